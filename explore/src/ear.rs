@@ -9,7 +9,6 @@ use inkstone::{Event, Log, Options, SealedSegment};
 use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::SimDisk;
 
-use crate::disk::Stepped;
 use crate::ledger::{Kind, fail};
 use crate::run::PATH;
 use crate::setup::Listener;
@@ -17,7 +16,7 @@ use crate::tasks::Planned;
 
 /// What a listener of ours knows.
 pub struct Ear {
-    pub log: OnceLock<Weak<Log<Stepped>>>,
+    pub log: OnceLock<Weak<Log>>,
     disk: SimDisk,
     heard: AtomicU32,
     /// Segments that are held, and what was in their files.

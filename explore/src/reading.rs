@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use inkstone::{Cursor, Error, Lsn, Reader};
 
-use crate::disk::Stepped;
 use crate::ledger::{Kind, fail};
 use crate::run::World;
 use crate::tasks::block_on;
@@ -18,7 +17,7 @@ const READ_MAX: usize = 60;
 
 /// Where a reader reads.
 pub struct Place {
-    pub cursor: Cursor<Stepped>,
+    pub cursor: Cursor,
     /// What it has shown last, and when.
     shown: Option<(u64, u64)>,
     /// It waits as a task.
@@ -34,7 +33,7 @@ enum Step {
 }
 
 impl Place {
-    pub fn new(reader: &Reader<Stepped>, from: Lsn) -> Self {
+    pub fn new(reader: &Reader, from: Lsn) -> Self {
         Self { cursor: reader.from(from), shown: None, awaits: false }
     }
 
@@ -109,7 +108,7 @@ impl Place {
 }
 
 /// A record by its LSN.
-pub fn get(world: &World, reader: &Reader<Stepped>, lsn: u64) {
+pub fn get(world: &World, reader: &Reader, lsn: u64) {
     let begun = world.ledger().tick();
     let found = reader.get(Lsn::new(lsn));
     let mut ledger = world.ledger();

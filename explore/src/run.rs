@@ -29,7 +29,7 @@ use crate::templates::Template;
 /// The log's directory.
 pub const PATH: &str = "/log";
 
-type SharedLog = Arc<Log<Stepped>>;
+type SharedLog = Arc<Log>;
 
 /// What one run has to do beside its seed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +48,7 @@ pub struct World {
     ledger: SharedLedger,
     /// Those who hold the log for sure: when there are none, it is closed or about to be.
     holders: Arc<AtomicU32>,
-    weak: Weak<Log<Stepped>>,
+    weak: Weak<Log>,
     directory: Stepped,
     own_thread: bool,
     /// Callbacks that were not called yet.
@@ -113,7 +113,7 @@ fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, 
 struct Worker {
     world: World,
     log: Option<SharedLog>,
-    reader: Reader<Stepped>,
+    reader: Reader,
     /// Where it reads, from its first reading on.
     place: Option<Place>,
     kept: Vec<(Range<u32>, Owned)>,
@@ -217,10 +217,10 @@ impl Worker {
 
     fn append<'log>(
         &self,
-        log: &'log Log<Stepped>,
+        log: &'log Log,
         sizes: &[usize],
-        append: impl FnOnce(&'log Log<Stepped>, &[Vec<u8>]) -> inkstone::Result<Append<'log, Stepped>>,
-    ) -> Option<(Range<u32>, Append<'log, Stepped>)> {
+        append: impl FnOnce(&'log Log, &[Vec<u8>]) -> inkstone::Result<Append<'log>>,
+    ) -> Option<(Range<u32>, Append<'log>)> {
         let numbers = self.world.ledger().will_append(sizes);
         let records: Vec<_> =
             numbers.clone().zip(sizes).map(|(number, bytes)| payload(number, *bytes)).collect();
@@ -237,7 +237,7 @@ impl Worker {
         }
     }
 
-    fn wait_here(&self, log: &Log<Stepped>, bytes: usize, by: &str) {
+    fn wait_here(&self, log: &Log, bytes: usize, by: &str) {
         if let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0])) {
             let lsn = append.lsn();
             settle(&self.world, numbers, lsn, append.wait(), by);
@@ -252,7 +252,7 @@ impl Worker {
     }
 
     /// Who has no thread of the log's own commits what it awaits.
-    fn commit_if_nobody_does(&self, log: &Log<Stepped>) {
+    fn commit_if_nobody_does(&self, log: &Log) {
         if !self.world.own_thread
             && let Err(error) = log.sync()
         {
@@ -260,7 +260,7 @@ impl Worker {
         }
     }
 
-    fn as_future(&mut self, log: &Log<Stepped>, op: Op) {
+    fn as_future(&mut self, log: &Log, op: Op) {
         let (Op::Await(bytes, habit) | Op::HandOver(bytes, habit) | Op::Cancel(bytes, habit)) = op else {
             if let Op::AwaitBeside(bytes) = op {
                 self.await_beside(log, bytes);
@@ -308,7 +308,7 @@ impl Worker {
     }
 
     /// Awaited by somebody who does not hold the log.
-    fn await_beside(&mut self, log: &Log<Stepped>, bytes: usize) {
+    fn await_beside(&mut self, log: &Log, bytes: usize) {
         let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
         else {
             return;
@@ -323,7 +323,7 @@ impl Worker {
         }));
     }
 
-    fn await_lsn(&self, log: &Log<Stepped>, bytes: usize, is_dropped: bool) {
+    fn await_lsn(&self, log: &Log, bytes: usize, is_dropped: bool) {
         let append = self.append(log, &[bytes], |log, records| log.append(&records[0]));
         let Some((numbers, lsn)) = append.map(|(numbers, append)| (numbers, append.lsn())) else { return };
         let mut future = log.durable_at(lsn);
@@ -340,7 +340,7 @@ impl Worker {
     }
 
     /// What it is told is checked at that moment. It asks the log, and may find itself the last owner. `waits`: it appends and waits.
-    fn call_back(&self, log: &Log<Stepped>, bytes: usize, waits: bool) {
+    fn call_back(&self, log: &Log, bytes: usize, waits: bool) {
         let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
         else {
             return;
@@ -361,7 +361,7 @@ impl Worker {
     }
 
     /// Every call is refused, none waits for a thread that is not there, and nothing on the disk changes.
-    fn in_child(&mut self, log: &Log<Stepped>) {
+    fn in_child(&mut self, log: &Log) {
         self.place();
         let kept = self.kept.pop();
         let which = self.world.ledger().rng.u8(..);
@@ -394,7 +394,7 @@ impl Worker {
         });
     }
 
-    fn cut(&self, log: &Log<Stepped>, back: u64) {
+    fn cut(&self, log: &Log, back: u64) {
         let last = log.last().get().saturating_sub(back);
         let index = self.world.ledger().begin_cut(last);
         let done = log.truncate_after(Lsn::new(last));
@@ -404,7 +404,7 @@ impl Worker {
         }
     }
 
-    fn give_up(&self, log: &Log<Stepped>, back: u64) {
+    fn give_up(&self, log: &Log, back: u64) {
         let first = (log.durable().get() + 1).saturating_sub(back).max(1);
         let index = self.world.ledger().begin_giving_up(first);
         let done = log.truncate_before(Lsn::new(first));
@@ -415,7 +415,7 @@ impl Worker {
     }
 }
 
-fn wait_in_callback(world: &World, log: &Log<Stepped>) {
+fn wait_in_callback(world: &World, log: &Log) {
     const BYTES: usize = 40;
     let numbers = world.ledger().will_append(&[BYTES]);
     match log.append(&payload(numbers.start, BYTES)) {

@@ -12,8 +12,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use inkstone::{Append, Error, Log, Lsn};
 use shuttle::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::disk::Stepped;
-
 /// What a hook or a waker panics with that is made to.
 pub struct Planned;
 
@@ -36,7 +34,7 @@ impl Planned {
 }
 
 /// A record that may go anywhere.
-pub type Owned = Append<'static, Stepped>;
+pub type Owned = Append<'static>;
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,7 +75,7 @@ fn shielded(run: impl FnOnce()) {
 struct Bell {
     slot: Arc<Slot>,
     habit: Habit,
-    log: Weak<Log<Stepped>>,
+    log: Weak<Log>,
     other: std::sync::Mutex<Option<Owned>>,
 }
 
@@ -96,7 +94,7 @@ impl Slot {
     }
 
     /// A waker of this slot.
-    pub fn waker(self: &Arc<Self>, habit: Habit, log: &Weak<Log<Stepped>>, other: Option<Owned>) -> Waker {
+    pub fn waker(self: &Arc<Self>, habit: Habit, log: &Weak<Log>, other: Option<Owned>) -> Waker {
         let bell = Bell {
             slot: Arc::clone(self),
             habit,

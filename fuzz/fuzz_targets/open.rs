@@ -10,7 +10,7 @@ use inkstone::{Error, Log, Lsn, Options};
 use inkstone_format::{SegmentNumber, Survey, SurveyOptions, Verdict, survey};
 use inkstone_fuzz::{Image, images, mutate};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 fuzz_mutator!(|input: &mut [u8], len: usize, max_len: usize, seed: u32| {
@@ -94,13 +94,13 @@ fn surveyed(images: &[Image]) -> Survey {
     survey(&files.collect::<Vec<_>>(), &SurveyOptions::default(), &mut |_, _| {})
 }
 
-fn open(disk: &SimDisk) -> Result<Log<SimDirectory>, Error> {
+fn open(disk: &SimDisk) -> Result<Log, Error> {
     let options = Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10);
     Log::open_in(Arc::new(disk.directory("/log")), options.own_thread(false))
 }
 
 /// The records, and whether all of them could be read: damage in older segments is found by reading them.
-fn read(log: &Log<SimDirectory>) -> (Vec<(Lsn, Vec<u8>)>, bool) {
+fn read(log: &Log) -> (Vec<(Lsn, Vec<u8>)>, bool) {
     let mut shown = Vec::new();
     for record in log.reader().records(log.first()) {
         match record {

@@ -41,7 +41,7 @@ pub struct DirectoryIdentity {
 
 /// A directory of the operating system, held open. Every call goes to the directory that was opened, even if it is renamed, its
 /// path leads elsewhere by now, another file system is mounted over it, or the process changes its working directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OsDirectory {
     held: Arc<Held>,
     mark: ForkMark,

@@ -6,11 +6,12 @@
 //!
 //! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an [`Engine`] that takes owned buffers and
 //! returns them with the result. [`OsDirectory`] implements them over Linux. A simulated disk can implement the same three, and the
-//! code above them runs unchanged.
+//! code above them runs unchanged: it holds an [`AnyDirectory`].
 //!
 //! Every error names the operation, the path, the offset if there is one, and often what to do. [`transfer`] handles `EINTR` and
 //! short transfers for all engines.
 
+mod any;
 mod append_file;
 mod bell;
 mod buffer;
@@ -51,6 +52,7 @@ mod strategy;
 mod sys;
 pub mod transfer;
 
+pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls};
 pub use append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};

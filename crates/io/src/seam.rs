@@ -14,6 +14,7 @@ use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
 use crate::{Bulletin, BulletinReader};
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -169,7 +170,7 @@ impl fmt::Debug for Then {
 
 /// An operation on a file, with a number of the caller.
 #[derive(Debug)]
-pub struct Request<F> {
+pub struct Request<F: ?Sized> {
     /// Returned with the completion; the engine does not use it.
     pub token: u64,
     /// The file.
@@ -192,7 +193,7 @@ pub struct Completion {
 /// Carries out requests, in any order: a caller that needs a write before a sync waits for the write, or uses [`Persist::Sync`].
 pub trait Engine: Send {
     /// The files it works on.
-    type File: File;
+    type File: File + ?Sized;
 
     /// Takes a request. It may be carried out at once, on this thread, or later.
     ///
@@ -225,7 +226,7 @@ pub trait Engine: Send {
 }
 
 /// A file of a [`Directory`].
-pub trait File: Send + Sync + 'static {
+pub trait File: Any + Send + Sync {
     /// Its path, for messages.
     fn path(&self) -> &Path;
 
@@ -301,6 +302,12 @@ pub trait File: Send + Sync + 'static {
     /// # Errors
     /// What the file system answers; `is_unsupported()` if it does not have this way.
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()>;
+}
+
+impl fmt::Debug for dyn File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("File").field(&self.path()).finish()
+    }
 }
 
 /// A directory of files, each named without a slash.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, OsDirectory};
 
 use crate::commit::futures::Ticket;
 use crate::commit::shared::Shared;
@@ -26,8 +25,8 @@ use crate::error::Result;
 ///
 /// The handle borrows the log, so dropping it costs nothing. [`Append::into_owned`] makes one that can outlive the borrow.
 #[must_use = "the record is not durable before `wait` (or `.await`) returns Ok"]
-pub struct Append<'log, D: Directory = OsDirectory> {
-    shared: Held<'log, D>,
+pub struct Append<'log> {
+    shared: Held<'log>,
     first: Lsn,
     last: Lsn,
     cuts: usize,
@@ -37,14 +36,14 @@ pub struct Append<'log, D: Directory = OsDirectory> {
 }
 
 /// The log that a handle belongs to.
-enum Held<'log, D: Directory> {
-    Borrowed(&'log Arc<Shared<D>>),
-    Owned(Arc<Shared<D>>),
+enum Held<'log> {
+    Borrowed(&'log Arc<Shared>),
+    Owned(Arc<Shared>),
 }
 
-impl<D: Directory> Held<'_, D> {
+impl Held<'_> {
     #[inline]
-    fn log(&self) -> &Shared<D> {
+    fn log(&self) -> &Shared {
         match self {
             Self::Borrowed(shared) => shared,
             Self::Owned(shared) => shared,
@@ -52,15 +51,15 @@ impl<D: Directory> Held<'_, D> {
     }
 }
 
-impl<'log, D: Directory> Append<'log, D> {
+impl<'log> Append<'log> {
     #[inline]
-    pub(crate) fn new(shared: &'log Arc<Shared<D>>, first: Lsn, last: Lsn, cuts: usize) -> Self {
+    pub(crate) fn new(shared: &'log Arc<Shared>, first: Lsn, last: Lsn, cuts: usize) -> Self {
         Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false, ticket: None }
     }
 
     /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or give it to a runtime. If the
     /// log is closed first, waiting returns `Ok` for a durable record and [`crate::Error::Closed`] for any other.
-    pub fn into_owned(mut self) -> Append<'static, D> {
+    pub fn into_owned(mut self) -> Append<'static> {
         let shared = match &self.shared {
             Held::Borrowed(shared) => Arc::clone(shared),
             Held::Owned(shared) => Arc::clone(shared),
@@ -150,7 +149,7 @@ impl<'log, D: Directory> Append<'log, D> {
     }
 }
 
-impl<D: Directory> Future for Append<'_, D> {
+impl Future for Append<'_> {
     type Output = Result<Lsn>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -166,7 +165,7 @@ impl<D: Directory> Future for Append<'_, D> {
     }
 }
 
-impl<D: Directory> Drop for Append<'_, D> {
+impl Drop for Append<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.is_decided {
@@ -176,7 +175,7 @@ impl<D: Directory> Drop for Append<'_, D> {
     }
 }
 
-impl<D: Directory> fmt::Debug for Append<'_, D> {
+impl fmt::Debug for Append<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Append").field("first", &self.first).field("last", &self.last).finish_non_exhaustive()
     }

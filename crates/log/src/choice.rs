@@ -37,7 +37,7 @@ pub enum Asks {
 
 impl Asks {
     /// Whether to ask after the groups in this file. Its name and its blocks are durable, and their syncs were asked about.
-    pub(crate) fn groups_in(self, file: &impl File) -> bool {
+    pub(crate) fn groups_in(self, file: &dyn File) -> bool {
         match self {
             Self::Never => false,
             Self::ReservedBlocks => file.facts().map_or(true, |facts| facts.has_unwritten_extents),

@@ -76,9 +76,9 @@ pub use event::{BoxedListener, Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
 // What the public signatures and fields of this crate name.
 pub use inkstone_io::{
-    Access, AlignedBuf, Barriers, Capabilities, CopyOnWrite, DeviceFacts, DeviceNumber, DioAlignment,
-    Directory, DirectoryIdentity, Durability, EngineKind, Error as IoError, MountFacts, NamedChoice,
-    OsDirectory, Preparation, Reuse, Strategy, seam,
+    Access, AlignedBuf, AnyDirectory, Barriers, Capabilities, CopyOnWrite, DeviceFacts, DeviceNumber,
+    DioAlignment, Directory, DirectoryCalls, DirectoryIdentity, Durability, EngineKind, Error as IoError,
+    MountFacts, NamedChoice, OsDirectory, Preparation, Reuse, Strategy, seam,
 };
 pub use log::Log;
 pub use options::Options;

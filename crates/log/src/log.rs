@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
-use inkstone_io::{Directory, OsDirectory};
+use inkstone_io::{AnyDirectory, AnyLock, OsDirectory};
 
 mod close;
 mod parts;
@@ -40,13 +40,13 @@ use crate::watermarks::{DurableAt, Watermarks};
 ///
 /// In a process that was forked after the log was opened, every call returns [`Error::Forked`] and dropping does nothing: the
 /// log belongs to the parent process, which continues undisturbed.
-pub struct Log<D: Directory = OsDirectory> {
-    shared: Arc<Shared<D>>,
+pub struct Log {
+    shared: Arc<Shared>,
     recovery: Recovery,
     choice: Choice,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held as long as the log is open.
-    writer_lock: Mutex<Option<D::Lock>>,
+    writer_lock: Mutex<Option<AnyLock>>,
 }
 
 impl Log {
@@ -79,28 +79,31 @@ impl Log {
         };
         Self::open_in(Arc::new(directory), options)
     }
-}
 
-impl<D: Directory> Log<D> {
-    /// Opens the log in any [`Directory`], for example a simulated one.
+    /// Opens the log in any directory ([`AnyDirectory`]), for example a simulated one.
     ///
     /// # Errors
     /// As [`Log::open`].
     ///
     /// # Durability
     /// As [`Log::open`].
-    pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         options.check()?;
-        let writer_lock = take_lock(&*directory)?;
+        let directory = directory.into();
+        let writer_lock = take_lock(&directory)?;
         Self::open_locked(directory, options, writer_lock)
     }
 
     /// The same, for a caller that has the lock.
-    pub(crate) fn open_locked(directory: Arc<D>, options: Options, writer_lock: D::Lock) -> Result<Self> {
+    pub(crate) fn open_locked(
+        directory: AnyDirectory,
+        options: Options,
+        writer_lock: AnyLock,
+    ) -> Result<Self> {
         options.check()?;
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
         choice.warnings.extend(shared.pool.take_notice());
-        shared.post_to(Board::on(shared.directory.bulletin(&writer_lock)));
+        shared.post_to(Board::on(writer_lock.bulletin().cloned()));
         let shared = Arc::new(shared);
         for warning in &choice.warnings {
             shared.tell(&Event::Fallback { what: warning.clone() });
@@ -161,7 +164,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append(&self, record: &[u8]) -> Result<Append<'_, D>> {
+    pub fn append(&self, record: &[u8]) -> Result<Append<'_>> {
         self.check_size(record)?;
         self.append_all(&[(record, PayloadSum::of(record))])
     }
@@ -186,7 +189,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_, D>> {
+    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_>> {
         if records.is_empty() {
             return Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()));
         }
@@ -204,7 +207,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn try_append(&self, record: &[u8]) -> Result<Append<'_, D>> {
+    pub fn try_append(&self, record: &[u8]) -> Result<Append<'_>> {
         self.check_size(record)?;
         self.try_gather(record, PayloadSum::of(record), None)
     }
@@ -216,7 +219,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None when it is ready: await the handle that it returns.
-    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_, D>> {
+    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_>> {
         self.check_size(record)?;
         self.append_when_there_is_room(record, PayloadSum::of(record)).await
     }
@@ -227,7 +230,7 @@ impl<D: Directory> Log<D> {
         record: P,
         sum: PayloadSum,
         waker: Option<(&mut Option<Ticket>, Waker)>,
-    ) -> Result<Append<'_, D>> {
+    ) -> Result<Append<'_>> {
         let records = [(record, sum)];
         self.shared.check_process()?;
         let mut state = self.shared.lock();
@@ -316,12 +319,12 @@ impl<D: Directory> Log<D> {
     /// log.durable_at(lsn).await
     /// # }
     /// ```
-    pub fn durable_at(&self, lsn: Lsn) -> DurableAt<D> {
+    pub fn durable_at(&self, lsn: Lsn) -> DurableAt {
         DurableAt::new(&self.shared, lsn)
     }
 
     /// The durable watermarks from now on, to be awaited.
-    pub fn watermarks(&self) -> Watermarks<D> {
+    pub fn watermarks(&self) -> Watermarks {
         Watermarks::new(Arc::clone(&self.shared))
     }
 
@@ -384,7 +387,7 @@ impl<D: Directory> Log<D> {
     /// From then on use [`Reader::open`], which follows what the new writer does with the files.
     ///
     /// From the first call on the log keeps what it writes in memory for its readers, up to [`Options::tail_bytes`].
-    pub fn reader(&self) -> Reader<D> {
+    pub fn reader(&self) -> Reader {
         self.shared.keep_tail();
         Reader::living(Arc::clone(&self.shared))
     }
@@ -420,7 +423,7 @@ impl<D: Directory> Log<D> {
         if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(summed) }
     }
 
-    fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_, D>> {
+    fn append_all<P: Payload>(&self, records: &[(P, PayloadSum)]) -> Result<Append<'_>> {
         self.shared.check_process()?;
         let mut state = self.shared.lock();
         loop {
@@ -455,7 +458,7 @@ impl<D: Directory> Log<D> {
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
-    ) -> Result<std::result::Result<Append<'_, D>, EncodeError>> {
+    ) -> Result<std::result::Result<Append<'_>, EncodeError>> {
         state.check_appends()?;
         if state.changing {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
@@ -499,7 +502,7 @@ fn bytes_of<P: Payload>(record: P) -> u64 {
 ///
 /// # Errors
 /// [`Error::Locked`]; what the file system answers.
-pub(crate) fn take_lock<D: Directory>(directory: &D) -> Result<D::Lock> {
+pub(crate) fn take_lock(directory: &AnyDirectory) -> Result<AnyLock> {
     if let Some(lock) = directory.lock(names::LOCK)? {
         return Ok(lock);
     }
@@ -507,7 +510,7 @@ pub(crate) fn take_lock<D: Directory>(directory: &D) -> Result<D::Lock> {
     Err(Error::Locked { path: directory.path().to_path_buf(), holder })
 }
 
-impl<D: Directory> fmt::Debug for Log<D> {
+impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log")
             .field("path", &self.shared.directory.path())

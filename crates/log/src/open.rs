@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
-use inkstone_io::Directory;
+use inkstone_io::AnyDirectory;
 
 use crate::choice::Choice;
 use crate::commit::gathering::{Gathering, memory_for};
@@ -32,12 +32,9 @@ use crate::sync::lock;
 use crate::walk::window::Window;
 
 /// Finds or creates the log, and begins the epoch of this opening.
-pub(crate) fn open_shared<D: Directory>(
-    directory: Arc<D>,
-    options: Options,
-) -> Result<(Shared<D>, Recovery, Choice)> {
+pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(Shared, Recovery, Choice)> {
     let found = directory.capabilities()?;
-    let choice = choose(&options, found.as_ref(), Stored::of(&*directory, found.as_ref()))?;
+    let choice = choose(&options, found.as_ref(), Stored::of(&directory, found.as_ref()))?;
     let mut options = options.settled(&choice);
     options.keeps_room = directory.overwrites_need_room(found.as_ref());
     loop {
@@ -50,7 +47,7 @@ pub(crate) fn open_shared<D: Directory>(
             Err(_) => {
                 // First the files that are not part of the log are removed, then the reserved room. Then the opening starts over,
                 // since only the medium shows what became of the group. Listed files may have other names by now.
-                let listing = Listing::of(&*directory).unwrap_or(listing);
+                let listing = Listing::of(&directory).unwrap_or(listing);
                 let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
                 if shared.pool.give_up_some() || !options.keeps_room {
                     // The failure has shown that an overwrite needs room here.
@@ -77,12 +74,9 @@ pub(crate) fn open_shared<D: Directory>(
 }
 
 /// Recovers the log, or makes a new one. The epoch group of this opening is not written yet.
-fn find_or_create<D: Directory>(
-    directory: &Arc<D>,
-    options: &Options,
-) -> Result<(Shared<D>, Recovery, Listing)> {
-    let listing = if options.is_a_copy { Listing::of_any(&**directory)? } else { Listing::of(&**directory)? };
-    let found = recover(&**directory, options, &listing)?;
+fn find_or_create(directory: &AnyDirectory, options: &Options) -> Result<(Shared, Recovery, Listing)> {
+    let listing = if options.is_a_copy { Listing::of_any(directory)? } else { Listing::of(directory)? };
+    let found = recover(directory, options, &listing)?;
     if found.is_none() && !options.create {
         return Err(Error::NoLog { path: directory.path().to_path_buf() });
     }
@@ -90,9 +84,9 @@ fn find_or_create<D: Directory>(
     directory.sync()?;
     let live_bytes =
         found.iter().flat_map(|found| &found.links).map(|link| link.segment.header.segment_bytes).sum();
-    let pool = Pool::new(Arc::clone(directory), &listing, live_bytes);
+    let pool = Pool::new(directory.clone(), &listing, live_bytes);
     let previous = found.as_ref().map(|found| found.epoch);
-    let (directory, options) = (Arc::clone(directory), options.clone());
+    let (directory, options) = (directory.clone(), options.clone());
     let (shared, mut recovery) = match found {
         Some(found) => go_on(directory, options, pool, found)?,
         None => create(directory, options, pool)?,
@@ -108,7 +102,7 @@ fn find_or_create<D: Directory>(
 }
 
 /// Makes the epoch group durable.
-fn begin<D: Directory>(shared: &Shared<D>) -> Result<()> {
+fn begin(shared: &Shared) -> Result<()> {
     let (state, turn) = shared.take_turn(shared.lock())?;
     let (state, result) = shared.begin_epoch(state);
     drop(shared.end_turn(state, turn));
@@ -116,32 +110,32 @@ fn begin<D: Directory>(shared: &Shared<D>) -> Result<()> {
 }
 
 /// Continues at the recovered end.
-fn go_on<D: Directory>(
-    directory: Arc<D>,
+fn go_on(
+    directory: AnyDirectory,
     options: Options,
-    pool: Pool<D>,
-    found: Recovered<D::File>,
-) -> Result<(Shared<D>, Recovery)> {
+    pool: Pool,
+    found: Recovered,
+) -> Result<(Shared, Recovery)> {
     let recovery = report(&found);
     let head = found.links.last().ok_or(Error::UsedUp)?.segment.clone();
     let header = head.header;
     let tail = found.tail;
     let epoch = found.epoch.next().ok_or(Error::UsedUp)?;
-    check_limit(&*directory, header.segment_bytes)?;
+    check_limit(&directory, header.segment_bytes)?;
     // The next group rewrites the block in which the log ends.
-    let mut window = Window::new(Arc::new(past_the_cache(&*directory, header.number)?), BLOCK_BYTES);
+    let mut window = Window::new(past_the_cache(&directory, header.number)?, BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
     let memory = memory_for(options.buffer_bytes);
     let gathering = Gathering::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
-    let file = head.file(&*directory, &open_for_groups(&options))?;
-    let writer = Writer::new(&*directory, file, &options)?;
+    let file = head.file(&directory, &open_for_groups(&options))?;
+    let writer = Writer::new(&directory, file, &options)?;
     let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
     let state = State::new(gathering, recovery.last, epoch, &options);
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
 /// Begins a new log: a segment and its header.
-fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> Result<(Shared<D>, Recovery)> {
+fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shared, Recovery)> {
     let log = LogId::new(directory.random_bytes()?);
     let first = options.begin_at;
     let last = first.before().unwrap_or(Lsn::ZERO);
@@ -160,7 +154,7 @@ fn create<D: Directory>(directory: Arc<D>, options: Options, pool: Pool<D>) -> R
         predecessor: None,
         roll: Roll::Begin,
     };
-    let mut writer = Writer::new(&*directory, Arc::clone(&file), &options)?;
+    let mut writer = Writer::new(&directory, Arc::clone(&file), &options)?;
     writer.header(&file, &header, &Way::Usual).result.map_err(|error| match error.is_for_room() {
         true => refused(HEADER_BYTES as u64, error),
         false => error,

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use inkstone_format::limits::{ALIGN, HEADER_BYTES};
 use inkstone_format::{Decoder, Lsn, Mark, Prover, SegmentHeader, SegmentNumber, Tail};
-use inkstone_io::{Directory, OpenFile};
+use inkstone_io::{AnyDirectory, File, OpenFile};
 
 use crate::error::Result;
 use crate::names;
@@ -27,19 +27,18 @@ const INDEX_STEP_BYTES: u64 = 64 << 10;
 
 /// One segment of the log.
 #[derive(Debug)]
-pub(crate) struct Segment<F> {
+pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
-    file: Mutex<Weak<F>>,
+    file: Mutex<Option<Weak<dyn File>>>,
     /// The handle of its readers: through the page cache.
-    cached: Mutex<Weak<F>>,
+    cached: Mutex<Option<Weak<dyn File>>>,
     /// Ends of groups, ascending: where reading can begin.
     index: Mutex<Vec<Tail>>,
 }
 
-impl<F: inkstone_io::File> Segment<F> {
+impl Segment {
     pub(crate) fn new(header: SegmentHeader) -> Self {
-        let (file, cached) = (Mutex::new(Weak::new()), Mutex::new(Weak::new()));
-        Self { header, file, cached, index: Mutex::new(Vec::new()) }
+        Self { header, file: Mutex::default(), cached: Mutex::default(), index: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn number(&self) -> SegmentNumber {
@@ -47,40 +46,40 @@ impl<F: inkstone_io::File> Segment<F> {
     }
 
     /// Its file, open in the way in which the log reads and writes; all users share one handle.
-    pub(crate) fn file<D: Directory<File = F>>(&self, directory: &D, how: &OpenFile) -> Result<Arc<F>> {
+    pub(crate) fn file(&self, directory: &AnyDirectory, how: &OpenFile) -> Result<Arc<dyn File>> {
         self.shared_handle(&self.file, directory, how)
     }
 
     /// Its file, open for reading records that are known to be durable: always through the page cache. Such records have been
     /// written, so the kernel shows them there; only bytes that were never durable can be wrong in the cache
     /// (docs/durability.md).
-    pub(crate) fn cached_file<D: Directory<File = F>>(&self, directory: &D) -> Result<Arc<F>> {
+    pub(crate) fn cached_file(&self, directory: &AnyDirectory) -> Result<Arc<dyn File>> {
         self.shared_handle(&self.cached, directory, &OpenFile::existing().read_only())
     }
 
-    fn shared_handle<D: Directory<File = F>>(
+    fn shared_handle(
         &self,
-        held: &Mutex<Weak<F>>,
-        directory: &D,
+        held: &Mutex<Option<Weak<dyn File>>>,
+        directory: &AnyDirectory,
         how: &OpenFile,
-    ) -> Result<Arc<F>> {
+    ) -> Result<Arc<dyn File>> {
         let mut held = lock(held);
-        if let Some(file) = held.upgrade() {
+        if let Some(file) = held.as_ref().and_then(Weak::upgrade) {
             return Ok(file);
         }
-        let file = Arc::new(directory.open(&names::segment(self.number()), how)?);
-        *held = Arc::downgrade(&file);
+        let file = directory.open(&names::segment(self.number()), how)?;
+        *held = Some(Arc::downgrade(&file));
         Ok(file)
     }
 
     /// Shares a file that is open already.
-    pub(crate) fn adopt(&self, file: &Arc<F>) {
-        *lock(&self.file) = Arc::downgrade(file);
+    pub(crate) fn adopt(&self, file: &Arc<dyn File>) {
+        *lock(&self.file) = Some(Arc::downgrade(file));
     }
 
     /// The same for the handle of its readers.
-    pub(crate) fn adopt_cached(&self, file: &Arc<F>) {
-        *lock(&self.cached) = Arc::downgrade(file);
+    pub(crate) fn adopt_cached(&self, file: &Arc<dyn File>) {
+        *lock(&self.cached) = Some(Arc::downgrade(file));
     }
 
     /// Notes the end of a group.
@@ -93,7 +92,7 @@ impl<F: inkstone_io::File> Segment<F> {
     }
 
     /// A decoder that begins at the nearest known place before `lsn` and reads no further than `end`.
-    pub(crate) fn decoder_at(&self, lsn: Lsn, end: Option<u64>, file: &F) -> Result<Decoder> {
+    pub(crate) fn decoder_at(&self, lsn: Lsn, end: Option<u64>, file: &dyn File) -> Result<Decoder> {
         let decoder = self.decoder(end, file)?;
         let index = lock(&self.index);
         let after = index.partition_point(|tail| tail.next_lsn <= lsn);
@@ -120,7 +119,7 @@ impl<F: inkstone_io::File> Segment<F> {
     }
 
     /// A decoder that begins at the first group.
-    pub(crate) fn decoder(&self, end: Option<u64>, file: &F) -> Result<Decoder> {
+    pub(crate) fn decoder(&self, end: Option<u64>, file: &dyn File) -> Result<Decoder> {
         let decoder = Decoder::new(&self.header, file.len_bytes()?);
         Ok(match end {
             Some(end) => decoder.with_end(end),
@@ -131,19 +130,19 @@ impl<F: inkstone_io::File> Segment<F> {
 
 /// A segment, and its end if another segment follows it.
 #[derive(Debug)]
-pub(crate) struct Link<F> {
-    pub(crate) segment: Arc<Segment<F>>,
+pub(crate) struct Link {
+    pub(crate) segment: Arc<Segment>,
     pub(crate) end: Option<u64>,
 }
 
-impl<F> Link<F> {
+impl Link {
     /// Whether the segment begins at or before the record with this LSN.
     pub(crate) fn begins_at_or_before(&self, lsn: Lsn) -> bool {
         self.segment.header.first_lsn <= lsn
     }
 }
 
-impl<F> Clone for Link<F> {
+impl Clone for Link {
     fn clone(&self) -> Self {
         Self { segment: Arc::clone(&self.segment), end: self.end }
     }
@@ -151,31 +150,31 @@ impl<F> Clone for Link<F> {
 
 /// The segments of the log in order, and the first record that is not truncated.
 #[derive(Debug)]
-pub(crate) struct Segments<F> {
-    pub(crate) links: Vec<Link<F>>,
+pub(crate) struct Segments {
+    pub(crate) links: Vec<Link>,
     pub(crate) first_live: Lsn,
     /// Segments that are no longer part of the log, and may still have a reader.
-    pub(crate) obsolete: Vec<Arc<Segment<F>>>,
+    pub(crate) obsolete: Vec<Arc<Segment>>,
 }
 
-impl<F: inkstone_io::File> Segments<F> {
-    pub(crate) fn head(&self) -> &Link<F> {
+impl Segments {
+    pub(crate) fn head(&self) -> &Link {
         self.links.last().expect("a log has a head")
     }
 
     /// The segment that holds `lsn`, or will hold it.
-    pub(crate) fn find(&self, lsn: Lsn) -> Option<&Link<F>> {
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<&Link> {
         let after = self.links.partition_point(|link| link.segment.header.first_lsn <= lsn);
         self.links.get(after.checked_sub(1)?)
     }
 
     /// The segment after the one with this number.
-    pub(crate) fn after(&self, number: SegmentNumber) -> Option<&Link<F>> {
+    pub(crate) fn after(&self, number: SegmentNumber) -> Option<&Link> {
         self.links.get(self.links.partition_point(|link| link.segment.number() <= number))
     }
 
     /// Ends the head at `end` and makes `segment` the head.
-    pub(crate) fn push(&mut self, segment: Arc<Segment<F>>, end: u64) {
+    pub(crate) fn push(&mut self, segment: Arc<Segment>, end: u64) {
         self.links.last_mut().expect("a log has a head").end = Some(end);
         self.links.push(Link { segment, end: None });
     }
@@ -190,7 +189,7 @@ impl<F: inkstone_io::File> Segments<F> {
     }
 
     /// Takes out the obsolete segments without a reader.
-    pub(crate) fn take_unread(&mut self) -> Vec<Arc<Segment<F>>> {
+    pub(crate) fn take_unread(&mut self) -> Vec<Arc<Segment>> {
         let (unread, read): (Vec<_>, Vec<_>) =
             self.obsolete.drain(..).partition(|segment| Arc::strong_count(segment) == 1);
         self.obsolete = read;

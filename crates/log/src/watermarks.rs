@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, OsDirectory};
 
 use crate::commit::shared::Shared;
 use crate::commit::watching::Watch;
@@ -19,17 +18,17 @@ use crate::error::{Error, Result};
 ///
 /// It belongs to no thread and does not borrow the log. Dropped while it is pending, it leaves nothing behind.
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct DurableAt<D: Directory = OsDirectory> {
-    watch: Watch<D>,
-    shared: Arc<Shared<D>>,
+pub struct DurableAt {
+    watch: Watch,
+    shared: Arc<Shared>,
     lsn: Lsn,
     cuts: usize,
     /// The number of the log's last change before. Even, and still the same: no cut since.
     changes: u64,
 }
 
-impl<D: Directory> DurableAt<D> {
-    pub(crate) fn new(shared: &Arc<Shared<D>>, lsn: Lsn) -> Self {
+impl DurableAt {
+    pub(crate) fn new(shared: &Arc<Shared>, lsn: Lsn) -> Self {
         let changes = shared.changes();
         let (_, cuts) = shared.watermark_and_cuts();
         let watch = Watch::new(Arc::clone(shared), lsn, cuts, true);
@@ -49,7 +48,7 @@ impl<D: Directory> DurableAt<D> {
     }
 }
 
-impl<D: Directory> Future for DurableAt<D> {
+impl Future for DurableAt {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -71,14 +70,14 @@ impl<D: Directory> Future for DurableAt<D> {
 /// }
 /// # }
 /// ```
-pub struct Watermarks<D: Directory = OsDirectory> {
-    shared: Arc<Shared<D>>,
+pub struct Watermarks {
+    shared: Arc<Shared>,
     last: Lsn,
     cuts: usize,
 }
 
-impl<D: Directory> Watermarks<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>) -> Self {
+impl Watermarks {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let (last, cuts) = shared.watermark_and_cuts();
         Self { shared, last, cuts }
     }
@@ -107,13 +106,13 @@ impl<D: Directory> Watermarks<D> {
     }
 }
 
-impl<D: Directory> fmt::Debug for DurableAt<D> {
+impl fmt::Debug for DurableAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DurableAt").field("lsn", &self.lsn).finish_non_exhaustive()
     }
 }
 
-impl<D: Directory> fmt::Debug for Watermarks<D> {
+impl fmt::Debug for Watermarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watermarks").field("last", &self.last).finish_non_exhaustive()
     }

@@ -31,7 +31,7 @@ use inkstone_sim::{AfterEffect, Counters, DiskOptions, Effect, Fault, OperationK
 /// Appends the records `from..=to` with cuts inside each commit and after it.
 fn append_with_cuts(
     disk: &SimDisk,
-    log: &Log<inkstone_sim::SimDirectory>,
+    log: &Log,
     options: &Options,
     seed: u64,
     (from, to): (u64, u64),
@@ -232,7 +232,7 @@ fn showing_what_is_not_synced_loses_what_was_shown() {
     caught(Mistake::ShowsUnsynced, &[REFUSES], |mistake, seed| {
         let options = DiskOptions { writeback_ppm: 0, flush_is_global: false, ..DiskOptions::default() };
         let disk = SimDisk::new(seed, options);
-        let append = |log: &Log<_>, lsn| assert_eq!(log.append_durable(&large(lsn)).unwrap(), Lsn::new(lsn));
+        let append = |log: &Log, lsn| assert_eq!(log.append_durable(&large(lsn)).unwrap(), Lsn::new(lsn));
         let log = open(&disk, small()).unwrap();
         (1..=3).for_each(|lsn| append(&log, lsn));
         log.close().unwrap();
@@ -288,7 +288,7 @@ fn removing_first_takes_files_of_records_that_nobody_gave_up() {
 }
 
 /// Appends until a segment has been begun that was made ready ahead; gives what the first commit in it cost.
-fn first_commit_in_a_ready_segment(disk: &SimDisk, log: &Log<inkstone_sim::SimDirectory>) -> Counters {
+fn first_commit_in_a_ready_segment(disk: &SimDisk, log: &Log) -> Counters {
     loop {
         log.prepare_now().unwrap();
         let (before, begun) = (disk.counters(), log.stats().segments);

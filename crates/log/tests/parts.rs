@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use inkstone::{Error, Log, Lsn};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 use wakers::{block_on, patient, poll_once, sim_log};
 
 /// A record cut into so many parts at random, some of them empty.
@@ -97,7 +97,7 @@ fn no_part_is_an_empty_record() {
 #[test]
 fn the_errors_are_those_of_the_parts_joined() {
     const MOST: usize = 4 << 10;
-    let same = |log: &Log<SimDirectory>, record: &[u8], parts: &[IoSlice<'_>]| {
+    let same = |log: &Log, record: &[u8], parts: &[IoSlice<'_>]| {
         let last = log.last();
         let joined = [
             log.append(record).map(drop),

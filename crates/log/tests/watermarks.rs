@@ -14,17 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
 use inkstone::{DurableAt, Error, Log, Lsn, Options, Reader, Watermarks};
-use inkstone_sim::{SimDirectory, SimDisk};
+use inkstone_sim::SimDisk;
 use wakers::{HOUR, block_on, counting, failing_write, patient, pending, poll, poll_once, sim_log};
 use watch::{ENOUGH, must_end};
 
-type SimLog = Arc<Log<SimDirectory>>;
+type SimLog = Arc<Log>;
 
-fn append(log: &Log<SimDirectory>, count: u64) {
+fn append(log: &Log, count: u64) {
     (0..count).for_each(|_| _ = log.append_unwaited(b"a record").expect("appended"));
 }
 
-fn commit(log: &Log<SimDirectory>, count: u64) {
+fn commit(log: &Log, count: u64) {
     append(log, count);
     log.sync().expect("synced");
 }
@@ -133,7 +133,7 @@ fn only_those_are_woken_whose_lsn_is_reached() {
 fn a_dropped_future_is_counted_as_a_waiter_no_more() {
     let (_disk, log) = sim_log(patient());
     log.append_durable(b"first").expect("durable");
-    let waiters = |log: &Log<SimDirectory>| log.stats().waiters;
+    let waiters = |log: &Log| log.stats().waiters;
     let before = waiters(&log);
     let mut appends: Vec<_> = (0..8).map(|_| pending(&log, Waker::noop())).collect();
     let last = log.last();
@@ -202,7 +202,7 @@ fn a_future_that_is_dropped_leaves_nothing_behind() {
     let waker = Waker::from(Arc::clone(&kept));
     let free = Arc::strong_count(&kept);
     let held = || Arc::strong_count(&kept) - free;
-    let mut durable_at: [DurableAt<_>; 3] = [1, 2, 1].map(|lsn| log.durable_at(Lsn::new(lsn)));
+    let mut durable_at: [DurableAt; 3] = [1, 2, 1].map(|lsn| log.durable_at(Lsn::new(lsn)));
     durable_at.iter_mut().for_each(|future| assert!(poll(future, &waker).is_pending()));
     assert_eq!(held(), 3);
     drop(durable_at);
@@ -225,7 +225,7 @@ fn a_watermark_is_the_newest_and_wakes_once() {
     let (_disk, log) = sim_log(patient());
     let mut watermarks = log.reader().watermarks().expect("this process writes it");
     // `None` while it is pending, and an error as LSN 99.
-    let next = |watermarks: &mut Watermarks<_>| {
+    let next = |watermarks: &mut Watermarks| {
         poll_once(watermarks.changed(), Waker::noop()).map(|told| told.map_or(99, Lsn::get))
     };
     assert_eq!((watermarks.last(), next(&mut watermarks)), (Lsn::ZERO, None));

@@ -3,7 +3,6 @@
 //! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a crash is checked.
 
 use inkstone::{Error, Log, Lsn};
-use inkstone_io::Directory;
 
 use crate::model::{Allowed, Model};
 use crate::sim::variant::RECORD_BYTES_MAX;
@@ -191,7 +190,7 @@ pub fn plan(operation: &Op, before: &Model) -> Plan {
 }
 
 /// Carries out an operation that leaves the log open.
-pub fn carry_out<D: Directory>(log: &Log<D>, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
+pub fn carry_out(log: &Log, operation: &Op, plan: &Plan) -> inkstone::Result<()> {
     let appended = |count: usize| &plan.after.records[plan.after.records.len() - count..];
     let expect = |lsn: Lsn, wanted: u64| {
         if lsn.get() == wanted {

@@ -6,7 +6,6 @@
 use std::sync::{Arc, LazyLock};
 
 use inkstone::{Log, Lsn, Reader};
-use inkstone_io::Directory;
 
 /// Every payload is a piece of these bytes. The second half is zeros, which are the likeliest to be mistaken for something
 /// else.
@@ -194,7 +193,7 @@ impl Allowed {
     ///
     /// # Errors
     /// Which promise is broken.
-    pub fn check_records<D: Directory>(&self, log: &Log<D>, shown: Shown) -> Result<(), String> {
+    pub fn check_records(&self, log: &Log, shown: Shown) -> Result<(), String> {
         self.check_ends(shown)?;
         let mut next = shown.first;
         for record in log.reader().records(Lsn::new(shown.first)) {
@@ -218,7 +217,7 @@ impl Allowed {
     }
 
     /// Reads some of the records by their LSNs, the last among them.
-    fn check_by_lsn<D: Directory>(&self, reader: &Reader<D>, shown: Shown) -> Result<(), String> {
+    fn check_by_lsn(&self, reader: &Reader, shown: Shown) -> Result<(), String> {
         for lsn in (shown.first..=shown.last).rev().step_by(7) {
             let found =
                 reader.get(Lsn::new(lsn)).map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
@@ -233,7 +232,7 @@ impl Allowed {
     ///
     /// # Errors
     /// Which promise is broken.
-    pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<Shown, String> {
+    pub fn check(&self, log: &Log) -> Result<Shown, String> {
         let shown = Shown { first: log.first().get(), last: log.last().get() };
         if log.durable() != log.last() {
             return Err(format!(

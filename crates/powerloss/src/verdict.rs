@@ -12,11 +12,11 @@ use crate::model::{Allowed, Record, Shown};
 ///
 /// # Errors
 /// Which promise is broken.
-pub fn open_and_check<D: Directory>(
-    directory: D,
+pub fn open_and_check(
+    directory: impl Directory,
     options: Options,
     allowed: &Allowed,
-) -> Result<(Log<D>, Shown), String> {
+) -> Result<(Log, Shown), String> {
     let log = Log::open_in(Arc::new(directory), options)
         .map_err(|error| format!("the log does not open: {error}"))?;
     let shown = allowed.check(&log)?;
@@ -27,7 +27,7 @@ pub fn open_and_check<D: Directory>(
 ///
 /// # Errors
 /// Which promise is broken.
-pub fn probe<D: Directory>(log: &Log<D>, shown: Shown) -> Result<(), String> {
+pub fn probe(log: &Log, shown: Shown) -> Result<(), String> {
     let lsn =
         log.append_durable(Record::probe().payload()).map_err(|error| format!("an append fails: {error}"))?;
     if lsn.get() != shown.last + 1 {

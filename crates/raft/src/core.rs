@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use inkstone::{Directory, Lsn, Reader};
+use inkstone::{AnyDirectory, Lsn, Reader};
 
 use crate::callbacks::Callbacks;
 use crate::error::{Error, Result};
@@ -15,10 +15,10 @@ use crate::tail::Tail;
 use crate::words::Vote;
 
 /// Shared by a raft log and its readers.
-pub(crate) struct Core<D: Directory> {
+pub(crate) struct Core {
     memory: Mutex<Memory>,
-    pub(crate) reader: Reader<D>,
-    pub(crate) directory: Arc<D>,
+    pub(crate) reader: Reader,
+    pub(crate) directory: AnyDirectory,
     pub(crate) callbacks: Arc<Callbacks>,
     is_closed: AtomicBool,
 }
@@ -50,8 +50,13 @@ impl Memory {
     }
 }
 
-impl<D: Directory> Core<D> {
-    pub(crate) fn new(state: State, reader: Reader<D>, directory: Arc<D>, callbacks: Arc<Callbacks>) -> Self {
+impl Core {
+    pub(crate) fn new(
+        state: State,
+        reader: Reader,
+        directory: AnyDirectory,
+        callbacks: Arc<Callbacks>,
+    ) -> Self {
         let vote = (Lsn::ZERO, state.vote.clone());
         let memory = Memory { state, tail: Tail::default(), vote_lsn: Lsn::ZERO, vote };
         Self { memory: Mutex::new(memory), reader, directory, callbacks, is_closed: AtomicBool::new(false) }

@@ -4,11 +4,10 @@
 //! record that is there is read and checked.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::inspect::look_in;
-use inkstone::{Directory, Lsn, OsDirectory, Reader};
+use inkstone::{AnyDirectory, Lsn, OsDirectory, Reader};
 
 use crate::error::{Error, Result};
 use crate::record::{Body, decode, is_state};
@@ -78,20 +77,20 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Summary> {
 /// As [`inspect`]; [`inkstone::Error::Stopped`].
 pub fn inspect_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Summary> {
     let directory = OsDirectory::open(path.as_ref()).map_err(inkstone::Error::from)?;
-    summarize(Arc::new(directory), stop)
+    summarize(AnyDirectory::new(directory), stop)
 }
 
-/// As [`inspect`], in any [`Directory`].
+/// As [`inspect`], in any directory ([`AnyDirectory`]).
 ///
 /// # Errors
 /// As [`inspect`].
-pub fn inspect_in<D: Directory>(directory: Arc<D>) -> Result<Summary> {
-    summarize(directory, &AtomicBool::new(false))
+pub fn inspect_in(directory: impl Into<AnyDirectory>) -> Result<Summary> {
+    summarize(directory.into(), &AtomicBool::new(false))
 }
 
-fn summarize<D: Directory>(directory: Arc<D>, stop: &AtomicBool) -> Result<Summary> {
+fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
     // The segments are asked for first: what a reader finds later may be in further ones.
-    let report = look_in(&*directory)?;
+    let report = look_in(directory.clone())?;
     let path = report.path.clone();
     let segments = report.segments.iter().map(|segment| {
         let found =
@@ -113,8 +112,8 @@ fn summarize<D: Directory>(directory: Arc<D>, stop: &AtomicBool) -> Result<Summa
 }
 
 /// Reads every record, and notes it where it lies.
-fn read<D: Directory>(
-    reader: &Reader<D>,
+fn read(
+    reader: &Reader,
     path: &Path,
     segments: &mut [(Lsn, Segment)],
     seen: Lsn,

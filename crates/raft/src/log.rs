@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::yield_now;
 
-use inkstone::{Append, Directory, Log, Lsn, OsDirectory, Reader};
+use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reader};
 
 use crate::callbacks::{Callbacks, run};
 use crate::core::Core;
@@ -34,13 +34,13 @@ use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
 ///
 /// After a failed write or sync every call returns that error ([`inkstone::Error::Poisoned`]): memory may be ahead of the disk then.
 /// Open it again; the opening finds out what the disk holds. In a forked child every call returns [`inkstone::Error::Forked`].
-pub struct RaftLog<D: Directory = OsDirectory> {
-    log: Log<D>,
+pub struct RaftLog {
+    log: Log,
     order: Mutex<Order>,
-    reader: RaftReader<D>,
+    reader: RaftReader,
     memory_bytes: usize,
     /// Dropped after the log, which calls back what becomes durable.
-    _end: End<D>,
+    _end: End,
 }
 
 /// What only the thread knows that writes.
@@ -55,9 +55,9 @@ pub(crate) struct Order {
 }
 
 /// When it is dropped, the callbacks that are left get the error that the raft log has ended.
-struct End<D: Directory>(Arc<Core<D>>);
+struct End(Arc<Core>);
 
-impl<D: Directory> Drop for End<D> {
+impl Drop for End {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -81,28 +81,32 @@ impl RaftLog {
         ask(Reader::open(path, &options.log), path, &options)?;
         let log = Log::open(path, options.log.clone())?;
         let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
-        Self::opened(log, Arc::new(directory), &options, callbacks)
+        Self::opened(log, AnyDirectory::new(directory), &options, callbacks)
     }
-}
 
-impl<D: Directory> RaftLog<D> {
-    /// Opens the raft log in any [`Directory`], for example a simulated one.
+    /// Opens the raft log in any directory ([`AnyDirectory`]), for example a simulated one.
     ///
     /// # Errors
     /// As [`RaftLog::open`].
     ///
     /// # Durability
     /// As [`RaftLog::open`].
-    pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         check(&options)?;
         let (options, callbacks) = below(options);
-        let reader = Reader::open_in(Arc::clone(&directory), options.log.clone());
+        let directory = directory.into();
+        let reader = Reader::open_in(directory.clone(), options.log.clone());
         ask(reader, directory.path(), &options)?;
-        let log = Log::open_in(Arc::clone(&directory), options.log.clone())?;
+        let log = Log::open_in(directory.clone(), options.log.clone())?;
         Self::opened(log, directory, &options, callbacks)
     }
 
-    fn opened(log: Log<D>, directory: Arc<D>, options: &Options, callbacks: Arc<Callbacks>) -> Result<Self> {
+    fn opened(
+        log: Log,
+        directory: AnyDirectory,
+        options: &Options,
+        callbacks: Arc<Callbacks>,
+    ) -> Result<Self> {
         let state = finish(&log, directory.path(), options)?;
         let order = Order { committed: state.committed, ..Order::default() };
         let core = Arc::new(Core::new(state, log.reader(), directory, callbacks));
@@ -156,7 +160,7 @@ impl<D: Directory> RaftLog<D> {
     }
 
     /// Writes the entries as one batch.
-    fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_, D>> {
+    fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_>> {
         let mut committed = self.committed_to_say(order);
         let said = committed;
         order.bytes.clear();
@@ -310,7 +314,7 @@ impl<D: Directory> RaftLog<D> {
     }
 
     /// A reader of the entries, for other threads.
-    pub fn reader(&self) -> RaftReader<D> {
+    pub fn reader(&self) -> RaftReader {
         self.reader.clone()
     }
 
@@ -371,7 +375,7 @@ impl<D: Directory> RaftLog<D> {
         self.core().directory.path()
     }
 
-    fn core(&self) -> &Core<D> {
+    fn core(&self) -> &Core {
         &self.reader.core
     }
 
@@ -424,7 +428,7 @@ impl<D: Directory> RaftLog<D> {
     }
 
     /// Writes a change that was checked, and makes it in memory.
-    fn write(&self, order: &mut Order, change: &Change) -> Result<Append<'_, D>> {
+    fn write(&self, order: &mut Order, change: &Change) -> Result<Append<'_>> {
         let committed = self.committed_to_say(order);
         order.bytes.clear();
         encode_change(&mut order.bytes, change, committed);
@@ -573,7 +577,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl<D: Directory> fmt::Debug for RaftLog<D> {
+impl fmt::Debug for RaftLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RaftLog").field("log", &self.log).finish_non_exhaustive()
     }

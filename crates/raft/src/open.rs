@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::{Directory, Log, Reader};
+use inkstone::{Log, Reader};
 
 use crate::callbacks::Callbacks;
 use crate::error::Result;
@@ -34,11 +34,7 @@ pub(crate) fn below(options: Options) -> (Options, Arc<Callbacks>) {
 }
 
 /// Asks a reader whose log there is, if any. Opening a log for writing begins an epoch in it, and a foreign one is left as it is.
-pub(crate) fn ask<D: Directory>(
-    reader: inkstone::Result<Reader<D>>,
-    path: &Path,
-    options: &Options,
-) -> Result<()> {
+pub(crate) fn ask(reader: inkstone::Result<Reader>, path: &Path, options: &Options) -> Result<()> {
     match reader {
         Ok(reader) if reader.first() <= reader.durable() => {
             Expected { path, raft_group: options.raft_group }.check_front(&reader)
@@ -49,7 +45,7 @@ pub(crate) fn ask<D: Directory>(
 }
 
 /// Makes the state of a log that is open for writing again, or that of a new one.
-pub(crate) fn finish<D: Directory>(log: &Log<D>, path: &Path, options: &Options) -> Result<State> {
+pub(crate) fn finish(log: &Log, path: &Path, options: &Options) -> Result<State> {
     let span = Span { first: log.first(), last: log.last(), head: log.head_first() };
     if span.first <= span.last {
         return Expected { path, raft_group: options.raft_group }.replay(&log.reader(), span);

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use inkstone::{Directory, Lsn, OsDirectory};
+use inkstone::Lsn;
 
 use crate::core::{Core, Memory};
 use crate::error::{Error, Result};
@@ -17,8 +17,8 @@ use crate::record::{Body, decode};
 use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 
 /// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside the writer, in any thread.
-pub struct RaftReader<D: Directory = OsDirectory> {
-    pub(crate) core: Arc<Core<D>>,
+pub struct RaftReader {
+    pub(crate) core: Arc<Core>,
 }
 
 /// The entries of a range as they were at one instant.
@@ -33,7 +33,7 @@ struct Plan {
     leaders: Vec<(u64, Leader)>,
 }
 
-impl<D: Directory> RaftReader<D> {
+impl RaftReader {
     /// First, last, purged and committed entry.
     ///
     /// # Errors
@@ -194,13 +194,13 @@ fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result
     Ok(plan)
 }
 
-impl<D: Directory> Clone for RaftReader<D> {
+impl Clone for RaftReader {
     fn clone(&self) -> Self {
         Self { core: Arc::clone(&self.core) }
     }
 }
 
-impl<D: Directory> fmt::Debug for RaftReader<D> {
+impl fmt::Debug for RaftReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RaftReader").field("path", &self.core.directory.path()).finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use inkstone::{Directory, Lsn, Reader};
+use inkstone::{Lsn, Reader};
 
 use crate::error::{Error, Result};
 use crate::record::{Body, Flaw, decode, is_state};
@@ -43,7 +43,7 @@ impl Expected<'_> {
     }
 
     /// Whether the first record of a log is the one of a raft log: a state of this raft group.
-    pub(crate) fn check_front<D: Directory>(&self, reader: &Reader<D>) -> Result<()> {
+    pub(crate) fn check_front(&self, reader: &Reader) -> Result<()> {
         let lsn = reader.first();
         let bytes = reader.get(lsn)?;
         if !is_state(&bytes) {
@@ -68,7 +68,7 @@ impl Expected<'_> {
     }
 
     /// Makes the state again; the log has records.
-    pub(crate) fn replay<D: Directory>(&self, reader: &Reader<D>, span: Span) -> Result<State> {
+    pub(crate) fn replay(&self, reader: &Reader, span: Span) -> Result<State> {
         self.check_front(reader)?;
         let from_head = if span.head > span.first && span.head <= span.last {
             self.replay_from(reader, span.head, span.last)?
@@ -85,7 +85,7 @@ impl Expected<'_> {
     }
 
     /// `None` if no record from there on is a state.
-    fn replay_from<D: Directory>(&self, reader: &Reader<D>, from: Lsn, last: Lsn) -> Result<Option<State>> {
+    fn replay_from(&self, reader: &Reader, from: Lsn, last: Lsn) -> Result<Option<State>> {
         let mut cursor = reader.from(from);
         let mut state = None;
         while cursor.next_lsn() <= last {
@@ -151,14 +151,14 @@ mod tests {
     use std::sync::Arc;
 
     use inkstone::{Log, Options};
-    use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+    use inkstone_sim::{DiskOptions, SimDisk};
 
     use super::*;
     use crate::record::{encode_change, encode_entry, encode_state};
     use crate::words::{EntryId, Leader, Vote};
 
     /// A log with these records.
-    fn log_of(records: &[Vec<u8>]) -> Log<SimDirectory> {
+    fn log_of(records: &[Vec<u8>]) -> Log {
         let disk = SimDisk::new(1, DiskOptions::default());
         let options = Options::small().own_thread(false);
         let log = Log::open_in(Arc::new(disk.directory("/raft")), options).unwrap();
@@ -168,7 +168,7 @@ mod tests {
         log
     }
 
-    fn replay(log: &Log<SimDirectory>, head: Lsn) -> Result<State> {
+    fn replay(log: &Log, head: Lsn) -> Result<State> {
         let expected = Expected { path: Path::new("/raft"), raft_group: 7 };
         expected.replay(&log.reader(), Span { first: log.first(), last: log.last(), head })
     }

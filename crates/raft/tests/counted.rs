@@ -7,7 +7,7 @@ use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -21,14 +21,14 @@ fn bytes_in_use() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-fn append<D: inkstone::Directory>(raft: &RaftLog<D>, term: u64, from: u64, count: u64, payload: &[u8]) {
+fn append(raft: &RaftLog, term: u64, from: u64, count: u64, payload: &[u8]) {
     let leader = Leader::of_term(term);
     let entries: Vec<_> =
         (from..from + count).map(|index| NewEntry { leader: &leader, index, payload }).collect();
     raft.append(&entries, |result| result.unwrap()).unwrap();
 }
 
-fn simulated() -> (SimDisk, RaftLog<SimDirectory>) {
+fn simulated() -> (SimDisk, RaftLog) {
     let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
     let options = Options::new().log(inkstone::Options::small().own_thread(false));
     let raft = RaftLog::open_in(Arc::new(disk.directory("/raft")), options).unwrap();

@@ -5,7 +5,6 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use inkstone::Directory;
 use inkstone_raft::{Error, Leader, NewEntry, RaftLog, Result};
 
 /// Entries that are appended together. Used again, it keeps its memory.
@@ -53,11 +52,7 @@ impl Batch {
     ///
     /// # Durability
     /// As [`RaftLog::append`].
-    pub fn append<D: Directory>(
-        &self,
-        raft: &RaftLog<D>,
-        callback: impl FnOnce(Result<()>) + Send + 'static,
-    ) -> Result<()> {
+    pub fn append(&self, raft: &RaftLog, callback: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
         let mut begin = 0;
         let entries: Vec<_> = self
             .entries
@@ -74,8 +69,8 @@ impl Batch {
 /// A callback that can be given to another append when the first one was refused.
 type Slot<F> = Arc<Mutex<Option<F>>>;
 
-fn append_split<D: Directory, F: FnOnce(Result<()>) + Send + 'static>(
-    raft: &RaftLog<D>,
+fn append_split<F: FnOnce(Result<()>) + Send + 'static>(
+    raft: &RaftLog,
     entries: &[NewEntry<'_>],
     slot: Option<&Slot<F>>,
 ) -> Result<()> {
@@ -91,7 +86,7 @@ fn append_split<D: Directory, F: FnOnce(Result<()>) + Send + 'static>(
     match appended {
         Err(Error::Log(inkstone::Error::TooLarge { .. })) if entries.len() > 1 => {
             let (front, back) = entries.split_at(entries.len() / 2);
-            append_split::<D, F>(raft, front, None)?;
+            append_split::<F>(raft, front, None)?;
             append_split(raft, back, slot)
         }
         appended => appended,

@@ -4,7 +4,6 @@
 
 use std::ops::{Bound, Range, RangeBounds};
 
-use inkstone::Directory;
 use inkstone_raft::{Entry, Error, RaftReader, Result};
 
 /// First index, and the one behind the last.
@@ -27,8 +26,8 @@ pub fn bounds_of(range: &impl RangeBounds<u64>) -> Range<u64> {
 ///
 /// # Errors
 /// Those of [`RaftReader::entries`], but for [`Error::IsPurged`].
-pub fn entries_left<D: Directory>(
-    reader: &RaftReader<D>,
+pub fn entries_left(
+    reader: &RaftReader,
     mut range: Range<u64>,
     payload_bytes_max: usize,
 ) -> Result<Vec<Entry>> {

@@ -4,7 +4,6 @@
 
 use std::io;
 
-use inkstone::Directory;
 use openraft::storage::{LogState, RaftLogReader, RaftLogStorage, RaftLogStorageExt};
 use openraft::type_config::alias::{CommittedLeaderIdOf, EntryOf};
 use openraft::{LogIdOptionExt, RaftTypeConfig, entry::RaftEntry};
@@ -13,7 +12,7 @@ use crate::codec::Codec;
 use crate::leader::StoredLeader;
 use crate::store::LogStore;
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K>
 where
     C::LeaderId: StoredLeader,
     CommittedLeaderIdOf<C>: StoredLeader,

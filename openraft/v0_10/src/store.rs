@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::{Directory, OsDirectory};
+use inkstone::AnyDirectory;
 use inkstone_openraft_common::{Batch, check_options};
 use inkstone_raft::{Error, Options, RaftLog};
 use openraft::async_runtime::OneshotSender;
@@ -32,8 +32,8 @@ use crate::reader::LogReader;
 ///
 /// Every error is a [`std::io::Error`] with the error of the raft log inside ([`std::io::Error::get_ref`]): what was expected and what
 /// came. openraft ends the node when it gets one. After a failed write or sync only a new opening knows what the disk holds.
-pub struct LogStore<C, D: Directory = OsDirectory, K = Postcard> {
-    raft: Arc<RaftLog<D>>,
+pub struct LogStore<C, K = Postcard> {
+    raft: Arc<RaftLog>,
     batch: Batch,
     types: PhantomData<fn() -> (C, K)>,
 }
@@ -52,7 +52,7 @@ impl<C: RaftTypeConfig> LogStore<C> {
     }
 }
 
-impl<C: RaftTypeConfig, K> LogStore<C, OsDirectory, K> {
+impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// As [`LogStore::open`], with any codec.
     ///
     /// # Errors
@@ -64,27 +64,25 @@ impl<C: RaftTypeConfig, K> LogStore<C, OsDirectory, K> {
         check_options(&options)?;
         Ok(Self::on(RaftLog::open(path, options)?))
     }
-}
 
-impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
-    /// As [`LogStore::open_with`], in any [`Directory`], for example a simulated one.
+    /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated one.
     ///
     /// # Errors
     /// As there.
     ///
     /// # Durability
     /// As there.
-    pub fn open_in(directory: Arc<D>, options: Options) -> io::Result<Self> {
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
         check_options(&options)?;
         Ok(Self::on(RaftLog::open_in(directory, options)?))
     }
 
-    fn on(raft: RaftLog<D>) -> Self {
+    fn on(raft: RaftLog) -> Self {
         Self { raft: Arc::new(raft), batch: Batch::default(), types: PhantomData }
     }
 
     /// A reader, as openraft's `get_log_reader`.
-    pub fn reader(&self) -> LogReader<C, D, K> {
+    pub fn reader(&self) -> LogReader<C, K> {
         LogReader { reader: self.raft.reader(), types: PhantomData }
     }
 
@@ -106,12 +104,12 @@ impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
     }
 }
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K> {
+impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     /// Makes a call of the raft log and awaits its callback.
     async fn awaited(
         &self,
         call: impl FnOnce(
-            &RaftLog<D>,
+            &RaftLog,
             Box<dyn FnOnce(inkstone_raft::Result<()>) + Send>,
         ) -> inkstone_raft::Result<()>,
     ) -> io::Result<()> {
@@ -125,12 +123,12 @@ impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K> {
     }
 }
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> RaftLogStorage<C> for LogStore<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> RaftLogStorage<C> for LogStore<C, K>
 where
     C::LeaderId: StoredLeader,
     CommittedLeaderIdOf<C>: StoredLeader,
 {
-    type LogReader = LogReader<C, D, K>;
+    type LogReader = LogReader<C, K>;
 
     async fn get_log_state(&mut self) -> Result<LogState<C>, io::Error> {
         let bounds = self.raft.bounds()?;
@@ -194,7 +192,7 @@ where
     }
 }
 
-impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K>
+impl<C: RaftTypeConfig, K> LogStore<C, K>
 where
     CommittedLeaderIdOf<C>: StoredLeader,
 {
@@ -208,13 +206,13 @@ where
     }
 }
 
-impl<C, D: Directory, K> Clone for LogStore<C, D, K> {
+impl<C, K> Clone for LogStore<C, K> {
     fn clone(&self) -> Self {
         Self { raft: Arc::clone(&self.raft), batch: Batch::default(), types: PhantomData }
     }
 }
 
-impl<C, D: Directory, K> fmt::Debug for LogStore<C, D, K> {
+impl<C, K> fmt::Debug for LogStore<C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogStore").field("raft", &self.raft).finish_non_exhaustive()
     }

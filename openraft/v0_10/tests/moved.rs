@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use inkstone_openraft::{LogStore, Options, Postcard};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 use openraft::entry::RaftEntry;
 use openraft::storage::{RaftLogReader, RaftLogStorage, RaftLogStorageExt};
 use openraft::testing::log_id;
@@ -24,9 +24,7 @@ fn small() -> Options {
 #[tokio::test]
 async fn everything_is_copied_from_another_store() {
     let disk = SimDisk::new(1, DiskOptions::default());
-    let mut other =
-        LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small())
-            .unwrap();
+    let mut other = LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
     let text = |term: u64, index: u64| {
         EntryOf::<Types>::new(log_id::<Types>(term, 1, index), EntryPayload::Normal(format!("text {index}")))
     };

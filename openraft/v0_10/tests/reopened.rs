@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_openraft::{Codec, LogStore, Options, Postcard};
 use inkstone_raft::Error;
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage, RaftLogStorageExt};
 use openraft::testing::{blank_ent, log_id, membership_ent};
 use openraft::type_config::TypeConfigExt;
@@ -97,8 +97,7 @@ async fn what_returned_survives_a_power_loss() {
     for seed in 0..20 {
         let disk = SimDisk::new(seed, DiskOptions::default());
         let on = |disk: &SimDisk| {
-            LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small())
-                .unwrap()
+            LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
         };
         let mut store = on(&disk);
         let vote = Vote::new_committed(4, 1);
@@ -130,9 +129,7 @@ async fn what_returned_survives_a_power_loss() {
 #[tokio::test]
 async fn a_failure_reaches_openraft_with_its_cause() {
     let disk = SimDisk::new(3, DiskOptions::default());
-    let mut store =
-        LogStore::<Types, SimDirectory, Postcard>::open_in(Arc::new(disk.directory("/log")), small())
-            .unwrap();
+    let mut store = LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
     store.blocking_append([text(1, 1, 0, "first")]).await.unwrap();
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
     let (told, wait) = Types::oneshot();

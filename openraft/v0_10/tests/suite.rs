@@ -7,9 +7,8 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use inkstone::OsDirectory;
 use inkstone_openraft::{LogStore, Options, Postcard, StoredLeader};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::alias::CommittedLeaderIdOf;
@@ -36,7 +35,7 @@ where
 
 struct Simulated(Arc<AtomicUsize>);
 
-type Sim<C> = LogStore<C, SimDirectory, Postcard>;
+type Sim<C> = LogStore<C, Postcard>;
 
 impl<C: Text> StoreBuilder<C, Sim<C>, Machine<C>> for Simulated
 where
@@ -54,7 +53,7 @@ where
 async fn run<C: Text>()
 where
     C::Payload: Into<C::Payload>,
-    LogStore<C, OsDirectory, Postcard>: openraft::storage::RaftLogStorage<C>,
+    LogStore<C, Postcard>: openraft::storage::RaftLogStorage<C>,
     Sim<C>: openraft::storage::RaftLogStorage<C>,
     C::LeaderId: StoredLeader,
     CommittedLeaderIdOf<C>: StoredLeader,

@@ -4,7 +4,6 @@
 
 use std::io;
 
-use inkstone::Directory;
 use inkstone_openraft_common::NodeName;
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
 use openraft::{ErrorSubject, ErrorVerb, LogIdOptionExt, LogState, RaftLogId, RaftTypeConfig, StorageError};
@@ -12,7 +11,7 @@ use openraft::{ErrorSubject, ErrorVerb, LogIdOptionExt, LogState, RaftLogId, Raf
 use crate::codec::Codec;
 use crate::store::LogStore;
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K>
 where
     C::NodeId: NodeName,
 {

@@ -7,7 +7,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 
-use inkstone::{Directory, OsDirectory};
 use inkstone_openraft_common::{NodeName, bounds_of, entries_left};
 use inkstone_raft::RaftReader;
 use openraft::{ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, RaftTypeConfig, StorageError};
@@ -21,12 +20,12 @@ const MESSAGE_BYTES: usize = 1 << 20;
 /// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside the store that writes.
 ///
 /// Entries that are in memory ([`crate::Options::memory_bytes`]) are read without I/O. Others are read from disk on the calling thread.
-pub struct LogReader<C, D: Directory = OsDirectory, K = Postcard> {
-    pub(crate) reader: RaftReader<D>,
+pub struct LogReader<C, K = Postcard> {
+    pub(crate) reader: RaftReader,
     pub(crate) types: PhantomData<fn() -> (C, K)>,
 }
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogReader<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> LogReader<C, K>
 where
     C::NodeId: NodeName,
 {
@@ -45,7 +44,7 @@ where
     }
 }
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> RaftLogReader<C> for LogReader<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> RaftLogReader<C> for LogReader<C, K>
 where
     C::NodeId: NodeName,
 {
@@ -65,13 +64,13 @@ where
     }
 }
 
-impl<C, D: Directory, K> Clone for LogReader<C, D, K> {
+impl<C, K> Clone for LogReader<C, K> {
     fn clone(&self) -> Self {
         Self { reader: self.reader.clone(), types: PhantomData }
     }
 }
 
-impl<C, D: Directory, K> Debug for LogReader<C, D, K> {
+impl<C, K> Debug for LogReader<C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogReader").field("reader", &self.reader).finish_non_exhaustive()
     }

@@ -12,7 +12,7 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::{Directory, OsDirectory};
+use inkstone::AnyDirectory;
 use inkstone_openraft_common::{Batch, NodeName, check_options};
 use inkstone_raft::{Error, Options, RaftLog};
 use openraft::async_runtime::AsyncOneshotSendExt;
@@ -33,8 +33,8 @@ use crate::reader::LogReader;
 ///
 /// Every error has the text of the raft log's in it: what was expected and what came. openraft ends the node when it gets one. After a
 /// failed write or sync only a new opening knows what the disk holds.
-pub struct LogStore<C, D: Directory = OsDirectory, K = Postcard> {
-    raft: Arc<RaftLog<D>>,
+pub struct LogStore<C, K = Postcard> {
+    raft: Arc<RaftLog>,
     batch: Batch,
     types: PhantomData<fn() -> (C, K)>,
 }
@@ -53,7 +53,7 @@ impl<C: RaftTypeConfig> LogStore<C> {
     }
 }
 
-impl<C: RaftTypeConfig, K> LogStore<C, OsDirectory, K> {
+impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// As [`LogStore::open`], with any codec.
     ///
     /// # Errors
@@ -65,27 +65,25 @@ impl<C: RaftTypeConfig, K> LogStore<C, OsDirectory, K> {
         check_options(&options)?;
         Ok(Self::on(RaftLog::open(path, options)?))
     }
-}
 
-impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
-    /// As [`LogStore::open_with`], in any [`Directory`], for example a simulated one.
+    /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated one.
     ///
     /// # Errors
     /// As there.
     ///
     /// # Durability
     /// As there.
-    pub fn open_in(directory: Arc<D>, options: Options) -> io::Result<Self> {
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
         check_options(&options)?;
         Ok(Self::on(RaftLog::open_in(directory, options)?))
     }
 
-    fn on(raft: RaftLog<D>) -> Self {
+    fn on(raft: RaftLog) -> Self {
         Self { raft: Arc::new(raft), batch: Batch::default(), types: PhantomData }
     }
 
     /// A reader, as openraft's `get_log_reader`.
-    pub fn reader(&self) -> LogReader<C, D, K> {
+    pub fn reader(&self) -> LogReader<C, K> {
         LogReader { reader: self.raft.reader(), types: PhantomData }
     }
 
@@ -107,12 +105,9 @@ impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K> {
     }
 }
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> LogStore<C, D, K> {
+impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     /// Makes a call of the raft log and awaits its callback.
-    async fn awaited(
-        &self,
-        call: impl FnOnce(&Arc<RaftLog<D>>, Callback) -> io::Result<()>,
-    ) -> io::Result<()> {
+    async fn awaited(&self, call: impl FnOnce(&Arc<RaftLog>, Callback) -> io::Result<()>) -> io::Result<()> {
         let (done, wait) = C::AsyncRuntime::oneshot();
         // Whether anybody still waits is not our concern.
         call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
@@ -138,11 +133,11 @@ fn writing<N: openraft::NodeId, E: Into<io::Error>>(error: E) -> StorageError<N>
     failed(ErrorSubject::Logs, ErrorVerb::Write)(error)
 }
 
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> RaftLogStorage<C> for LogStore<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> RaftLogStorage<C> for LogStore<C, K>
 where
     C::NodeId: NodeName,
 {
-    type LogReader = LogReader<C, D, K>;
+    type LogReader = LogReader<C, K>;
 
     async fn get_log_state(&mut self) -> Result<LogState<C>, StorageError<C::NodeId>> {
         let bounds = self.raft.bounds().map_err(reading)?;
@@ -226,7 +221,7 @@ where
 }
 
 /// Entries are read through the store too.
-impl<C: RaftTypeConfig, D: Directory, K: Codec<C>> RaftLogReader<C> for LogStore<C, D, K>
+impl<C: RaftTypeConfig, K: Codec<C>> RaftLogReader<C> for LogStore<C, K>
 where
     C::NodeId: NodeName,
 {
@@ -246,7 +241,7 @@ where
     }
 }
 
-impl<C: RaftTypeConfig, D: Directory, K> LogStore<C, D, K>
+impl<C: RaftTypeConfig, K> LogStore<C, K>
 where
     C::NodeId: NodeName,
 {
@@ -260,13 +255,13 @@ where
     }
 }
 
-impl<C, D: Directory, K> Clone for LogStore<C, D, K> {
+impl<C, K> Clone for LogStore<C, K> {
     fn clone(&self) -> Self {
         Self { raft: Arc::clone(&self.raft), batch: Batch::default(), types: PhantomData }
     }
 }
 
-impl<C, D: Directory, K> fmt::Debug for LogStore<C, D, K> {
+impl<C, K> fmt::Debug for LogStore<C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogStore").field("raft", &self.raft).finish_non_exhaustive()
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inkstone_openraft_0_9::{LogStore, Options, Postcard};
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 use openraft::storage::{RaftLogReader, RaftLogStorage, RaftLogStorageExt};
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, Membership, StorageError, Vote};
@@ -35,7 +35,7 @@ impl StoreBuilder<Types, LogStore<Types>, Machine, TempDir> for OnDisk {
 
 struct Simulated(Arc<AtomicUsize>);
 
-type Sim = LogStore<Types, SimDirectory, Postcard>;
+type Sim = LogStore<Types, Postcard>;
 
 impl StoreBuilder<Types, Sim, Machine> for Simulated {
     async fn build(&self) -> Result<((), Sim, Machine), StorageError<u64>> {

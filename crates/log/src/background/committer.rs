@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use inkstone_format::PromiseReason;
-use inkstone_io::Directory;
 
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
@@ -27,7 +26,7 @@ enum Due {
 }
 
 /// The thread's loop, until the log is closed or poisoned.
-pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
+pub(crate) fn run(shared: &Shared) {
     // When the thread first saw that records must be committed.
     let mut since = None;
     let mut timer = None;
@@ -129,7 +128,7 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
     Some(Due::In(time))
 }
 
-fn due<D: Directory>(shared: &Shared<D>, state: &State, since: &mut Option<Instant>) -> Due {
+fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
     if state.handed.is_some() {
         return Due::Handed;
     }

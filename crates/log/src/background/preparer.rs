@@ -10,8 +10,6 @@
 
 use std::time::Duration;
 
-use inkstone_io::Directory;
-
 use crate::commit::shared::Shared;
 use crate::error::Result;
 use crate::event::Event;
@@ -45,7 +43,7 @@ pub(crate) enum Step {
 }
 
 /// The thread's loop, until the log is closed or poisoned.
-pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
+pub(crate) fn run(shared: &Shared) {
     let mut last_failure = None;
     loop {
         let wait = match step(shared, true) {
@@ -81,7 +79,7 @@ pub(crate) fn run<D: Directory>(shared: &Shared<D>) {
 ///
 /// # Errors
 /// Why a file could not be prepared.
-pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<Step> {
+pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Step> {
     let (head_bytes, is_over) = {
         let state = shared.lock();
         (state.gathering.segment_bytes(), state.closed || state.poison.is_some())
@@ -109,7 +107,7 @@ pub(crate) fn step<D: Directory>(shared: &Shared<D>, is_paced: bool) -> Result<S
     Ok(if shared.pool.remove_some(age)? { Step::Done } else { Step::Idle })
 }
 
-fn make_ready<D: Directory>(shared: &Shared<D>, bytes: u64, is_paced: bool) -> Result<Step> {
+fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Step> {
     let (reserve, written) = {
         let state = shared.lock();
         let is_large = state.mean_group_bytes() >= LARGE_GROUP_BYTES;

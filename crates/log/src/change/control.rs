@@ -5,7 +5,6 @@
 
 use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
 use inkstone_format::{Control, EncodeError, PromiseReason};
-use inkstone_io::Directory;
 
 use crate::commit::room::{Need, or_left_out};
 use crate::commit::shared::Shared;
@@ -17,7 +16,7 @@ use crate::sync::Instant;
 /// need it more.
 const PROMISE_ROOM_BYTES: u64 = CONTROL_RESERVE_BYTES / 2;
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// Changes to a segment that has room for records of `frame_bytes`, unless another thread has done so meanwhile.
     ///
     /// # Errors

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, Lsn, Position, Roll, SegmentHeader, SegmentNumber};
-use inkstone_io::Directory;
 
 use crate::commit::room::{Need, or_left_out, refused};
 use crate::commit::shared::Shared;
@@ -36,7 +35,7 @@ pub(super) struct Next {
     pub(super) cut: Option<Lsn>,
 }
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// The caller has the turn, and `changing` is set.
     pub(super) fn roll_in_turn<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> (Guard<'a>, Result<()>) {
         let (state, result) = self.write_gathered(state);
@@ -105,7 +104,7 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Continues after a cut, which is durable. Readers without the lock see all of the change or ask again.
-    fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>, last: Lsn) {
+    fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
         state.note_cut(last);
@@ -120,7 +119,7 @@ impl<D: Directory> Shared<D> {
         self.options.own_thread && self.options.prepare_ahead
     }
 
-    fn count_segment(&self, state: &mut State, ready: &Ready<D::File>) {
+    fn count_segment(&self, state: &mut State, ready: &Ready) {
         let stats = &mut state.stats;
         stats.segments += 1;
         match ready.blocks {
@@ -145,7 +144,7 @@ impl<D: Directory> Shared<D> {
         header: impl FnOnce(SegmentNumber) -> SegmentHeader,
         bytes: u64,
         reserve: bool,
-    ) -> std::result::Result<(SegmentHeader, Ready<D::File>), ObtainError> {
+    ) -> std::result::Result<(SegmentHeader, Ready), ObtainError> {
         let ready = self.pool.obtain(bytes, &self.options, reserve)?;
         let header = header(ready.number);
         let written = self.write_header(&ready.file, &header);
@@ -201,7 +200,7 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Makes this segment the head: the next group goes into it.
-    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready<D::File>) {
+    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready) {
         let segment = Arc::new(Segment::new(header));
         segment.adopt(&ready.file);
         lock(&self.writer).enter(ready.file, ready.asks);

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, Engine, EngineKind, File, Operation, Persist, Request, SyncKind};
+use inkstone_io::{AnyDirectory, EngineKind, Operation, Persist, Request, SyncKind};
 
 use crate::commit::shared::Shared;
 use crate::error::{Result, is_full};
@@ -19,9 +19,9 @@ use crate::segment::Segment;
 use crate::segment::seal::Seal;
 use crate::sync::{AtomicBool, Ordering, lock};
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// Leaves the seal to the preparer.
-    pub(crate) fn seal_later(&self, seal: Seal<D::File>) {
+    pub(crate) fn seal_later(&self, seal: Seal) {
         lock(&self.seals).push(seal);
     }
 
@@ -52,13 +52,13 @@ impl<D: Directory> Shared<D> {
     }
 
     /// The first waiting seal.
-    fn take_seal(&self) -> Option<Seal<D::File>> {
+    fn take_seal(&self) -> Option<Seal> {
         let mut seals = lock(&self.seals);
         if seals.is_empty() { None } else { Some(seals.remove(0)) }
     }
 
     /// The event that a segment is full and durable, up to `last`.
-    pub(crate) fn sealed(&self, segment: Arc<Segment<D::File>>, last: Lsn) -> Event {
+    pub(crate) fn sealed(&self, segment: Arc<Segment>, last: Lsn) -> Event {
         Event::SegmentSealed(SealedSegment {
             number: segment.number(),
             path: self.directory.path().join(names::segment(segment.number())),
@@ -66,7 +66,7 @@ impl<D: Directory> Shared<D> {
             last,
             pin: Arc::new(Kept {
                 _segment: segment,
-                directory: Arc::clone(&self.directory),
+                directory: self.directory.clone(),
                 has_ended: Arc::clone(&self.has_ended),
             }),
         })
@@ -74,13 +74,13 @@ impl<D: Directory> Shared<D> {
 }
 
 /// While the log is open, keeps a segment's file from being used for something else.
-struct Kept<D: Directory> {
-    _segment: Arc<Segment<D::File>>,
-    directory: Arc<D>,
+struct Kept {
+    _segment: Arc<Segment>,
+    directory: AnyDirectory,
     has_ended: Arc<AtomicBool>,
 }
 
-impl<D: Directory> Pin for Kept<D> {
+impl Pin for Kept {
     fn is_kept(&self) -> bool {
         !self.directory.is_forked() && !self.has_ended.load(Ordering::Acquire)
     }

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use inkstone_format::{Control, Kind, Lsn, Position, Roll};
-use inkstone_io::Directory;
 
 use crate::change::roll::Next;
 use crate::commit::room::or_left_out;
@@ -18,7 +17,7 @@ use crate::recovery::recover::damage;
 use crate::sync::lock;
 use crate::walk::window::{Item, Walk, Window};
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// Truncates all records before `first`. Durable on return; the files that held only those records are released.
     pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
@@ -143,8 +142,8 @@ impl<D: Directory> Shared<D> {
             (segments.find(lsn).cloned(), segments.first_live)
         };
         let Some(link) = link else { return Err(Error::TruncatedBefore { lsn, first: first_live }) };
-        let file = link.segment.file(&*self.directory, &open_for_reading(&self.options))?;
-        let decoder = link.segment.decoder_at(lsn, link.end, &file)?;
+        let file = link.segment.file(&self.directory, &open_for_reading(&self.options))?;
+        let decoder = link.segment.decoder_at(lsn, link.end, &*file)?;
         let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);
         loop {
             match walk.step()? {
@@ -152,7 +151,7 @@ impl<D: Directory> Shared<D> {
                     return Ok(Position { segment: link.segment.number(), byte: frame.end });
                 }
                 Item::Stop(stop) => {
-                    return Err(damage(&mut walk, &*self.directory, &stop, self.durable(), link.end)?);
+                    return Err(damage(&mut walk, &self.directory, &stop, self.durable(), link.end)?);
                 }
                 _ => {}
             }

@@ -7,13 +7,12 @@
 //! becomes durable between its last look and its sleep. Woken, it asks again without the lock, which the writer needs then.
 
 use inkstone_format::Lsn;
-use inkstone_io::Directory;
 
 use crate::commit::shared::Shared;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Instant};
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// From now on the tail is kept: a reader comes.
     pub(crate) fn keep_tail(&self) {
         if self.options.tail_bytes > 0 && !self.is_forked() && !self.tail.is_wanted() {

@@ -8,7 +8,7 @@
 //! and continues in the other buffer. So gathering and writing overlap, and still only one group is in flight at a time.
 
 use inkstone_format::{Lsn, Promise};
-use inkstone_io::{AlignedBuf, Directory};
+use inkstone_io::AlignedBuf;
 
 use crate::commit::gathering::{Frozen, Group, memory_bytes, memory_for};
 use crate::commit::post::{Board, Posted};
@@ -24,7 +24,7 @@ use crate::sync::{Ordering, lock};
 /// The largest buffer that is kept after it has grown. There are two.
 const GROWN_BYTES_MAX: usize = 20 << 20;
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// Writes what is gathered, if anything is, and makes it durable. The caller has the turn.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<D: Directory> Shared<D> {
         &'a self,
         state: Guard<'a>,
         group: Group,
-        way: &Way<D::File>,
+        way: &Way,
         need: Option<Need>,
     ) -> (Guard<'a>, Result<()>) {
         drop(state);

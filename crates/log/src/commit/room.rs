@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use inkstone_format::{SegmentHeader, SegmentNumber};
-use inkstone_io::{AlignedBuf, Directory, Durability};
+use inkstone_io::{AlignedBuf, Durability, File};
 
 use crate::commit::gathering::Frozen;
 use crate::commit::shared::Shared;
@@ -35,22 +35,22 @@ pub(crate) enum Need {
     May,
 }
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// The way to write into this segment if the write may find no room.
-    pub(super) fn step_by_step(&self, segment: SegmentNumber) -> Way<D::File> {
+    pub(super) fn step_by_step(&self, segment: SegmentNumber) -> Way {
         if !matches!(self.options.durability_chosen(), Durability::ODsync | Durability::OSync) {
             return Way::InSteps(None);
         }
         let how = open_for_groups(&self.options).durability(Durability::None);
         match self.directory.open(&names::segment(segment), &how) {
-            Ok(file) => Way::InSteps(Some(Arc::new(file))),
+            Ok(file) => Way::InSteps(Some(file)),
             // It can still be written, but a failure does not show then whether the write or its sync failed.
             Err(_) => Way::Usual,
         }
     }
 
     /// Writes the header of a segment that is not part of the log yet, as [`Shared::write_with_room`] writes a group.
-    pub(crate) fn write_header(&self, file: &Arc<D::File>, header: &SegmentHeader) -> Written {
+    pub(crate) fn write_header(&self, file: &Arc<dyn File>, header: &SegmentHeader) -> Written {
         let way = if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
         let write = || lock(&self.writer).header(file, header, &way);
         let written = write();
@@ -58,7 +58,7 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Writes a group. While the write is refused because there is no room, releases reserved room and writes the group again.
-    pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way<D::File>) -> Written {
+    pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way) -> Written {
         let Frozen { len, offset, identity, first_lsn, at, end, next_lsn, is_large, .. } = frozen;
         let written = lock(&self.writer).group(frozen, way);
         self.while_refused(written, |memory| {

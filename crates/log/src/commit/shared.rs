@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use inkstone_format::Lsn;
-use inkstone_io::Directory;
+use inkstone_io::AnyDirectory;
 
 use crate::commit::sleepers::Sleepers;
 use crate::commit::state::{Guard, State};
@@ -39,8 +39,8 @@ use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering
 use crate::tail::Tail;
 
 /// Shared by the log, its handles, its readers and its own threads.
-pub(crate) struct Shared<D: Directory> {
-    pub(crate) directory: Arc<D>,
+pub(crate) struct Shared {
+    pub(crate) directory: AnyDirectory,
     pub(crate) options: Options,
     state: Mutex<State>,
     waking: Waking,
@@ -55,13 +55,13 @@ pub(crate) struct Shared<D: Directory> {
     pub(crate) followers: Sleepers,
     /// The preparer.
     pub(crate) preparer: Sleepers,
-    pub(crate) pool: Pool<D>,
-    pub(crate) writer: Mutex<Writer<D>>,
-    pub(crate) segments: Mutex<Segments<D::File>>,
+    pub(crate) pool: Pool,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) segments: Mutex<Segments>,
     /// The groups that were written last, for readers.
     pub(crate) tail: Tail,
     /// Seals of full segments, for the preparer to write.
-    pub(crate) seals: Mutex<Vec<Seal<D::File>>>,
+    pub(crate) seals: Mutex<Vec<Seal>>,
     /// A copy of the durable watermark that is read without the lock. Written with `Release` under the state's lock when a group is
     /// durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
@@ -85,19 +85,19 @@ pub(crate) struct Shared<D: Directory> {
 /// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a panic), it poisons the log, whose
 /// state may be half changed. The unwinding thread may hold the state's lock itself; if it cannot lock, it only leaves a mark,
 /// and the next thread that locks poisons the log.
-pub(crate) struct Turn<'a, D: Directory> {
-    shared: &'a Shared<D>,
+pub(crate) struct Turn<'a> {
+    shared: &'a Shared,
     is_back: bool,
 }
 
-impl<D: Directory> Turn<'_, D> {
+impl Turn<'_> {
     /// Leaves the turn, still taken, to the committer.
     pub(crate) fn hand_on(mut self) {
         self.is_back = true;
     }
 }
 
-impl<D: Directory> Drop for Turn<'_, D> {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if !self.is_back {
             self.shared.turn_lost.store(true, Ordering::Release);
@@ -110,11 +110,7 @@ impl<D: Directory> Drop for Turn<'_, D> {
 ///
 /// # Errors
 /// When the system cannot start a thread.
-pub(crate) fn start<D: Directory>(
-    shared: &Arc<Shared<D>>,
-    name: &str,
-    run: fn(&Shared<D>),
-) -> Result<JoinHandle<()>> {
+pub(crate) fn start(shared: &Arc<Shared>, name: &str, run: fn(&Shared)) -> Result<JoinHandle<()>> {
     let theirs = Arc::clone(shared);
     let run = move || {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&theirs))) {
@@ -130,14 +126,14 @@ pub(crate) fn start<D: Directory>(
     })
 }
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     pub(crate) fn new(
-        directory: Arc<D>,
+        directory: AnyDirectory,
         options: Options,
         state: State,
-        writer: Writer<D>,
-        segments: Segments<D::File>,
-        pool: Pool<D>,
+        writer: Writer,
+        segments: Segments,
+        pool: Pool,
     ) -> Self {
         let durable = AtomicU64::new(state.durable.get());
         let sleepers = Sleepers::default;
@@ -273,12 +269,12 @@ impl<D: Directory> Shared<D> {
     }
 
     /// The turn, for a thread that was handed it: `taken` is set already.
-    pub(crate) fn turn_in_hand(&self) -> Turn<'_, D> {
+    pub(crate) fn turn_in_hand(&self) -> Turn<'_> {
         Turn { shared: self, is_back: false }
     }
 
     /// Ends a turn, and sends its events.
-    pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a, D>) -> Guard<'a> {
+    pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a>) -> Guard<'a> {
         turn.is_back = true;
         self.give_back(&mut state);
         self.tell_all(state)

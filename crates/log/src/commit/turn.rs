@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use inkstone_format::Lsn;
-use inkstone_io::Directory;
 
 use crate::commit::shared::{Shared, Turn};
 use crate::commit::sleepers::Sleepers;
@@ -15,7 +14,7 @@ use crate::commit::writer::Way;
 use crate::error::Result;
 use crate::sync::FALLBACK;
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// Sleeps until woken.
     pub(crate) fn sleep<'a>(&'a self, on: &Sleepers, state: Guard<'a>) -> Guard<'a> {
         self.sleep_for(on, state, FALLBACK).0
@@ -70,7 +69,7 @@ impl<D: Directory> Shared<D> {
     ///
     /// # Errors
     /// When the log is poisoned or closed.
-    pub(crate) fn take_turn<'a>(&'a self, mut state: Guard<'a>) -> Result<(Guard<'a>, Turn<'a, D>)> {
+    pub(crate) fn take_turn<'a>(&'a self, mut state: Guard<'a>) -> Result<(Guard<'a>, Turn<'a>)> {
         loop {
             state = self.wake_before_turn(state);
             state.check_open()?;

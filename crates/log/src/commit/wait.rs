@@ -5,7 +5,6 @@
 use std::task::Waker;
 
 use inkstone_format::Lsn;
-use inkstone_io::Directory;
 
 use crate::commit::callbacks::{Decided, Function};
 use crate::commit::futures::{Callback, Ticket};
@@ -15,7 +14,7 @@ use crate::commit::state::State;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
 
-impl<D: Directory> Shared<D> {
+impl Shared {
     /// Waits until the record is acknowledged: durable, unless the options say that being appended is enough.
     ///
     /// # Errors

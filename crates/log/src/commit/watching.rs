@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use inkstone_format::Lsn;
-use inkstone_io::Directory;
 
 use crate::commit::shared::Shared;
 use crate::commit::watchers::Seat;
 use crate::error::Result;
 
 /// Ready when `lsn` is durable or the log was cut; an error when the log is poisoned or closed and `lsn` is not durable.
-pub(crate) struct Watch<D: Directory> {
-    shared: Arc<Shared<D>>,
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
     lsn: Lsn,
     /// The number of cuts before it began to wait.
     cuts: usize,
@@ -27,14 +26,14 @@ pub(crate) struct Watch<D: Directory> {
     seat: Option<Seat>,
 }
 
-impl<D: Directory> Watch<D> {
+impl Watch {
     /// `wants_commit`: it waits as who has appended the record; otherwise as a reader, which takes no part in the commit.
-    pub(crate) fn new(shared: Arc<Shared<D>>, lsn: Lsn, cuts: usize, wants_commit: bool) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, lsn: Lsn, cuts: usize, wants_commit: bool) -> Self {
         Self { shared, lsn, cuts, wants_commit, is_counted: false, seat: None }
     }
 }
 
-impl<D: Directory> Future for Watch<D> {
+impl Future for Watch {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -64,7 +63,7 @@ impl<D: Directory> Future for Watch<D> {
     }
 }
 
-impl<D: Directory> Drop for Watch<D> {
+impl Drop for Watch {
     fn drop(&mut self) {
         let Some(seat) = self.seat.filter(|_| self.lsn > self.shared.durable() && !self.shared.is_forked())
         else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_io::{
-    AlignedBuf, Directory, Durability, Engine, EngineKind, File, Operation, Persist, Request, SyncKind,
+    AlignedBuf, AnyDirectory, AnyEngine, Durability, EngineKind, File, Operation, Persist, Request, SyncKind,
 };
 
 use crate::choice::Asks;
@@ -19,12 +19,12 @@ use crate::options::Options;
 use crate::sync::Instant;
 
 /// How a group or a header is written.
-pub(crate) enum Way<F> {
+pub(crate) enum Way {
     /// The log's usual way.
     Usual,
     /// First the write and then the sync, so that it is known which of the two failed. With another handle if writes through the
     /// usual one sync by themselves.
-    InSteps(Option<Arc<F>>),
+    InSteps(Option<Arc<dyn File>>),
 }
 
 /// The result of a write.
@@ -41,9 +41,9 @@ pub(crate) struct Written {
 }
 
 /// Writes groups and headers.
-pub(crate) struct Writer<D: Directory> {
-    engine: D::Engine,
-    pub(crate) file: Arc<D::File>,
+pub(crate) struct Writer {
+    engine: AnyEngine,
+    pub(crate) file: Arc<dyn File>,
     persist: Persist,
     /// The same, with the sync as a separate step.
     step: Persist,
@@ -51,9 +51,9 @@ pub(crate) struct Writer<D: Directory> {
     pub(crate) asks: bool,
 }
 
-impl<D: Directory> Writer<D> {
+impl Writer {
     /// Asks after the first groups: the name and the blocks of the file may be as new as the opening.
-    pub(crate) fn new(directory: &D, file: Arc<D::File>, options: &Options) -> Result<Self> {
+    pub(crate) fn new(directory: &AnyDirectory, file: Arc<dyn File>, options: &Options) -> Result<Self> {
         let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
             Durability::RwfDsync => Persist::Dsync,
@@ -72,12 +72,12 @@ impl<D: Directory> Writer<D> {
     }
 
     /// Continues in another file.
-    pub(crate) fn enter(&mut self, file: Arc<D::File>, asks: bool) {
+    pub(crate) fn enter(&mut self, file: Arc<dyn File>, asks: bool) {
         (self.file, self.asks) = (file, asks);
     }
 
     /// Writes a group into the segment's file; durable on success.
-    pub(crate) fn group(&mut self, frozen: Frozen, way: &Way<D::File>) -> Written {
+    pub(crate) fn group(&mut self, frozen: Frozen, way: &Way) -> Written {
         let (file, persist) = self.by(way, &self.file);
         if let Some(at) = frozen.clears {
             // A separate write: one block that lands elsewhere leaves one of a header's two copies.
@@ -97,12 +97,7 @@ impl<D: Directory> Writer<D> {
     }
 
     /// Writes a segment's header into its file; durable on success.
-    pub(crate) fn header(
-        &mut self,
-        file: &Arc<D::File>,
-        header: &SegmentHeader,
-        way: &Way<D::File>,
-    ) -> Written {
+    pub(crate) fn header(&mut self, file: &Arc<dyn File>, header: &SegmentHeader, way: &Way) -> Written {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
@@ -111,7 +106,7 @@ impl<D: Directory> Writer<D> {
     }
 
     /// The handle through which `own` is written in this way, and how the write becomes durable.
-    fn by(&self, way: &Way<D::File>, own: &Arc<D::File>) -> (Arc<D::File>, Persist) {
+    fn by(&self, way: &Way, own: &Arc<dyn File>) -> (Arc<dyn File>, Persist) {
         match way {
             Way::Usual => (Arc::clone(own), self.persist),
             Way::InSteps(other) => (Arc::clone(other.as_ref().unwrap_or(own)), self.step),
@@ -120,7 +115,7 @@ impl<D: Directory> Writer<D> {
 
     fn write(
         &mut self,
-        file: Arc<D::File>,
+        file: Arc<dyn File>,
         buffer: AlignedBuf,
         len: usize,
         offset: u64,
@@ -142,7 +137,7 @@ impl<D: Directory> Writer<D> {
         Written { result, is_refused, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }
     }
 
-    fn run(&mut self, file: &Arc<D::File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {
+    fn run(&mut self, file: &Arc<dyn File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {
         match self.engine.run(Request { token: 0, file: Arc::clone(file), operation }) {
             Ok(done) => (done.result.map(drop).map_err(Into::into), done.buffer),
             Err(error) => (Err(error.into()), None),

@@ -6,11 +6,10 @@
 //! which records were appended as one batch.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, OsDirectory};
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::making::Making;
 use super::survey::{Depth, steady};
@@ -63,39 +62,35 @@ pub fn copy_until(
     stop: &AtomicBool,
 ) -> Result<Copied> {
     let to = to.as_ref();
-    copy_in(Arc::new(OsDirectory::open(from.as_ref())?), || new_directory(to, options), options, stop)
+    copy_in(&OsDirectory::open(from.as_ref())?, || new_directory(to, options), options, stop)
 }
 
-/// As [`copy_until`], between any two [`Directory`]s; `to` is called once the old log can be read.
+/// As [`copy_until`], between any two directories ([`AnyDirectory`]); `to` is called once the old log can be read.
 ///
 /// # Errors
 /// As [`copy_until`].
 ///
 /// # Durability
 /// As [`copy`].
-pub fn copy_in<D: Directory, N: Directory>(
-    from: Arc<D>,
-    to: impl FnOnce() -> Result<Arc<N>>,
+pub fn copy_in<N: Into<AnyDirectory>>(
+    from: impl Into<AnyDirectory>,
+    to: impl FnOnce() -> Result<N>,
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Copied> {
-    let looked = steady(&*from, Depth::Ends, stop)?.report;
+    let from = from.into();
+    let looked = steady(&from, Depth::Ends, stop)?.report;
     let largest = looked.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
     let reader = Reader::open_in(from, Options::new())?;
     let first = reader.first();
-    let making = Making::begin(to()?, options_for(options, largest).begin_at(first))?;
+    let making = Making::begin(to()?.into(), options_for(options, largest).begin_at(first))?;
     let copied = fill(&reader, first, &making, stop)?;
     making.finish(None)?;
     Ok(copied)
 }
 
 /// Appends what is durable now.
-fn fill<D: Directory, N: Directory>(
-    reader: &Reader<D>,
-    first: Lsn,
-    making: &Making<N>,
-    stop: &AtomicBool,
-) -> Result<Copied> {
+fn fill(reader: &Reader, first: Lsn, making: &Making, stop: &AtomicBool) -> Result<Copied> {
     let log = making.log()?;
     let mut last = reader.durable();
     let mut cursor = reader.from(first);

@@ -8,13 +8,12 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use inkstone_format::{
     Batch, Control, GroupHeader, Kind, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
 };
-use inkstone_io::{Directory, OsDirectory};
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::pieces::Piece;
 use super::strip::Strip;
@@ -82,19 +81,19 @@ pub enum Entry {
 }
 
 /// Iterates over the entries of a log. Get one from [`dump`].
-pub struct Dump<D: Directory = OsDirectory> {
-    directory: Arc<D>,
+pub struct Dump {
+    directory: AnyDirectory,
     pieces: VecDeque<Piece>,
     damage: Vec<Corruption>,
-    now: Option<Now<D>>,
+    now: Option<Now>,
     payload_bytes_max: usize,
     is_over: bool,
 }
 
 /// The segment that is being shown.
-struct Now<D: Directory> {
+struct Now {
     piece: Piece,
-    strip: Strip<D::File>,
+    strip: Strip,
     /// The highest byte at which a shown group or frame begins.
     shown_to: u64,
     /// Damage that a second pass has confirmed; it was shown, and reading continued after it.
@@ -110,15 +109,16 @@ struct Now<D: Directory> {
 /// # Errors
 /// As [`super::verify`]; also [`Error::Corrupt`] when the damage does not even show which segments belong to the log.
 pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
-    dump_in(Arc::new(OsDirectory::open(path.as_ref())?), payload_bytes_max)
+    dump_in(&OsDirectory::open(path.as_ref())?, payload_bytes_max)
 }
 
-/// As [`dump`], in any [`Directory`].
+/// As [`dump`], in any directory ([`AnyDirectory`]).
 ///
 /// # Errors
 /// As [`dump`].
-pub fn dump_in<D: Directory>(directory: Arc<D>, payload_bytes_max: usize) -> Result<Dump<D>> {
-    let surveyed = steady(&*directory, Depth::Ends, &AtomicBool::new(false))?;
+pub fn dump_in(directory: impl Into<AnyDirectory>, payload_bytes_max: usize) -> Result<Dump> {
+    let directory = directory.into();
+    let surveyed = steady(&directory, Depth::Ends, &AtomicBool::new(false))?;
     if let (true, Some(damage)) = (surveyed.pieces.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
@@ -126,7 +126,7 @@ pub fn dump_in<D: Directory>(directory: Arc<D>, payload_bytes_max: usize) -> Res
     Ok(Dump { directory, pieces, damage, now: None, payload_bytes_max, is_over: false })
 }
 
-impl<D: Directory> Iterator for Dump<D> {
+impl Iterator for Dump {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -139,7 +139,7 @@ impl<D: Directory> Iterator for Dump<D> {
     }
 }
 
-impl<D: Directory> Dump<D> {
+impl Dump {
     /// The damage that was known before the first entry: damaged headers, links and last segment, and missing files. The rest
     /// comes as [`Entry::Stop`].
     pub fn damage(&self) -> &[Corruption] {
@@ -181,7 +181,7 @@ impl<D: Directory> Dump<D> {
     }
 
     /// The entry of a stop; `None` where the segment is read again first, or the stop was shown before.
-    fn stop(&mut self, mut now: Now<D>, stop: Stop) -> Result<Option<Entry>> {
+    fn stop(&mut self, mut now: Now, stop: Stop) -> Result<Option<Entry>> {
         let (entry, is_damage) = describe(&now.piece, &mut now.strip, stop)?;
         if !is_damage {
             return Ok(Some(entry));
@@ -202,7 +202,7 @@ impl<D: Directory> Dump<D> {
     }
 
     /// The same segment from its front, as a new survey finds it; `None` where it is no longer part of the log.
-    fn look_again(&self, now: Now<D>, doubted: u64) -> Result<Option<Now<D>>> {
+    fn look_again(&self, now: Now, doubted: u64) -> Result<Option<Now>> {
         let Some((piece, is_still)) = self.survey_again(now.piece.header.number)? else { return Ok(None) };
         let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
         Ok(Some(Now { piece, strip, doubted: Some(doubted), is_still, ..now }))
@@ -210,7 +210,7 @@ impl<D: Directory> Dump<D> {
 
     /// A segment as it is now, and whether no writer lives; `None` where it is no longer part of the log, without damage.
     fn survey_again(&self, number: SegmentNumber) -> Result<Option<(Piece, bool)>> {
-        let surveyed = steady(&*self.directory, Depth::Ends, &AtomicBool::new(false))?;
+        let surveyed = steady(&self.directory, Depth::Ends, &AtomicBool::new(false))?;
         let is_still = surveyed.report.writer.is_none();
         let piece = surveyed.pieces.into_iter().find(|piece| piece.header.number == number);
         let missed = surveyed.report.damage.into_iter().find(|damage| damage.segment == Some(number));
@@ -237,7 +237,7 @@ impl<D: Directory> Dump<D> {
     }
 
     /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is obsolete.
-    fn strip_of(&self, mut piece: Piece) -> Result<Option<(Piece, Strip<D::File>)>> {
+    fn strip_of(&self, mut piece: Piece) -> Result<Option<(Piece, Strip)>> {
         for _ in 1..LOOKS_MAX {
             match self.strip(&piece) {
                 Err(error) if is_gone(&error) => {
@@ -251,14 +251,14 @@ impl<D: Directory> Dump<D> {
         Ok(Some((piece, strip)))
     }
 
-    fn strip(&self, piece: &Piece) -> Result<Strip<D::File>> {
-        let file = Arc::new(past_the_cache(&*self.directory, piece.header.number)?);
+    fn strip(&self, piece: &Piece) -> Result<Strip> {
+        let file = past_the_cache(&self.directory, piece.header.number)?;
         // The seal of a full segment lies after the end that the next segment names. After a cut lie truncated records.
         let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
         Strip::new(file, &piece.header, end)
     }
 
-    fn frame(&self, segment: SegmentNumber, strip: &Strip<D::File>, frame: &FrameAt) -> Entry {
+    fn frame(&self, segment: SegmentNumber, strip: &Strip, frame: &FrameAt) -> Entry {
         let payload = strip.walk.payload(frame.at, frame.payload_bytes);
         let kept = payload.len().min(self.payload_bytes_max);
         Entry::Frame {
@@ -280,7 +280,7 @@ fn is_gone(error: &Error) -> bool {
 }
 
 /// The stop, and whether it is damage.
-fn describe<F: inkstone_io::File>(piece: &Piece, strip: &mut Strip<F>, stop: Stop) -> Result<(Entry, bool)> {
+fn describe(piece: &Piece, strip: &mut Strip, stop: Stop) -> Result<(Entry, bool)> {
     let segment = piece.header.number;
     let evidence = piece.evidence(strip, &stop)?;
     let row = judge(&stop.facts(&evidence));

@@ -13,10 +13,9 @@
 //! them. A file with the mark's name and other content belongs to the user; it is left alone, and the copy is refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::thread::panicking;
 
-use inkstone_io::{Directory, File as _, NoSizeSignal, OpenFile, SyncKind};
+use inkstone_io::{AnyDirectory, AnyLock, NoSizeSignal, OpenFile, SyncKind};
 
 use crate::error::{Error, Result};
 use crate::log::{Log, take_lock};
@@ -32,30 +31,30 @@ If no copy is running: copy again (it starts over), or remove the directory.\n";
 const NOTE_BEGINS: &[u8] = b"A copy of a log into this directory has not ended";
 
 /// A log that is being made.
-pub(super) struct Making<D: Directory> {
-    directory: Arc<D>,
+pub(super) struct Making {
+    directory: AnyDirectory,
     /// `None` while the log has it.
-    lock: Option<D::Lock>,
-    log: Option<Log<D>>,
+    lock: Option<AnyLock>,
+    log: Option<Log>,
     /// This copy wrote the map of a salvage.
     has_map: bool,
     /// Dropping removes nothing: nothing was made yet, or the copy is a log by now, or the mark stays.
     is_over: bool,
 }
 
-impl<D: Directory> Making<D> {
+impl Making {
     /// Begins a log that cannot be opened yet. Removes what an earlier copy has left. Dropped before it is finished, it removes
     /// what it has made.
     ///
     /// # Errors
     /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here; [`Error::Locked`] when another
     /// copy is running; errors of the file system.
-    pub(super) fn begin(directory: Arc<D>, options: Options) -> Result<Self> {
+    pub(super) fn begin(directory: AnyDirectory, options: Options) -> Result<Self> {
         // First without the lock, which would create a file.
-        check_is_free(&*directory)?;
-        let lock = take_lock(&*directory)?;
+        check_is_free(&directory)?;
+        let lock = take_lock(&directory)?;
         let mut making = Self { directory, lock: Some(lock), log: None, has_map: false, is_over: true };
-        let is_left = check_is_free(&*making.directory)?;
+        let is_left = check_is_free(&making.directory)?;
         // Only what comes after this line may be removed.
         making.is_over = false;
         making.mark(is_left)?;
@@ -79,7 +78,7 @@ impl<D: Directory> Making<D> {
     fn open(&mut self, options: Options) -> Result<()> {
         let Some(lock) = self.lock.take() else { return Err(Error::Closed) };
         let options = Options { is_a_copy: true, create: true, ..options };
-        self.log = Some(Log::open_locked(Arc::clone(&self.directory), options, lock)?);
+        self.log = Some(Log::open_locked(self.directory.clone(), options, lock)?);
         Ok(())
     }
 
@@ -87,7 +86,7 @@ impl<D: Directory> Making<D> {
     ///
     /// # Errors
     /// Never: the log exists until the copy ends.
-    pub(super) fn log(&self) -> Result<&Log<D>> {
+    pub(super) fn log(&self) -> Result<&Log> {
         self.log.as_ref().ok_or(Error::Closed)
     }
 
@@ -115,7 +114,7 @@ impl<D: Directory> Making<D> {
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let file = match self.directory.open(name, &OpenFile::new_file()) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(in_the_way(&*self.directory, name));
+                return Err(in_the_way(&self.directory, name));
             }
             answer => answer?,
         };
@@ -129,7 +128,7 @@ impl<D: Directory> Making<D> {
 
     /// Removes what was made. If a removal fails, the mark stays.
     fn give_up(&mut self) {
-        let directory = &*self.directory;
+        let directory = &self.directory;
         // An opening that failed has dropped the lock. Another copy may have it by now, or have finished.
         let lock = self.lock.take().or_else(|| take_lock(directory).ok());
         if lock.is_none() || !Listing::of_any(directory).is_ok_and(|listing| listing.is_incomplete) {
@@ -151,7 +150,7 @@ impl<D: Directory> Making<D> {
     }
 }
 
-impl<D: Directory> Drop for Making<D> {
+impl Drop for Making {
     /// Also after a panic of the caller's listener, which may panic again while the log is closed.
     fn drop(&mut self) {
         if self.is_over {
@@ -176,7 +175,7 @@ fn is_made_here(name: &str) -> bool {
 
 /// Whether a copy that was killed has left files. Without a mark, a log is an error, and so is any file with a name that is made
 /// here: it belongs to the user.
-fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
+fn check_is_free(directory: &AnyDirectory) -> Result<bool> {
     let listing = Listing::of_any(directory)?;
     if listing.is_incomplete {
         if !is_mark(directory)? {
@@ -197,7 +196,7 @@ fn check_is_free<D: Directory>(directory: &D) -> Result<bool> {
 
 /// Whether the file with the mark's name is a mark. Its text may be missing in part or whole: a full disk has no block for it,
 /// and a power cut may leave zeros.
-fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
+fn is_mark(directory: &AnyDirectory) -> Result<bool> {
     let mut bytes = [0; NOTE_BEGINS.len()];
     let file = directory.open(names::INCOMPLETE, &OpenFile::existing().read_only())?;
     let count = file.read_at(&mut bytes, 0)?;
@@ -205,7 +204,7 @@ fn is_mark<D: Directory>(directory: &D) -> Result<bool> {
     Ok(NOTE_BEGINS.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0))
 }
 
-fn in_the_way<D: Directory>(directory: &D, name: &str) -> Error {
+fn in_the_way(directory: &AnyDirectory, name: &str) -> Error {
     let at = directory.path();
     Error::Invalid(format!(
         "{} is in the way: a copy makes a file of this name; move it away, or choose a directory other than {}",

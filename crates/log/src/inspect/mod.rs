@@ -18,10 +18,9 @@ mod strip;
 mod survey;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::{Directory as _, OsDirectory};
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 pub use copy::{Copied, copy, copy_in, copy_until};
 pub use dump::{Dump, Entry, dump, dump_in};
@@ -58,7 +57,7 @@ pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`verify`]; [`Error::Stopped`].
 pub fn verify_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
-    let directory = OsDirectory::open(path.as_ref())?;
+    let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
     survey::steady(&directory, survey::Depth::Everything, stop).map(|surveyed| surveyed.report)
 }
 
@@ -75,7 +74,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`look`]; [`Error::Stopped`].
 pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
-    let directory = OsDirectory::open(path.as_ref())?;
+    let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
     survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
@@ -84,14 +83,14 @@ pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
 /// # Errors
 /// When the directory is missing.
 pub fn choice(path: impl AsRef<Path>) -> Result<Choice> {
-    let directory = OsDirectory::open(path.as_ref())?;
+    let directory = AnyDirectory::new(OsDirectory::open(path.as_ref())?);
     let found = directory.capabilities()?;
     choose(&Options::default(), found.as_ref(), Stored::of(&directory, found.as_ref()))
 }
 
 /// The directory in which a new log is made.
-fn new_directory(path: &Path, options: &Options) -> Result<Arc<OsDirectory>> {
-    Ok(Arc::new(OsDirectory::create_with_mode(path, options.file_mode)?))
+fn new_directory(path: &Path, options: &Options) -> Result<AnyDirectory> {
+    Ok(AnyDirectory::new(OsDirectory::create_with_mode(path, options.file_mode)?))
 }
 
 /// Options for a new log that can hold every record of a log whose largest segment has this size.

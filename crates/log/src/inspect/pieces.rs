@@ -7,14 +7,12 @@
 //! both the header that names a cut and the first group after it are gone, records that the cut truncated look like records of the
 //! log; they are left out where newer segments have the same LSNs.
 
-use std::sync::Arc;
-
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{
     Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll, Row,
     ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version,
 };
-use inkstone_io::{Directory, File};
+use inkstone_io::AnyDirectory;
 
 use super::strip::Strip;
 use crate::error::Result;
@@ -42,7 +40,7 @@ impl Piece {
     }
 
     /// The evidence that durable data follows a stop in it.
-    pub(crate) fn evidence<F: File>(&self, strip: &mut Strip<F>, stop: &Stop) -> Result<Evidence> {
+    pub(crate) fn evidence(&self, strip: &mut Strip, stop: &Stop) -> Result<Evidence> {
         match &self.successor {
             Some(next) => Ok(Evidence::default().with_successor(self.header.number, next)),
             None => strip.evidence(stop),
@@ -63,9 +61,9 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// Follows the links from `head` back to `first_live`, past broken ones.
-    pub(crate) fn find<D: Directory>(
-        directory: &D,
-        headers: &Headers<'_, D>,
+    pub(crate) fn find(
+        directory: &AnyDirectory,
+        headers: &Headers<'_>,
         head: &SegmentHeader,
         first_live: Lsn,
     ) -> Result<Self> {
@@ -80,10 +78,10 @@ impl Pieces {
     }
 
     /// Takes the chain that ends with `last`; returns the end of the next older chain if this one is broken.
-    fn follow<D: Directory>(
+    fn follow(
         &mut self,
-        directory: &D,
-        headers: &Headers<'_, D>,
+        directory: &AnyDirectory,
+        headers: &Headers<'_>,
         last: Piece,
         first_live: Lsn,
     ) -> Result<Option<Piece>> {
@@ -140,7 +138,7 @@ fn end_of_chain(header: SegmentHeader) -> Piece {
 }
 
 /// The newest segment below `above` that begins before it.
-fn older<D>(headers: &Headers<'_, D>, above: &SegmentHeader) -> Option<Piece> {
+fn older(headers: &Headers<'_>, above: &SegmentHeader) -> Option<Piece> {
     let own = headers.files.iter().filter_map(|file| file.own(above.log));
     let before = own.filter(|header| header.number < above.number && header.first_lsn <= above.first_lsn);
     let newest = before.max_by_key(|header| header.number)?;
@@ -148,9 +146,9 @@ fn older<D>(headers: &Headers<'_, D>, above: &SegmentHeader) -> Option<Piece> {
 }
 
 /// A header for a segment that lost its own, rebuilt from its first sound group; `None` if it has none.
-pub(crate) fn stand_in<D: Directory>(
-    directory: &D,
-    headers: &Headers<'_, D>,
+pub(crate) fn stand_in(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
     log: LogId,
     number: SegmentNumber,
 ) -> Result<Option<SegmentHeader>> {
@@ -167,9 +165,9 @@ pub(crate) fn stand_in<D: Directory>(
 }
 
 /// The same, if the segment is of this version.
-fn stand_in_of<D: Directory>(directory: &D, id: Identity) -> Result<Option<SegmentHeader>> {
+fn stand_in_of(directory: &AnyDirectory, id: Identity) -> Result<Option<SegmentHeader>> {
     let (log, number) = (id.log(), id.segment());
-    let file = Arc::new(past_the_cache(directory, number)?);
+    let file = past_the_cache(directory, number)?;
     let len = file.len_bytes()?;
     let mut scan = ScanAhead::new(&id, Epoch::FIRST, HEADER_BYTES as u64, len);
     let mut window = Window::new(file, READ_BYTES);

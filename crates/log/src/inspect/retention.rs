@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, File as _, OpenFile, OsDirectory};
+use inkstone_io::{AnyDirectory, OpenFile, OsDirectory};
 
 use super::look_in;
 use super::report::{Report, SegmentReport};
@@ -62,19 +62,19 @@ pub fn first_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Lsn> {
 /// # Errors
 /// As [`first_to_keep`].
 pub fn what_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Kept> {
-    what_to_keep_in(&OsDirectory::open(path.as_ref())?, keep, SystemTime::now())
+    what_to_keep_in(&AnyDirectory::new(OsDirectory::open(path.as_ref())?), keep, SystemTime::now())
 }
 
-/// As [`first_to_keep`], in any [`Directory`], at the time `now`.
+/// As [`first_to_keep`], in any directory ([`AnyDirectory`]), at the time `now`.
 ///
 /// # Errors
 /// As [`first_to_keep`].
-pub fn first_to_keep_in<D: Directory>(directory: &D, keep: Keep, now: SystemTime) -> Result<Lsn> {
-    what_to_keep_in(directory, keep, now).map(|kept| kept.first)
+pub fn first_to_keep_in(directory: impl Into<AnyDirectory>, keep: Keep, now: SystemTime) -> Result<Lsn> {
+    what_to_keep_in(&directory.into(), keep, now).map(|kept| kept.first)
 }
 
-fn what_to_keep_in<D: Directory>(directory: &D, keep: Keep, now: SystemTime) -> Result<Kept> {
-    let report = look_in(directory)?;
+fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, now: SystemTime) -> Result<Kept> {
+    let report = look_in(directory.clone())?;
     let mut of_the_future = Vec::new();
     if let Some(damage) = report.damage.first() {
         return Err(damage.clone().into());
@@ -111,7 +111,7 @@ fn by_bytes(report: &Report, bytes: u64) -> usize {
 }
 
 /// When the segments' files were changed last, the newest segment first.
-fn times<D: Directory>(directory: &D, report: &Report) -> Result<Vec<SystemTime>> {
+fn times(directory: &AnyDirectory, report: &Report) -> Result<Vec<SystemTime>> {
     let mut times = Vec::with_capacity(report.segments.len());
     for segment in report.segments.iter().rev() {
         let file = match directory.open(&names::segment(segment.number), &OpenFile::existing().read_only()) {

@@ -14,13 +14,12 @@
 //! read. Up to the first gap every record keeps its LSN; after a gap it is lower by the number of lost records. [`Run`] holds both.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, RECORD_BYTES_MAX};
 use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, judge};
-use inkstone_io::{Directory, File, OsDirectory};
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::making::Making;
 use super::pieces::Piece;
@@ -104,28 +103,28 @@ pub fn salvage_until(
     stop: &AtomicBool,
     note: impl FnOnce(&Salvage) -> Option<Vec<u8>>,
 ) -> Result<Salvage> {
-    let (from, to) = (OsDirectory::open(from.as_ref())?, to.as_ref());
+    let (from, to) = (AnyDirectory::new(OsDirectory::open(from.as_ref())?), to.as_ref());
     salvage_between(&from, || new_directory(to, options), options, stop, note)
 }
 
-/// As [`salvage`], between any two [`Directory`]s; `to` is called once there is a record to save.
+/// As [`salvage`], between any two directories ([`AnyDirectory`]); `to` is called once there is a record to save.
 ///
 /// # Errors
 /// As [`salvage`].
 ///
 /// # Durability
 /// As [`salvage`].
-pub fn salvage_in<D: Directory, N: Directory>(
-    from: &D,
-    to: impl FnOnce() -> Result<Arc<N>>,
+pub fn salvage_in<N: Into<AnyDirectory>>(
+    from: impl Into<AnyDirectory>,
+    to: impl FnOnce() -> Result<N>,
     options: &Options,
 ) -> Result<Salvage> {
-    salvage_between(from, to, options, &AtomicBool::new(false), |_| None)
+    salvage_between(&from.into(), || Ok(to()?.into()), options, &AtomicBool::new(false), |_| None)
 }
 
-fn salvage_between<D: Directory, N: Directory>(
-    from: &D,
-    to: impl FnOnce() -> Result<Arc<N>>,
+fn salvage_between(
+    from: &AnyDirectory,
+    to: impl FnOnce() -> Result<AnyDirectory>,
     options: &Options,
     stop: &AtomicBool,
     note: impl FnOnce(&Salvage) -> Option<Vec<u8>>,
@@ -181,15 +180,15 @@ fn salvage_between<D: Directory, N: Directory>(
     Ok(salvage)
 }
 
-struct Saved<D: Directory> {
+struct Saved {
     first_live: Lsn,
-    new: Option<Making<D>>,
+    new: Option<Making>,
     runs: Vec<Run>,
     records: u64,
     record_bytes: u64,
 }
 
-impl<D: Directory> Saved<D> {
+impl Saved {
     /// Not records that were truncated, were saved already, or belong to a newer segment.
     fn wants(&self, lsn: Lsn, piece: &Piece) -> bool {
         lsn >= self.first_live
@@ -231,8 +230,8 @@ impl<D: Directory> Saved<D> {
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
 /// Visits every sound record of a segment in order. Returns whether the segment ends in damage with nothing after it.
-fn read_sound<D: Directory>(directory: &D, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
-    let file = Arc::new(past_the_cache(directory, piece.header.number)?);
+fn read_sound(directory: &AnyDirectory, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
+    let file = past_the_cache(directory, piece.header.number)?;
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
     loop {
@@ -282,8 +281,8 @@ fn was_durable(evidence: &Evidence, lsn: Lsn, end: u64) -> bool {
 }
 
 /// Visits the sound records between a stop and the next sound group.
-fn read_loose<F: File>(
-    strip: &mut Strip<F>,
+fn read_loose(
+    strip: &mut Strip,
     stop: &Stop,
     epoch: inkstone_format::Epoch,
     next: Option<u64>,

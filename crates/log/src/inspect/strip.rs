@@ -15,16 +15,16 @@ use crate::recovery::recover::{READ_BYTES, look_ahead};
 use crate::walk::window::{Item, Walk, Window};
 
 /// A segment being read.
-pub(crate) struct Strip<F> {
-    pub(crate) walk: Walk<F>,
+pub(crate) struct Strip {
+    pub(crate) walk: Walk,
     /// Where reading ends at the latest: at the named end, the end of the segment or the end of its file.
     pub(crate) to: u64,
     group: Option<GroupStart>,
 }
 
-impl<F: File> Strip<F> {
+impl Strip {
     /// Begins at the first group; `end` is the end that the next segment's header names.
-    pub(crate) fn new(file: Arc<F>, header: &SegmentHeader, end: Option<u64>) -> Result<Self> {
+    pub(crate) fn new(file: Arc<dyn File>, header: &SegmentHeader, end: Option<u64>) -> Result<Self> {
         let file_bytes = file.len_bytes()?;
         let decoder = Decoder::new(header, file_bytes);
         let decoder = match end {

@@ -3,14 +3,13 @@
 //! *Owns*: the order of the questions when the survey must not end at the first damage. *May not touch*: what a stop means
 //! (`inkstone-format`), which files are the log (`pieces.rs`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
     Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop, Tail,
     Verdict, judge,
 };
-use inkstone_io::{Directory, File, OpenFile};
+use inkstone_io::{AnyDirectory, OpenFile};
 
 use super::pieces::{Piece, Pieces, stand_in};
 use super::report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
@@ -44,25 +43,25 @@ pub(crate) struct Surveyed {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// As [`super::verify`], in any [`Directory`].
+/// As [`super::verify`], in any directory ([`AnyDirectory`]).
 ///
 /// # Errors
 /// As [`super::verify`].
-pub fn verify_in<D: Directory>(directory: &D) -> Result<Report> {
-    steady(directory, Depth::Everything, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
+pub fn verify_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
+    steady(&directory.into(), Depth::Everything, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
-/// As [`super::look`], in any [`Directory`].
+/// As [`super::look`], in any directory ([`AnyDirectory`]).
 ///
 /// # Errors
 /// As [`super::verify`].
-pub fn look_in<D: Directory>(directory: &D) -> Result<Report> {
-    steady(directory, Depth::Ends, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
+pub fn look_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
+    steady(&directory.into(), Depth::Ends, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
 /// Surveys the directory. Beside a living writer files come, go and grow while they are read, so damage counts only when two
 /// surveys in a row find it in the same places.
-pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
+pub(crate) fn steady(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let mut before = None;
     let mut looks = 1;
     loop {
@@ -89,7 +88,7 @@ pub(crate) fn steady<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBoo
     }
 }
 
-fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
+fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let options = Options::default();
     let listing = Listing::of(directory)?;
     // There was no mark of a copy; after a power cut there must be none either (`recovery/beside.rs`).
@@ -111,7 +110,7 @@ fn survey<D: Directory>(directory: &D, depth: Depth, stop: &AtomicBool) -> Resul
     Ok(found)
 }
 
-fn nothing<D: Directory>(directory: &D) -> Result<Report> {
+fn nothing(directory: &AnyDirectory) -> Result<Report> {
     Ok(Report {
         path: directory.path().to_path_buf(),
         log: None,
@@ -147,9 +146,9 @@ impl Report {
 }
 
 /// Reads the head, which says what `truncate_before` has truncated, then the other segments if `depth` asks for them.
-fn read_all<D: Directory>(
-    directory: &D,
-    headers: &Headers<'_, D>,
+fn read_all(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
     head: &SegmentHeader,
     (depth, stop): (Depth, &AtomicBool),
     found: &mut Surveyed,
@@ -206,9 +205,9 @@ fn read_all<D: Directory>(
 }
 
 /// Adds what is in the place of a missing header.
-fn with_details<D: Directory>(
+fn with_details(
     error: Error,
-    headers: &Headers<'_, D>,
+    headers: &Headers<'_>,
     segment: SegmentNumber,
     named_by: SegmentNumber,
 ) -> Error {
@@ -242,7 +241,7 @@ struct Read {
 }
 
 /// What the headers say of a segment.
-fn unread<D: Directory>(directory: &D, headers: &Headers<'_, D>, piece: &Piece) -> Result<Read> {
+fn unread(directory: &AnyDirectory, headers: &Headers<'_>, piece: &Piece) -> Result<Read> {
     let header = piece.header;
     let file_bytes = file_bytes(directory, &names::segment(header.number))?;
     let last = piece.successor.and_then(|next| next.first_lsn.before());
@@ -299,7 +298,7 @@ fn state(piece: &Piece) -> SegmentState {
 }
 
 /// Harmless findings about a valid header.
-fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<String> {
+fn notes(headers: &Headers<'_>, number: SegmentNumber) -> Vec<String> {
     let file = headers.files.iter().find(|file| file.number == number);
     let Some(HeaderBlock::Valid { copies, stray, .. }) = file.map(|file| file.block) else {
         return Vec::new();
@@ -321,9 +320,9 @@ fn notes<D: Directory>(headers: &Headers<'_, D>, number: SegmentNumber) -> Vec<S
 }
 
 /// Reads segments, several at a time where there is much to read. Returns the results in order.
-fn read_pieces<D: Directory>(
-    directory: &D,
-    headers: &Headers<'_, D>,
+fn read_pieces(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
     pieces: &[&Piece],
     how: (Lsn, &AtomicBool),
 ) -> Vec<Result<Read>> {
@@ -358,16 +357,16 @@ fn read_pieces<D: Directory>(
 }
 
 /// Reads a segment from front to back, past damage; counts the records from `first_live` on.
-fn read_piece<D: Directory>(
-    directory: &D,
-    headers: &Headers<'_, D>,
+fn read_piece(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
     piece: &Piece,
     (first_live, told): (Lsn, &AtomicBool),
 ) -> Result<Read> {
     let mut read = unread(directory, headers, piece)?;
     // Reading finds this damage itself.
     read.damage.clear();
-    let file = Arc::new(past_the_cache(directory, piece.header.number)?);
+    let file = past_the_cache(directory, piece.header.number)?;
     let mut strip = Strip::new(file, &piece.header, piece.end())?;
     let mut group = Counts::default();
     let mut is_first = true;
@@ -405,13 +404,7 @@ impl Read {
     }
 
     /// Judges a stop. Returns whether it is damage, after which more groups may follow.
-    fn stop<F: File>(
-        &mut self,
-        strip: &mut Strip<F>,
-        piece: &Piece,
-        stop: &Stop,
-        is_first: bool,
-    ) -> Result<bool> {
+    fn stop(&mut self, strip: &mut Strip, piece: &Piece, stop: &Stop, is_first: bool) -> Result<bool> {
         let number = piece.header.number;
         let evidence = piece.evidence(strip, stop)?;
         let row = judge(&stop.facts(&evidence));
@@ -476,16 +469,16 @@ impl Read {
     }
 }
 
-fn file_bytes<D: Directory>(directory: &D, name: &str) -> Result<u64> {
+fn file_bytes(directory: &AnyDirectory, name: &str) -> Result<u64> {
     Ok(directory.open(name, &OpenFile::existing().read_only())?.len_bytes()?)
 }
 
 /// The files that are not part of the log.
-fn others<D: Directory>(
-    directory: &D,
+fn others(
+    directory: &AnyDirectory,
     listing: &Listing,
     found: &Surveyed,
-    headers: &Headers<'_, D>,
+    headers: &Headers<'_>,
 ) -> Result<Vec<OtherFile>> {
     let is_part = |number| found.pieces.iter().any(|piece| piece.header.number == number);
     let is_begun = |number| {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use inkstone_format::PromiseReason;
-use inkstone_io::Directory;
+use inkstone_io::AnyLock;
 
 use super::Log;
 use crate::commit::state::Ending;
@@ -25,7 +25,7 @@ struct Shut<L> {
     panic: Option<Payload>,
 }
 
-impl<D: Directory> Log<D> {
+impl Log {
     /// Closes the log: commits everything, writes the last promise, and releases the lock. From then on nothing is appended.
     ///
     /// Every handle, future, callback and thread that waits has its outcome when it returns; a callback only then not if another
@@ -47,13 +47,13 @@ impl<D: Directory> Log<D> {
     }
 
     /// As [`Log::close`], but returns the lock, so that no other writer can come before the caller's next step.
-    pub(crate) fn close_to_lock(self) -> (Option<D::Lock>, Result<()>) {
+    pub(crate) fn close_to_lock(self) -> (Option<AnyLock>, Result<()>) {
         let mut writer_lock = None;
         let result = self.close_then(|lock| writer_lock = lock);
         (writer_lock, result)
     }
 
-    fn close_then(&self, take: impl FnOnce(Option<D::Lock>)) -> Result<()> {
+    fn close_then(&self, take: impl FnOnce(Option<AnyLock>)) -> Result<()> {
         self.shared.check_process()?;
         {
             let mut state = self.shared.lock();
@@ -70,7 +70,7 @@ impl<D: Directory> Log<D> {
         result
     }
 
-    fn shut(&self) -> Shut<D::Lock> {
+    fn shut(&self) -> Shut<AnyLock> {
         // A panic of a waker or listener resumes only after the end of the log: none of its threads may outlive its lock.
         let mut panic = None;
         let result = catch_unwind(AssertUnwindSafe(|| self.promise_to_close())).unwrap_or_else(|payload| {
@@ -148,7 +148,7 @@ impl<D: Directory> Log<D> {
     }
 }
 
-impl<D: Directory> Drop for Log<D> {
+impl Drop for Log {
     fn drop(&mut self) {
         if self.shared.is_forked() {
             return self.leave_to_parent();

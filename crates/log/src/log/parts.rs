@@ -5,7 +5,6 @@
 use std::io::IoSlice;
 
 use inkstone_format::PayloadSum;
-use inkstone_io::Directory;
 
 use super::Log;
 use crate::append::Append;
@@ -17,7 +16,7 @@ fn sum_of(parts: &[IoSlice<'_>]) -> PayloadSum {
     PayloadSum::of_parts(parts.parts())
 }
 
-impl<D: Directory> Log<D> {
+impl Log {
     /// Appends one record whose bytes are in several parts: the same as [`Log::append`] of the parts joined. Each part is copied
     /// once, to its place in the group, and summed once; nothing is allocated. No part, or only empty ones, is an empty record.
     ///
@@ -39,7 +38,7 @@ impl<D: Directory> Log<D> {
     /// # log.close()
     /// # }
     /// ```
-    pub fn append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_, D>> {
+    pub fn append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
         self.append_all(&[(parts, sum_of(parts))])
     }
@@ -51,7 +50,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn try_append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_, D>> {
+    pub fn try_append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
         self.try_gather(parts, sum_of(parts), None)
     }
@@ -63,7 +62,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None when it is ready: await the handle that it returns.
-    pub async fn append_parts_async(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_, D>> {
+    pub async fn append_parts_async(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
         self.check_size(parts)?;
         self.append_when_there_is_room(parts, sum_of(parts)).await
     }
@@ -75,7 +74,7 @@ impl<D: Directory> Log<D> {
     ///
     /// # Durability
     /// None on return: wait for the handle.
-    pub fn append_batch_parts(&self, records: &[&[IoSlice<'_>]]) -> Result<Append<'_, D>> {
+    pub fn append_batch_parts(&self, records: &[&[IoSlice<'_>]]) -> Result<Append<'_>> {
         match records {
             [] => Err(Error::Invalid("the batch is empty: a batch needs at least one record".into())),
             [one] => self.append_parts(one),

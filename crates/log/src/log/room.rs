@@ -7,7 +7,6 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use inkstone_format::PayloadSum;
-use inkstone_io::Directory;
 
 use super::Log;
 use crate::append::Append;
@@ -17,18 +16,18 @@ use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 
 /// A future that waits for room. Dropping it takes its waker back.
-struct InLine<'log, D: Directory> {
-    shared: &'log Shared<D>,
+struct InLine<'log> {
+    shared: &'log Shared,
     ticket: Option<Ticket>,
 }
 
-impl<D: Directory> Log<D> {
+impl Log {
     /// Appends one record, and awaits room for it.
     pub(super) async fn append_when_there_is_room<P: Payload>(
         &self,
         record: P,
         sum: PayloadSum,
-    ) -> Result<Append<'_, D>> {
+    ) -> Result<Append<'_>> {
         let mut line = InLine { shared: &self.shared, ticket: None };
         poll_fn(|context| {
             let mut tried = self.try_gather(record, sum, None);
@@ -45,7 +44,7 @@ impl<D: Directory> Log<D> {
     }
 }
 
-impl<D: Directory> Drop for InLine<'_, D> {
+impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take().filter(|_| !self.shared.is_forked()) else { return };
         let mut state = self.shared.lock();

@@ -3,11 +3,11 @@
 //! *Owns*: from where a cursor gets the last bytes of the head: from memory, or read up to the byte that is durable and no further.
 //! *May not touch*: what is durable (`view.rs`). Everything else is read ahead (`walk/ahead.rs`).
 
+use inkstone_io::AlignedBuf;
 use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{Prover, SegmentNumber};
-use inkstone_io::{AlignedBuf, Directory, File as _};
 
 use crate::error::Result;
 use crate::read::view::View;
@@ -17,14 +17,14 @@ use crate::walk::ahead::{Ahead, PIECE_BYTES, Piece, Pieces, Stretch};
 const LITTLE_BYTES: u64 = 256 << 10;
 
 /// Pieces of a log that another process may be writing.
-pub(crate) struct Behind<D: Directory> {
-    view: Arc<View<D>>,
-    now: Stretch<D::File>,
-    ahead: Ahead<D>,
+pub(crate) struct Behind {
+    view: Arc<View>,
+    now: Stretch,
+    ahead: Ahead,
 }
 
-impl<D: Directory> Behind<D> {
-    pub(crate) fn new(view: Arc<View<D>>, now: Stretch<D::File>, ahead: Ahead<D>) -> Self {
+impl Behind {
+    pub(crate) fn new(view: Arc<View>, now: Stretch, ahead: Ahead) -> Self {
         Self { view, now, ahead }
     }
 
@@ -36,7 +36,7 @@ impl<D: Directory> Behind<D> {
     }
 }
 
-impl<D: Directory> Pieces<D::File> for Behind<D> {
+impl Pieces for Behind {
     fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece> {
         let number = self.now.number;
         let Some(len) = self.few(number, at) else { return self.ahead.piece(at, spare, prover) };
@@ -53,12 +53,12 @@ impl<D: Directory> Pieces<D::File> for Behind<D> {
         self.ahead.forget()
     }
 
-    fn go_on(&mut self, stretch: Stretch<D::File>) -> Result<()> {
+    fn go_on(&mut self, stretch: Stretch) -> Result<()> {
         self.now = stretch.clone();
         self.ahead.go_on(stretch)
     }
 
-    fn follow(&mut self, next: Stretch<D::File>) {
+    fn follow(&mut self, next: Stretch) {
         self.ahead.follow(next);
     }
 }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::{Kind, Lsn, Stop};
-use inkstone_io::{Directory, OsDirectory};
 
 use crate::commit::watching::Watch;
 use crate::error::{Error, Result};
@@ -53,22 +52,22 @@ impl From<Record<'_>> for OwnedRecord {
 }
 
 /// Reads records in order. Get one from [`crate::Reader::from`].
-pub struct Cursor<D: Directory = OsDirectory> {
-    source: Source<D>,
+pub struct Cursor {
+    source: Source,
     next: Lsn,
     cuts: usize,
     /// The version of the source when it was asked last, and its answer.
     seen: Option<(u64, Now)>,
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
     recent: Option<Recent>,
-    place: Option<Place<D>>,
+    place: Option<Place>,
 }
 
-struct Place<D: Directory> {
-    link: Link<D::File>,
+struct Place {
+    link: Link,
     /// The next segment, once there is one: held because its first bytes are read ahead.
-    next: Option<Link<D::File>>,
-    walk: Walk<D::File>,
+    next: Option<Link>,
+    walk: Walk,
     /// Where the walk stopped last. A second stop there is damage, not a read that came too early.
     stopped_at: Option<u64>,
     /// The watermark when the bytes were read. If another process writes, bytes after it may have changed since.
@@ -89,8 +88,8 @@ impl RecordAt {
     }
 }
 
-impl<D: Directory> Cursor<D> {
-    pub(crate) fn new(source: Source<D>, next: Lsn) -> Self {
+impl Cursor {
+    pub(crate) fn new(source: Source, next: Lsn) -> Self {
         let cuts = source.now().cuts;
         Self { source, next, cuts, seen: None, recent: None, place: None }
     }
@@ -375,13 +374,13 @@ impl<D: Directory> Cursor<D> {
     }
 
     /// Continues in the segment that has the next record, with the pieces that were read ahead.
-    fn in_next_segment(&self, place: Place<D>, durable: Lsn) -> Result<Place<D>> {
+    fn in_next_segment(&self, place: Place, durable: Lsn) -> Result<Place> {
         find_place(&self.source, self.next, durable, place.walk.window.into_ahead())
     }
 
     /// Handles a stop before a durable record: the log continues in the next segment, or the bytes were read before they were
     /// written, or it is damage.
-    fn after_stop(&self, mut place: Place<D>, stop: &Stop, durable: Lsn) -> Result<Place<D>> {
+    fn after_stop(&self, mut place: Place, stop: &Stop, durable: Lsn) -> Result<Place> {
         let first = self.source.now().first;
         let link = self.source.find(self.next).ok_or(Error::TruncatedBefore { lsn: self.next, first })?;
         if link.segment.number() != place.link.segment.number() {
@@ -392,7 +391,7 @@ impl<D: Directory> Cursor<D> {
         }
         place.walk.window.forget()?;
         let stretch = self.source.stretch(&link)?;
-        let decoder = link.segment.decoder(link.end, &stretch.file)?;
+        let decoder = link.segment.decoder(link.end, &*stretch.file)?;
         place.walk.decoder = decoder.from_tail(stop.tail);
         place.next = behind(&self.source, &link);
         place.link = link;
@@ -402,12 +401,7 @@ impl<D: Directory> Cursor<D> {
 }
 
 /// The place from which to read the segment of a record; `ahead` has read the segment before it.
-fn find_place<D: Directory>(
-    source: &Source<D>,
-    lsn: Lsn,
-    durable: Lsn,
-    ahead: Option<Box<dyn Pieces<D::File>>>,
-) -> Result<Place<D>> {
+fn find_place(source: &Source, lsn: Lsn, durable: Lsn, ahead: Option<Box<dyn Pieces>>) -> Result<Place> {
     let first = source.now().first;
     let link = source.find(lsn).ok_or(Error::TruncatedBefore { lsn, first })?;
     let stretch = source.stretch(&link)?;
@@ -423,17 +417,17 @@ fn find_place<D: Directory>(
     if let Some(next) = &next {
         ahead.follow(source.stretch(next)?);
     }
-    let decoder = link.segment.decoder_at(lsn, link.end, &file)?;
+    let decoder = link.segment.decoder_at(lsn, link.end, &*file)?;
     let walk = Walk::new(Window::read_by(file, ahead), decoder);
     Ok(Place { link, next, walk, stopped_at: None, durable })
 }
 
 /// The next segment, if it has named the end of this one.
-fn behind<D: Directory>(source: &Source<D>, link: &Link<D::File>) -> Option<Link<D::File>> {
+fn behind(source: &Source, link: &Link) -> Option<Link> {
     link.end.and_then(|_| source.after(link))
 }
 
-impl<D: Directory> fmt::Debug for Cursor<D> {
+impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor").field("next", &self.next).finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use inkstone_format::{Epoch, Identity, Lsn, Mark, SegmentHeader, SegmentNumber, Skim};
-use inkstone_io::{Directory, File};
+use inkstone_io::File;
 
 use crate::error::Result;
 use crate::read::source::Source;
@@ -44,12 +44,12 @@ thread_local! {
 }
 
 /// The index of record places, as far as it is known.
-pub(crate) struct Finder<D: Directory> {
-    shelf: Mutex<Shelf<D::File>>,
+pub(crate) struct Finder {
+    shelf: Mutex<Shelf>,
 }
 
-struct Shelf<F> {
-    segments: BTreeMap<SegmentNumber, Known<F>>,
+struct Shelf {
+    segments: BTreeMap<SegmentNumber, Known>,
     step_bytes: u64,
     marks: usize,
     files: usize,
@@ -60,10 +60,10 @@ struct Shelf<F> {
     turn: u64,
 }
 
-struct Known<F> {
+struct Known {
     header: SegmentHeader,
     identity: Identity,
-    file: Option<Arc<F>>,
+    file: Option<Arc<dyn File>>,
     /// When the file was opened.
     turn: u64,
     marks: Vec<Stored>,
@@ -91,8 +91,8 @@ impl Stored {
 }
 
 /// Where a search begins, and what it notes on the way.
-struct Search<'a, F> {
-    file: Arc<F>,
+struct Search<'a> {
+    file: Arc<dyn File>,
     /// Has the last bytes of the log in memory.
     tail: Option<&'a Tail>,
     identity: Identity,
@@ -105,7 +105,7 @@ struct Search<'a, F> {
     memory: Vec<u8>,
 }
 
-impl<D: Directory> Finder<D> {
+impl Finder {
     pub(crate) fn new() -> Self {
         let shelf = Shelf {
             segments: BTreeMap::new(),
@@ -123,7 +123,7 @@ impl<D: Directory> Finder<D> {
     ///
     /// # Errors
     /// Errors of the file system from opening or reading, unless another process may have removed the file.
-    pub(crate) fn find(&self, source: &Source<D>, lsn: Lsn) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn find(&self, source: &Source, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         let version = source.version();
         // The link keeps the file of a segment of ours from being used for another.
         let Some((first, link)) = source.find_durable(lsn) else { return Ok(None) };
@@ -141,13 +141,7 @@ impl<D: Directory> Finder<D> {
         found
     }
 
-    fn search(
-        &self,
-        source: &Source<D>,
-        link: &Link<D::File>,
-        first: Lsn,
-        lsn: Lsn,
-    ) -> Result<Option<Vec<u8>>> {
+    fn search(&self, source: &Source, link: &Link, first: Lsn, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         let mut search = lock(&self.shelf).begin(source, link, first, lsn)?;
         if let Some(found) = search.try_guess()? {
             return Ok(Some(found));
@@ -160,7 +154,7 @@ impl<D: Directory> Finder<D> {
     }
 }
 
-impl<F: File> Search<'_, F> {
+impl Search<'_> {
     /// Reads from memory what is there, and from the file otherwise. A frame lies wholly in the one or the other.
     fn read(&self, into: &mut [u8], at: u64) -> Result<usize> {
         let read = self.tail.map_or(0, |tail| tail.read(self.identity.segment(), at, into));
@@ -285,14 +279,8 @@ fn marks_up_to(marks: &[Stored], lsn: Lsn) -> usize {
     low + 1 + marks[low + 1..high].partition_point(|mark| mark.lsn <= lsn)
 }
 
-impl<F: File> Shelf<F> {
-    fn begin<'a, D: Directory<File = F>>(
-        &mut self,
-        source: &'a Source<D>,
-        link: &Link<F>,
-        first: Lsn,
-        lsn: Lsn,
-    ) -> Result<Search<'a, F>> {
+impl Shelf {
+    fn begin<'a>(&mut self, source: &'a Source, link: &Link, first: Lsn, lsn: Lsn) -> Result<Search<'a>> {
         if self.first != first {
             self.forget_before(first);
         }
@@ -347,7 +335,7 @@ impl<F: File> Shelf<F> {
         Ok(search)
     }
 
-    fn end(&mut self, number: SegmentNumber, search: Search<'_, F>, learned: &[Stored]) {
+    fn end(&mut self, number: SegmentNumber, search: Search<'_>, learned: &[Stored]) {
         if search.memory.len() <= LEARN_BYTES_MAX && self.spare.len() < 2 {
             self.spare.push(search.memory);
         }

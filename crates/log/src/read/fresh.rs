@@ -28,8 +28,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const MOST_BYTES: u64 = 256 << 10;
 
 /// Bytes of one segment, from a multiple of the block on.
-pub(crate) struct Fresh<F> {
-    of: Option<(SegmentNumber, Arc<F>)>,
+pub(crate) struct Fresh {
+    of: Option<(SegmentNumber, Arc<dyn File>)>,
     at: u64,
     bytes: Vec<u8>,
     /// Where the last reading began.
@@ -43,7 +43,7 @@ pub(crate) struct Proved {
     pub(crate) durable: Lsn,
 }
 
-impl<F: File> Fresh<F> {
+impl Fresh {
     pub(crate) fn new() -> Self {
         Self { of: None, at: 0, bytes: Vec::new(), from: 0 }
     }
@@ -60,8 +60,8 @@ impl<F: File> Fresh<F> {
     /// Reads on from `settled` towards the end that was posted. `None` if the post is refuted.
     pub(crate) fn read_on(
         &mut self,
-        segment: &Segment<F>,
-        file: &Arc<F>,
+        segment: &Segment,
+        file: &Arc<dyn File>,
         settled: Tail,
         posted: &Posted,
         shared: Option<&BulletinReader>,
@@ -76,8 +76,8 @@ impl<F: File> Fresh<F> {
 
     fn prove(
         &mut self,
-        segment: &Segment<F>,
-        file: &Arc<F>,
+        segment: &Segment,
+        file: &Arc<dyn File>,
         settled: Tail,
         posted: &Posted,
         shared: Option<&BulletinReader>,
@@ -125,7 +125,7 @@ impl<F: File> Fresh<F> {
     }
 
     /// Keeps what is needed to read on from byte `begin`.
-    fn keep(&mut self, number: SegmentNumber, file: Arc<F>, begin: u64) {
+    fn keep(&mut self, number: SegmentNumber, file: Arc<dyn File>, begin: u64) {
         let is_here = self.of.as_ref().is_some_and(|(of, _)| *of == number)
             && (self.at..=self.end()).contains(&begin)
             && self.from <= begin;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::Lsn;
-use inkstone_io::{Directory, OsDirectory};
+use inkstone_io::{AnyDirectory, OsDirectory};
 
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
@@ -29,9 +29,9 @@ use crate::watermarks::Watermarks;
 ///
 /// Clones share the index that [`Reader::get`] builds, and the files that it keeps open. So keep one reader instead of opening a
 /// new one each time.
-pub struct Reader<D: Directory = OsDirectory> {
-    source: Source<D>,
-    finder: Arc<Finder<D>>,
+pub struct Reader {
+    source: Source,
+    finder: Arc<Finder>,
 }
 
 impl Reader {
@@ -61,19 +61,17 @@ impl Reader {
         })?;
         Self::open_in(Arc::new(directory), options.clone())
     }
-}
 
-impl<D: Directory> Reader<D> {
-    /// Opens the log in any [`Directory`] for reading only.
+    /// Opens the log in any directory ([`AnyDirectory`]) for reading only.
     ///
     /// # Errors
     /// As [`Reader::open`].
     ///
     /// # Durability
     /// As [`Reader::open`].
-    pub fn open_in(directory: Arc<D>, options: Options) -> Result<Self> {
+    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         options.check()?;
-        Ok(Self::of(Source::View(Arc::new(View::open(directory, options)?))))
+        Ok(Self::of(Source::View(Arc::new(View::open(directory.into(), options)?))))
     }
 
     /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a living writer there is no
@@ -82,11 +80,11 @@ impl<D: Directory> Reader<D> {
         self.source.view().map(|view| view.recovery.clone())
     }
 
-    pub(crate) fn living(shared: Arc<Shared<D>>) -> Self {
+    pub(crate) fn living(shared: Arc<Shared>) -> Self {
         Self::of(Source::Living(shared))
     }
 
-    fn of(source: Source<D>) -> Self {
+    fn of(source: Source) -> Self {
         Self { source, finder: Arc::new(Finder::new()) }
     }
 
@@ -112,7 +110,7 @@ impl<D: Directory> Reader<D> {
     /// # Errors
     /// [`Error::Invalid`] for a reader from [`Reader::open`]: nothing in this process is told when another one commits. Call
     /// [`Cursor::next_within`] on a thread of your own there.
-    pub fn watermarks(&self) -> Result<Watermarks<D>> {
+    pub fn watermarks(&self) -> Result<Watermarks> {
         Ok(Watermarks::new(Arc::clone(self.source.to_await()?)))
     }
 
@@ -146,12 +144,12 @@ impl<D: Directory> Reader<D> {
     }
 
     /// A cursor whose next record is the one with this LSN, which may not exist yet.
-    pub fn from(&self, lsn: Lsn) -> Cursor<D> {
+    pub fn from(&self, lsn: Lsn) -> Cursor {
         Cursor::new(self.source.clone(), lsn.max(Lsn::FIRST))
     }
 
     /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may move during the iteration.
-    pub fn records(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
+    pub fn records(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
         std::iter::from_fn(move || {
@@ -167,7 +165,7 @@ impl<D: Directory> Reader<D> {
     /// All records from `lsn` on; waits for records that are not durable yet. Ends with an error when no more will come
     /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader from [`Reader::open`], since another writer may come), or when
     /// the next record was truncated ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
-    pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<D> {
+    pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
         std::iter::from_fn(move || {
@@ -186,13 +184,13 @@ impl<D: Directory> Reader<D> {
     }
 }
 
-impl<D: Directory> Clone for Reader<D> {
+impl Clone for Reader {
     fn clone(&self) -> Self {
         Self { source: self.source.clone(), finder: Arc::clone(&self.finder) }
     }
 }
 
-impl<D: Directory> fmt::Debug for Reader<D> {
+impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").field("path", &self.source.directory().path()).finish_non_exhaustive()
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use inkstone_format::Lsn;
-use inkstone_io::{Access, Directory, File as _, OpenFile};
+use inkstone_io::{Access, AnyDirectory, AnyEngine, File, OpenFile};
 
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
@@ -18,14 +18,14 @@ use crate::tail::{Run, Tail};
 use crate::walk::ahead::{Ahead, ENGINE, Means, Pieces, Stretch};
 
 /// The source of a reader's records.
-pub(crate) enum Source<D: Directory> {
+pub(crate) enum Source {
     /// A log that this process has open for writing.
-    Living(Arc<Shared<D>>),
+    Living(Arc<Shared>),
     /// A log that another process may have open for writing.
-    View(Arc<View<D>>),
+    View(Arc<View>),
 }
 
-impl<D: Directory> Clone for Source<D> {
+impl Clone for Source {
     fn clone(&self) -> Self {
         match self {
             Self::Living(shared) => Self::Living(Arc::clone(shared)),
@@ -34,8 +34,8 @@ impl<D: Directory> Clone for Source<D> {
     }
 }
 
-impl<D: Directory> Source<D> {
-    pub(crate) fn directory(&self) -> &D {
+impl Source {
+    pub(crate) fn directory(&self) -> &AnyDirectory {
         match self {
             Self::Living(shared) => &shared.directory,
             Self::View(view) => &view.directory,
@@ -43,7 +43,7 @@ impl<D: Directory> Source<D> {
     }
 
     /// The view, if it is one.
-    pub(crate) fn view(&self) -> Option<&View<D>> {
+    pub(crate) fn view(&self) -> Option<&View> {
         match self {
             Self::Living(_) => None,
             Self::View(view) => Some(view),
@@ -141,7 +141,7 @@ impl<D: Directory> Source<D> {
     }
 
     /// The first record of the log and the segment of a record, if that is durable and not truncated.
-    pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link<D::File>)> {
+    pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link)> {
         let (durable, first, link) = match self {
             Self::Living(shared) => {
                 let durable = shared.durable();
@@ -157,7 +157,7 @@ impl<D: Directory> Source<D> {
         is_there.then_some(first).zip(link)
     }
 
-    pub(crate) fn find(&self, lsn: Lsn) -> Option<Link<D::File>> {
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<Link> {
         match self {
             Self::Living(shared) => lock(&shared.segments).find(lsn).cloned(),
             Self::View(view) => view.find(lsn),
@@ -165,7 +165,7 @@ impl<D: Directory> Source<D> {
     }
 
     /// The next segment, if the log has one.
-    pub(crate) fn after(&self, link: &Link<D::File>) -> Option<Link<D::File>> {
+    pub(crate) fn after(&self, link: &Link) -> Option<Link> {
         let number = link.segment.number();
         match self {
             Self::Living(shared) => lock(&shared.segments).after(number).cloned(),
@@ -174,7 +174,7 @@ impl<D: Directory> Source<D> {
     }
 
     /// The part of a segment's file that can be read ahead: no byte before its end will be written again.
-    pub(crate) fn stretch(&self, link: &Link<D::File>) -> Result<Stretch<D::File>> {
+    pub(crate) fn stretch(&self, link: &Link) -> Result<Stretch> {
         let segment = &link.segment;
         let number = segment.number();
         let end = match self {
@@ -187,7 +187,7 @@ impl<D: Directory> Source<D> {
     }
 
     /// Pieces of the log in order, from this stretch on.
-    pub(crate) fn pieces(&self, stretch: Stretch<D::File>) -> Box<dyn Pieces<D::File>> {
+    pub(crate) fn pieces(&self, stretch: Stretch) -> Box<dyn Pieces> {
         let ahead = Ahead::growing(Box::new(self.clone()), stretch.clone());
         match self {
             Self::Living(_) => Box::new(ahead),
@@ -205,12 +205,12 @@ impl<D: Directory> Source<D> {
     }
 }
 
-impl<D: Directory> Source<D> {
+impl Source {
     /// The log, if this process writes it: there a task can wait.
     ///
     /// # Errors
     /// [`Error::Invalid`].
-    pub(crate) fn to_await(&self) -> Result<&Arc<Shared<D>>> {
+    pub(crate) fn to_await(&self) -> Result<&Arc<Shared>> {
         match self {
             Self::Living(shared) => Ok(shared),
             Self::View(_) => Err(Error::Invalid(
@@ -222,20 +222,20 @@ impl<D: Directory> Source<D> {
     }
 }
 
-impl<D: Directory> Means<D> for Source<D> {
-    fn engine(&self, threads: usize) -> Result<D::Engine> {
+impl Means for Source {
+    fn engine(&self, threads: usize) -> Result<AnyEngine> {
         Ok(self.directory().engine(ENGINE, threads)?)
     }
 
     /// Reads through the page cache what is there, and past it otherwise: several reads in flight keep the device busy, and do not
     /// evict other pages from memory.
-    fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)> {
+    fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)> {
         if stretch.file.is_cached()? {
             return Ok((Arc::clone(&stretch.file), true));
         }
         let past = OpenFile::existing().read_only().access(Access::Direct);
         match self.directory().open(&names::segment(stretch.number), &past) {
-            Ok(file) => Ok((Arc::new(file), false)),
+            Ok(file) => Ok((file, false)),
             // There is no O_DIRECT here, or the file was removed.
             Err(_) => Ok((Arc::clone(&stretch.file), false)),
         }

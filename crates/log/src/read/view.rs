@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::{Lsn, SegmentNumber, Tail};
-use inkstone_io::Directory;
+use inkstone_io::{AnyDirectory, File};
 
 use crate::error::{Error, Result};
 use crate::names;
@@ -36,36 +36,36 @@ pub(crate) struct Now {
 }
 
 /// A log that is open for reading only.
-pub(crate) struct View<D: Directory> {
-    pub(crate) directory: Arc<D>,
+pub(crate) struct View {
+    pub(crate) directory: AnyDirectory,
     pub(crate) options: Options,
     pub(crate) recovery: Recovery,
-    seen: Mutex<Seen<D::File>>,
+    seen: Mutex<Seen>,
     /// Changes when an observation changes what was seen. A cursor checks it instead of asking for the state again.
     version: AtomicU64,
 }
 
-struct Seen<F> {
-    segments: Segments<F>,
+struct Seen {
+    segments: Segments,
     durable: Lsn,
     /// The last LSN that each noticed cut has left.
     cuts: Vec<Lsn>,
     settled: Tail,
     /// The file of the head. It stays open because it is read often.
-    head: Arc<F>,
+    head: Arc<dyn File>,
     /// The same for reading records. It stays open because its file may be used for another segment.
-    _cached: Option<Arc<F>>,
+    _cached: Option<Arc<dyn File>>,
     /// Set when no writer lived at the last observation: recovery is only repeated when this has changed.
     untouched: Option<Untouched>,
     /// What the writer posts, and what was read because of it.
     news: News,
-    fresh: Fresh<F>,
+    fresh: Fresh,
 }
 
-impl<D: Directory> View<D> {
-    pub(crate) fn open(directory: Arc<D>, options: Options) -> Result<Self> {
-        let mut options = settle_access(&*directory, options)?;
-        let found = observe(&*directory, &options, None)?;
+impl View {
+    pub(crate) fn open(directory: AnyDirectory, options: Options) -> Result<Self> {
+        let mut options = settle_access(&directory, options)?;
+        let found = observe(&directory, &options, None)?;
         // Checked now; a later cut may make it false.
         options.expect_durable = Lsn::ZERO;
         let recovery = found.recovery;
@@ -97,17 +97,17 @@ impl<D: Directory> View<D> {
         lock(&self.seen).cuts.get(cuts..).and_then(|later| later.iter().min().copied())
     }
 
-    pub(crate) fn find(&self, lsn: Lsn) -> Option<Link<D::File>> {
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<Link> {
         lock(&self.seen).segments.find(lsn).cloned()
     }
 
-    pub(crate) fn now_and_find(&self, lsn: Lsn) -> (Now, Option<Link<D::File>>) {
+    pub(crate) fn now_and_find(&self, lsn: Lsn) -> (Now, Option<Link>) {
         let seen = lock(&self.seen);
         (seen.now(), seen.segments.find(lsn).cloned())
     }
 
     /// The segment after the one with this number.
-    pub(crate) fn after(&self, number: SegmentNumber) -> Option<Link<D::File>> {
+    pub(crate) fn after(&self, number: SegmentNumber) -> Option<Link> {
         lock(&self.seen).segments.after(number).cloned()
     }
 
@@ -128,7 +128,7 @@ impl<D: Directory> View<D> {
         }
         // One system call; to ask for the lock takes seven.
         if !(seen.news.is_trusted() && seen.news.is_posted_by_the_living()) {
-            let lives = writer_lives(&*self.directory)?;
+            let lives = writer_lives(&self.directory)?;
             if !lives || !seen.news.is_trusted() {
                 self.look(&mut seen, lives)?;
             }
@@ -149,21 +149,21 @@ impl<D: Directory> View<D> {
         } else if seen.news.is_recent() {
             return Ok(());
         }
-        let lives = writer_lives(&*self.directory)?;
+        let lives = writer_lives(&self.directory)?;
         self.look(&mut seen, lives)
     }
 
     /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a second later.
-    fn refresh_to_wait(&self, wanted: Lsn, seen: &mut Seen<D::File>) -> Result<Now> {
+    fn refresh_to_wait(&self, wanted: Lsn, seen: &mut Seen) -> Result<Now> {
         if !self.take_news_up_to(wanted, seen) && !seen.news.is_trusted() {
-            let lives = writer_lives(&*self.directory)?;
+            let lives = writer_lives(&self.directory)?;
             self.look(seen, lives)?;
         }
         Ok(seen.now())
     }
 
     /// Observes what may be new, and then compares it with what is posted; but not if the writer posts as before.
-    fn look(&self, seen: &mut Seen<D::File>, lives: bool) -> Result<()> {
+    fn look(&self, seen: &mut Seen, lives: bool) -> Result<()> {
         if lives && seen.news.is_still(|| self.directory.read_bulletin(names::LOCK)) {
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl<D: Directory> View<D> {
     }
 
     /// Called after an observation.
-    fn compare_news(&self, seen: &mut Seen<D::File>, lives: bool) {
+    fn compare_news(&self, seen: &mut Seen, lives: bool) {
         seen.news.note_look();
         if !lives {
             seen.news.lose();
@@ -194,7 +194,7 @@ impl<D: Directory> View<D> {
     }
 
     /// As [`View::take_news`], until the wanted record is known or all that is posted now: one reading may prove a part of it.
-    fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen<D::File>) -> bool {
+    fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen) -> bool {
         let end = seen.news.posted().map_or(0, |posted| posted.end);
         let mut came = false;
         while self.take_news(seen) {
@@ -208,7 +208,7 @@ impl<D: Directory> View<D> {
 
     /// Reads what was posted as new, if it is in the known head; true if there are records that were not known. A post that proves
     /// wrong changes nothing, nor does one of a writer that is dead by now: the next one may have cut what it posted.
-    fn take_news(&self, seen: &mut Seen<D::File>) -> bool {
+    fn take_news(&self, seen: &mut Seen) -> bool {
         let segment = Arc::clone(&seen.segments.head().segment);
         let posted = seen.news.posted().filter(|posted| posted.segment == segment.number());
         let Some(posted) = posted.filter(|posted| posted.end >= seen.settled.end) else {
@@ -220,7 +220,7 @@ impl<D: Directory> View<D> {
             seen.news.note(is_same);
             return false;
         }
-        let file = segment.cached_file(&*self.directory).ok();
+        let file = segment.cached_file(&self.directory).ok();
         let shared = seen.news.bulletin().map(Arc::clone);
         let settled = seen.settled;
         let proved =
@@ -244,7 +244,7 @@ impl<D: Directory> View<D> {
     /// As [`View::refresh`].
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
-        let lives = writer_lives(&*self.directory)?;
+        let lives = writer_lives(&self.directory)?;
         if lives {
             seen.untouched = None;
             self.observe_again(&mut seen)?;
@@ -257,20 +257,20 @@ impl<D: Directory> View<D> {
     }
 
     /// No writer lives: recovers everything again, unless no writer has come since the last observation.
-    fn mind_the_dead(&self, seen: &mut Seen<D::File>) -> Result<()> {
+    fn mind_the_dead(&self, seen: &mut Seen) -> Result<()> {
         let is_same = match &seen.untouched {
-            Some(untouched) => untouched.still_holds(&*self.directory, &seen.head)?,
+            Some(untouched) => untouched.still_holds(&self.directory, &seen.head)?,
             None => false,
         };
         if is_same { Ok(()) } else { self.observe_again(seen) }
     }
 
     /// A writer lives: it continues in the known head, or has begun another segment.
-    fn mind_the_living(&self, seen: &mut Seen<D::File>) -> Result<()> {
+    fn mind_the_living(&self, seen: &mut Seen) -> Result<()> {
         let segment = Arc::clone(&seen.segments.head().segment);
         let walked = walk_head(&segment, &seen.head, Some(seen.settled));
         // Listed after the walk: without a newer segment, no cut had removed what the walk read.
-        let listing = Listing::of(&*self.directory)?;
+        let listing = Listing::of(&self.directory)?;
         let is_old = listing.segments.iter().max() != Some(&segment.number());
         // If anything is wrong there, observing everything gives the better error.
         let Some(walked) = walked.ok().filter(|_| !is_old) else { return self.observe_again(seen) };
@@ -279,7 +279,7 @@ impl<D: Directory> View<D> {
     }
 
     /// More of the known head is durable: the groups before `settled`.
-    fn advance(&self, seen: &mut Seen<D::File>, settled: Tail, durable: Lsn, first_live: Lsn) {
+    fn advance(&self, seen: &mut Seen, settled: Tail, durable: Lsn, first_live: Lsn) {
         if first_live > seen.segments.first_live {
             self.note_change();
         }
@@ -289,15 +289,15 @@ impl<D: Directory> View<D> {
         seen.durable = seen.durable.max(durable);
     }
 
-    fn observe_again(&self, seen: &mut Seen<D::File>) -> Result<()> {
+    fn observe_again(&self, seen: &mut Seen) -> Result<()> {
         let known = Known { links: &seen.segments.links, settled: seen.settled };
-        let mut found = observe(&*self.directory, &self.options, Some(&known))?;
+        let mut found = observe(&self.directory, &self.options, Some(&known))?;
         if seen.is_missed_by(&found) {
             // If it is damage, this observation says where.
             let options = self.options.clone().expect_durable(seen.durable);
-            let error = observe(&*self.directory, &options, None).err();
+            let error = observe(&self.directory, &options, None).err();
             // A cut in between could explain it.
-            found = observe(&*self.directory, &self.options, None)?;
+            found = observe(&self.directory, &self.options, None)?;
             if let Some(error) = error.filter(|_| seen.is_missed_by(&found)) {
                 return Err(error);
             }
@@ -347,13 +347,13 @@ impl<D: Directory> View<D> {
     }
 }
 
-impl<F: inkstone_io::File> Seen<F> {
+impl Seen {
     fn now(&self) -> Now {
         Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.len() }
     }
 
     /// The last LSN that was left by a cut which `found` shows and this view had not noticed.
-    fn cut_by(&self, found: &Observed<F>) -> Option<Lsn> {
+    fn cut_by(&self, found: &Observed) -> Option<Lsn> {
         let head = self.segments.head().segment.number();
         let later = found.links.iter().map(|link| link.segment.header).filter(|header| header.number > head);
         let cut = later.filter(|header| header.first_lsn <= self.durable);
@@ -363,11 +363,11 @@ impl<F: inkstone_io::File> Seen<F> {
     }
 
     /// Whether a record that was shown is missing and no cut explains it. Beside a living writer this is unknown.
-    fn is_missed_by(&self, found: &Observed<F>) -> bool {
+    fn is_missed_by(&self, found: &Observed) -> bool {
         found.untouched.is_some() && found.durable < self.durable && self.cut_by(found).is_none()
     }
 
-    fn take(&mut self, found: Observed<F>) {
+    fn take(&mut self, found: Observed) {
         match self.cut_by(&found) {
             Some(last) => {
                 self.cuts.push(last);

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{Copies, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict};
-use inkstone_io::{Access, Directory, File, OpenFile, SyncKind};
+use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
 
 use crate::error::{Error, Result};
 use crate::names;
@@ -48,7 +48,7 @@ const NO_ROW: &str = "beside a writer";
 
 /// Chooses the access where the options leave it open: past the page cache if that works, as a writer by rule does. The rule itself
 /// (`strategy.rs`) finds out by making a file, which a reader may not do.
-pub(crate) fn settle_access<D: Directory>(directory: &D, options: Options) -> Result<Options> {
+pub(crate) fn settle_access(directory: &AnyDirectory, options: Options) -> Result<Options> {
     if options.access.is_some() {
         return Ok(options);
     }
@@ -59,7 +59,7 @@ pub(crate) fn settle_access<D: Directory>(directory: &D, options: Options) -> Re
 }
 
 /// Whether a writer lives.
-pub(crate) fn writer_lives<D: Directory>(directory: &D) -> Result<bool> {
+pub(crate) fn writer_lives(directory: &AnyDirectory) -> Result<bool> {
     Ok(directory.locked_by(names::LOCK)?.is_some())
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Untouched {
 }
 
 impl Untouched {
-    fn note<D: Directory>(directory: &D, head: &Arc<D::File>, end: u64) -> Result<Self> {
+    fn note(directory: &AnyDirectory, head: &Arc<dyn File>, end: u64) -> Result<Self> {
         let segments = Listing::of(directory)?.segments;
         let mut window = Window::new(Arc::clone(head), GROUP_HEADER_BYTES);
         window.load(end, GROUP_HEADER_BYTES)?;
@@ -99,19 +99,19 @@ impl Untouched {
         Ok(Self { segments, end, behind })
     }
 
-    pub(crate) fn still_holds<D: Directory>(&self, directory: &D, head: &Arc<D::File>) -> Result<bool> {
+    pub(crate) fn still_holds(&self, directory: &AnyDirectory, head: &Arc<dyn File>) -> Result<bool> {
         Ok(Self::note(directory, head, self.end)? == *self)
     }
 }
 
 /// What earlier observations know of the log.
-pub(crate) struct Known<'k, F> {
-    pub(crate) links: &'k [Link<F>],
+pub(crate) struct Known<'k> {
+    pub(crate) links: &'k [Link],
     /// The end of a group in the last of them; everything before it was durable.
     pub(crate) settled: Tail,
 }
 
-impl<F> Known<'_, F> {
+impl Known<'_> {
     /// The headers of all but the last segment.
     fn older(&self) -> Older {
         let older = self.links.split_last().map_or(&[][..], |(_, older)| older);
@@ -128,35 +128,31 @@ impl<F> Known<'_, F> {
 
 /// The result of an observation.
 #[derive(Debug)]
-pub(crate) struct Observed<F> {
-    pub(crate) links: Vec<Link<F>>,
+pub(crate) struct Observed {
+    pub(crate) links: Vec<Link>,
     pub(crate) first_live: Lsn,
     pub(crate) durable: Lsn,
     /// As in [`Known`], in the head.
     pub(crate) settled: Tail,
-    pub(crate) head: Arc<F>,
+    pub(crate) head: Arc<dyn File>,
     /// The same file for reading records, if it may vanish.
-    pub(crate) cached: Option<Arc<F>>,
+    pub(crate) cached: Option<Arc<dyn File>>,
     /// Set if no writer lived.
     pub(crate) untouched: Option<Untouched>,
     pub(crate) recovery: Recovery,
 }
 
 /// The head as far as its groups are whole.
-pub(crate) struct Walked<F> {
+pub(crate) struct Walked {
     pub(crate) tail: Tail,
     pub(crate) settled: Tail,
     stop: Stop,
-    walk: Walk<F>,
+    walk: Walk,
 }
 
 /// Walks the whole groups of the head, from `from` on if it is given.
-pub(crate) fn walk_head<F: File>(
-    segment: &Segment<F>,
-    file: &Arc<F>,
-    from: Option<Tail>,
-) -> Result<Walked<F>> {
-    let decoder = segment.decoder(None, file)?;
+pub(crate) fn walk_head(segment: &Segment, file: &Arc<dyn File>, from: Option<Tail>) -> Result<Walked> {
+    let decoder = segment.decoder(None, &**file)?;
     let decoder = match from {
         Some(tail) => decoder.from_tail(tail),
         None => decoder,
@@ -187,11 +183,11 @@ pub(crate) fn walk_head<F: File>(
 ///
 /// # Errors
 /// [`Error::NoLog`]; [`Error::Corrupt`]; errors of the file system.
-pub(crate) fn observe<D: Directory>(
-    directory: &D,
+pub(crate) fn observe(
+    directory: &AnyDirectory,
     options: &Options,
-    known: Option<&Known<'_, D::File>>,
-) -> Result<Observed<D::File>> {
+    known: Option<&Known<'_>>,
+) -> Result<Observed> {
     let mut pauses = Pauses::new();
     let mut older = known.map(Known::older).unwrap_or_default();
     // How often the same failure has come, and which.
@@ -244,7 +240,7 @@ fn told_by(error: &Error) -> String {
 }
 
 /// An observation while no writer lives; `None` if one has come.
-fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observed<D::File>>> {
+fn alone(directory: &AnyDirectory, options: &Options) -> Result<Option<Observed>> {
     let listing = Listing::of(directory)?;
     let Some(found) = recover(directory, options, &listing)? else {
         let is_same = Listing::of(directory)?.segments == listing.segments && !writer_lives(directory)?;
@@ -276,12 +272,12 @@ fn alone<D: Directory>(directory: &D, options: &Options) -> Result<Option<Observ
 }
 
 /// An observation beside a writer; `None` if that has taken files back meanwhile.
-fn beside<D: Directory>(
-    directory: &D,
+fn beside(
+    directory: &AnyDirectory,
     options: &Options,
-    known: Option<&Known<'_, D::File>>,
+    known: Option<&Known<'_>>,
     older: &mut Older,
-) -> Result<Option<Observed<D::File>>> {
+) -> Result<Option<Observed>> {
     let Some(Newest { files, last }) = newest(directory, options, older)? else { return Ok(None) };
     let mut headers = Headers::of(directory, options, files);
     let has_header = headers.has_header();
@@ -346,12 +342,12 @@ fn beside<D: Directory>(
 
 /// Syncs a header; whether it is on the medium then, `None` if its file has vanished. The sync of its writer may have failed, and pages be
 /// marked clean nevertheless. Of a header that was written in part, one copy may be there: its writer takes the file back.
-fn becomes_durable<D: Directory>(directory: &D, header: &SegmentHeader) -> Result<Option<bool>> {
+fn becomes_durable(directory: &AnyDirectory, header: &SegmentHeader) -> Result<Option<bool>> {
     let read = || -> Result<HeaderBlock> {
         directory
             .open(&names::segment(header.number), &OpenFile::existing().read_only())?
             .sync(SyncKind::Data)?;
-        let mut window = Window::new(Arc::new(past_the_cache(directory, header.number)?), HEADER_BYTES);
+        let mut window = Window::new(past_the_cache(directory, header.number)?, HEADER_BYTES);
         window.load(0, HEADER_BYTES)?;
         Ok(HeaderBlock::classify(window.bytes()))
     };
@@ -380,6 +376,6 @@ fn report_beside(tail: &Tail, segments: usize) -> Recovery {
     }
 }
 
-fn no_log<D: Directory>(directory: &D) -> Error {
+fn no_log(directory: &AnyDirectory) -> Error {
     Error::NoLog { path: directory.path().to_path_buf() }
 }

@@ -12,7 +12,7 @@ use inkstone_format::{
     Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Reason, ScanAhead,
     SegmentHeader, SegmentNumber, Verdict, Version, common_log, directory_fault, head_of, judge_header,
 };
-use inkstone_io::{Access, Directory, File, OpenFile};
+use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
 use crate::error::{Corruption, Error, Result};
 use crate::names;
@@ -27,8 +27,8 @@ const READ_AHEAD_ABOVE_BYTES: u64 = 1 << 20;
 const FEW: usize = 8;
 
 /// The files of a directory with the contents of their first blocks.
-pub(crate) struct Headers<'d, D> {
-    directory: &'d D,
+pub(crate) struct Headers<'d> {
+    directory: &'d AnyDirectory,
     pub(super) options: &'d Options,
     pub(crate) files: Vec<FileHeader>,
 }
@@ -41,12 +41,16 @@ pub(crate) struct Judged {
     pub(crate) torn: Option<&'static str>,
 }
 
-impl<'d, D: Directory> Headers<'d, D> {
-    pub(crate) fn read(directory: &'d D, options: &'d Options, numbers: &[SegmentNumber]) -> Result<Self> {
+impl<'d> Headers<'d> {
+    pub(crate) fn read(
+        directory: &'d AnyDirectory,
+        options: &'d Options,
+        numbers: &[SegmentNumber],
+    ) -> Result<Self> {
         let mut blocks = if numbers.len() > FEW { Some(FirstBlocks::new(directory)?) } else { None };
         let mut files = Vec::with_capacity(numbers.len());
         for &number in numbers {
-            let file = Arc::new(past_the_cache(directory, number)?);
+            let file = past_the_cache(directory, number)?;
             match &mut blocks {
                 Some(blocks) => blocks.read(number, file, &mut files)?,
                 None => {
@@ -64,7 +68,7 @@ impl<'d, D: Directory> Headers<'d, D> {
     }
 
     /// First blocks that the caller has read.
-    pub(crate) fn of(directory: &'d D, options: &'d Options, files: Vec<FileHeader>) -> Self {
+    pub(crate) fn of(directory: &'d AnyDirectory, options: &'d Options, files: Vec<FileHeader>) -> Self {
         Self { directory, options, files }
     }
 
@@ -142,7 +146,7 @@ impl<'d, D: Directory> Headers<'d, D> {
             HeaderBlock::Damaged(traces) => traces.log,
             _ => None,
         };
-        let handle = Arc::new(past_the_cache(self.directory, file.number)?);
+        let handle = past_the_cache(self.directory, file.number)?;
         let len = handle.len_bytes()?;
         // Without a header the version is unknown, so all are tried.
         let ids = log.or(traces).map(|log| Version::ALL.iter().map(move |&version| (version, log)));
@@ -211,12 +215,12 @@ impl<'d, D: Directory> Headers<'d, D> {
 }
 
 /// A window for reading all of a file of `len` bytes.
-pub(super) fn window_for_all<D: Directory>(
-    directory: &D,
+pub(super) fn window_for_all(
+    directory: &AnyDirectory,
     number: SegmentNumber,
-    file: Arc<D::File>,
+    file: Arc<dyn File>,
     len: u64,
-) -> Result<Window<D::File>> {
+) -> Result<Window> {
     if len <= READ_AHEAD_ABOVE_BYTES {
         return Ok(Window::new(file, len.max(1) as usize));
     }
@@ -230,7 +234,7 @@ pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
 }
 
 /// Opens a segment's file so that reads show what is on the medium.
-pub(crate) fn past_the_cache<D: Directory>(directory: &D, number: SegmentNumber) -> Result<D::File> {
+pub(crate) fn past_the_cache(directory: &AnyDirectory, number: SegmentNumber) -> Result<Arc<dyn File>> {
     let name = names::segment(number);
     match directory.open(&name, &OpenFile::existing().read_only().access(Access::Direct)) {
         Ok(file) => Ok(file),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{Copies, FileHeader, HeaderBlock, SegmentHeader, SegmentNumber};
-use inkstone_io::{Access, Directory, OpenFile};
+use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
 use crate::error::Result;
 use crate::names;
@@ -33,31 +33,31 @@ const LISTINGS_MAX: usize = 64;
 pub(crate) type Older = BTreeMap<SegmentNumber, SegmentHeader>;
 
 /// The first blocks of a log's files, as they were at one moment.
-pub(crate) struct Newest<F> {
+pub(crate) struct Newest {
     pub(crate) files: Vec<FileHeader>,
     /// The highest segment with a header of its own.
-    pub(crate) last: Option<Last<F>>,
+    pub(crate) last: Option<Last>,
 }
 
 /// The last segment. Both handles stay open, since its file may soon have no name any more.
-pub(crate) struct Last<F> {
+pub(crate) struct Last {
     pub(crate) number: SegmentNumber,
     /// Open as the log reads and writes it.
-    pub(crate) file: Arc<F>,
+    pub(crate) file: Arc<dyn File>,
     /// Open through the page cache, for reading records.
-    pub(crate) cached: Arc<F>,
+    pub(crate) cached: Arc<dyn File>,
 }
 
 /// Reads the first blocks that are not among the `older`, and adds to those. `None` if files vanish again and again.
 ///
 /// # Errors
 /// [`crate::Error::Incomplete`]; errors of the file system.
-pub(crate) fn newest<D: Directory>(
-    directory: &D,
+pub(crate) fn newest(
+    directory: &AnyDirectory,
     options: &Options,
     older: &mut Older,
-) -> Result<Option<Newest<D::File>>> {
-    let mut last: Option<(FileHeader, Last<D::File>)> = None;
+) -> Result<Option<Newest>> {
+    let mut last: Option<(FileHeader, Last)> = None;
     let mut spare: Vec<FileHeader> = Vec::new();
     let mut vanished_before = BTreeSet::new();
     for listings in 1..=LISTINGS_MAX {
@@ -94,14 +94,14 @@ pub(crate) fn newest<D: Directory>(
 }
 
 /// Adds the files below the last segment. Those that have vanished meanwhile are left out.
-fn with_older<D: Directory>(
-    directory: &D,
+fn with_older(
+    directory: &AnyDirectory,
     options: &Options,
     numbers: &BTreeSet<SegmentNumber>,
-    last: Option<(FileHeader, Last<D::File>)>,
+    last: Option<(FileHeader, Last)>,
     mut files: Vec<FileHeader>,
     older: &mut Older,
-) -> Result<Newest<D::File>> {
+) -> Result<Newest> {
     let Some((head, last)) = last else { return Ok(Newest { files, last: None }) };
     files.retain(|file| file.number > last.number);
     for &number in numbers.range(..last.number) {
@@ -120,12 +120,12 @@ fn with_older<D: Directory>(
 }
 
 /// The handle of a segment's file for reading records; `None` if the file has vanished.
-fn cached<D: Directory>(
-    directory: &D,
+fn cached(
+    directory: &AnyDirectory,
     options: &Options,
     number: SegmentNumber,
-    file: &Arc<D::File>,
-) -> Result<Option<Arc<D::File>>> {
+    file: &Arc<dyn File>,
+) -> Result<Option<Arc<dyn File>>> {
     if options.access_chosen() == Access::Buffered {
         return Ok(Some(Arc::clone(file)));
     }
@@ -133,11 +133,11 @@ fn cached<D: Directory>(
 }
 
 /// The first block of a segment's file, which stays open; `None` if it has vanished.
-fn first_block<D: Directory>(
-    directory: &D,
+fn first_block(
+    directory: &AnyDirectory,
     options: &Options,
     number: SegmentNumber,
-) -> Result<Option<(FileHeader, Arc<D::File>)>> {
+) -> Result<Option<(FileHeader, Arc<dyn File>)>> {
     let opened = directory.open(&names::segment(number), &open_for_reading(options));
     let Some(file) = unless_vanished(opened)? else { return Ok(None) };
     let mut window = Window::new(Arc::clone(&file), HEADER_BYTES);
@@ -145,9 +145,9 @@ fn first_block<D: Directory>(
     Ok(Some((FileHeader { number, block: HeaderBlock::classify(window.bytes()) }, file)))
 }
 
-fn unless_vanished<F>(opened: inkstone_io::Result<F>) -> Result<Option<Arc<F>>> {
+fn unless_vanished(opened: inkstone_io::Result<Arc<dyn File>>) -> Result<Option<Arc<dyn File>>> {
     match opened {
-        Ok(file) => Ok(Some(Arc::new(file))),
+        Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }

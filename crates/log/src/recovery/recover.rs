@@ -11,7 +11,7 @@ use inkstone_format::{
     Chain, Epoch, Evidence, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail, Verdict, explain,
     judge,
 };
-use inkstone_io::{Directory, File, OpenFile, SyncKind};
+use inkstone_io::{AnyDirectory, OpenFile, SyncKind};
 
 use crate::error::{Corruption, Error, Result};
 use crate::names;
@@ -27,8 +27,8 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// A log, and where it ends.
 #[derive(Debug)]
-pub(crate) struct Recovered<F> {
-    pub(crate) links: Vec<Link<F>>,
+pub(crate) struct Recovered {
+    pub(crate) links: Vec<Link>,
     pub(crate) tail: Tail,
     /// The highest epoch seen anywhere.
     pub(crate) epoch: Epoch,
@@ -38,7 +38,7 @@ pub(crate) struct Recovered<F> {
 }
 
 /// The public report of what recovery found.
-pub(crate) fn report<F>(found: &Recovered<F>) -> Recovery {
+pub(crate) fn report(found: &Recovered) -> Recovery {
     let tail = &found.tail;
     Recovery {
         created: false,
@@ -60,11 +60,11 @@ pub(crate) fn report<F>(found: &Recovered<F>) -> Recovery {
 ///
 /// # Errors
 /// [`Error::Corrupt`]; errors of the file system.
-pub(crate) fn recover<D: Directory>(
-    directory: &D,
+pub(crate) fn recover(
+    directory: &AnyDirectory,
     options: &Options,
     listing: &Listing,
-) -> Result<Option<Recovered<D::File>>> {
+) -> Result<Option<Recovered>> {
     let headers = Headers::read(directory, options, &listing.segments)?;
     let Some(Judged { head, torn, .. }) = headers.ask(&mut Err)? else { return Ok(None) };
     let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
@@ -79,16 +79,16 @@ pub(crate) fn recover<D: Directory>(
     Ok(Some(found))
 }
 
-fn read_head<D: Directory>(
-    directory: &D,
+fn read_head(
+    directory: &AnyDirectory,
     options: &Options,
-    headers: &Headers<'_, D>,
+    headers: &Headers<'_>,
     head: &SegmentHeader,
-) -> Result<Recovered<D::File>> {
-    let segment: Arc<Segment<D::File>> = Arc::new(Segment::new(*head));
-    let file = Arc::new(past_the_cache(directory, head.number)?);
+) -> Result<Recovered> {
+    let segment: Arc<Segment> = Arc::new(Segment::new(*head));
+    let file = past_the_cache(directory, head.number)?;
     let len = file.len_bytes()?;
-    let decoder = segment.decoder(None, &file)?;
+    let decoder = segment.decoder(None, &*file)?;
     let mut walk = Walk::new(window_for_all(directory, head.number, file, len)?, decoder);
     let stop = walk.run_to_stop()?;
     let evidence = look_ahead(&mut walk, &stop, head.segment_bytes.min(len))?;
@@ -104,12 +104,12 @@ fn read_head<D: Directory>(
 }
 
 /// The segments of the log in order; the last one is `head`.
-pub(crate) fn resolve<D: Directory>(
-    headers: &Headers<'_, D>,
+pub(crate) fn resolve(
+    headers: &Headers<'_>,
     head_header: &SegmentHeader,
     first_live: Lsn,
-    head: Arc<Segment<D::File>>,
-) -> Result<Vec<Link<D::File>>> {
+    head: Arc<Segment>,
+) -> Result<Vec<Link>> {
     let chain = Chain::resolve(&headers.files, head_header, first_live).map_err(|fault| {
         Error::from(Corruption {
             path: headers.path(fault.segment),
@@ -133,7 +133,7 @@ pub(crate) fn resolve<D: Directory>(
 }
 
 /// Searches after a stop for groups that promise that something there was durable.
-pub(crate) fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> Result<Evidence> {
+pub(crate) fn look_ahead(walk: &mut Walk, stop: &Stop, to: u64) -> Result<Evidence> {
     let mut scan = ScanAhead::behind(walk.decoder.identity(), stop, to);
     // What is in memory already is not read twice.
     scan.feed(walk.window.bytes(), walk.window.at());
@@ -149,9 +149,9 @@ pub(crate) fn look_ahead<F: File>(walk: &mut Walk<F>, stop: &Stop, to: u64) -> R
 }
 
 /// The error of damage, with its explanation.
-pub(crate) fn corruption<D: Directory>(
-    walk: &mut Walk<D::File>,
-    directory: &D,
+pub(crate) fn corruption(
+    walk: &mut Walk,
+    directory: &AnyDirectory,
     stop: &Stop,
     evidence: &Evidence,
     reason: Reason,
@@ -178,9 +178,9 @@ pub(crate) fn corruption<D: Directory>(
 }
 
 /// The error of a segment that cannot be read although it is known to be durable up to `durable`.
-pub(crate) fn damage<D: Directory>(
-    walk: &mut Walk<D::File>,
-    directory: &D,
+pub(crate) fn damage(
+    walk: &mut Walk,
+    directory: &AnyDirectory,
     stop: &Stop,
     durable: Lsn,
     end: Option<u64>,

@@ -3,7 +3,7 @@
 //! *Owns*: what is done with them. *May not touch*: the log's segments.
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Directory, File, OpenFile};
+use inkstone_io::OpenFile;
 
 use crate::names;
 use crate::options::Options;
@@ -12,7 +12,7 @@ use crate::segment::pool::Pool;
 use crate::segment::reserve::ROOM_BYTES;
 use crate::sync::lock;
 
-impl<D: Directory> Pool<D> {
+impl Pool {
     /// Takes over what earlier openings left: segments that are not part of the log, files that never became segments, surplus free
     /// files. A file for which that fails is left to the next opening. Returns their number.
     pub(crate) fn tidy(&self, listing: &Listing, live: &[SegmentNumber], options: &Options) -> usize {

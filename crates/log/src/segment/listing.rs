@@ -3,7 +3,7 @@
 //! *Owns*: which names are there. *May not touch*: what is in the files.
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::Directory;
+use inkstone_io::AnyDirectory;
 
 use crate::error::{Error, Result};
 use crate::names::{self, FileName};
@@ -25,7 +25,7 @@ impl Listing {
     ///
     /// # Errors
     /// [`Error::Incomplete`] if it holds an unfinished copy.
-    pub(crate) fn of<D: Directory>(directory: &D) -> Result<Self> {
+    pub(crate) fn of(directory: &AnyDirectory) -> Result<Self> {
         let listing = Self::of_any(directory)?;
         if listing.is_incomplete {
             return Err(Error::Incomplete { path: directory.path().to_path_buf() });
@@ -34,7 +34,7 @@ impl Listing {
     }
 
     /// The same, for the copy itself.
-    pub(crate) fn of_any<D: Directory>(directory: &D) -> Result<Self> {
+    pub(crate) fn of_any(directory: &AnyDirectory) -> Result<Self> {
         let mut listing = Self::default();
         for name in directory.list()? {
             match names::parse(&name) {

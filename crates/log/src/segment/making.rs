@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Access, AlignedBuf, Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
+use inkstone_io::{Access, AlignedBuf, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
 
 use crate::error::Error;
 use crate::names;
@@ -29,7 +29,7 @@ pub(crate) struct Progress {
 /// Called between pieces of zeros; `false` stops.
 pub(crate) type Rest<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
-impl<D: Directory> Pool<D> {
+impl Pool {
     /// A new file with durable blocks. It has no segment's name yet.
     pub(super) fn make(
         &self,
@@ -50,7 +50,7 @@ impl<D: Directory> Pool<D> {
             let mut files = lock(&self.files);
             if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
                 let why = "the log's disk budget (Options::disk_budget_bytes) is used up";
-                return Err(ObtainError::Retry(no_room(self.directory.as_ref(), bytes, why)));
+                return Err(ObtainError::Retry(no_room(&self.directory, bytes, why)));
             }
             files.used_bytes = files.used_bytes.saturating_add(bytes);
         }
@@ -88,7 +88,7 @@ impl<D: Directory> Pool<D> {
                 if is_reserved {
                     self.note_no_fallocate(&error);
                 }
-                self.write_zeros(&file, name, bytes, rest).map_err(retry)?;
+                self.write_zeros(&*file, name, bytes, rest).map_err(retry)?;
                 Blocks::Written
             }
             Err(error) => return Err(retry(error)),
@@ -117,13 +117,19 @@ impl<D: Directory> Pool<D> {
 
     /// Writes zeros piece by piece, past the page cache if possible: from the cache they would be written all at once and delay
     /// commits. The blocks are reserved first, so that they lie together.
-    fn write_zeros(&self, file: &D::File, name: &str, bytes: u64, rest: Rest<'_>) -> inkstone_io::Result<()> {
+    fn write_zeros(
+        &self,
+        file: &dyn File,
+        name: &str,
+        bytes: u64,
+        rest: Rest<'_>,
+    ) -> inkstone_io::Result<()> {
         match file.prepare(Preparation::Fallocate, bytes) {
             Err(error) if is_not_to_be_had(&error) => {}
             done => done?,
         }
         let direct = self.directory.open(name, &OpenFile::existing().access(Access::Direct));
-        let writer = direct.as_ref().unwrap_or(file);
+        let writer = direct.as_deref().unwrap_or(file);
         let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes as usize));
         let mut at = 0;
         while at < bytes {

@@ -4,10 +4,9 @@
 //! how blocks are made (`making.rs`).
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Directory, File, OpenFile};
+use inkstone_io::OpenFile;
 
 use crate::choice::Asks;
 use crate::error::Error;
@@ -22,11 +21,11 @@ use crate::sync::lock;
 /// How many segment names in a row may be taken by other files and are skipped; after that it is an error, which can be retried.
 const PASSED_OVER_MAX: u32 = 1000;
 
-impl<D: Directory> Pool<D> {
+impl Pool {
     /// The next file of `bytes` bytes with a durable segment's name: a prepared one, else one with old blocks, else a new one,
     /// whose blocks are made as the options say, or with `reserve` only reserved if the file system can do that.
-    pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready<D::File>> {
-        check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
+    pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready> {
+        check_limit(&self.directory, bytes).map_err(ObtainError::Retry)?;
         if let Some(ready) = self.take_ready(bytes) {
             return Ok(ready);
         }
@@ -51,7 +50,7 @@ impl<D: Directory> Pool<D> {
     }
 
     /// The first prepared file, if it has this size. Prepared files of another size cannot be used before it and lose their names.
-    fn take_ready(&self, bytes: u64) -> Option<Ready<D::File>> {
+    fn take_ready(&self, bytes: u64) -> Option<Ready> {
         let _naming = lock(&self.naming);
         if let Some(ready) = self.front(bytes) {
             return Some(Ready { was_waiting: true, ..ready });
@@ -68,7 +67,7 @@ impl<D: Directory> Pool<D> {
         reserve: bool,
         rest: Rest<'_>,
     ) -> Obtained<bool> {
-        check_limit(self.directory.as_ref(), bytes).map_err(ObtainError::Retry)?;
+        check_limit(&self.directory, bytes).map_err(ObtainError::Retry)?;
         let mut is_stopped = false;
         let made = match self.take_free(bytes, options) {
             Some(spare) => Made::of(spare),
@@ -97,7 +96,7 @@ impl<D: Directory> Pool<D> {
         let left = free.min(options.disk_budget_bytes.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
         if left < 2 * bytes {
             return Err(ObtainError::Retry(no_room(
-                self.directory.as_ref(),
+                &self.directory,
                 bytes,
                 "the space that is left is kept for segments that are needed at once",
             )));
@@ -107,7 +106,7 @@ impl<D: Directory> Pool<D> {
 
     /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the file becomes a free one again
     /// or is removed.
-    fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready<D::File>> {
+    fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready> {
         let mut passed_over = 0;
         let (number, name) = loop {
             let number = self.next_number()?;
@@ -138,8 +137,8 @@ impl<D: Directory> Pool<D> {
             // It asks about its blocks, its size and its name, all synced by now.
             file.check_takes_changes().map_err(|error| ObtainError::Poison(error.into()))?;
         }
-        let asks = options.asks.groups_in(&file);
-        Ok(Ready { number, file: Arc::new(file), bytes, blocks: made.blocks, asks, was_waiting: false })
+        let asks = options.asks.groups_in(&*file);
+        Ok(Ready { number, file, bytes, blocks: made.blocks, asks, was_waiting: false })
     }
 
     /// Takes back a file that did not get a segment's name.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::SegmentNumber;
-use inkstone_io::{Directory, File, OpenFile, file_bytes_max};
+use inkstone_io::{AnyDirectory, File, OpenFile, file_bytes_max};
 
 use crate::error::{Error, Result, is_full};
 use crate::names;
@@ -37,9 +37,9 @@ pub(crate) enum Blocks {
 
 /// A file with a segment's name.
 #[derive(Debug)]
-pub(crate) struct Ready<F> {
+pub(crate) struct Ready {
     pub(crate) number: SegmentNumber,
-    pub(crate) file: Arc<F>,
+    pub(crate) file: Arc<dyn File>,
     pub(super) bytes: u64,
     pub(crate) blocks: Blocks,
     /// The sync of a group in it may wait for metadata, so the file system is asked after it.
@@ -48,7 +48,7 @@ pub(crate) struct Ready<F> {
     pub(crate) was_waiting: bool,
 }
 
-impl<F> Ready<F> {
+impl Ready {
     /// Its size.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -88,8 +88,8 @@ impl Spare {
 }
 
 #[derive(Debug)]
-pub(super) struct Files<F> {
-    pub(super) ready: VecDeque<Ready<F>>,
+pub(super) struct Files {
+    pub(super) ready: VecDeque<Ready>,
     pub(super) free: Vec<Spare>,
     /// To be shrunk and removed; named as free ones are.
     pub(super) doomed: Vec<Spare>,
@@ -127,16 +127,16 @@ pub(super) type Obtained<T> = std::result::Result<T, ObtainError>;
 
 /// The files of a log's directory that are not segments of the log.
 #[derive(Debug)]
-pub(crate) struct Pool<D: Directory> {
-    pub(super) directory: Arc<D>,
-    pub(super) files: Mutex<Files<D::File>>,
+pub(crate) struct Pool {
+    pub(super) directory: AnyDirectory,
+    pub(super) files: Mutex<Files>,
     /// Held while a file is given a segment's name, so that names are given in the order of their numbers.
     pub(super) naming: Mutex<()>,
 }
 
-impl<D: Directory> Pool<D> {
+impl Pool {
     /// The pool of a directory in which the log's segments use `live_bytes`.
-    pub(crate) fn new(directory: Arc<D>, listing: &Listing, live_bytes: u64) -> Self {
+    pub(crate) fn new(directory: AnyDirectory, listing: &Listing, live_bytes: u64) -> Self {
         let mut files = Files {
             ready: VecDeque::new(),
             free: Vec::new(),
@@ -177,7 +177,7 @@ impl<D: Directory> Pool<D> {
     }
 
     /// The first prepared file, if it has this size.
-    pub(super) fn front(&self, bytes: u64) -> Option<Ready<D::File>> {
+    pub(super) fn front(&self, bytes: u64) -> Option<Ready> {
         let mut files = lock(&self.files);
         let fits = files.ready.front().is_some_and(|ready| ready.bytes == bytes);
         if fits { files.ready.pop_front() } else { None }
@@ -205,7 +205,7 @@ impl<D: Directory> Pool<D> {
     }
 
     /// Takes back a file that will not become a segment after all. On return no crash can bring its segment's name back.
-    pub(crate) fn give_back(&self, ready: Ready<D::File>, options: &Options) -> Result<()> {
+    pub(crate) fn give_back(&self, ready: Ready, options: &Options) -> Result<()> {
         self.retire(ready.number, ready.bytes, options)?;
         Ok(self.directory.sync()?)
     }
@@ -286,7 +286,7 @@ pub(crate) fn open_for_groups(options: &Options) -> OpenFile {
     OpenFile::existing().access(options.access_chosen()).durability(options.durability_chosen())
 }
 
-pub(super) fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str) -> Error {
+pub(super) fn no_room(directory: &AnyDirectory, needed_bytes: u64, why: &str) -> Error {
     let cause = std::io::Error::new(ErrorKind::StorageFull, why.to_owned());
     Error::NoRoom {
         needed_bytes,
@@ -296,7 +296,7 @@ pub(super) fn no_room<D: Directory>(directory: &D, needed_bytes: u64, why: &str)
 
 /// Refuses a segment that this process may not write to its end (`ulimit -f`): a commit there would raise a signal that ends the
 /// process, or poison the log.
-pub(crate) fn check_limit<D: Directory>(directory: &D, bytes: u64) -> Result<()> {
+pub(crate) fn check_limit(directory: &AnyDirectory, bytes: u64) -> Result<()> {
     if file_bytes_max() >= bytes {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the file of reserved room; the order in which blocks are released. *May not touch*: when they are (`commit/room.rs`).
 
-use inkstone_io::{Directory, File, NoSizeSignal, OpenFile, Preparation, SyncKind};
+use inkstone_io::{NoSizeSignal, OpenFile, Preparation, SyncKind};
 
 use crate::error::Result;
 use crate::names;
@@ -14,7 +14,7 @@ use crate::sync::lock;
 /// small write if data and metadata share their space.
 pub(super) const ROOM_BYTES: [u64; 3] = [1 << 20, 256 << 10, 64 << 10];
 
-impl<D: Directory> Pool<D> {
+impl Pool {
     /// Reserves room for control groups, as much as possible, unless some is reserved. It is no error if there is none.
     ///
     /// # Errors

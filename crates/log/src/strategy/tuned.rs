@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_io::{
-    Access, Barriers, Capabilities, DioAlignment, Directory, Durability, EngineKind, File, NamedChoice,
+    Access, AnyDirectory, Barriers, Capabilities, DioAlignment, Durability, EngineKind, NamedChoice,
     NoSizeSignal, OpenFile, Preparation, Reuse, Strategy, SyncKind,
 };
 
@@ -68,7 +68,8 @@ impl Tuned {
     ///
     /// # Durability
     /// On `Ok` it is on stable storage.
-    pub fn write(&self, directory: &impl Directory) -> Result<()> {
+    pub fn write(&self, directory: impl Into<AnyDirectory>) -> Result<()> {
+        let directory = &directory.into();
         check_is_ours(directory, FILE)?;
         check_is_ours(directory, NEW_FILE)?;
         match directory.remove(NEW_FILE) {
@@ -181,7 +182,7 @@ impl Tuned {
 
 /// Refuses to replace a file that this code did not write. A writer that was killed may have left less than the first words, or
 /// zeros.
-fn check_is_ours(directory: &impl Directory, name: &str) -> Result<()> {
+fn check_is_ours(directory: &AnyDirectory, name: &str) -> Result<()> {
     let file = match directory.open(name, &OpenFile::existing().read_only()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         answer => answer?,
@@ -212,7 +213,7 @@ pub(crate) enum Stored {
 
 impl Stored {
     /// Reads the file in the directory of a log. Never an error: anything wrong with the file makes it void.
-    pub(crate) fn of(directory: &impl Directory, found: Option<&Capabilities>) -> Self {
+    pub(crate) fn of(directory: &AnyDirectory, found: Option<&Capabilities>) -> Self {
         if found.is_none() {
             // There is nothing to compare it with.
             return Self::None;
@@ -239,7 +240,7 @@ impl Stored {
     }
 }
 
-fn read(directory: &impl Directory) -> inkstone_io::Result<Option<Vec<u8>>> {
+fn read(directory: &AnyDirectory) -> inkstone_io::Result<Option<Vec<u8>>> {
     let file = match directory.open(FILE, &OpenFile::existing().read_only()) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

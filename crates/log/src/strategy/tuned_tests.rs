@@ -1,6 +1,6 @@
 //! Tests of the file that `inkstone tune` leaves beside a log.
 
-use inkstone_io::OsDirectory;
+use inkstone_io::{AnyDirectory, OsDirectory};
 use inkstone_sim::{DiskOptions, SimDisk};
 
 use super::*;
@@ -31,11 +31,11 @@ fn chosen(stored: Stored, found: &Capabilities, options: &Options) -> crate::str
 #[test]
 fn what_was_written_is_read_and_used_and_said() {
     let directory = tempfile::tempdir().expect("a directory");
-    let directory = OsDirectory::open(directory.path()).expect("a directory");
+    let directory = AnyDirectory::new(OsDirectory::open(directory.path()).expect("a directory"));
     assert_eq!(Stored::of(&directory, Some(&found())), Stored::None);
     let tuned = tuned();
     for _ in 0..2 {
-        tuned.write(&directory).expect("written");
+        tuned.write(directory.clone()).expect("written");
         assert_eq!(Stored::of(&directory, Some(&found())), Stored::Whole(Box::new(tuned.clone())));
     }
     assert_eq!(directory.list().expect("names"), [FILE]);
@@ -132,7 +132,8 @@ fn a_power_cut_at_any_moment_leaves_the_old_file_or_the_new_one() {
     let mut seen = (0, 0);
     for cut in disk.take_epochs().into_iter().chain([disk.power_cut()]) {
         for state in cut.subsets().expect("few items") {
-            let bytes = read(&state.directory("/log")).expect("readable").expect("one of them");
+            let bytes =
+                read(&AnyDirectory::new(state.directory("/log"))).expect("readable").expect("one of them");
             match Tuned::parse(&bytes).expect("whole") {
                 found if found == old => seen.0 += 1,
                 found => {
@@ -145,5 +146,8 @@ fn a_power_cut_at_any_moment_leaves_the_old_file_or_the_new_one() {
     assert!(seen.0 > 0 && seen.1 > 0, "{seen:?}");
     // When it has returned, only the new one.
     let after = disk.crash(9);
-    assert_eq!(Tuned::parse(&read(&after.directory("/log")).expect("readable").expect("a file")), Ok(new));
+    assert_eq!(
+        Tuned::parse(&read(&AnyDirectory::new(after.directory("/log"))).expect("readable").expect("a file")),
+        Ok(new)
+    );
 }

@@ -18,7 +18,7 @@ use std::thread::available_parallelism;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{FileHeader, HeaderBlock, Proof, Prover, SegmentNumber};
-use inkstone_io::{AlignedBuf, Directory, Engine, EngineKind, File as _, Operation, Request, Then, ThenOn};
+use inkstone_io::{AlignedBuf, AnyDirectory, AnyEngine, EngineKind, File, Operation, Request, Then, ThenOn};
 
 use crate::error::Result;
 use crate::sync::{Receiver, sync_channel};
@@ -36,16 +36,16 @@ pub(crate) const DEPTH: usize = 8;
 pub(crate) const ENGINE: EngineKind = EngineKind::Pool;
 
 /// A file to be read from front to back.
-pub(crate) struct Stretch<F> {
+pub(crate) struct Stretch {
     pub(crate) number: SegmentNumber,
-    pub(crate) file: Arc<F>,
+    pub(crate) file: Arc<dyn File>,
     /// The byte before which it will not change any more; `None`: nothing is read ahead.
     pub(crate) end: Option<u64>,
     /// The prover that checks its sums from its first group on; `None` if no stretch comes before it.
     pub(crate) prover: Option<Prover>,
 }
 
-impl<F> Clone for Stretch<F> {
+impl Clone for Stretch {
     fn clone(&self) -> Self {
         Self { file: Arc::clone(&self.file), prover: self.prover.clone(), ..*self }
     }
@@ -62,7 +62,7 @@ pub(crate) struct Piece {
 }
 
 /// The pieces of a file in order, and then those of the next file.
-pub(crate) trait Pieces<F>: Send {
+pub(crate) trait Pieces: Send {
     /// The piece that begins at byte `at`, a multiple of the block. If reading was elsewhere, it begins there, and `prover` checks
     /// the sums from there on. `spare` is memory that is not needed any more.
     fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece>;
@@ -71,10 +71,10 @@ pub(crate) trait Pieces<F>: Send {
     fn forget(&mut self) -> Result<()>;
 
     /// Continues with another file.
-    fn go_on(&mut self, stretch: Stretch<F>) -> Result<()>;
+    fn go_on(&mut self, stretch: Stretch) -> Result<()>;
 
     /// Names the file that comes next.
-    fn follow(&mut self, next: Stretch<F>);
+    fn follow(&mut self, next: Stretch);
 }
 
 /// A read that is in flight or done.
@@ -95,24 +95,24 @@ impl Flight {
 }
 
 /// What reading ahead needs, once a reader continues.
-pub(crate) trait Means<D: Directory>: Send {
+pub(crate) trait Means: Send {
     /// An engine with this many threads.
-    fn engine(&self, threads: usize) -> Result<D::Engine>;
+    fn engine(&self, threads: usize) -> Result<AnyEngine>;
 
     /// The handle through which all of a stretch is read fastest, and whether the file is in the page cache.
-    fn whole(&self, stretch: &Stretch<D::File>) -> Result<(Arc<D::File>, bool)>;
+    fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)>;
 }
 
 /// Pieces read ahead by an engine.
-pub(crate) struct Ahead<D: Directory> {
+pub(crate) struct Ahead {
     /// `None` if there was an engine from the start.
-    means: Option<Box<dyn Means<D>>>,
-    engine: Option<D::Engine>,
+    means: Option<Box<dyn Means>>,
+    engine: Option<AnyEngine>,
     /// How many threads the engine has.
     threads: usize,
     /// What is read now, and what comes next.
-    now: Stretch<D::File>,
-    following: Option<Stretch<D::File>>,
+    now: Stretch,
+    following: Option<Stretch>,
     /// The last stretch whose handle was chosen for reading all of it.
     whole: Option<SegmentNumber>,
     /// In the order in which they are wanted.
@@ -127,12 +127,12 @@ pub(crate) struct Ahead<D: Directory> {
     spares: Vec<AlignedBuf>,
 }
 
-impl<D: Directory> Ahead<D> {
+impl Ahead {
     /// For reading all of it: several reads in flight from the start.
     ///
     /// # Errors
     /// When the engine cannot be opened.
-    pub(crate) fn all(directory: &D, stretch: Stretch<D::File>) -> Result<Self> {
+    pub(crate) fn all(directory: &AnyDirectory, stretch: Stretch) -> Result<Self> {
         let engine = directory.engine(ENGINE, DEPTH)?;
         Ok(Self {
             engine: Some(engine),
@@ -143,11 +143,11 @@ impl<D: Directory> Ahead<D> {
     }
 
     /// Begins small; `means` opens the engine once the reader continues.
-    pub(crate) fn growing(means: Box<dyn Means<D>>, stretch: Stretch<D::File>) -> Self {
+    pub(crate) fn growing(means: Box<dyn Means>, stretch: Stretch) -> Self {
         Self::new(Some(means), stretch)
     }
 
-    fn new(means: Option<Box<dyn Means<D>>>, stretch: Stretch<D::File>) -> Self {
+    fn new(means: Option<Box<dyn Means>>, stretch: Stretch) -> Self {
         Self {
             means,
             engine: None,
@@ -164,7 +164,7 @@ impl<D: Directory> Ahead<D> {
         }
     }
 
-    fn submit(&mut self, stretch: &Stretch<D::File>, at: u64, len: usize) -> Result<()> {
+    fn submit(&mut self, stretch: &Stretch, at: u64, len: usize) -> Result<()> {
         let Some(engine) = self.engine.as_mut() else { return Ok(()) };
         let buffer = self.spares.pop().unwrap_or_else(|| AlignedBuf::zeroed(PIECE_BYTES));
         self.token += 1;
@@ -272,7 +272,7 @@ impl<D: Directory> Ahead<D> {
     }
 }
 
-impl<D: Directory> Pieces<D::File> for Ahead<D> {
+impl Pieces for Ahead {
     fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece> {
         let here = (self.now.number, at);
         let begun = self.flights.front().map_or(self.next, |flight| (flight.number, flight.at));
@@ -303,7 +303,7 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
         self.restart(0)
     }
 
-    fn go_on(&mut self, stretch: Stretch<D::File>) -> Result<()> {
+    fn go_on(&mut self, stretch: Stretch) -> Result<()> {
         let known = self.following.take().filter(|next| next.number == stretch.number);
         let is_next = known.is_some();
         self.now = match known {
@@ -318,7 +318,7 @@ impl<D: Directory> Pieces<D::File> for Ahead<D> {
         Ok(())
     }
 
-    fn follow(&mut self, next: Stretch<D::File>) {
+    fn follow(&mut self, next: Stretch) {
         if self.following.is_none() && next.end.is_some() {
             self.following = Some(next);
         }
@@ -363,17 +363,17 @@ fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receive
 }
 
 /// Reads the first blocks of many files, in the order in which they arrive.
-pub(crate) struct FirstBlocks<D: Directory> {
-    engine: D::Engine,
+pub(crate) struct FirstBlocks {
+    engine: AnyEngine,
     spare: Vec<AlignedBuf>,
 }
 
-impl<D: Directory> FirstBlocks<D> {
+impl FirstBlocks {
     /// Nothing is read yet.
     ///
     /// # Errors
     /// When the engine cannot be opened.
-    pub(crate) fn new(directory: &D) -> Result<Self> {
+    pub(crate) fn new(directory: &AnyDirectory) -> Result<Self> {
         Ok(Self { engine: directory.engine(ENGINE, DEPTH)?, spare: Vec::new() })
     }
 
@@ -381,7 +381,7 @@ impl<D: Directory> FirstBlocks<D> {
     pub(crate) fn read(
         &mut self,
         number: SegmentNumber,
-        file: Arc<D::File>,
+        file: Arc<dyn File>,
         files: &mut Vec<FileHeader>,
     ) -> Result<()> {
         if self.engine.in_flight() >= DEPTH {
@@ -403,7 +403,7 @@ impl<D: Directory> FirstBlocks<D> {
     }
 }
 
-impl<F> fmt::Debug for dyn Pieces<F> {
+impl fmt::Debug for dyn Pieces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pieces")
     }

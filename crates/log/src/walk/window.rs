@@ -17,8 +17,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Consecutive bytes of a file.
 #[derive(Debug)]
-pub(crate) struct Window<F> {
-    file: Arc<F>,
+pub(crate) struct Window {
+    file: Arc<dyn File>,
     /// What was read last: a piece, if it is read ahead.
     memory: Option<AlignedBuf>,
     /// The part whose sums were checked already.
@@ -29,18 +29,18 @@ pub(crate) struct Window<F> {
     seam: Vec<u8>,
     seam_at: u64,
     /// Reads ahead, if that was asked for.
-    ahead: Option<Box<dyn Pieces<F>>>,
+    ahead: Option<Box<dyn Pieces>>,
 }
 
-impl<F: File> Window<F> {
+impl Window {
     /// Nothing is read yet; reads will have `bytes` bytes, or more if a frame is larger.
-    pub(crate) fn new(file: Arc<F>, bytes: usize) -> Self {
+    pub(crate) fn new(file: Arc<dyn File>, bytes: usize) -> Self {
         let memory = Some(AlignedBuf::zeroed(bytes.next_multiple_of(BLOCK_BYTES)));
         Self { file, memory, proof: None, at: 0, len: 0, seam: Vec::new(), seam_at: 0, ahead: None }
     }
 
     /// A window over pieces that are read ahead. Only bytes across two pieces are copied.
-    pub(crate) fn read_by(file: Arc<F>, ahead: Box<dyn Pieces<F>>) -> Self {
+    pub(crate) fn read_by(file: Arc<dyn File>, ahead: Box<dyn Pieces>) -> Self {
         Self {
             file,
             memory: None,
@@ -54,7 +54,7 @@ impl<F: File> Window<F> {
     }
 
     /// Returns the reader ahead.
-    pub(crate) fn into_ahead(self) -> Option<Box<dyn Pieces<F>>> {
+    pub(crate) fn into_ahead(self) -> Option<Box<dyn Pieces>> {
         self.ahead
     }
 
@@ -107,7 +107,7 @@ impl<F: File> Window<F> {
     /// Shows the piece that has all of the bytes, or joins bytes across pieces.
     fn load_ahead(
         &mut self,
-        ahead: &mut dyn Pieces<F>,
+        ahead: &mut dyn Pieces,
         at: u64,
         len: usize,
         decoder: Option<&Decoder>,
@@ -164,7 +164,7 @@ impl<F: File> Window<F> {
         }
     }
 
-    fn next_piece(&mut self, ahead: &mut dyn Pieces<F>, at: u64, decoder: Option<&Decoder>) -> Result<()> {
+    fn next_piece(&mut self, ahead: &mut dyn Pieces, at: u64, decoder: Option<&Decoder>) -> Result<()> {
         (self.at, self.len, self.proof) = (at, 0, None);
         let prover = decoder.map(|decoder| {
             let prover = Prover::new(*decoder.identity(), decoder.mark());
@@ -213,13 +213,13 @@ impl FrameAt {
 
 /// A decoder over a window.
 #[derive(Debug)]
-pub(crate) struct Walk<F> {
-    pub(crate) window: Window<F>,
+pub(crate) struct Walk {
+    pub(crate) window: Window,
     pub(crate) decoder: Decoder,
 }
 
-impl<F: File> Walk<F> {
-    pub(crate) fn new(window: Window<F>, decoder: Decoder) -> Self {
+impl Walk {
+    pub(crate) fn new(window: Window, decoder: Decoder) -> Self {
         Self { window, decoder }
     }
 

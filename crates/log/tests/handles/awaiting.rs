@@ -11,12 +11,11 @@ use std::future::Future;
 use crate::wakers::{HOUR, sim_log};
 use crate::watch::{ENOUGH, must_end};
 use inkstone::{Append, Log, Options};
-use inkstone_sim::SimDirectory;
 
 /// Appends one record after the other and awaits each.
 struct Task {
-    log: Arc<Log<SimDirectory>>,
-    state: Mutex<(u32, Option<Append<'static, SimDirectory>>)>,
+    log: Arc<Log>,
+    state: Mutex<(u32, Option<Append<'static>>)>,
     ended: Mutex<Sender<()>>,
 }
 

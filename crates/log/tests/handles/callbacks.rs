@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::wakers::{HOUR, failing_write, patient, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Error, Log, Lsn, Options};
-use inkstone_sim::{SimDirectory, SimDisk};
+use inkstone_sim::SimDisk;
 
-type SimLog = Arc<Log<SimDirectory>>;
+type SimLog = Arc<Log>;
 type Told = (Result<Lsn, Error>, ThreadId);
 
 /// Appends a record whose callback sends its outcome and its thread.
-fn tells(log: &Log<SimDirectory>, tell: &Sender<Told>) -> Lsn {
+fn tells(log: &Log, tell: &Sender<Told>) -> Lsn {
     let append = log.append(b"a record with a callback").expect("appended");
     let (lsn, tell) = (append.lsn(), tell.clone());
     append.on_durable(move |outcome| {

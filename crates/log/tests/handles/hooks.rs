@@ -10,11 +10,11 @@ use crate::wakers::{HOUR, counting, doing, failing_write, patient, pending, poll
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{BoxedListener, Error, Event, Log, Lsn, Options, SealedSegment};
 use inkstone_host::in_forked_child;
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 
 /// A listener that, for each event, calls the log and lets another thread append before it continues.
 fn meddling(
-    log: &Arc<OnceLock<Weak<Log<SimDirectory>>>>,
+    log: &Arc<OnceLock<Weak<Log>>>,
     is_inside: &Arc<AtomicBool>,
 ) -> (impl Fn(&Event) + Send + Sync + 'static, Receiver<(String, bool)>) {
     let log = Arc::clone(log);
@@ -120,7 +120,7 @@ fn a_hook_that_panics_on_the_logs_own_thread_poisons_and_followers_learn_of_it()
 #[test]
 fn a_future_is_woken_when_the_logs_own_thread_ends_by_a_panic() {
     must_end("a panic of a hook", || {
-        let known = Arc::new(OnceLock::<Weak<Log<SimDirectory>>>::new());
+        let known = Arc::new(OnceLock::<Weak<Log>>::new());
         let (theirs, (left, found)) = (Arc::clone(&known), channel());
         let left = Mutex::new(left);
         let options = Options::small().linger(Duration::from_millis(1)).slow_commit(Duration::ZERO);
@@ -209,8 +209,8 @@ fn a_panic_in_a_waker_or_a_listener_while_the_log_is_dropped_leaves_no_thread_be
 fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
     must_end("dropping the log in a listener", || {
         let disk = SimDisk::new(1, DiskOptions::default());
-        let owner: Arc<Mutex<Option<Arc<Log<SimDirectory>>>>> = Arc::default();
-        let second: Arc<Mutex<Option<Log<SimDirectory>>>> = Arc::default();
+        let owner: Arc<Mutex<Option<Arc<Log>>>> = Arc::default();
+        let second: Arc<Mutex<Option<Log>>> = Arc::default();
         let options = || Options::new().segment_bytes(64 << 10).record_bytes_max(4096).free_segments_max(16);
         let (go, may_go) = channel::<()>();
         let (may_go, count) = (Mutex::new(may_go), AtomicUsize::new(0));

@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::wakers::{HOUR, counting, doing, failing_write, patient, pending, poll, sim_log};
 use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Append, Log, Lsn, Options, Reader};
-use inkstone_sim::{SimDirectory, SimDisk};
+use inkstone_sim::SimDisk;
 
 /// Each way in which a future comes to its end, of a log with the futures' records gathered; the log, if it is still open.
-type End = fn(&SimDisk, Arc<Log<SimDirectory>>) -> Option<Arc<Log<SimDirectory>>>;
+type End = fn(&SimDisk, Arc<Log>) -> Option<Arc<Log>>;
 const ENDS: [(&str, End); 5] = [
     ("a commit", |_, log| {
         log.sync().expect("synced");
@@ -70,7 +70,7 @@ fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
             let (disk, log) = sim_log(patient());
             log.append_durable(b"first").expect("durable");
             let calls = Arc::new(AtomicUsize::new(0));
-            let weak: Weak<Log<SimDirectory>> = Arc::downgrade(&log);
+            let weak: Weak<Log> = Arc::downgrade(&log);
             // It asks the log.
             let asks = {
                 let (weak, calls) = (weak.clone(), Arc::clone(&calls));
@@ -84,7 +84,7 @@ fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
             };
             let _asked = pending(&log, &asks);
             // It polls inline.
-            let slot: Arc<Mutex<Option<Append<'static, SimDirectory>>>> = Arc::default();
+            let slot: Arc<Mutex<Option<Append<'static>>>> = Arc::default();
             let polls = {
                 let (slot, calls) = (Arc::clone(&slot), Arc::clone(&calls));
                 doing(move || {
@@ -119,7 +119,7 @@ fn a_waker_may_ask_the_log_poll_inline_and_drop_other_handles() {
 
 /// A waker that calls the log when it is cloned and when it is dropped.
 struct Asking {
-    log: Weak<Log<SimDirectory>>,
+    log: Weak<Log>,
     dropped: Arc<AtomicUsize>,
 }
 

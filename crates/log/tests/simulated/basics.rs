@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{Access, Error, Log, Lsn, Options, Preparation};
-use inkstone_io::Directory;
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 fn small() -> Options {
@@ -15,7 +14,7 @@ fn record(lsn: u64) -> Vec<u8> {
     (0..lsn * 37 % 3000).map(|at| (at ^ lsn) as u8).collect()
 }
 
-fn check<D: Directory>(log: &Log<D>, from: u64, to: u64) {
+fn check(log: &Log, from: u64, to: u64) {
     let mut next = from;
     for shown in log.reader().records(Lsn::new(from)) {
         let shown = shown.unwrap();

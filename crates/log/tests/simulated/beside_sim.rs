@@ -11,8 +11,7 @@ use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader};
 use inkstone_io::OpenFile;
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
-    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
-    errno,
+    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk, errno,
 };
 
 pub(super) fn small() -> Options {
@@ -23,22 +22,22 @@ pub(super) fn record(lsn: u64, salt: u64) -> Vec<u8> {
     (0..lsn * 151 % 2500 + 1).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect()
 }
 
-pub(super) fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
+pub(super) fn open(disk: &SimDisk, options: Options) -> Log {
     Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
 }
 
-pub(super) fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+pub(super) fn read(disk: &SimDisk) -> Reader {
     Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
 }
 
-pub(super) fn append(log: &Log<SimDirectory>, lsns: std::ops::RangeInclusive<u64>, salt: u64) {
+pub(super) fn append(log: &Log, lsns: std::ops::RangeInclusive<u64>, salt: u64) {
     for lsn in lsns {
         assert_eq!(log.append_durable(&record(lsn, salt)).unwrap().get(), lsn);
     }
 }
 
 /// Everything that a cursor shows from its position on.
-pub(super) fn shown<D: Directory>(cursor: &mut Cursor<D>) -> Vec<(u64, Vec<u8>)> {
+pub(super) fn shown(cursor: &mut Cursor) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(record) = cursor.next().unwrap() {
         all.push((record.lsn.get(), record.bytes.to_vec()));

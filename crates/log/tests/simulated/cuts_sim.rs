@@ -11,7 +11,7 @@ use crate::watch::must_end;
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Reader};
 use inkstone_io::{Access, OpenFile};
 use inkstone_sim::hooked::{Call, Hook, Hooked};
-use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 #[test]
 fn a_cut_is_told_and_only_when_it_is_durable() {
@@ -255,7 +255,7 @@ fn a_cut_that_is_refused_leaves_readers_that_looked_meanwhile_sound() {
     let mut refused = 0;
     for bytes in [512, 600, 2048, 4000] {
         let disk = SimDisk::new(1, DiskOptions::default());
-        let reader: Arc<Mutex<Option<Cursor<SimDirectory>>>> = Arc::default();
+        let reader: Arc<Mutex<Option<Cursor>>> = Arc::default();
         let looks = Arc::clone(&reader);
         let act = move || {
             if let Some(cursor) = &mut *looks.lock().unwrap() {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::gate::{Gate, GateDirectory, behind_on};
+use crate::gate::{Gate, behind_on};
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::{Barriers, Capabilities, CopyOnWrite, DioAlignment, MountFacts, Preparation};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
@@ -46,12 +46,12 @@ fn open(
     gate: &Arc<Gate>,
     on: Option<Capabilities>,
     options: Options,
-) -> inkstone::Result<Log<GateDirectory>> {
+) -> inkstone::Result<Log> {
     Log::open_in(Arc::new(behind_on(gate, disk.directory("/log"), on)), options)
 }
 
 /// The write of a group is called a success and never arrives; from then on the file system refuses changes.
-fn append_while_the_journal_fails(log: &Log<GateDirectory>, disk: &SimDisk) -> Result<Lsn, Error> {
+fn append_while_the_journal_fails(log: &Log, disk: &SimDisk) -> Result<Lsn, Error> {
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Touch));
     let appended = log.append_durable(b"lost");

@@ -8,7 +8,7 @@
 use crate::history::{open, record, small};
 use inkstone::{Access, Durability, Error, Log, Lsn, Options, Preparation};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 /// Room for a log and more.
 const CAPACITY_BYTES: u64 = 4 << 20;
@@ -67,7 +67,7 @@ fn ways() -> Vec<Options> {
 }
 
 /// A log that holds `RECORDS`, in a directory that has no byte free.
-fn full_log(disk: &SimDisk, options: &Options) -> Log<SimDirectory> {
+fn full_log(disk: &SimDisk, options: &Options) -> Log {
     let log = open(disk, options.clone()).unwrap();
     for lsn in 1..=RECORDS {
         assert_eq!(log.append_durable(&record(lsn)).unwrap().get(), lsn);
@@ -76,7 +76,7 @@ fn full_log(disk: &SimDisk, options: &Options) -> Log<SimDirectory> {
     log
 }
 
-fn check(log: &Log<SimDirectory>, first: u64, last: u64) {
+fn check(log: &Log, first: u64, last: u64) {
     assert_eq!((log.first().get(), log.last().get(), log.durable().get()), (first, last, last));
     let mut next = first;
     for shown in log.reader().records(log.first()) {

@@ -7,12 +7,10 @@
 use std::sync::{Arc, Mutex};
 
 use crate::watched::{Call, Onlooker, watched};
-use inkstone::{Directory, Error, Log, Lsn, Options, Reader};
+use inkstone::{Error, Log, Lsn, Options, Reader};
 use inkstone_sim::hooked::Hooked;
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{
-    DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDirectory, SimDisk,
-};
+use inkstone_sim::{DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -72,15 +70,15 @@ fn is_record(lsn: u64, bytes: &[u8]) -> bool {
     bytes == record(lsn, salt)
 }
 
-fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
+fn open(disk: &SimDisk, options: Options) -> Log {
     Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
 }
 
-fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+fn read(disk: &SimDisk) -> Reader {
     Reader::open_in(Arc::new(disk.directory("/log")), small()).unwrap()
 }
 
-fn append(log: &Log<SimDirectory>, count: u64, salt: u64) {
+fn append(log: &Log, count: u64, salt: u64) {
     for _ in 0..count {
         let lsn = log.last().get() + 1;
         log.append_durable(&record(lsn, salt)).unwrap();
@@ -119,19 +117,19 @@ const DEEDS: [Deed; 8] = [
     Deed::Follows,
 ];
 
-type Held = Arc<Mutex<Option<Log<SimDirectory>>>>;
+type Held = Arc<Mutex<Option<Log>>>;
 
-fn writer<'a>(held: &'a mut Option<Log<SimDirectory>>, disk: &SimDisk) -> &'a Log<SimDirectory> {
+fn writer<'a>(held: &'a mut Option<Log>, disk: &SimDisk) -> &'a Log {
     held.get_or_insert_with(|| open(disk, small()))
 }
 
-fn abandon(held: &mut Option<Log<SimDirectory>>) {
+fn abandon(held: &mut Option<Log>) {
     if let Some(log) = held.take() {
         log.abandon();
     }
 }
 
-fn close(held: &mut Option<Log<SimDirectory>>) {
+fn close(held: &mut Option<Log>) {
     if let Some(log) = held.take() {
         log.close().unwrap();
     }
@@ -175,7 +173,7 @@ fn act(deed: Deed, disk: &SimDisk, held: &Held) {
 }
 
 /// Reads to the end, with an error for each truncation; returns the last LSN.
-fn read_on<D: Directory>(cursor: &mut inkstone::Cursor<D>) -> u64 {
+fn read_on(cursor: &mut inkstone::Cursor) -> u64 {
     let mut expected = cursor.next_lsn().get();
     loop {
         match cursor.next() {

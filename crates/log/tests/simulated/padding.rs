@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::gate::{Gate, GateDirectory, Write, behind};
+use crate::gate::{Gate, Write, behind};
 use inkstone::{Error, Event, Log, Lsn, Options, Result};
 use inkstone_sim::{DiskOptions, SimDisk};
 
@@ -40,18 +40,18 @@ impl Scene {
         })
     }
 
-    fn open(&self, options: Options) -> Result<Log<GateDirectory>> {
+    fn open(&self, options: Options) -> Result<Log> {
         Log::open_in(Arc::new(behind(&self.gate, self.disk.directory("/log"))), options)
     }
 
-    fn append(&mut self, log: &Log<GateDirectory>, bytes: usize) -> Result<()> {
+    fn append(&mut self, log: &Log, bytes: usize) -> Result<()> {
         let record = vec![self.records.len() as u8; bytes];
         log.append_durable(&record)?;
         self.records.push(record);
         Ok(())
     }
 
-    fn check(&self, log: &Log<GateDirectory>) {
+    fn check(&self, log: &Log) {
         let first = log.first();
         let shown: Vec<_> = log.reader().records(first).map(|record| record.unwrap().bytes).collect();
         assert!(

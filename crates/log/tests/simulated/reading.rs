@@ -12,7 +12,7 @@ use crate::history::{LOG, name, small};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_io::{File as _, OpenFile, OsFile, SyncKind};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 const KIB: usize = 1 << 10;
 const SEGMENT: u64 = 2 << 20;
@@ -27,11 +27,11 @@ fn record(lsn: u64) -> Vec<u8> {
     (0..len).map(|at| (at ^ (lsn * 7)) as u8).collect()
 }
 
-fn open(disk: &SimDisk) -> Log<SimDirectory> {
+fn open(disk: &SimDisk) -> Log {
     Log::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()
 }
 
-fn read(disk: &SimDisk) -> Reader<SimDirectory> {
+fn read(disk: &SimDisk) -> Reader {
     Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn large(last: u64) -> SimDisk {
     disk
 }
 
-fn check_all(reader: &Reader<SimDirectory>, first: u64, last: u64) {
+fn check_all(reader: &Reader, first: u64, last: u64) {
     let mut cursor = reader.from(Lsn::new(first));
     for lsn in first..=last {
         let shown = cursor.next().unwrap().unwrap();

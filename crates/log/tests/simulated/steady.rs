@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use inkstone::{Access, Durability, Error, Event, Log, Lsn, Options, Preparation};
-use inkstone_sim::{Counters, DiskOptions, Fate, SimDirectory, SimDisk};
+use inkstone_sim::{Counters, DiskOptions, Fate, SimDisk};
 
 fn disk() -> SimDisk {
     SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() })
@@ -15,13 +15,13 @@ fn options() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
 }
 
-fn open(disk: &SimDisk, options: Options) -> Log<SimDirectory> {
+fn open(disk: &SimDisk, options: Options) -> Log {
     Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
 }
 
 /// Commits one record after the other, until `segments` changes of the segment have come; gives what each commit cost
 /// that changed none, and each that did.
-fn lone_writer(disk: &SimDisk, log: &Log<SimDirectory>, segments: u64) -> (Vec<Counters>, Vec<Counters>) {
+fn lone_writer(disk: &SimDisk, log: &Log, segments: u64) -> (Vec<Counters>, Vec<Counters>) {
     let (mut plain, mut changes) = (Vec::new(), Vec::new());
     while log.stats().segments < segments {
         log.prepare_now().unwrap();

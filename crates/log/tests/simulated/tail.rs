@@ -11,14 +11,12 @@ use crate::caught::{LOST, SAMPLES, WRONG, check_cut};
 use crate::history::{Told, disk, open, record, small};
 use inkstone::{Cursor, Error, Log, Lsn, Options};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{
-    AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno,
-};
+use inkstone_sim::{AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 /// A group of this is handed over, not copied, where the tail has a mebibyte.
 const LARGE: usize = 30_000;
 
-fn next(cursor: &mut Cursor<SimDirectory>) -> Option<(u64, Vec<u8>)> {
+fn next(cursor: &mut Cursor) -> Option<(u64, Vec<u8>)> {
     cursor.next().unwrap().map(|record| (record.lsn.get(), record.bytes.to_vec()))
 }
 
@@ -125,12 +123,12 @@ fn memory_is_bounded_also_by_readers_that_hold_some() {
 /// A log with cursors at several paces, and what it should show.
 struct Model {
     disk: SimDisk,
-    log: Log<SimDirectory>,
+    log: Log,
     random: fastrand::Rng,
     /// Every record that was not truncated.
     records: BTreeMap<u64, Vec<u8>>,
     count: u64,
-    cursors: Vec<(Cursor<SimDirectory>, u64)>,
+    cursors: Vec<(Cursor, u64)>,
     /// Records shown without a read of a file, and with one.
     shown: (u64, u64),
     /// The highest that was shown since the last cut.

@@ -24,7 +24,7 @@ fn directory(disk: &SimDisk) -> Arc<SimDirectory> {
 }
 
 /// Appends and makes durable records up to `last`.
-fn append_to(log: &Log<SimDirectory>, last: u64) {
+fn append_to(log: &Log, last: u64) {
     let first = log.last().get() + 1;
     (first..=last).for_each(|lsn| drop(log.append(&record(lsn)).unwrap()));
     log.sync().unwrap();
@@ -50,7 +50,7 @@ fn versions(disk: &SimDisk) -> Vec<Version> {
     report.segments.iter().map(|segment| segment.header.version).collect()
 }
 
-fn shows(reader: &Reader<SimDirectory>, first: u64, last: u64) {
+fn shows(reader: &Reader, first: u64, last: u64) {
     let mut next = first;
     for shown in reader.records(Lsn::new(first)) {
         let shown = shown.unwrap();

@@ -139,7 +139,7 @@ pub(crate) fn awaited_lsns(options: &Options, seed: u64) -> Result<(), String> {
         }
     }
     log.sync().map_err(|error| error.to_string())?;
-    let all_told = |(_, mut future): (u64, DurableAt<_>)| {
+    let all_told = |(_, mut future): (u64, DurableAt)| {
         Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     assert!(pending.into_iter().all(all_told), "durable, and not told so");

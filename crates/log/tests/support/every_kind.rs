@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use inkstone::Lsn;
 use inkstone_format::{Batch, Decoder, HeaderBlock, Kind, Step};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 
 use crate::history::{LOG, name, open, read_file, small};
 
@@ -34,7 +34,7 @@ pub(crate) fn every_kind() -> SimDisk {
     let disk = SimDisk::new(1, DiskOptions::default());
     let mut last = 0;
     // Groups of so many records, or a few more.
-    let mut append = |log: &inkstone::Log<SimDirectory>, to: u64, at_once: u64| {
+    let mut append = |log: &inkstone::Log, to: u64, at_once: u64| {
         let mut synced = last;
         while last < to {
             if last % 7 == 5 && last + 3 <= to {

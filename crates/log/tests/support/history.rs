@@ -11,7 +11,7 @@ use std::sync::Arc;
 use inkstone::mistake::Mistake;
 use inkstone::{Error, Log, Lsn, Options};
 use inkstone_io::{Directory, File, OpenFile, SyncKind};
-use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDirectory, SimDisk};
+use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDisk};
 
 /// The log's directory on every simulated disk.
 pub(crate) const LOG: &str = "/log";
@@ -42,7 +42,7 @@ pub(crate) fn disk(seed: u64) -> SimDisk {
     SimDisk::new(seed, DiskOptions { new_blocks, directory_order, ..DiskOptions::default() })
 }
 
-pub(crate) fn open(disk: &SimDisk, options: Options) -> Result<Log<SimDirectory>, Error> {
+pub(crate) fn open(disk: &SimDisk, options: Options) -> Result<Log, Error> {
     Log::open_in(Arc::new(disk.directory(LOG)), options)
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn check_with(
 }
 
 /// Appends the records `from..=to`, each acknowledged.
-pub(crate) fn append(log: &Log<SimDirectory>, from: u64, to: u64) -> Result<(), String> {
+pub(crate) fn append(log: &Log, from: u64, to: u64) -> Result<(), String> {
     for lsn in from..=to {
         let given = log.append_durable(&record(lsn)).map_err(|error| error.to_string())?;
         assert_eq!(given, Lsn::new(lsn));

@@ -12,11 +12,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use inkstone::{Append, Log, Options};
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-pub(crate) fn sim_log(options: Options) -> (SimDisk, Arc<Log<SimDirectory>>) {
+pub(crate) fn sim_log(options: Options) -> (SimDisk, Arc<Log>) {
     let disk = SimDisk::new(1, DiskOptions::default());
     let log = Log::open_in(Arc::new(disk.directory("/log")), options).expect("opened");
     (disk, Arc::new(log))
@@ -56,7 +56,7 @@ pub(crate) fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-pub(crate) fn pending(log: &Log<SimDirectory>, waker: &Waker) -> Append<'static, SimDirectory> {
+pub(crate) fn pending(log: &Log, waker: &Waker) -> Append<'static> {
     let mut append = log.append(b"a record that is awaited").expect("appended").into_owned();
     assert!(poll(&mut append, waker).is_pending());
     append

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use inkstone::{Directory, Log};
+use inkstone::Log;
 
 use super::words::{Call, Class, Line, Refusal};
 use super::worker::author;
@@ -74,7 +74,7 @@ impl Told {
     ///
     /// # Errors
     /// Which promise is broken.
-    pub fn check<D: Directory>(&self, log: &Log<D>) -> Result<(), String> {
+    pub fn check(&self, log: &Log) -> Result<(), String> {
         let (first, last) = (log.first().get(), log.last().get());
         if first != self.first && !(first > self.first && self.firsts.contains(&first)) {
             return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));

@@ -8,7 +8,7 @@
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use inkstone::{Log, OsDirectory};
+use inkstone::Log;
 
 use super::spec::Spec;
 use crate::history::{Op, carry_out, plan};
@@ -65,7 +65,7 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
         }
     }
 
-    fn open(&self) -> Result<Log<OsDirectory>, String> {
+    fn open(&self) -> Result<Log, String> {
         Log::open(self.directory, self.spec.options(self.spec.has_threads()))
             .map_err(|error| format!("the log does not open: {error}"))
     }
@@ -99,12 +99,7 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
         self.say(words::END)
     }
 
-    fn again(
-        &self,
-        log: Log<OsDirectory>,
-        operation: &Op,
-        during: &crate::model::Allowed,
-    ) -> Result<Log<OsDirectory>, String> {
+    fn again(&self, log: Log, operation: &Op, during: &crate::model::Allowed) -> Result<Log, String> {
         match operation {
             Op::Reopen => {
                 log.close().map_err(|error| format!("the log does not close: {error}"))?;
@@ -135,7 +130,7 @@ impl std::fmt::Display for Facts {
 }
 
 impl Facts {
-    fn of(log: &Log<OsDirectory>) -> Self {
+    fn of(log: &Log) -> Self {
         // Read `durable` first: what becomes durable in between does not count as acknowledged.
         let durable = log.durable().get();
         Self { shown: Shown { first: log.first().get(), last: log.last().get() }, durable }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone::Log;
 use inkstone_io::{Directory, File, OpenFile};
-use inkstone_sim::{FaultRates, PowerCut, SimDirectory, SimDisk};
+use inkstone_sim::{FaultRates, PowerCut, SimDisk};
 
 use super::space::{Pick, Space, is_unread};
 use super::variant::Variant;
@@ -97,7 +97,7 @@ pub struct Explorer {
 }
 
 /// Opens the log of a disk.
-pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log<SimDirectory>> {
+pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log> {
     Log::open_in(Arc::new(disk.directory(PATH)), variant.options.clone())
 }
 
@@ -105,16 +105,12 @@ pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log<SimDirect
 ///
 /// # Errors
 /// Which promise is broken.
-pub fn open_and_check(
-    disk: &SimDisk,
-    variant: &Variant,
-    allowed: &Allowed,
-) -> Result<(Log<SimDirectory>, Shown), String> {
+pub fn open_and_check(disk: &SimDisk, variant: &Variant, allowed: &Allowed) -> Result<(Log, Shown), String> {
     verdict::open_and_check(disk.directory(PATH), variant.options.clone(), allowed)
 }
 
 /// Whether the last segment has old bytes after the log's end, beyond what an opening writes there.
-fn has_old_bytes(found: &SimDisk, log: &Log<SimDirectory>) -> bool {
+fn has_old_bytes(found: &SimDisk, log: &Log) -> bool {
     let Some(end) = log.recovery().end else { return false };
     let name = format!("{:020}.ink", end.segment.get());
     let Ok(file) = found.directory(PATH).open(&name, &OpenFile::existing().read_only()) else { return false };

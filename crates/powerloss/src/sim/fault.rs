@@ -4,7 +4,7 @@
 //! *May not touch*: what the operations mean (`history.rs`), how a crash is checked (`explore.rs`).
 
 use inkstone::{Error, Log, Lsn};
-use inkstone_sim::{Effect, FaultRates, SimDirectory, SimDisk};
+use inkstone_sim::{Effect, FaultRates, SimDisk};
 
 use super::explore::{Explorer, open};
 use crate::history::{Op, Plan, carry_out, plan};
@@ -38,7 +38,7 @@ pub struct FaultyRun {
     pub refused: u64,
     /// Errors that poisoned it.
     pub poisoned: u64,
-    log: Option<Log<SimDirectory>>,
+    log: Option<Log>,
 }
 
 fn words(error: Option<&Error>) -> String {
@@ -62,7 +62,7 @@ impl FaultyRun {
         self.disk.history().len()
     }
 
-    fn log(&self) -> &Log<SimDirectory> {
+    fn log(&self) -> &Log {
         self.log.as_ref().expect("it is open between operations")
     }
 

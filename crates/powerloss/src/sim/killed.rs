@@ -63,7 +63,7 @@ impl Killed {
     }
 
     /// Each process has options of its own: what one left to a sync, the next may make durable by its writes.
-    fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log<Hooked<Mortal>>> {
+    fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log> {
         self.explorer.variant.redraw_options(self.rng.u64(..));
         let mortal = Mortal { left: Arc::clone(calls) };
         let directory = Hooked::new(self.disk.directory(PATH), Arc::new(mortal));

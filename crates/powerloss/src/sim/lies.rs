@@ -4,7 +4,7 @@
 //! mean (`history.rs`).
 
 use inkstone::{Log, Lsn};
-use inkstone_sim::{Effect, Fault, OperationKind, SimDirectory, SimDisk};
+use inkstone_sim::{Effect, Fault, OperationKind, SimDisk};
 
 use super::explore::{PATH, open};
 use super::variant::Variant;
@@ -23,7 +23,7 @@ pub enum Seen {
 }
 
 /// Reads a log. Whatever it shows must have been appended there.
-fn read(log: &Log<SimDirectory>, model: &Model) -> Result<Seen, String> {
+fn read(log: &Log, model: &Model) -> Result<Seen, String> {
     let (first, last) = (log.first().get(), log.last().get());
     if last > model.last() || first > model.first {
         return Err(format!("{first}..={last} of {}..={}", model.first, model.last()));
@@ -176,7 +176,7 @@ fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen,
 }
 
 /// A log of a few records, and the disk that it is on.
-fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log<SimDirectory>, u64), String> {
+fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log, u64), String> {
     let disk = SimDisk::new(seed, variant.disk);
     let log = open(&disk, variant).map_err(|error| error.to_string())?;
     let count = 2 + seed % 5;

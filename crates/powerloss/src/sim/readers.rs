@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inkstone::{Cursor, Error, Event, Log, Lsn, Reader, SealedSegment};
-use inkstone_sim::{AfterEffect, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{AfterEffect, Effect, Fault, OperationKind, SimDisk, errno};
 
 use super::explore::{PATH, open, open_and_check};
 use super::variant::Variant;
@@ -27,9 +27,9 @@ pub struct Readers {
     variant: Variant,
     rng: fastrand::Rng,
     model: Model,
-    log: Option<Log<SimDirectory>>,
+    log: Option<Log>,
     /// A reader that continues through truncations at both ends, and is mostly behind.
-    slow: Option<Cursor<SimDirectory>>,
+    slow: Option<Cursor>,
     held: Held,
 }
 
@@ -90,7 +90,7 @@ impl Readers {
         self.look(is_cut)
     }
 
-    fn log(&self) -> &Log<SimDirectory> {
+    fn log(&self) -> &Log {
         self.log.as_ref().expect("it is open between operations")
     }
 

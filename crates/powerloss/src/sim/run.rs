@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use inkstone::Log;
-use inkstone_sim::{SimDirectory, SimDisk};
+use inkstone_sim::SimDisk;
 
 use super::explore::{Explorer, open};
 use super::variant::SEGMENT_BYTES;
@@ -23,7 +23,7 @@ pub struct Run {
     pub model: Model,
     /// Segments that used the blocks of an old one.
     pub recycled: u64,
-    log: Option<Log<SimDirectory>>,
+    log: Option<Log>,
     steps: u64,
 }
 
@@ -56,7 +56,7 @@ impl Run {
         Ok(shown)
     }
 
-    fn log(&self) -> &Log<SimDirectory> {
+    fn log(&self) -> &Log {
         self.log.as_ref().expect("it is open between operations")
     }
 

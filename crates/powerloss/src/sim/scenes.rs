@@ -5,7 +5,7 @@
 
 use inkstone::{Log, Lsn};
 use inkstone_io::{Directory, OpenFile};
-use inkstone_sim::{DiskOptions, Fate, Item, ItemKind, PowerCut, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, Fate, Item, ItemKind, PowerCut, SimDisk};
 
 use super::corpus::{Right, Scene, payload};
 use super::explore::{PATH, open};
@@ -83,7 +83,7 @@ fn disk() -> SimDisk {
     SimDisk::new(7, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() })
 }
 
-fn log_of(disk: &SimDisk) -> Result<Log<SimDirectory>, String> {
+fn log_of(disk: &SimDisk) -> Result<Log, String> {
     let variant = Variant { disk: disk.options(), options: small().free_segments_max(2) };
     open(disk, &variant).map_err(words)
 }
@@ -92,12 +92,7 @@ fn words(error: impl ToString) -> String {
     error.to_string()
 }
 
-fn append(
-    log: &Log<SimDirectory>,
-    lsns: std::ops::RangeInclusive<u64>,
-    life: u32,
-    bytes: usize,
-) -> Result<(), String> {
+fn append(log: &Log, lsns: std::ops::RangeInclusive<u64>, life: u32, bytes: usize) -> Result<(), String> {
     lsns.into_iter().try_for_each(|lsn| {
         let given = log.append_durable(&payload(lsn, life, bytes)).map_err(words)?;
         if given.get() == lsn { Ok(()) } else { Err(format!("LSN {given} instead of {lsn}")) }
@@ -137,7 +132,7 @@ fn nothing_more(disk: &SimDisk) -> SimDisk {
 }
 
 /// A log of three records in segment 1, and the disk, which records its epochs from there on.
-fn three() -> Result<(SimDisk, Log<SimDirectory>), String> {
+fn three() -> Result<(SimDisk, Log), String> {
     let disk = disk();
     let log = log_of(&disk)?;
     append(&log, 1..=3, 1, 900)?;
@@ -146,7 +141,7 @@ fn three() -> Result<(SimDisk, Log<SimDirectory>), String> {
 }
 
 /// A log of records up to `last`, each of which fills a segment.
-fn large(last: u64) -> Result<(SimDisk, Log<SimDirectory>), String> {
+fn large(last: u64) -> Result<(SimDisk, Log), String> {
     let disk = disk();
     let log = log_of(&disk)?;
     append(&log, 1..=last, 1, RECORD_BYTES_MAX)?;
@@ -187,7 +182,7 @@ fn torn_group_middle() -> Made {
 }
 
 /// Segments 1 and 2 are truncated, and the next ones use their blocks.
-fn used_again() -> Result<(SimDisk, Log<SimDirectory>), String> {
+fn used_again() -> Result<(SimDisk, Log), String> {
     let (disk, log) = large(5)?;
     log.truncate_before(Lsn::new(5)).map_err(words)?;
     append(&log, 6..=6, 1, RECORD_BYTES_MAX)?;

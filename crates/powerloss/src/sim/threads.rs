@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inkstone::{Log, Lsn};
-use inkstone_sim::{PowerCut, SimDirectory, SimDisk};
+use inkstone_sim::{PowerCut, SimDisk};
 
 use super::explore::{PATH, open};
 use super::variant::Variant;
@@ -33,12 +33,7 @@ fn payload(thread: u8, number: u32) -> Vec<u8> {
 }
 
 /// One thread's appends: with a wait for each, without a wait, or as batches of two.
-fn append_all(
-    disk: &SimDisk,
-    log: &Log<SimDirectory>,
-    thread: u8,
-    acks: &Mutex<Vec<Ack>>,
-) -> inkstone::Result<()> {
+fn append_all(disk: &SimDisk, log: &Log, thread: u8, acks: &Mutex<Vec<Ack>>) -> inkstone::Result<()> {
     let mut number = 0;
     while number < APPENDS {
         let (lsn, last) = match number % 5 {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use inkstone::{Directory, Lsn};
+use inkstone::Lsn;
 
 use super::RaftLog;
 use crate::callbacks::Callback;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::state::Change;
 use crate::words::Vote;
 
-impl<D: Directory> RaftLog<D> {
+impl RaftLog {
     /// As [`RaftLog::save_vote`], but does not wait for the device: `callback` is called once, in its turn among those of
     /// [`RaftLog::append`] and under the same rules, when the vote and everything before it are durable, or with the error when they
     /// will not be. Readers see the vote from then on.

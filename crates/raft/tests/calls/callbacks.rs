@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use inkstone_raft::{Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
-use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
-type Sim = RaftLog<SimDirectory>;
+type Sim = RaftLog;
 type Told = Arc<Mutex<Vec<(u64, bool)>>>;
 
 fn quiet() -> Options {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Result, Vote};
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDirectory, SimDisk, errno};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
-type Sim = RaftLog<SimDirectory>;
+type Sim = RaftLog;
 
 fn open(disk: &SimDisk) -> Sim {
     let options = Options::new().log(inkstone::Options::small().own_thread(false)).memory_bytes(0);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use inkstone_raft::inspect::{describe, inspect, inspect_in, is_raft_log};
 use inkstone_raft::{EntryId, Error, Leader, NewEntry, Options, RaftLog, Vote};
-use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
+use inkstone_sim::{DiskOptions, SimDisk};
 
 fn options() -> Options {
     Options::new().log(inkstone::Options::small().own_thread(false)).raft_group(7)
 }
 
-fn append(raft: &RaftLog<SimDirectory>, indexes: std::ops::Range<u64>, leader: &Leader) {
+fn append(raft: &RaftLog, indexes: std::ops::Range<u64>, leader: &Leader) {
     for index in indexes {
         raft.append(&[NewEntry { leader, index, payload: &[7; 1000] }], |_| {}).unwrap();
     }

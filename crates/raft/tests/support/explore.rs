@@ -6,11 +6,11 @@
 use std::sync::{Arc, Mutex};
 
 use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
-use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDirectory, SimDisk};
+use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 
 use super::model::{Model, Op};
 
-pub(crate) type Raft = RaftLog<SimDirectory>;
+pub(crate) type Raft = RaftLog;
 
 /// Small segments, and nothing but what the calls do.
 pub(crate) fn small() -> Options {

@@ -3,7 +3,6 @@
 //! *Owns*: the contract as a model: a list of entries and three numbers. *May not touch*: files, records, runs.
 
 use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
-use inkstone_sim::SimDirectory;
 
 /// What a raft log holds. Without entries, and never purged, it has no first index: `first` is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +165,7 @@ impl Model {
     }
 
     /// What a raft log shows.
-    pub(crate) fn of(raft: &RaftLog<SimDirectory>) -> Result<Self, String> {
+    pub(crate) fn of(raft: &RaftLog) -> Result<Self, String> {
         let told = |error: inkstone_raft::Error| format!("cannot be read: {error}");
         let bounds = raft.bounds().map_err(told)?;
         let entries = raft.entries(bounds.first..u64::MAX, usize::MAX).map_err(told)?;

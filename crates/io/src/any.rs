@@ -1,0 +1,191 @@
+//! Directories, files and engines whose kind is known only at run time.
+//!
+//! *Owns*: [`AnyDirectory`], which is made of every [`Directory`]. *May not touch*: the operating system.
+//!
+//! The log is written over these, so that its code is made once and not again in each crate that names a kind of directory. What a
+//! call through a table costs is nothing beside the system call behind it.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::capability::Capabilities;
+use crate::error::{Error, Result};
+use crate::seam::{Completion, Directory, Engine, File, OpenFile, Request};
+use crate::strategy::EngineKind;
+use crate::{Bulletin, BulletinReader};
+
+/// An engine for the files of an [`AnyDirectory`].
+pub type AnyEngine = Box<dyn Engine<File = dyn File>>;
+
+/// A lock on a file of an [`AnyDirectory`]; released when it is dropped.
+pub struct AnyLock {
+    lock: Box<dyn fmt::Debug + Send + Sync>,
+    bulletin: Option<Arc<Bulletin>>,
+}
+
+impl AnyLock {
+    /// The page on which the holder of this lock posts to other processes ([`Directory::bulletin`]).
+    pub fn bulletin(&self) -> Option<&Arc<Bulletin>> {
+        self.bulletin.as_ref()
+    }
+}
+
+impl fmt::Debug for AnyLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock.fmt(f)
+    }
+}
+
+/// A [`Directory`] of any kind, shared: an `Arc` of one becomes this by `into()`, and so does a reference to one that can be cloned.
+#[derive(Clone)]
+pub struct AnyDirectory(Arc<dyn DirectoryCalls>);
+
+impl AnyDirectory {
+    /// Of this directory.
+    pub fn new(directory: impl Directory) -> Self {
+        Self(Arc::new(directory))
+    }
+}
+
+impl<D: Directory> From<Arc<D>> for AnyDirectory {
+    fn from(directory: Arc<D>) -> Self {
+        Self(directory)
+    }
+}
+
+impl<D: Directory + Clone> From<&D> for AnyDirectory {
+    fn from(directory: &D) -> Self {
+        Self::new(directory.clone())
+    }
+}
+
+impl Deref for AnyDirectory {
+    type Target = dyn DirectoryCalls;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for AnyDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyDirectory").field(&self.path()).finish()
+    }
+}
+
+/// The calls of an [`AnyDirectory`]: each is [`Directory`]'s of the same name. Implement that trait, and you have these.
+#[expect(missing_docs, reason = "each call is documented in `Directory`")]
+#[expect(clippy::missing_errors_doc, reason = "each call is documented in `Directory`")]
+pub trait DirectoryCalls: Send + Sync + 'static {
+    fn path(&self) -> &Path;
+    fn open(&self, name: &str, how: &OpenFile) -> Result<Arc<dyn File>>;
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    fn rename_new(&self, from: &str, to: &str) -> Result<()>;
+    fn remove(&self, name: &str) -> Result<()>;
+    fn list(&self) -> Result<Vec<String>>;
+    fn sync(&self) -> Result<()>;
+    fn lock(&self, name: &str) -> Result<Option<AnyLock>>;
+    fn locked_by(&self, name: &str) -> Result<Option<String>>;
+    fn read_bulletin(&self, name: &str) -> Option<BulletinReader>;
+    fn is_forked(&self) -> bool;
+    fn free_bytes(&self) -> Result<u64>;
+    fn capabilities(&self) -> Result<Option<Capabilities>>;
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool;
+    fn random_bytes(&self) -> Result<[u8; 16]>;
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<AnyEngine>;
+}
+
+impl<D: Directory> DirectoryCalls for D {
+    fn path(&self) -> &Path {
+        Directory::path(self)
+    }
+
+    fn open(&self, name: &str, how: &OpenFile) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(Directory::open(self, name, how)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        Directory::rename(self, from, to)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        Directory::rename_new(self, from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        Directory::remove(self, name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        Directory::list(self)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Directory::sync(self)
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<AnyLock>> {
+        let lock = Directory::lock(self, name)?;
+        Ok(lock.map(|lock| AnyLock { bulletin: self.bulletin(&lock), lock: Box::new(lock) }))
+    }
+
+    fn locked_by(&self, name: &str) -> Result<Option<String>> {
+        Directory::locked_by(self, name)
+    }
+
+    fn read_bulletin(&self, name: &str) -> Option<BulletinReader> {
+        Directory::read_bulletin(self, name)
+    }
+
+    fn is_forked(&self) -> bool {
+        Directory::is_forked(self)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        Directory::free_bytes(self)
+    }
+
+    fn capabilities(&self) -> Result<Option<Capabilities>> {
+        Directory::capabilities(self)
+    }
+
+    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
+        Directory::overwrites_need_room(self, found)
+    }
+
+    fn random_bytes(&self) -> Result<[u8; 16]> {
+        Directory::random_bytes(self)
+    }
+
+    fn engine(&self, kind: EngineKind, depth: usize) -> Result<AnyEngine> {
+        Ok(Box::new(OfAnyFile(Directory::engine(self, kind, depth)?)))
+    }
+}
+
+/// An engine that is handed files of any kind, and works on those of its own.
+struct OfAnyFile<E>(E);
+
+impl<E: Engine<File: Sized>> Engine for OfAnyFile<E> {
+    type File = dyn File;
+
+    fn submit(&mut self, request: Request<dyn File>) -> Result<()> {
+        let Request { token, file, operation } = request;
+        let any: Arc<dyn Any + Send + Sync> = Arc::clone(&file) as _;
+        let Ok(own) = any.downcast() else {
+            let why = "it is a file of another kind of directory";
+            return Err(Error::invalid("submit a request for", file.path(), why));
+        };
+        self.0.submit(Request { token, file: own, operation })
+    }
+
+    fn complete(&mut self) -> Result<Option<Completion>> {
+        self.0.complete()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+}
