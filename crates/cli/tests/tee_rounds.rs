@@ -121,7 +121,9 @@ impl Pair {
         let (reader, writer) = io::pipe().expect("a pipe");
         let pipe = holds_pipe.then(|| reader.try_clone().expect("a descriptor"));
         let tee = tee(directory.path(), &arguments, reader).process_group(0).spawn().expect("inkstone");
-        let mut service = Command::new(std::env::current_exe().expect("this program"));
+        // As for tee: where the tests run under `nohup`, no hangup would end it.
+        let mut service = Command::new("env");
+        service.arg("--default-signal=HUP,INT,TERM").arg(std::env::current_exe().expect("this program"));
         service.args(["--exact", "service", "--nocapture"]).env(PROGRESS, directory.path().join("progress"));
         service.process_group(i32::try_from(tee.id()).expect("a number"));
         let service =
