@@ -75,6 +75,15 @@ impl<'log> Append<'log> {
         }
     }
 
+    /// The handle as plain numbers, for the C door, whose callers keep them: see [`crate::Log::attach`]. Nobody waits for the record
+    /// until then, and nothing commits it by itself.
+    #[doc(hidden)]
+    pub fn detach(mut self) -> (Lsn, Lsn, u64) {
+        self.await_no_more();
+        self.is_decided = true;
+        (self.first, self.last, self.cuts as u64)
+    }
+
     /// If it was polled, it waits as a future no more.
     #[inline]
     fn await_no_more(&mut self) {

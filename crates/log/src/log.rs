@@ -292,6 +292,12 @@ impl Log {
         self.shared.wait(last, cuts).map(|()| last)
     }
 
+    /// The handle whose numbers [`Append::detach`] of a handle of this log gave.
+    #[doc(hidden)]
+    pub fn attach(&self, first: Lsn, last: Lsn, cuts: u64) -> Append<'_> {
+        Append::new(&self.shared, first, last, usize::try_from(cuts).unwrap_or(usize::MAX))
+    }
+
     /// The durable watermark: every record up to this LSN is on stable storage.
     pub fn durable(&self) -> Lsn {
         self.shared.durable()

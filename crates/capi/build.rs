@@ -1,0 +1,11 @@
+//! Gives the shared library its soname, the name by which programs load it.
+//!
+//! *Owns*: that name. *May not touch*: where the file goes (`install.sh`).
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        // The number is that of the ABI: `inkstone_abi_version`.
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libinkstone.so.1");
+    }
+}

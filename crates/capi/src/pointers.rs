@@ -1,0 +1,141 @@
+//! What C hands over, made into safe values.
+//!
+//! *Owns*: null, lengths, places for results, paths. *May not touch*: what is done with them.
+//!
+//! Each function takes what its caller vouches for by the rules of the header: a pointer is null, or points at what its type says
+//! for as long as the call lasts.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::append::inkstone_bytes;
+use crate::error::Failure;
+
+/// A place of the caller's for a result. What is there before the call is never read.
+pub(crate) struct Out<'a, T>(Option<&'a mut MaybeUninit<T>>);
+
+impl<T> Out<'_, T> {
+    pub(crate) fn put(&mut self, value: T) {
+        if let Some(place) = &mut self.0 {
+            place.write(value);
+        }
+    }
+
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// An error if the caller gave no place.
+    pub(crate) fn required(self, name: &str) -> Result<Self, Failure> {
+        if self.0.is_some() { Ok(self) } else { Err(null(name)) }
+    }
+}
+
+/// # Safety
+/// `place` is null, or a place for a `T` that nothing else uses during the call.
+pub(crate) unsafe fn out<'a, T>(place: *mut T) -> Out<'a, T> {
+    // SAFETY: as the caller says; memory that may not hold a value yet is a `MaybeUninit`.
+    Out(unsafe { place.cast::<MaybeUninit<T>>().as_mut() })
+}
+
+/// The error of a null pointer.
+pub(crate) fn null(name: &str) -> Failure {
+    Failure::Misuse(format!("{name} is NULL"))
+}
+
+/// What a handle refers to.
+pub(crate) fn given<T>(handle: Option<T>, name: &str) -> Result<T, Failure> {
+    handle.ok_or_else(|| null(name))
+}
+
+/// The bytes of a record.
+///
+/// # Safety
+/// `data` is null, or points at `size` bytes that nothing changes during the call.
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, size: usize) -> Result<&'a [u8], Failure> {
+    // SAFETY: as the caller says.
+    unsafe { array(data.cast::<u8>(), size, "data") }
+}
+
+/// An array of the caller's. Null is an array of no elements.
+///
+/// # Safety
+/// `data` is null, or points at `count` elements that nothing changes during the call.
+pub(crate) unsafe fn array<'a, T>(data: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if data.is_null() {
+        return Err(Failure::Misuse(format!("{name} is NULL, and its size is {count}")));
+    }
+    if count.checked_mul(size_of::<T>().max(1)).is_none_or(|bytes| bytes > isize::MAX as usize) {
+        return Err(Failure::Misuse(format!("{name}: a size of {count} is more than memory can hold")));
+    }
+    // SAFETY: as the caller says, and the size was checked.
+    Ok(unsafe { std::slice::from_raw_parts(data, count) })
+}
+
+/// A text of the caller's that ends with a zero byte.
+///
+/// # Safety
+/// `text` is null, or points at bytes up to a zero byte that nothing changes during the call.
+pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
+    if text.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: as the caller says.
+    Ok(unsafe { CStr::from_ptr(text) })
+}
+
+/// A path: any bytes.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Path, Failure> {
+    // SAFETY: as the caller says.
+    let path = unsafe { text(path, name)? };
+    if path.is_empty() {
+        return Err(Failure::Misuse(format!("{name} is empty")));
+    }
+    Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
+}
+
+/// Checks each piece, and that no place is null where there are bytes.
+pub(crate) fn check_pieces(pieces: &[inkstone_bytes], name: &str) -> Result<(), Failure> {
+    for (index, piece) in pieces.iter().enumerate() {
+        if piece.size > 0 && piece.data.is_null() {
+            return Err(Failure::Misuse(format!(
+                "{name}[{index}].data is NULL, and its size is {}",
+                piece.size
+            )));
+        }
+        if piece.size > isize::MAX as usize {
+            return Err(Failure::Misuse(format!("{name}[{index}].size is more than memory can hold")));
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a record, as the log takes them. Parts without bytes may be null in C, and not here: then they are left out, which
+/// takes memory for the list.
+///
+/// # Safety
+/// Each part points at its bytes, which nothing changes during the call.
+pub(crate) unsafe fn slices<'a>(
+    parts: &'a [inkstone_bytes],
+    name: &str,
+) -> Result<Cow<'a, [IoSlice<'a>]>, Failure> {
+    check_pieces(parts, name)?;
+    if parts.iter().any(|part| part.data.is_null()) {
+        let with_bytes = parts.iter().filter(|part| part.size > 0);
+        return Ok(with_bytes.map(|part| IoSlice::new(part.as_ref())).collect::<Vec<_>>().into());
+    }
+    // SAFETY: `inkstone_bytes` has the layout of `iovec`, which is that of `IoSlice` (asserted beside the type), no place is null,
+    // and each part is bytes that the caller vouches for.
+    let slices = unsafe { std::slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
+    Ok(slices.into())
+}
