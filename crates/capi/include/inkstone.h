@@ -809,9 +809,10 @@ inkstone_code inkstone_look(const char *path_of_log,
                             char **json,
                             inkstone_error **error);
 
-// Copies the records of the log in `from` that are durable now into a new log in `to`; each keeps its LSN. A writer may append
-// meanwhile. `options`, which may be NULL, apply to the new log. `records`, which may be NULL, gets their number. A copy that fails
-// removes its files; opening one that is not complete is INKSTONE_INCOMPLETE.
+// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may append meanwhile: what it has promised
+// to be durable is copied, which may leave out its last records until it has been idle for inkstone_options_set_idle_us. `options`,
+// which may be NULL, apply to the new log. `records`, which may be NULL, gets their number. A copy that fails removes its files; opening
+// one that is not complete is INKSTONE_INCOMPLETE.
 //
 // Owner: `options` stay the caller's. Threads: any. Durable: the copy, which is closed.
 inkstone_code inkstone_copy(const char *from,

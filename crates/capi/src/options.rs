@@ -45,7 +45,7 @@ unsafe fn set_named<C: NamedChoice>(
     options: *mut inkstone_options,
     name: *const c_char,
     error: *mut *mut inkstone_error,
-    change: impl FnOnce(Options, C) -> Options,
+    change: impl Fn(Options, C) -> Options,
 ) -> inkstone_code {
     // SAFETY: as the caller says.
     let (given_options, name, error) = unsafe { (options.as_mut(), text(name, C::WHAT), out(error)) };
@@ -53,7 +53,9 @@ unsafe fn set_named<C: NamedChoice>(
         let options = given(given_options, "options")?;
         let name = name?.to_string_lossy();
         let Some(choice) = C::from_name(&name) else {
-            let known: Vec<_> = C::ALL.iter().map(|choice| choice.name()).collect();
+            // The lab has more of them than a log can take.
+            let fits = |choice: &&C| change(Options::default(), **choice).check().is_ok();
+            let known: Vec<_> = C::ALL.iter().filter(fits).map(|choice| choice.name()).collect();
             return Err(Failure::Misuse(format!(
                 "{} {name}: it must be one of {}",
                 C::WHAT,

@@ -43,21 +43,16 @@ pub(crate) fn root() -> &'static Path {
 /// What a static library of Rust needs beside it on Linux.
 pub(crate) const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
-/// Compiles a C program of this crate's tests against the static library; `None` if there is no compiler.
-pub(crate) fn compile(source: &str, to: &Path) -> Option<PathBuf> {
+const C: [&str; 3] = ["-std=c11", "-D_GNU_SOURCE", "-Wstrict-prototypes"];
+
+/// Compiles a C or C++ program of this crate's tests against the static library; `None` if there is no compiler.
+pub(crate) fn compile(source: &str, flags: &[&str], to: &Path) -> Option<PathBuf> {
     let program = to.join(Path::new(source).file_stem().unwrap());
-    let output = Command::new(tool("cc")?)
-        .args([
-            "-std=c11",
-            "-D_GNU_SOURCE",
-            "-O1",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-Wcast-qual",
-            "-Wstrict-prototypes",
-        ])
+    let is_c = source.ends_with(".c");
+    let output = Command::new(tool(if is_c { "cc" } else { "c++" })?)
+        .args(if is_c { &C[..] } else { &[] })
+        .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wcast-qual"])
+        .args(flags)
         .arg("-I")
         .arg(root().join("include"))
         .arg("-o")

@@ -1,0 +1,541 @@
+/*
+ * Inkstone, a crash-safe append-only log: the C++ door. C++17, this header alone, on inkstone.h, which says what each call
+ * promises: who owns what, which threads may call it, what is durable on return.
+ *
+ *     inkstone::log log("orders");
+ *     std::uint64_t lsn = log.append_durable("one record");
+ *     for (auto cursor = log.reader().from(lsn); auto record = cursor.next();) use(record->text());
+ *
+ * Every call that can fail has two forms. `log.sync()` throws inkstone::error. `log.sync(std::nothrow)` returns an
+ * inkstone::result, which has the value or the error. With -fno-exceptions only the second form exists.
+ *
+ * Handles close and free themselves, move, and do not copy. A moved-from handle is empty: calls on it are INKSTONE_INVALID. Functions
+ * that are called back must not throw: that ends the process (std::terminate).
+ */
+#ifndef INKSTONE_HPP
+#define INKSTONE_HPP
+
+#include "inkstone.h"
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#if __has_include(<span>) && __cplusplus >= 202002L
+#include <cstddef>
+#include <span>
+#endif
+
+#if defined(__cpp_exceptions)
+#define INKSTONE_EXCEPTIONS 1
+#else
+#define INKSTONE_EXCEPTIONS 0
+#endif
+
+namespace inkstone {
+
+/** The code of a failed call, with its error object. */
+class error : public std::exception {
+public:
+    /** Takes the object, which may be NULL. */
+    explicit error(inkstone_code code, inkstone_error *object = nullptr) noexcept
+        : code_(code), object_(object, inkstone_error_free) {}
+    inkstone_code code() const noexcept { return code_; }
+    /** What happened, to what, and what to do. */
+    const char *what() const noexcept override {
+        return object_ ? inkstone_error_message(object_.get()) : inkstone_code_name(code_);
+    }
+    const char *advice() const noexcept { return inkstone_error_advice(object_.get()); }
+    /** The file or directory; empty if there is none. */
+    std::string_view path() const noexcept {
+        const char *path = inkstone_error_path(object_.get());
+        return path == nullptr ? std::string_view() : std::string_view(path);
+    }
+    std::optional<std::uint64_t> offset() const noexcept {
+        std::uint64_t offset = 0;
+        return inkstone_error_offset(object_.get(), &offset) ? std::optional(offset) : std::nullopt;
+    }
+    std::optional<std::uint64_t> lsn() const noexcept {
+        std::uint64_t lsn = 0;
+        return inkstone_error_lsn(object_.get(), &lsn) ? std::optional(lsn) : std::nullopt;
+    }
+    /** errno, or 0. */
+    int os() const noexcept { return inkstone_error_os(object_.get()); }
+    bool is_retryable() const noexcept { return inkstone_error_is_retryable(object_.get()); }
+
+private:
+    inkstone_code code_;
+    /* Shared, because exceptions are copied. */
+    std::shared_ptr<inkstone_error> object_;
+};
+
+namespace detail {
+[[noreturn]] inline void fail(const error &error) {
+#if INKSTONE_EXCEPTIONS
+    throw error;
+#else
+    std::fprintf(stderr, "inkstone: %s\n", error.what());
+    std::abort();
+#endif
+}
+struct nothing {};
+} // namespace detail
+
+/** The value of a call, or its error. */
+template <class T = void> class [[nodiscard]] result {
+    using value_type = std::conditional_t<std::is_void_v<T>, detail::nothing, T>;
+
+public:
+    result(value_type value) : value_(std::move(value)) {}
+    result(inkstone::error error) : error_(std::move(error)) {}
+    bool has_value() const noexcept { return value_.has_value(); }
+    explicit operator bool() const noexcept { return has_value(); }
+    /** INKSTONE_OK if there is a value. */
+    inkstone_code code() const noexcept { return error_ ? error_->code() : INKSTONE_OK; }
+    /** The error. Ask only if there is no value. */
+    const inkstone::error &error() const { return *error_; }
+    /** The value; throws the error if there is none (without exceptions: ends the process). */
+    decltype(auto) value() & {
+        if (!value_) detail::fail(*error_);
+        if constexpr (!std::is_void_v<T>) return (*value_);
+    }
+    T value() && {
+        if (!value_) detail::fail(*error_);
+        if constexpr (!std::is_void_v<T>) return std::move(*value_);
+    }
+    decltype(auto) operator*() & { return value(); }
+    T operator*() && { return std::move(*this).value(); }
+    auto operator->() { return &*value_; }
+
+private:
+    std::optional<value_type> value_;
+    std::optional<inkstone::error> error_;
+};
+
+/** Bytes to append: from std::string_view, std::string, a literal, std::span, a vector of bytes, or a place and a size. */
+class bytes {
+public:
+    bytes(const void *data, std::size_t size) noexcept : bytes_{data, size} {}
+    bytes(std::string_view text) noexcept : bytes(text.data(), text.size()) {}
+    bytes(const std::string &text) noexcept : bytes(text.data(), text.size()) {}
+    bytes(const char *text) noexcept : bytes(std::string_view(text)) {}
+    template <class T, class = std::enable_if_t<sizeof(T) == 1 && std::is_trivially_copyable_v<T>>>
+    bytes(const std::vector<T> &data) noexcept : bytes(data.data(), data.size()) {}
+#if defined(__cpp_lib_span)
+    bytes(std::span<const std::byte> data) noexcept : bytes(data.data(), data.size()) {}
+    bytes(std::span<const unsigned char> data) noexcept : bytes(data.data(), data.size()) {}
+#endif
+    const void *data() const noexcept { return bytes_.data; }
+    std::size_t size() const noexcept { return bytes_.size; }
+
+private:
+    inkstone_bytes bytes_;
+};
+static_assert(sizeof(bytes) == sizeof(inkstone_bytes) && std::is_standard_layout_v<bytes>, "an array of one is one of the other");
+
+/** A record, borrowed from its cursor: valid until the next call on it. */
+class record {
+public:
+    explicit record(const inkstone_record &record) noexcept : record_(record) {}
+    std::uint64_t lsn() const noexcept { return record_.lsn; }
+    const void *data() const noexcept { return record_.data; }
+    std::size_t size() const noexcept { return record_.size; }
+    std::string_view text() const noexcept { return {static_cast<const char *>(record_.data), record_.size}; }
+#if defined(__cpp_lib_span)
+    std::span<const std::byte> span() const noexcept { return {static_cast<const std::byte *>(record_.data), record_.size}; }
+#endif
+
+private:
+    inkstone_record record_;
+};
+
+namespace detail {
+/** Owns a C handle. */
+template <class T, void (*Free)(T *)> struct freed {
+    void operator()(T *handle) const noexcept { Free(handle); }
+};
+template <class T, void (*Free)(T *)> using owned = std::unique_ptr<T, freed<T, Free>>;
+
+/** Makes a call whose last argument is the place for its error. */
+template <class Call> std::optional<error> failed(Call call) {
+    inkstone_error *object = nullptr;
+    const inkstone_code code = call(&object);
+    if (code == INKSTONE_OK) return std::nullopt;
+    return error(code, object);
+}
+template <class Call> result<void> done(Call call) {
+    if (auto why = failed(call)) return *std::move(why);
+    return detail::nothing{};
+}
+/** A text that the library makes. */
+template <class Call> result<std::string> text(Call call) {
+    char *made = nullptr;
+    if (auto why = failed([&](inkstone_error **error) { return call(&made, error); })) return *std::move(why);
+    owned<char, inkstone_text_free> owner(made);
+    return std::string(made);
+}
+inline std::uint64_t microseconds(std::chrono::microseconds time) noexcept {
+    return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+}
+} // namespace detail
+
+/** Waits for ever. */
+constexpr std::chrono::microseconds forever{INT64_MAX};
+
+/** Options of a log. Setters return the options. What they mean, and their defaults: inkstone_options_set_... */
+class options {
+public:
+    options() : options_(inkstone_options_new()) {}
+    /** For many small logs, and for tests. */
+    static options small() { return options(inkstone_options_small()); }
+
+#define INKSTONE_OPTION(name, type)                                                                                     \
+    options &name(type value) {                                                                                         \
+        inkstone_options_set_##name(options_.get(), value);                                                             \
+        return *this;                                                                                                   \
+    }
+#define INKSTONE_TIME(name)                                                                                             \
+    options &name(std::chrono::microseconds value) {                                                                    \
+        inkstone_options_set_##name##_us(options_.get(), detail::microseconds(value));                                  \
+        return *this;                                                                                                   \
+    }
+    INKSTONE_OPTION(segment_bytes, std::uint64_t)
+    INKSTONE_OPTION(record_bytes_max, std::size_t)
+    INKSTONE_OPTION(buffer_bytes, std::size_t)
+    INKSTONE_OPTION(tail_bytes, std::size_t)
+    INKSTONE_OPTION(create, bool)
+    INKSTONE_OPTION(expect_durable, std::uint64_t)
+    INKSTONE_OPTION(begin_at, std::uint64_t)
+    INKSTONE_OPTION(pad_groups, bool)
+    INKSTONE_OPTION(own_thread, bool)
+    INKSTONE_TIME(linger)
+    INKSTONE_TIME(idle)
+    INKSTONE_OPTION(free_segments_max, std::size_t)
+    INKSTONE_OPTION(prepare_ahead, bool)
+    INKSTONE_OPTION(disk_budget_bytes, std::uint64_t)
+    INKSTONE_TIME(periodic)
+    INKSTONE_TIME(slow_commit)
+    INKSTONE_OPTION(file_mode, std::uint32_t)
+    INKSTONE_OPTION(yields, std::uint32_t)
+#undef INKSTONE_OPTION
+#undef INKSTONE_TIME
+
+#define INKSTONE_NAMED(name)                                                                                            \
+    result<void> name(const char *value, std::nothrow_t) {                                                              \
+        return detail::done([&](auto error) { return inkstone_options_set_##name(options_.get(), value, error); });     \
+    }
+    INKSTONE_NAMED(preparation)
+    INKSTONE_NAMED(access)
+    INKSTONE_NAMED(durability)
+#undef INKSTONE_NAMED
+#if INKSTONE_EXCEPTIONS
+    options &preparation(const char *name) { return preparation(name, std::nothrow).value(), *this; }
+    options &access(const char *name) { return access(name, std::nothrow).value(), *this; }
+    options &durability(const char *name) { return durability(name, std::nothrow).value(), *this; }
+#endif
+
+    /** `function(const inkstone_event *)` is called for every event, on several threads at the same time. */
+    template <class Function> options &listener(Function function) {
+        auto kept = std::make_unique<Function>(std::move(function));
+        inkstone_options_set_listener(
+            options_.get(),
+            [](void *context, const inkstone_event *event) noexcept { (*static_cast<Function *>(context))(event); }, kept.release(),
+            [](void *context) noexcept { delete static_cast<Function *>(context); });
+        return *this;
+    }
+
+    result<void> check(std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_options_check(options_.get(), error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    void check() const { check(std::nothrow).value(); }
+#endif
+    inkstone_options *get() const noexcept { return options_.get(); }
+
+private:
+    explicit options(inkstone_options *made) : options_(made) {}
+    detail::owned<inkstone_options, inkstone_options_free> options_;
+};
+
+/** A record or batch that was appended. Destroyed without wait() or on_durable(), it is let go. It must not outlive its log. */
+class [[nodiscard]] pending {
+public:
+    explicit pending(const inkstone_pending &of) noexcept : pending_(of) {}
+    pending(pending &&other) noexcept : pending_(std::exchange(other.pending_, {})) {}
+    pending &operator=(pending &&other) noexcept {
+        if (this != &other) inkstone_let_go(&pending_), pending_ = std::exchange(other.pending_, {});
+        return *this;
+    }
+    ~pending() { inkstone_let_go(&pending_); }
+    std::uint64_t first_lsn() const noexcept { return pending_.first_lsn; }
+    std::uint64_t lsn() const noexcept { return pending_.lsn; }
+
+    result<std::uint64_t> wait(std::nothrow_t) {
+        if (auto why = detail::failed([&](auto error) { return inkstone_wait(&pending_, error); })) return *std::move(why);
+        return pending_.lsn;
+    }
+    /** `function(std::uint64_t lsn, const inkstone_error *)` is called once; without an error the record is durable. */
+    template <class Function> result<void> on_durable(Function function, std::nothrow_t) {
+        auto kept = std::make_unique<Function>(std::move(function));
+        auto outcome = detail::done([&](auto error) {
+            return inkstone_on_durable(&pending_, call<Function>, kept.get(), error);
+        });
+        if (outcome) kept.release(); /* The call has it, and may have deleted it. */
+        return outcome;
+    }
+#if INKSTONE_EXCEPTIONS
+    std::uint64_t wait() { return wait(std::nothrow).value(); }
+    template <class Function> void on_durable(Function function) { on_durable(std::move(function), std::nothrow).value(); }
+#endif
+
+private:
+    template <class Function> static void call(void *context, std::uint64_t lsn, const inkstone_error *error) noexcept {
+        std::unique_ptr<Function> function(static_cast<Function *>(context));
+        (*function)(lsn, error);
+    }
+    inkstone_pending pending_;
+};
+
+/** A position from which records are read in order. One thread at a time. */
+class cursor {
+public:
+    explicit cursor(inkstone_cursor *taken) noexcept : cursor_(taken) {}
+    /** The next record; none when it is not durable yet. */
+    result<std::optional<record>> next(std::nothrow_t) {
+        return step([&](auto record, auto error) { return inkstone_cursor_next(cursor_.get(), record, error); });
+    }
+    /** The next record; none when `timeout` is over. */
+    result<std::optional<record>> next_within(std::chrono::microseconds timeout, std::nothrow_t) {
+        const std::uint64_t us = timeout == forever ? UINT64_MAX : detail::microseconds(timeout);
+        return step([&](auto record, auto error) { return inkstone_cursor_next_within(cursor_.get(), us, record, error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    std::optional<record> next() { return next(std::nothrow).value(); }
+    std::optional<record> next_within(std::chrono::microseconds timeout) { return next_within(timeout, std::nothrow).value(); }
+#endif
+    void seek(std::uint64_t lsn) noexcept { inkstone_cursor_seek(cursor_.get(), lsn); }
+    std::uint64_t next_lsn() const noexcept { return inkstone_cursor_next_lsn(cursor_.get()); }
+
+private:
+    template <class Call> static result<std::optional<record>> step(Call call) {
+        inkstone_record found{};
+        auto why = detail::failed([&](auto error) { return call(&found, error); });
+        if (!why) return std::optional(record(found));
+        if (why->code() == INKSTONE_NOT_YET) return std::optional<record>();
+        return *std::move(why);
+    }
+    detail::owned<inkstone_cursor, inkstone_cursor_free> cursor_;
+};
+
+/** Reads durable records. */
+class reader {
+public:
+    explicit reader(inkstone_reader *taken) noexcept : reader_(taken) {}
+    /** Opens a log that another process may be writing. */
+    static result<reader> open(const std::string &path, std::nothrow_t, const options &options = {}) {
+        inkstone_reader *made = nullptr;
+        auto why = detail::failed([&](auto error) { return inkstone_reader_open(path.c_str(), options.get(), &made, error); });
+        if (why) return *std::move(why);
+        return reader(made);
+    }
+    std::uint64_t first() const noexcept { return inkstone_reader_first(reader_.get()); }
+    std::uint64_t durable() const noexcept { return inkstone_reader_durable(reader_.get()); }
+    result<void> end_of_log(std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_reader_end_of_log(reader_.get(), error); });
+    }
+    result<std::string> get(std::uint64_t lsn, std::nothrow_t) const {
+        inkstone_bytes made{};
+        auto why = detail::failed([&](auto error) { return inkstone_reader_get(reader_.get(), lsn, &made, error); });
+        if (why) return *std::move(why);
+        detail::owned<inkstone_bytes, inkstone_bytes_free> owner(&made);
+        return std::string(static_cast<const char *>(made.data), made.size);
+    }
+    result<cursor> from(std::uint64_t lsn, std::nothrow_t) const {
+        inkstone_cursor *made = nullptr;
+        auto why = detail::failed([&](auto error) { return inkstone_cursor_new(reader_.get(), lsn, &made, error); });
+        if (why) return *std::move(why);
+        return cursor(made);
+    }
+    result<std::string> recovery(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_reader_recovery_text(reader_.get(), text, error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    explicit reader(const std::string &path, const options &options = {}) : reader(open(path, std::nothrow, options).value()) {}
+    std::string get(std::uint64_t lsn) const { return get(lsn, std::nothrow).value(); }
+    cursor from(std::uint64_t lsn) const { return from(lsn, std::nothrow).value(); }
+    std::string recovery() const { return recovery(std::nothrow).value(); }
+#endif
+
+private:
+    detail::owned<inkstone_reader, inkstone_reader_free> reader_;
+};
+
+/** A log that is open for writing. All threads may use it. Its destructor closes it and loses errors: call close(). */
+class log {
+public:
+    static result<log> open(const std::string &path, std::nothrow_t, const options &options = {}) {
+        inkstone_log *made = nullptr;
+        auto why = detail::failed([&](auto error) { return inkstone_open(path.c_str(), options.get(), &made, error); });
+        if (why) return *std::move(why);
+        return log(made);
+    }
+    result<void> close(std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_close(log_.get(), error); });
+    }
+
+    result<pending> append(bytes data, std::nothrow_t) const {
+        return appended([&](auto to, auto error) { return inkstone_append(log_.get(), data.data(), data.size(), to, error); });
+    }
+    result<pending> try_append(bytes data, std::nothrow_t) const {
+        return appended([&](auto to, auto error) { return inkstone_try_append(log_.get(), data.data(), data.size(), to, error); });
+    }
+    /** One record of `count` parts. */
+    result<pending> append_parts(const bytes *parts, std::size_t count, std::nothrow_t) const {
+        return appended([&](auto to, auto error) { return inkstone_append_parts(log_.get(), plain(parts), count, to, error); });
+    }
+    result<pending> try_append_parts(const bytes *parts, std::size_t count, std::nothrow_t) const {
+        return appended([&](auto to, auto error) { return inkstone_try_append_parts(log_.get(), plain(parts), count, to, error); });
+    }
+    /** `count` records, all or none. */
+    result<pending> append_batch(const bytes *records, std::size_t count, std::nothrow_t) const {
+        return appended([&](auto to, auto error) { return inkstone_append_batch(log_.get(), plain(records), count, to, error); });
+    }
+    /** `count` records in parts, all or none. */
+    result<pending> append_batch_parts(const inkstone_parts *records, std::size_t count, std::nothrow_t) const {
+        return appended([&](auto to, auto error) { return inkstone_append_batch_parts(log_.get(), records, count, to, error); });
+    }
+    result<std::uint64_t> append_unwaited(bytes data, std::nothrow_t) const {
+        return number([&](auto lsn, auto error) { return inkstone_append_unwaited(log_.get(), data.data(), data.size(), lsn, error); });
+    }
+    result<std::uint64_t> append_durable(bytes data, std::nothrow_t) const {
+        return number([&](auto lsn, auto error) { return inkstone_append_durable(log_.get(), data.data(), data.size(), lsn, error); });
+    }
+    result<std::uint64_t> sync(std::nothrow_t) const {
+        return number([&](auto lsn, auto error) { return inkstone_sync(log_.get(), lsn, error); });
+    }
+    /** Whether the watermark reached `lsn` within `timeout`. */
+    result<bool> wait_durable(std::uint64_t lsn, std::chrono::microseconds timeout, std::nothrow_t) const {
+        const std::uint64_t us = timeout == forever ? UINT64_MAX : detail::microseconds(timeout);
+        auto why = detail::failed([&](auto error) { return inkstone_wait_durable(log_.get(), lsn, us, error); });
+        if (why && why->code() != INKSTONE_NOT_YET) return *std::move(why);
+        return !why;
+    }
+    result<void> truncate_before(std::uint64_t first, std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_truncate_before(log_.get(), first, error); });
+    }
+    result<void> truncate_after(std::uint64_t last, std::nothrow_t) const {
+        return detail::done([&](auto error) { return inkstone_truncate_after(log_.get(), last, error); });
+    }
+    result<inkstone::reader> reader(std::nothrow_t) const {
+        inkstone_reader *made = nullptr;
+        if (auto why = detail::failed([&](auto error) { return inkstone_reader_of(log_.get(), &made, error); })) return *std::move(why);
+        return inkstone::reader(made);
+    }
+    result<std::string> recovery(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_recovery_text(log_.get(), text, error); });
+    }
+    result<std::string> recovery_json(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_recovery_json(log_.get(), text, error); });
+    }
+    result<std::string> choice(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_choice_text(log_.get(), text, error); });
+    }
+    result<std::string> stats_json(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_stats_json(log_.get(), text, error); });
+    }
+    result<std::string> stats_prometheus(const std::string &name, std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_stats_prometheus(log_.get(), name.c_str(), text, error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    explicit log(const std::string &path, const options &options = {}) : log(open(path, std::nothrow, options).value()) {}
+    void close() const { close(std::nothrow).value(); }
+    pending append(bytes data) const { return append(data, std::nothrow).value(); }
+    pending try_append(bytes data) const { return try_append(data, std::nothrow).value(); }
+    pending append_parts(std::initializer_list<bytes> parts) const {
+        return append_parts(parts.begin(), parts.size(), std::nothrow).value();
+    }
+    pending try_append_parts(std::initializer_list<bytes> parts) const {
+        return try_append_parts(parts.begin(), parts.size(), std::nothrow).value();
+    }
+    pending append_batch(std::initializer_list<bytes> records) const {
+        return append_batch(records.begin(), records.size(), std::nothrow).value();
+    }
+    pending append_batch(const std::vector<bytes> &records) const {
+        return append_batch(records.data(), records.size(), std::nothrow).value();
+    }
+    std::uint64_t append_unwaited(bytes data) const { return append_unwaited(data, std::nothrow).value(); }
+    std::uint64_t append_durable(bytes data) const { return append_durable(data, std::nothrow).value(); }
+    std::uint64_t sync() const { return sync(std::nothrow).value(); }
+    bool wait_durable(std::uint64_t lsn, std::chrono::microseconds timeout = forever) const {
+        return wait_durable(lsn, timeout, std::nothrow).value();
+    }
+    void truncate_before(std::uint64_t first) const { truncate_before(first, std::nothrow).value(); }
+    void truncate_after(std::uint64_t last) const { truncate_after(last, std::nothrow).value(); }
+    inkstone::reader reader() const { return reader(std::nothrow).value(); }
+    std::string recovery() const { return recovery(std::nothrow).value(); }
+    std::string recovery_json() const { return recovery_json(std::nothrow).value(); }
+    std::string choice() const { return choice(std::nothrow).value(); }
+    std::string stats_json() const { return stats_json(std::nothrow).value(); }
+    std::string stats_prometheus(const std::string &name) const { return stats_prometheus(name, std::nothrow).value(); }
+#endif
+    std::uint64_t first() const noexcept { return inkstone_first(log_.get()); }
+    std::uint64_t durable() const noexcept { return inkstone_durable(log_.get()); }
+    std::uint64_t last() const noexcept { return inkstone_last(log_.get()); }
+    std::uint64_t head_first() const noexcept { return inkstone_head_first(log_.get()); }
+    inkstone_log *get() const noexcept { return log_.get(); }
+
+private:
+    explicit log(inkstone_log *taken) noexcept : log_(taken) {}
+    static const inkstone_bytes *plain(const bytes *all) noexcept { return reinterpret_cast<const inkstone_bytes *>(all); }
+    template <class Call> static result<pending> appended(Call call) {
+        inkstone_pending made{};
+        if (auto why = detail::failed([&](auto error) { return call(&made, error); })) return *std::move(why);
+        return pending(made);
+    }
+    template <class Call> static result<std::uint64_t> number(Call call) {
+        std::uint64_t lsn = 0;
+        if (auto why = detail::failed([&](auto error) { return call(&lsn, error); })) return *std::move(why);
+        return lsn;
+    }
+    detail::owned<inkstone_log, inkstone_log_free> log_;
+};
+
+/** Whether the log in `path` is intact, with the report as JSON. */
+struct report {
+    bool is_intact = false;
+    std::string json;
+};
+inline result<report> verify(const std::string &path, std::nothrow_t) {
+    report made;
+    auto json = detail::text([&](auto text, auto error) { return inkstone_verify(path.c_str(), &made.is_intact, text, error); });
+    if (!json) return json.error();
+    made.json = std::move(json).value();
+    return made;
+}
+/** Copies a log into a new one; the number of records. */
+inline result<std::uint64_t> copy(const std::string &from, const std::string &to, std::nothrow_t, const options &options = {}) {
+    std::uint64_t records = 0;
+    auto why = detail::failed([&](auto error) { return inkstone_copy(from.c_str(), to.c_str(), options.get(), &records, error); });
+    if (why) return *std::move(why);
+    return records;
+}
+#if INKSTONE_EXCEPTIONS
+inline report verify(const std::string &path) { return verify(path, std::nothrow).value(); }
+inline std::uint64_t copy(const std::string &from, const std::string &to, const options &options = {}) {
+    return copy(from, to, std::nothrow, options).value();
+}
+#endif
+
+} // namespace inkstone
+
+#endif

@@ -1,0 +1,148 @@
+// The C++ door: each call once, moved and empty handles, errors thrown and returned. DIRECTORY is a place for logs.
+// With -fno-exceptions only what needs none is compiled.
+#include <inkstone.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            std::exit(1);                                                             \
+        }                                                                             \
+    } while (0)
+
+using namespace std::chrono_literals;
+
+static void without_exceptions(const std::string &path) {
+    std::atomic<int> events{0}, called{0};
+    auto options = inkstone::options::small();
+    auto counted = std::make_shared<int>(1);
+    options.listener([&events, counted](const inkstone_event *event) {
+        CHECK(inkstone_event_text(event)[0] != 0);
+        events++;
+    });
+    CHECK(counted.use_count() == 2);
+    CHECK(options.durability("fdatasync", std::nothrow) && options.access("buffered", std::nothrow));
+    CHECK(options.preparation("sideways", std::nothrow).code() == INKSTONE_INVALID);
+    CHECK(options.check(std::nothrow).has_value());
+    auto opened = inkstone::log::open(path, std::nothrow, options);
+    CHECK(opened && opened.code() == INKSTONE_OK);
+    auto second = inkstone::log::open(path, std::nothrow);
+    CHECK(!second && second.error().code() == INKSTONE_LOCKED && second.error().path() == path);
+    CHECK(!second.error().offset() && second.error().os() == 0 && second.error().is_retryable());
+    CHECK(std::strstr(second.error().what(), "locked by") != nullptr && second.error().advice()[0] != 0);
+    const inkstone::error copied = second.error();
+    CHECK(copied.what() == second.error().what());
+
+    inkstone::log log = std::move(opened).value();
+    CHECK(events == 1);
+    CHECK(*log.append_durable("one", std::nothrow) == 1);
+    auto pending = log.append(std::string("two"), std::nothrow);
+    CHECK(pending && pending->lsn() == 2 && pending->first_lsn() == 2);
+    inkstone::pending moved = std::move(*pending);
+    CHECK(pending->wait(std::nothrow).code() == INKSTONE_INVALID);
+    CHECK(*moved.wait(std::nothrow) == 2 && moved.wait(std::nothrow).code() == INKSTONE_INVALID);
+    CHECK(*log.append_unwaited(std::vector<unsigned char>{'3'}, std::nothrow) == 3);
+    const inkstone::bytes parts[] = {"fo", "", "ur"};
+    CHECK(*log.append_parts(parts, 3, std::nothrow)->wait(std::nothrow) == 4);
+    CHECK(*log.append_batch(parts, 3, std::nothrow)->wait(std::nothrow) == 7);
+    CHECK(log.try_append("eight", std::nothrow)->on_durable([&, counted](std::uint64_t lsn, const inkstone_error *error) {
+        CHECK(lsn == 8 && error == nullptr);
+        called++;
+    }, std::nothrow));
+    CHECK(*log.sync(std::nothrow) == 8 && *log.wait_durable(8, inkstone::forever, std::nothrow));
+    CHECK(!*log.wait_durable(9, 1ms, std::nothrow));
+    auto reader = log.reader(std::nothrow);
+    CHECK(reader && reader->first() == 1 && reader->durable() == 8 && *reader->get(4, std::nothrow) == "four");
+    CHECK(reader->get(9, std::nothrow).error().lsn() == 8);
+    auto cursor = reader->from(7, std::nothrow);
+    CHECK(cursor->next_lsn() == 7);
+    auto record = cursor->next(std::nothrow);
+    CHECK(record && *record && (*record)->lsn() == 7 && (*record)->text() == "ur");
+    CHECK((*cursor->next_within(1s, std::nothrow))->text() == "eight" && !*cursor->next_within(1ms, std::nothrow));
+    cursor->seek(1);
+    CHECK((*cursor->next(std::nothrow))->text() == "one");
+    CHECK(log.truncate_before(2, std::nothrow) && log.truncate_after(7, std::nothrow));
+    CHECK(log.first() == 2 && log.last() == 7 && log.durable() == 7 && log.head_first() >= 1);
+    CHECK(log.stats_json(std::nothrow)->find("\"records\":8") != std::string::npos);
+    CHECK(log.stats_prometheus("x", std::nothrow)->find("log=\"x\"") != std::string::npos);
+    CHECK(*log.recovery(std::nothrow) == "created" && !log.choice(std::nothrow)->empty());
+    CHECK(log.recovery_json(std::nothrow)->front() == '{' && reader->recovery(std::nothrow)->empty());
+    CHECK(reader->end_of_log(std::nothrow));
+    CHECK(log.close(std::nothrow) && called == 1);
+    CHECK(log.append("x", std::nothrow).code() == INKSTONE_CLOSED);
+    CHECK(reader->end_of_log(std::nothrow).code() == INKSTONE_CLOSED);
+    inkstone::log other = std::move(log);
+    CHECK(log.append("x", std::nothrow).code() == INKSTONE_INVALID && log.durable() == 0);
+    CHECK(inkstone::verify(path, std::nothrow)->is_intact);
+    CHECK(*inkstone::copy(path, path + " copied", std::nothrow) == 6);
+    auto outside = inkstone::reader::open(path + " copied", std::nothrow);
+    CHECK(outside && outside->durable() == 7);
+    CHECK(inkstone::reader::open(path + " none", std::nothrow).code() == INKSTONE_NO_LOG);
+}
+
+#if INKSTONE_EXCEPTIONS
+static void with_exceptions(const std::string &path) {
+    inkstone::log log(path, inkstone::options().create(true).linger(300us).slow_commit(1s).durability("fdatasync"));
+    try {
+        inkstone::log second(path);
+        CHECK(!"a second opening throws");
+    } catch (const inkstone::error &error) {
+        CHECK(error.code() == INKSTONE_LOCKED);
+    }
+    auto kept = std::make_shared<int>(1);
+    std::atomic<int> called{0};
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 64; thread++) {
+        threads.emplace_back([&] {
+            for (int i = 0; i < 20; i++) {
+                log.append("a record").on_durable([&, kept](std::uint64_t, const inkstone_error *error) { called += error == nullptr; });
+                log.append_durable("another");
+            }
+        });
+    }
+    for (auto &thread : threads) thread.join();
+    log.append_parts({"in ", "parts"}).wait();
+    log.try_append_parts({"in ", "parts"}).wait();
+    log.append_batch({"a", "b"}).wait();
+    log.append_batch(std::vector<inkstone::bytes>{"c", "d"}).wait();
+    { auto let_go = log.append("let go"); }
+    log.sync();
+    CHECK(log.wait_durable(log.last()) && log.last() == 64 * 40 + 7);
+    auto cursor = log.reader().from(1);
+    std::uint64_t read = 0;
+    while (auto record = cursor.next()) CHECK(record->lsn() == ++read);
+    CHECK(read == log.last() && !cursor.next_within(1ms));
+#if defined(__cpp_lib_span)
+    const unsigned char some[] = {1, 2, 3};
+    log.append_durable(std::span<const unsigned char>(some));
+    CHECK(cursor.next()->span().size() == 3);
+#endif
+    log.close();
+    CHECK(called == 64 * 20 && kept.use_count() == 1);
+    try {
+        log.append_durable("x");
+        CHECK(!"a closed log throws");
+    } catch (const std::exception &error) {
+        CHECK(std::string(error.what()) == "the log is closed");
+    }
+    inkstone::reader outside(path);
+    CHECK(outside.get(1).size() > 0);
+    CHECK(inkstone::verify(path).is_intact);
+}
+#endif
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    without_exceptions(std::string(arguments[1]) + "/returned");
+#if INKSTONE_EXCEPTIONS
+    with_exceptions(std::string(arguments[1]) + "/thrown");
+#endif
+    std::puts("the C++ door does what it says");
+    return 0;
+}

@@ -1,0 +1,167 @@
+/* Every function that bad_use.c and callbacks.c do not use in order: DIRECTORY is a place for logs. */
+#include "check.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+static char place[4096];
+
+static const char *in(const char *directory, const char *name) {
+    snprintf(place, sizeof place, "%s/%s", directory, name);
+    return place;
+}
+
+static inkstone_options *every_option(void) {
+    inkstone_options *o = inkstone_options_new();
+    CHECK(inkstone_options_set_segment_bytes(o, 1 << 20) == INKSTONE_OK);
+    CHECK(inkstone_options_set_record_bytes_max(o, 1 << 16) == INKSTONE_OK);
+    CHECK(inkstone_options_set_buffer_bytes(o, 1 << 17) == INKSTONE_OK);
+    CHECK(inkstone_options_set_tail_bytes(o, 1 << 18) == INKSTONE_OK);
+    CHECK(inkstone_options_set_create(o, true) == INKSTONE_OK);
+    CHECK(inkstone_options_set_expect_durable(o, 0) == INKSTONE_OK);
+    CHECK(inkstone_options_set_begin_at(o, 100) == INKSTONE_OK);
+    CHECK(inkstone_options_set_pad_groups(o, true) == INKSTONE_OK);
+    CHECK(inkstone_options_set_own_thread(o, true) == INKSTONE_OK);
+    CHECK(inkstone_options_set_linger_us(o, 300) == INKSTONE_OK);
+    CHECK(inkstone_options_set_idle_us(o, 50000) == INKSTONE_OK);
+    CHECK(inkstone_options_set_free_segments_max(o, 1) == INKSTONE_OK);
+    CHECK(inkstone_options_set_prepare_ahead(o, true) == INKSTONE_OK);
+    CHECK(inkstone_options_set_disk_budget_bytes(o, 64 << 20) == INKSTONE_OK);
+    CHECK(inkstone_options_set_slow_commit_us(o, 2000000) == INKSTONE_OK);
+    CHECK(inkstone_options_set_file_mode(o, 0640) == INKSTONE_OK);
+    CHECK(inkstone_options_set_yields(o, 4) == INKSTONE_OK);
+    OK(inkstone_options_set_preparation(o, "fallocate", &error));
+    OK(inkstone_options_set_access(o, "buffered", &error));
+    OK(inkstone_options_set_durability(o, "fdatasync", &error));
+    OK(inkstone_options_check(o, &error));
+    return o;
+}
+
+static void says(inkstone_code code, char **text, const char *words) {
+    OK(code);
+    if (strstr(*text, words) == NULL) {
+        fprintf(stderr, "\"%s\" is not in: %s\n", words, *text);
+        exit(1);
+    }
+    inkstone_text_free(*text);
+    *text = NULL;
+}
+
+static void append_in_every_way(inkstone_log *log) {
+    inkstone_pending pending;
+    uint64_t lsn;
+    OK(inkstone_append(log, "one", 3, &pending, &error));
+    CHECK(pending.lsn == 100 && pending.first_lsn == 100);
+    OK(inkstone_wait(&pending, &error));
+    CHECK(inkstone_durable(log) == 100);
+    struct iovec parts[3] = {{(void *)"t", 1}, {NULL, 0}, {(void *)"wo", 2}};
+    OK(inkstone_append_parts(log, (const inkstone_bytes *)parts, 3, &pending, &error));
+    inkstone_let_go(&pending);
+    CHECK(pending.log == NULL);
+    OK(inkstone_wait_durable(log, 101, UINT64_MAX, &error));
+    const inkstone_bytes batch[3] = {{"three", 5}, {NULL, 0}, {"five", 4}};
+    OK(inkstone_append_batch(log, batch, 3, &pending, &error));
+    CHECK(pending.first_lsn == 102 && pending.lsn == 104);
+    OK(inkstone_wait(&pending, &error));
+    const inkstone_parts in_parts[2] = {{batch, 3}, {NULL, 0}};
+    OK(inkstone_append_batch_parts(log, in_parts, 2, &pending, &error));
+    OK(inkstone_wait(&pending, &error));
+    OK(inkstone_try_append(log, "eight", 5, &pending, &error));
+    OK(inkstone_wait(&pending, &error));
+    OK(inkstone_try_append_parts(log, batch, 1, &pending, &error));
+    OK(inkstone_wait(&pending, &error));
+    OK(inkstone_append_unwaited(log, "nine", 4, &lsn, &error));
+    CHECK(lsn == 109);
+    OK(inkstone_sync(log, &lsn, &error));
+    CHECK(lsn == 109);
+    OK(inkstone_append_durable(log, "ten", 3, &lsn, &error));
+    CHECK(lsn == 110 && inkstone_last(log) == 110 && inkstone_first(log) == 100 && inkstone_head_first(log) == 100);
+}
+
+static void read_in_every_way(const inkstone_reader *reader) {
+    static const char *const wanted[] = {"one", "two", "three", "", "five", "threefive", "", "eight", "three", "nine", "ten"};
+    inkstone_cursor *cursor;
+    inkstone_record record;
+    inkstone_bytes bytes;
+    CHECK(inkstone_reader_first(reader) == 100 && inkstone_reader_durable(reader) == 110);
+    OK(inkstone_reader_end_of_log(reader, &error));
+    OK(inkstone_cursor_new(reader, 100, &cursor, &error));
+    for (uint64_t i = 0; i < 11; i++) {
+        CHECK(inkstone_cursor_next_lsn(cursor) == 100 + i);
+        OK(i % 2 ? inkstone_cursor_next(cursor, &record, &error)
+                 : inkstone_cursor_next_within(cursor, 1000000, &record, &error));
+        CHECK(record.lsn == 100 + i && record.data != NULL && record.size == strlen(wanted[i]));
+        CHECK(memcmp(record.data, wanted[i], record.size) == 0);
+        OK(inkstone_reader_get(reader, 100 + i, &bytes, &error));
+        CHECK(bytes.data != NULL && bytes.size == strlen(wanted[i]) && memcmp(bytes.data, wanted[i], bytes.size) == 0);
+        inkstone_bytes_free(&bytes);
+        CHECK(bytes.data == NULL && bytes.size == 0);
+    }
+    QUIET(inkstone_cursor_next(cursor, &record, &error), INKSTONE_NOT_YET);
+    CHECK(inkstone_cursor_seek(cursor, 104) == INKSTONE_OK && inkstone_cursor_next_lsn(cursor) == 104);
+    inkstone_cursor_free(cursor);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    CHECK(inkstone_abi_version() == INKSTONE_ABI_VERSION && strchr(inkstone_version(), '.') != NULL);
+    CHECK(strcmp(inkstone_code_name(INKSTONE_NO_ROOM), "no room") == 0);
+    inkstone_options *options = every_option();
+    inkstone_log *log;
+    inkstone_reader *reader, *outside;
+    char *text = NULL;
+    char copy[5000];
+    bool is_intact = false;
+    uint64_t number = 0;
+    OK(inkstone_open(in(arguments[1], "whole"), options, &log, &error));
+    says(inkstone_recovery_text(log, &text, &error), &text, "created");
+    says(inkstone_recovery_json(log, &text, &error), &text, "{\"created\":true,\"clean\":");
+    says(inkstone_choice_text(log, &text, &error), &text, "fallocate");
+    append_in_every_way(log);
+    says(inkstone_stats_json(log, &text, &error), &text, "{\"records\":11,\"record_bytes\":");
+    says(inkstone_stats_prometheus(log, "whole", &text, &error), &text, "inkstone_records_total{log=\"whole\"} 11\n");
+    OK(inkstone_reader_of(log, &reader, &error));
+    says(inkstone_reader_recovery_text(reader, &text, &error), &text, "");
+    read_in_every_way(reader);
+
+    OK(inkstone_look(place, &is_intact, NULL, &error));
+    CHECK(is_intact);
+    says(inkstone_verify(place, &is_intact, &text, &error), &text, "\"intact\":true,\"verdict\":\"end\"");
+    OK(inkstone_keep_records(place, 3, &number, &error));
+    CHECK(number == 108);
+    OK(inkstone_keep_bytes(place, 1, &number, &error));
+    CHECK(number == 100);
+    OK(inkstone_keep_seconds(place, 3600, &number, &error));
+    CHECK(number == 100);
+    /* Outside of this process the last records are seen when they are promised. */
+    for (bool is_promised = false; !is_promised; usleep(10000)) {
+        OK(inkstone_look(place, NULL, &text, &error));
+        is_promised = strstr(text, "\"promise\":110,") != NULL;
+        inkstone_text_free(text);
+    }
+    snprintf(copy, sizeof copy, "%s copied", place);
+    OK(inkstone_copy(place, copy, NULL, &number, &error));
+    CHECK(number == 11);
+    FAILS(inkstone_copy(place, copy, NULL, NULL, &error), INKSTONE_INVALID, "");
+    OK(inkstone_reader_open(copy, NULL, &outside, &error));
+    says(inkstone_reader_recovery_text(outside, &text, &error), &text, "closed in order at LSN 110");
+    read_in_every_way(outside);
+    inkstone_reader_free(outside);
+
+    OK(inkstone_truncate_before(log, 103, &error));
+    OK(inkstone_truncate_after(log, 105, &error));
+    CHECK(inkstone_first(log) == 103 && inkstone_last(log) == 105);
+    OK(inkstone_close(log, &error));
+    inkstone_reader_free(reader);
+    inkstone_log_free(log);
+    inkstone_options_free(options);
+
+    options = inkstone_options_small();
+    CHECK(inkstone_options_set_periodic_us(options, 1000) == INKSTONE_OK);
+    OK(inkstone_open(place, options, &log, &error));
+    inkstone_options_free(options);
+    says(inkstone_recovery_text(log, &text, &error), &text, "closed in order at LSN 105");
+    inkstone_log_free(log);
+    puts("every function did what it says");
+    return 0;
+}

@@ -1,0 +1,64 @@
+//! The C and C++ programs of `tests/c`, compiled with every warning an error and run.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+
+mod support;
+
+use std::process::Command;
+
+/// Compiles a program and runs it in a directory of its own.
+fn run(source: &str, flags: &[&str], last_line: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let logs = directory.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let Some(program) = support::compile(source, flags, directory.path()) else { return };
+    let output = Command::new(program).arg(&logs).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && out.lines().last() == Some(last_line),
+        "{}\n{out}\n{err}",
+        output.status
+    );
+}
+
+#[test]
+fn bad_use_that_can_be_seen_is_an_error_that_says_what_is_wrong() {
+    run("tests/c/bad_use.c", &[], "every misuse that can be seen was refused");
+}
+
+#[test]
+fn every_function_does_what_it_says() {
+    run("tests/c/whole.c", &[], "every function did what it says");
+}
+
+#[test]
+fn callbacks_listeners_and_sixty_four_threads() {
+    run("tests/c/callbacks.c", &[], "each callback was called once");
+}
+
+#[test]
+fn the_cpp_door_of_cpp_17_and_20_with_exceptions_and_without() {
+    for flags in [&["-std=c++17"][..], &["-std=c++20"], &["-std=c++17", "-fno-exceptions", "-fno-rtti"]] {
+        run("tests/c/door.cpp", flags, "the C++ door does what it says");
+    }
+}
+
+#[test]
+fn the_programs_use_every_function() {
+    let header = std::fs::read_to_string(support::root().join("include/inkstone.h")).unwrap();
+    let (_, body) = header.split_once("*/").unwrap();
+    let sources: String = ["bad_use", "whole", "callbacks"]
+        .iter()
+        .map(|name| std::fs::read_to_string(support::root().join(format!("tests/c/{name}.c"))).unwrap())
+        .collect();
+    let code = body.lines().filter(|line| !line.starts_with("//"));
+    let names: Vec<&str> = code
+        .filter_map(|line| line.split_once('('))
+        .filter_map(|(before, _)| before.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("inkstone_"))
+        .collect();
+    assert!(names.len() > 60, "{names:?}");
+    for name in names {
+        assert!(sources.contains(&format!("{name}(")), "no program uses {name}");
+    }
+}
