@@ -19,9 +19,12 @@ case $prefix:$libdir in
 *) echo "install.sh: PREFIX and LIBDIR must begin with /" >&2 && exit 1 ;;
 esac
 
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
+# In a package of the crate alone there is no workspace around it.
+root=$here/../..
+grep -qs '^\[workspace.package\]' "$root/Cargo.toml" || root=$here
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
 abi=$(sed -n 's/^#define INKSTONE_ABI_VERSION \([0-9]*\)$/\1/p' "$here/include/inkstone.h")
-target=${CARGO_TARGET_DIR:-$here/../../target}
+target=${CARGO_TARGET_DIR:-$root/target}
 built=$target/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}release
 if [ "${BUILD:-yes}" != no ]; then
     # shellcheck disable=SC2086 # CARGOFLAGS are several words.

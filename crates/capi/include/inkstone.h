@@ -342,10 +342,12 @@ inkstone_code inkstone_options_set_buffer_bytes(inkstone_options *options,
 inkstone_code inkstone_options_set_tail_bytes(inkstone_options *options,
                                               size_t bytes);
 
-// Whether to create a log where there is none (the default); otherwise that is INKSTONE_NO_LOG.
+// Whether to create a log where there is none (the default); otherwise a directory without a log is INKSTONE_NO_LOG, and no directory is
+// INKSTONE_IO.
 //
 // INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
-inkstone_code inkstone_options_set_create(inkstone_options *options, bool create);
+inkstone_code inkstone_options_set_create(inkstone_options *options,
+                                          bool create);
 
 // The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, opening fails and changes
 // nothing.
@@ -668,7 +670,7 @@ inkstone_code inkstone_wait(inkstone_pending *pending,
                             inkstone_error **error);
 
 // Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`.
-// The callback is not called if this call returns an error.
+// The callback is not called if this call returns an error other than INKSTONE_PANICKED.
 //
 // The thread that made the record durable makes the call (a thread of the program's that waits, or the log's own); if the outcome is
 // known already, this call does at once. Callbacks of a log come one at a time, in the order of their LSNs. The record counts as
@@ -793,7 +795,8 @@ uint64_t inkstone_cursor_next_lsn(const inkstone_cursor *cursor);
 // Reads the whole log in `path`, also beside a living writer, and reports every damaged place that can be found. `is_intact`, which may be
 // NULL, says whether nothing that was promised is damaged or missing. `json`, which may be NULL, gets the report: path, intact,
 // verdict, row, first, last, promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment, offset,
-// lsn, reason, row, details). Damage is not an error of this call. It writes nothing.
+// lsn, reason, row, details). Damage is not an error of this call. A directory without a log is INKSTONE_NO_LOG, and no directory is
+// INKSTONE_IO. It writes nothing.
 //
 // Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
 inkstone_code inkstone_verify(const char *path_of_log,

@@ -290,7 +290,8 @@ public:
         auto outcome = detail::done([&](auto error) {
             return inkstone_on_durable(&pending_, call<Function>, kept.get(), error);
         });
-        if (outcome) kept.release(); /* The call has it, and may have deleted it. */
+        /* The call has it, and may have deleted it; after a bug of the library nobody knows. */
+        if (outcome || outcome.code() == INKSTONE_PANICKED) static_cast<void>(kept.release());
         return outcome;
     }
 #if INKSTONE_EXCEPTIONS
@@ -522,6 +523,14 @@ inline result<report> verify(const std::string &path, std::nothrow_t) {
     made.json = std::move(json).value();
     return made;
 }
+/** The same from the headers and the last segment alone. */
+inline result<report> look(const std::string &path, std::nothrow_t) {
+    report made;
+    auto json = detail::text([&](auto text, auto error) { return inkstone_look(path.c_str(), &made.is_intact, text, error); });
+    if (!json) return json.error();
+    made.json = std::move(json).value();
+    return made;
+}
 /** Copies a log into a new one; the number of records. */
 inline result<std::uint64_t> copy(const std::string &from, const std::string &to, std::nothrow_t, const options &options = {}) {
     std::uint64_t records = 0;
@@ -529,8 +538,21 @@ inline result<std::uint64_t> copy(const std::string &from, const std::string &to
     if (why) return *std::move(why);
     return records;
 }
+/** What to keep of a log, for log::truncate_before: inkstone_keep_bytes. */
+#define INKSTONE_KEEP(name)                                                                                             \
+    inline result<std::uint64_t> name(const std::string &path, std::uint64_t amount, std::nothrow_t) {                  \
+        std::uint64_t first = 0;                                                                                        \
+        auto why = detail::failed([&](auto error) { return inkstone_##name(path.c_str(), amount, &first, error); });    \
+        if (why) return *std::move(why);                                                                                \
+        return first;                                                                                                   \
+    }
+INKSTONE_KEEP(keep_bytes)
+INKSTONE_KEEP(keep_records)
+INKSTONE_KEEP(keep_seconds)
+#undef INKSTONE_KEEP
 #if INKSTONE_EXCEPTIONS
 inline report verify(const std::string &path) { return verify(path, std::nothrow).value(); }
+inline report look(const std::string &path) { return look(path, std::nothrow).value(); }
 inline std::uint64_t copy(const std::string &from, const std::string &to, const options &options = {}) {
     return copy(from, to, std::nothrow, options).value();
 }

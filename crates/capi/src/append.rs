@@ -307,7 +307,7 @@ pub unsafe extern "C" fn inkstone_wait(
 }
 
 /// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`.
-/// The callback is not called if this call returns an error.
+/// The callback is not called if this call returns an error other than INKSTONE_PANICKED.
 ///
 /// The thread that made the record durable makes the call (a thread of the program's that waits, or the log's own); if the outcome is
 /// known already, this call does at once. Callbacks of a log come one at a time, in the order of their LSNs. The record counts as

@@ -153,7 +153,8 @@ pub unsafe extern "C" fn inkstone_options_set_tail_bytes(
     unsafe { set(options, |options| options.tail_bytes(bytes)) }
 }
 
-/// Whether to create a log where there is none (the default); otherwise that is INKSTONE_NO_LOG.
+/// Whether to create a log where there is none (the default); otherwise a directory without a log is INKSTONE_NO_LOG, and no directory is
+/// INKSTONE_IO.
 ///
 /// INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -115,8 +116,11 @@ static void openings(const char *directory) {
 
     inkstone_options *options = inkstone_options_new();
     CHECK(inkstone_options_set_create(options, false) == INKSTONE_OK);
-    CHECK(inkstone_open(in(directory, "none"), options, &log, &error) != INKSTONE_OK && error != NULL);
-    inkstone_error_free(error);
+    FAILS(inkstone_open(in(directory, "none"), options, &log, &error), INKSTONE_IO, "No such file or directory");
+    FAILS(inkstone_verify(place, NULL, NULL, &error), INKSTONE_IO, "No such file or directory");
+    CHECK(mkdir(in(directory, "empty"), 0700) == 0);
+    FAILS(inkstone_open(place, options, &log, &error), INKSTONE_NO_LOG, "there is no log");
+    FAILS(inkstone_look(place, NULL, NULL, &error), INKSTONE_NO_LOG, "there is no log");
     FAILS(inkstone_reader_open(in(directory, "none"), NULL, &reader, &error), INKSTONE_NO_LOG, "there is no log");
     CHECK(inkstone_options_set_create(options, true) == INKSTONE_OK);
     CHECK(inkstone_options_set_segment_bytes(options, 100000) == INKSTONE_OK);
@@ -298,6 +302,59 @@ static void no_room(const char *directory) {
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
 }
 
+static int poisoned_callbacks, poisoned_events;
+
+static void lost(void *context, uint64_t lsn, const inkstone_error *outcome) {
+    CHECK(context == &poisoned_callbacks && lsn == 2 && inkstone_error_code(outcome) == INKSTONE_POISONED);
+    poisoned_callbacks++;
+}
+
+static void hear(void *context, const inkstone_event *event) {
+    (void)context;
+    if (inkstone_event_get_kind(event) != INKSTONE_EVENT_POISONED) return;
+    CHECK(inkstone_error_code(inkstone_event_error(event)) == INKSTONE_POISONED);
+    poisoned_events++;
+}
+
+/* A file may not be written any more: the log is poisoned, and says so everywhere. */
+static void poisoned(const char *directory) {
+    const struct rlimit limit = {4096, RLIM_INFINITY};
+    struct rlimit before;
+    inkstone_options *options = inkstone_options_small();
+    inkstone_log *log;
+    inkstone_reader *reader;
+    inkstone_pending pending;
+    inkstone_bytes bytes;
+    uint64_t number;
+    static char record[8000];
+    CHECK(inkstone_options_set_own_thread(options, false) == INKSTONE_OK);
+    CHECK(inkstone_options_set_listener(options, hear, NULL, NULL) == INKSTONE_OK);
+    OK(inkstone_open(in(directory, "poisoned"), options, &log, &error));
+    inkstone_options_free(options);
+    OK(inkstone_append_durable(log, "durable", 7, NULL, &error));
+    OK(inkstone_append(log, record, sizeof record, &pending, &error));
+    OK(inkstone_on_durable(&pending, lost, &poisoned_callbacks, &error));
+    CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0 && setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK(inkstone_sync(log, NULL, &error) == INKSTONE_POISONED && setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(inkstone_error_os(error) == EFBIG && inkstone_error_lsn(error, &number) && number == 1);
+    CHECK(strncmp(inkstone_error_path(error), place, strlen(place)) == 0 && inkstone_error_offset(error, &number));
+    FAILS(inkstone_error_code(error), INKSTONE_POISONED, "the log is poisoned");
+    CHECK(poisoned_callbacks == 1 && poisoned_events == 1);
+    FAILS(inkstone_append(log, "x", 1, &pending, &error), INKSTONE_POISONED, "records up to LSN 1 are durable");
+    OK(inkstone_reader_of(log, &reader, &error));
+    FAILS(inkstone_reader_end_of_log(reader, &error), INKSTONE_POISONED, "poisoned");
+    OK(inkstone_reader_get(reader, 1, &bytes, &error));
+    CHECK(bytes.size == 7);
+    inkstone_bytes_free(&bytes);
+    inkstone_reader_free(reader);
+    FAILS(inkstone_close(log, &error), INKSTONE_POISONED, "poisoned");
+    inkstone_log_free(log);
+    OK(inkstone_open(place, NULL, &log, &error));
+    CHECK(inkstone_last(log) >= 1);
+    inkstone_log_free(log);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     error = (inkstone_error *)8;
@@ -307,6 +364,7 @@ int main(int count, char **arguments) {
     readers(arguments[1]);
     a_forked_child(arguments[1]);
     no_room(arguments[1]);
+    poisoned(arguments[1]);
     puts("every misuse that can be seen was refused");
     return 0;
 }

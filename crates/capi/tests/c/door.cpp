@@ -80,6 +80,8 @@ static void without_exceptions(const std::string &path) {
     inkstone::log other = std::move(log);
     CHECK(log.append("x", std::nothrow).code() == INKSTONE_INVALID && log.durable() == 0);
     CHECK(inkstone::verify(path, std::nothrow)->is_intact);
+    CHECK(inkstone::look(path, std::nothrow)->json.front() == '{' && *inkstone::keep_records(path, 1, std::nothrow) == 7);
+    CHECK(*inkstone::keep_bytes(path, 1, std::nothrow) >= 1 && *inkstone::keep_seconds(path, 3600, std::nothrow) == 2);
     CHECK(*inkstone::copy(path, path + " copied", std::nothrow) == 6);
     auto outside = inkstone::reader::open(path + " copied", std::nothrow);
     CHECK(outside && outside->durable() == 7);
