@@ -30,7 +30,7 @@ pub struct Copied {
 }
 
 /// Copies the records of the log in `from` that are durable now into a new log in `to`; each keeps its LSN. A writer may append
-/// meanwhile. `options` apply to the new log; its segments and records may become as large as those of the old log if they are
+/// meanwhile; then "durable now" is what a [`Reader`] sees that opens now, which may lack the writer's latest group. `options` apply to the new log; its segments and records may become as large as those of the old log if they are
 /// larger.
 ///
 /// Opening the copy before it is complete is [`Error::Incomplete`]. A copy that fails removes its files; the files of a copy that
