@@ -23,7 +23,8 @@
  * text names. `const char *` that a call returns is not freed.
  *
  * THREADS. "Threads: any" means any thread, several at the same time, on the same handle. "One at a time" means that the program sees to
- * it. To free a handle while a call uses it is undefined.
+ * it. To free a handle while a call uses it is undefined. A thread whose thread-local storage is being destroyed for the second time
+ * (a key of pthread whose destructor sets it again) may get INKSTONE_PANICKED: do not call from there.
  *
  * TEXTS are in UTF-8 and end with a zero byte. Paths are bytes and end with one; they need not be UTF-8.
  *
@@ -32,8 +33,8 @@
  * DURABLE. "Durable" says what is on stable storage when the call has returned INKSTONE_OK. After a crash of process, kernel or power
  * a log is a prefix of what was appended, with all that was durable.
  *
- * FORK. In a process that was forked after a log was opened, calls on it are INKSTONE_FORKED and write nothing; free its handles, or
- * call exec. The parent goes on undisturbed.
+ * FORK. In a process that was forked after a log was opened, calls that append, wait, read, sync or truncate are INKSTONE_FORKED. No
+ * call writes anything, and what only tells what the log knows is told. Free its handles, or call exec. The parent goes on undisturbed.
  *
  * PANICS. A bug of the library is INKSTONE_PANICKED, with a line on stderr; nothing unwinds into the caller. Memory that cannot be
  * had ends the process.
@@ -75,7 +76,7 @@ enum inkstone_code
     INKSTONE_INCOMPLETE = 4,
     // The operation was stopped before it was done.
     INKSTONE_STOPPED = 5,
-    // Bytes that were promised to be durable are damaged or missing. No file was changed.
+    // Bytes that were promised to be durable are damaged or missing. No segment was changed.
     INKSTONE_CORRUPT = 6,
     // A newer program wrote this log, in a format that this library does not know. No file was changed.
     INKSTONE_UNKNOWN_VERSION = 7,
@@ -349,8 +350,8 @@ inkstone_code inkstone_options_set_tail_bytes(inkstone_options *options,
 inkstone_code inkstone_options_set_create(inkstone_options *options,
                                           bool create);
 
-// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, opening fails and changes
-// nothing.
+// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, or is not there, opening is
+// INKSTONE_CORRUPT and changes no segment. It may make the directory and its lock file.
 //
 // INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 inkstone_code inkstone_options_set_expect_durable(inkstone_options *options,
@@ -370,7 +371,8 @@ inkstone_code inkstone_options_set_pad_groups(inkstone_options *options,
                                               bool pad);
 
 // Whether the log has a thread of its own (the default). It commits records that no thread waits for and makes callbacks. Without
-// it only the program's threads commit: by waiting, by inkstone_sync, by inkstone_close, or by filling a buffer.
+// it only the program's threads commit: by inkstone_wait, by inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling
+// a buffer. inkstone_wait_durable and cursors then wait for one of these.
 //
 // INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 inkstone_code inkstone_options_set_own_thread(inkstone_options *options,
@@ -456,7 +458,7 @@ inkstone_code inkstone_options_set_durability(inkstone_options *options,
                                               inkstone_error **error);
 
 // Has `listener` called with `context` for every event of a log that is opened with these options. `destroy`, which may be NULL, is
-// called once with `context` when these options and all logs and readers opened with them are freed (also when the listener is
+// called once with `context` when these options and all logs, readers and cursors opened with them are freed (also when the listener is
 // replaced, or refused because `listener` is NULL).
 //
 // The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may use the log,
@@ -483,8 +485,9 @@ inkstone_code inkstone_open(const char *path_of_log,
                             inkstone_error **error);
 
 // Closes the log: commits everything, and lets another writer open it. Other threads may use the log meanwhile: what they had appended
-// is durable, and their later calls get INKSTONE_CLOSED. A second call returns the same as the first. The handle stays valid until
-// it is freed. The log is closed also when this fails.
+// is durable, and their later calls get INKSTONE_CLOSED. A second call returns the same as the first; one that comes while the first
+// is running, on another thread or from a callback, returns INKSTONE_CLOSED without waiting, and nothing is durable by it. The handle
+// stays valid until it is freed, which must wait for the first call. The log is closed also when this fails.
 //
 // Owner: the log stays the caller's to free. Threads: any. Durable: every record that was appended.
 inkstone_code inkstone_close(const inkstone_log *log,
@@ -505,7 +508,9 @@ inkstone_code inkstone_sync(const inkstone_log *log,
                             inkstone_error **error);
 
 // Waits until the durable watermark reaches `lsn`, for up to `timeout_us` microseconds (UINT64_MAX: for ever), for a thread that has
-// nothing but the LSN. The record need not be appended yet. INKSTONE_NOT_YET, without an error object, when the time is over.
+// nothing but the LSN. The record need not be appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
+// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in a log without a thread of its own
+// (inkstone_options_set_own_thread) another call must.
 //
 // Threads: any. Durable: every record up to `lsn`.
 inkstone_code inkstone_wait_durable(const inkstone_log *log,
@@ -669,12 +674,14 @@ inkstone_code inkstone_append_batch_parts(const inkstone_log *log,
 inkstone_code inkstone_wait(inkstone_pending *pending,
                             inkstone_error **error);
 
-// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`.
-// The callback is not called if this call returns an error other than INKSTONE_PANICKED.
+// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`,
+// unless `callback` is NULL. The callback is not called if this call returns an error other than INKSTONE_PANICKED.
 //
 // The thread that made the record durable makes the call (a thread of the program's that waits, or the log's own); if the outcome is
-// known already, this call does at once. Callbacks of a log come one at a time, in the order of their LSNs. The record counts as
-// waited for. A log that is closed or freed leaves no callback uncalled, but a process that ends does.
+// known already, this call does at once, in a forked child too. Those that wait at the same time come one at a time, in the order of
+// their LSNs. The record counts as waited for. A log that is closed or freed leaves no callback uncalled, but a process that ends
+// does. They may come after inkstone_close has returned if another thread was calling callbacks at that moment, and before
+// inkstone_log_free returns only if no other thread is.
 //
 // Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate and close, and must not free the
 // log. It holds up other callbacks and often a waiting thread, so it must not block. It must not throw a C++ exception or leave by

@@ -115,7 +115,7 @@ public:
     }
     decltype(auto) operator*() & { return value(); }
     T operator*() && { return std::move(*this).value(); }
-    auto operator->() { return &*value_; }
+    auto operator->() { return &value(); }
 
 private:
     std::optional<value_type> value_;
@@ -261,6 +261,8 @@ public:
     void check() const { check(std::nothrow).value(); }
 #endif
     inkstone_options *get() const noexcept { return options_.get(); }
+    /** The error of options that were moved away: to C, NULL would mean the defaults. */
+    static inkstone_code moved_from(inkstone_error **error) noexcept { return inkstone_options_check(nullptr, error); }
 
 private:
     explicit options(inkstone_options *made) : options_(made) {}
@@ -345,7 +347,10 @@ public:
     /** Opens a log that another process may be writing. */
     static result<reader> open(const std::string &path, std::nothrow_t, const options &options = {}) {
         inkstone_reader *made = nullptr;
-        auto why = detail::failed([&](auto error) { return inkstone_reader_open(path.c_str(), options.get(), &made, error); });
+        auto why = detail::failed([&](auto error) {
+            if (!options.get()) return options.moved_from(error);
+            return inkstone_reader_open(path.c_str(), options.get(), &made, error);
+        });
         if (why) return *std::move(why);
         return reader(made);
     }
@@ -386,7 +391,10 @@ class log {
 public:
     static result<log> open(const std::string &path, std::nothrow_t, const options &options = {}) {
         inkstone_log *made = nullptr;
-        auto why = detail::failed([&](auto error) { return inkstone_open(path.c_str(), options.get(), &made, error); });
+        auto why = detail::failed([&](auto error) {
+            if (!options.get()) return options.moved_from(error);
+            return inkstone_open(path.c_str(), options.get(), &made, error);
+        });
         if (why) return *std::move(why);
         return log(made);
     }
@@ -534,7 +542,10 @@ inline result<report> look(const std::string &path, std::nothrow_t) {
 /** Copies a log into a new one; the number of records. */
 inline result<std::uint64_t> copy(const std::string &from, const std::string &to, std::nothrow_t, const options &options = {}) {
     std::uint64_t records = 0;
-    auto why = detail::failed([&](auto error) { return inkstone_copy(from.c_str(), to.c_str(), options.get(), &records, error); });
+    auto why = detail::failed([&](auto error) {
+        if (!options.get()) return options.moved_from(error);
+        return inkstone_copy(from.c_str(), to.c_str(), options.get(), &records, error);
+    });
     if (why) return *std::move(why);
     return records;
 }

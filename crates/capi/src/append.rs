@@ -155,6 +155,7 @@ pub unsafe extern "C" fn inkstone_append_unwaited(
     // SAFETY: the rules of the header.
     let (log, record, mut lsn, error) = unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
     door(error, || {
+        lsn.put(0);
         lsn.put(given(log, "log")?.log.append_unwaited(record?)?.get());
         Ok(())
     })
@@ -175,6 +176,7 @@ pub unsafe extern "C" fn inkstone_append_durable(
     // SAFETY: the rules of the header.
     let (log, record, mut lsn, error) = unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
     door(error, || {
+        lsn.put(0);
         lsn.put(given(log, "log")?.log.append_durable(record?)?.get());
         Ok(())
     })
@@ -213,9 +215,11 @@ pub unsafe extern "C" fn inkstone_append_parts(
     let (log, parts, pending, error) =
         unsafe { (log.as_ref(), array(parts, count, "parts"), out(pending), out(error)) };
     door(error, || {
-        // SAFETY: the rules of the header, for each part.
-        let parts = unsafe { slices(parts?, "parts")? };
-        append(log, pending, |log| Ok(log.log.append_parts(&parts)?))
+        append(log, pending, |log| {
+            // SAFETY: the rules of the header, for each part.
+            let parts = unsafe { slices(parts?, "parts")? };
+            Ok(log.log.append_parts(&parts)?)
+        })
     })
 }
 
@@ -234,9 +238,11 @@ pub unsafe extern "C" fn inkstone_try_append_parts(
     let (log, parts, pending, error) =
         unsafe { (log.as_ref(), array(parts, count, "parts"), out(pending), out(error)) };
     door(error, || {
-        // SAFETY: the rules of the header, for each part.
-        let parts = unsafe { slices(parts?, "parts")? };
-        append(log, pending, |log| Ok(log.log.try_append_parts(&parts)?))
+        append(log, pending, |log| {
+            // SAFETY: the rules of the header, for each part.
+            let parts = unsafe { slices(parts?, "parts")? };
+            Ok(log.log.try_append_parts(&parts)?)
+        })
     })
 }
 
@@ -256,9 +262,11 @@ pub unsafe extern "C" fn inkstone_append_batch(
     let (log, records, pending, error) =
         unsafe { (log.as_ref(), array(records, count, "records"), out(pending), out(error)) };
     door(error, || {
-        let records = records?;
-        check_pieces(records, "records")?;
-        append(log, pending, |log| Ok(log.log.append_batch(records)?))
+        append(log, pending, |log| {
+            let records = records?;
+            check_pieces(records, "records")?;
+            Ok(log.log.append_batch(records)?)
+        })
     })
 }
 
@@ -281,9 +289,11 @@ pub unsafe extern "C" fn inkstone_append_batch_parts(
             // SAFETY: the rules of the header, for each record and each of its parts.
             unsafe { slices(array(record.parts, record.count, "records[].parts")?, "records[].parts") }
         };
-        let records = records?.iter().map(in_parts).collect::<Result<Vec<_>, _>>()?;
-        let records: Vec<_> = records.iter().map(|record| &**record).collect();
-        append(log, pending, |log| Ok(log.log.append_batch_parts(&records)?))
+        append(log, pending, |log| {
+            let records = records?.iter().map(in_parts).collect::<Result<Vec<_>, _>>()?;
+            let records: Vec<_> = records.iter().map(|record| &**record).collect();
+            Ok(log.log.append_batch_parts(&records)?)
+        })
     })
 }
 
@@ -306,12 +316,14 @@ pub unsafe extern "C" fn inkstone_wait(
     })
 }
 
-/// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`.
-/// The callback is not called if this call returns an error other than INKSTONE_PANICKED.
+/// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`,
+/// unless `callback` is NULL. The callback is not called if this call returns an error other than INKSTONE_PANICKED.
 ///
 /// The thread that made the record durable makes the call (a thread of the program's that waits, or the log's own); if the outcome is
-/// known already, this call does at once. Callbacks of a log come one at a time, in the order of their LSNs. The record counts as
-/// waited for. A log that is closed or freed leaves no callback uncalled, but a process that ends does.
+/// known already, this call does at once, in a forked child too. Those that wait at the same time come one at a time, in the order of
+/// their LSNs. The record counts as waited for. A log that is closed or freed leaves no callback uncalled, but a process that ends
+/// does. They may come after inkstone_close has returned if another thread was calling callbacks at that moment, and before
+/// inkstone_log_free returns only if no other thread is.
 ///
 /// Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate and close, and must not free the
 /// log. It holds up other callbacks and often a waiting thread, so it must not block. It must not throw a C++ exception or leave by

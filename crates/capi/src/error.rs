@@ -29,7 +29,7 @@ pub enum inkstone_code {
     INKSTONE_INCOMPLETE = 4,
     /// The operation was stopped before it was done.
     INKSTONE_STOPPED = 5,
-    /// Bytes that were promised to be durable are damaged or missing. No file was changed.
+    /// Bytes that were promised to be durable are damaged or missing. No segment was changed.
     INKSTONE_CORRUPT = 6,
     /// A newer program wrote this log, in a format that this library does not know. No file was changed.
     INKSTONE_UNKNOWN_VERSION = 7,

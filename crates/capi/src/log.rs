@@ -53,8 +53,9 @@ pub unsafe extern "C" fn inkstone_open(
 }
 
 /// Closes the log: commits everything, and lets another writer open it. Other threads may use the log meanwhile: what they had appended
-/// is durable, and their later calls get INKSTONE_CLOSED. A second call returns the same as the first. The handle stays valid until
-/// it is freed. The log is closed also when this fails.
+/// is durable, and their later calls get INKSTONE_CLOSED. A second call returns the same as the first; one that comes while the first
+/// is running, on another thread or from a callback, returns INKSTONE_CLOSED without waiting, and nothing is durable by it. The handle
+/// stays valid until it is freed, which must wait for the first call. The log is closed also when this fails.
 ///
 /// Owner: the log stays the caller's to free. Threads: any. Durable: every record that was appended.
 #[unsafe(no_mangle)]
@@ -90,13 +91,16 @@ pub unsafe extern "C" fn inkstone_sync(
     // SAFETY: the rules of the header.
     let (log, mut lsn, error) = unsafe { (log.as_ref(), out(lsn), out(error)) };
     door(error, || {
+        lsn.put(0);
         lsn.put(given(log, "log")?.log.sync()?.get());
         Ok(())
     })
 }
 
 /// Waits until the durable watermark reaches `lsn`, for up to `timeout_us` microseconds (UINT64_MAX: for ever), for a thread that has
-/// nothing but the LSN. The record need not be appended yet. INKSTONE_NOT_YET, without an error object, when the time is over.
+/// nothing but the LSN. The record need not be appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
+/// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in a log without a thread of its own
+/// (inkstone_options_set_own_thread) another call must.
 ///
 /// Threads: any. Durable: every record up to `lsn`.
 #[unsafe(no_mangle)]

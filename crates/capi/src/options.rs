@@ -166,8 +166,8 @@ pub unsafe extern "C" fn inkstone_options_set_create(
     unsafe { set(options, |options| options.create(create)) }
 }
 
-/// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, opening fails and changes
-/// nothing.
+/// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, or is not there, opening is
+/// INKSTONE_CORRUPT and changes no segment. It may make the directory and its lock file.
 ///
 /// INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -205,7 +205,8 @@ pub unsafe extern "C" fn inkstone_options_set_pad_groups(
 }
 
 /// Whether the log has a thread of its own (the default). It commits records that no thread waits for and makes callbacks. Without
-/// it only the program's threads commit: by waiting, by inkstone_sync, by inkstone_close, or by filling a buffer.
+/// it only the program's threads commit: by inkstone_wait, by inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling
+/// a buffer. inkstone_wait_durable and cursors then wait for one of these.
 ///
 /// INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -370,7 +371,7 @@ pub unsafe extern "C" fn inkstone_options_set_durability(
 }
 
 /// Has `listener` called with `context` for every event of a log that is opened with these options. `destroy`, which may be NULL, is
-/// called once with `context` when these options and all logs and readers opened with them are freed (also when the listener is
+/// called once with `context` when these options and all logs, readers and cursors opened with them are freed (also when the listener is
 /// replaced, or refused because `listener` is NULL).
 ///
 /// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may use the log,

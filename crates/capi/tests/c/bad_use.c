@@ -152,6 +152,14 @@ static void openings(const char *directory) {
     inkstone_options_free(options);
 }
 
+// An append that fails leaves nothing pending, whatever was there before.
+#define REFUSED(call, text)                                                                                             \
+    do {                                                                                                                \
+        pending = (inkstone_pending){log, 7, 7, 0};                                                                     \
+        FAILS(call, INKSTONE_INVALID, text);                                                                            \
+        CHECK(pending.log == NULL && pending.lsn == 0);                                                                 \
+    } while (0)
+
 static void records(const char *directory) {
     inkstone_options *options = inkstone_options_small();
     inkstone_log *log;
@@ -159,21 +167,28 @@ static void records(const char *directory) {
     uint64_t number;
     static char large[40000];
     OK(inkstone_open(in(directory, "records"), options, &log, &error));
-    FAILS(inkstone_append(log, NULL, 1, &pending, &error), INKSTONE_INVALID, "data is NULL");
-    FAILS(inkstone_append(log, "x", SIZE_MAX, &pending, &error), INKSTONE_INVALID, "more than memory");
+    REFUSED(inkstone_append(log, NULL, 1, &pending, &error), "data is NULL");
+    REFUSED(inkstone_append(log, "x", SIZE_MAX, &pending, &error), "more than memory");
     FAILS(inkstone_append(log, "x", 1, NULL, &error), INKSTONE_INVALID, "pending is NULL");
     CHECK(inkstone_append(log, large, sizeof large, &pending, &error) == INKSTONE_TOO_LARGE && pending.log == NULL);
     FAILS(inkstone_error_code(error), INKSTONE_TOO_LARGE, "record_bytes_max");
+    uint64_t lsn = 7;
+    CHECK(inkstone_append_durable(log, large, sizeof large, &lsn, NULL) == INKSTONE_TOO_LARGE && lsn == 0);
+    lsn = 7;
+    CHECK(inkstone_append_unwaited(log, NULL, 1, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
+    lsn = 7;
+    CHECK(inkstone_sync(NULL, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
     inkstone_bytes parts[2] = {{"a", 1}, {NULL, 1}};
-    FAILS(inkstone_append_parts(log, parts, 2, &pending, &error), INKSTONE_INVALID, "parts[1].data is NULL");
-    FAILS(inkstone_append_batch(log, parts, 2, &pending, &error), INKSTONE_INVALID, "records[1].data is NULL");
+    REFUSED(inkstone_append_parts(log, parts, 2, &pending, &error), "parts[1].data is NULL");
+    REFUSED(inkstone_append_batch(log, parts, 2, &pending, &error), "records[1].data is NULL");
     parts[1] = (inkstone_bytes){"b", SIZE_MAX};
-    FAILS(inkstone_append_parts(log, parts, 2, &pending, &error), INKSTONE_INVALID, "parts[1].size");
-    FAILS(inkstone_append_parts(log, NULL, 2, &pending, &error), INKSTONE_INVALID, "parts is NULL");
-    FAILS(inkstone_append_parts(log, parts, SIZE_MAX, &pending, &error), INKSTONE_INVALID, "more than memory");
-    FAILS(inkstone_append_batch(log, NULL, 0, &pending, &error), INKSTONE_INVALID, "the batch is empty");
+    REFUSED(inkstone_append_parts(log, parts, 2, &pending, &error), "parts[1].size");
+    REFUSED(inkstone_append_parts(log, NULL, 2, &pending, &error), "parts is NULL");
+    REFUSED(inkstone_append_parts(log, parts, SIZE_MAX, &pending, &error), "more than memory");
+    REFUSED(inkstone_append_batch(log, NULL, 0, &pending, &error), "the batch is empty");
+    REFUSED(inkstone_try_append_parts(log, NULL, 2, &pending, &error), "parts is NULL");
     inkstone_parts lists[1] = {{NULL, 3}};
-    FAILS(inkstone_append_batch_parts(log, lists, 1, &pending, &error), INKSTONE_INVALID, "records[].parts is NULL");
+    REFUSED(inkstone_append_batch_parts(log, lists, 1, &pending, &error), "records[].parts is NULL");
     CHECK(inkstone_last(log) == 0);
 
     OK(inkstone_append(log, NULL, 0, &pending, &error));

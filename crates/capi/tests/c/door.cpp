@@ -40,6 +40,12 @@ static void without_exceptions(const std::string &path) {
     CHECK(copied.what() == second.error().what());
 
     inkstone::log log = std::move(opened).value();
+    inkstone::options strict;
+    strict.create(false);
+    auto kept_options = std::move(strict);
+    CHECK(inkstone::log::open(path + "-moved", std::nothrow, strict).code() == INKSTONE_INVALID);
+    CHECK(inkstone::reader::open(path, std::nothrow, strict).code() == INKSTONE_INVALID);
+    CHECK(inkstone::copy(path, path + "-copy", std::nothrow, strict).code() == INKSTONE_INVALID);
     CHECK(events == 1);
     CHECK(*log.append_durable("one", std::nothrow) == 1);
     auto pending = log.append(std::string("two"), std::nothrow);
