@@ -1,0 +1,14 @@
+/* Passes the library's callbacks to Go. A context is the number of a cgo.Handle, never a pointer to Go memory. */
+#include "shim.h"
+#include "_cgo_export.h"
+
+static void told(void *context, uint64_t lsn, const inkstone_error *error) {
+    (void)lsn;
+    inkstoneGoDurable((uintptr_t)context, (inkstone_error *)error);
+}
+
+go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle) {
+    go_answer a = {0};
+    a.code = inkstone_on_durable(&pending, told, (void *)handle, &a.error);
+    return a;
+}

@@ -1,0 +1,32 @@
+// Package inkstone is the Go door of Inkstone, a crash-safe append-only log. It calls the C library libinkstone, which pkg-config finds;
+// it has no state of its own beyond the handles.
+//
+//	log, err := inkstone.Open("orders")
+//	lsn, err := log.AppendDurable(ctx, []byte("one order")) // durable when it returns
+//
+// # What is durable
+//
+// After a crash of the process, the kernel or the power a log is a prefix of what was appended, with all that was durable. Each call says
+// what is durable when it has returned without an error.
+//
+// # Goroutines
+//
+// All goroutines may use a Log and a Reader at the same time, and Close them while others use them: the others end, and later calls get
+// ErrClosed. A Cursor is for one goroutine; another may close it. A Log has one writer at a time: a second Open is ErrLocked.
+//
+// A call that waits for the disk keeps a thread of the operating system. At most 64 calls of a handle do so at the same time; the others
+// wait as goroutines. A Cursor that waits in Follow keeps a thread.
+//
+// # Contexts
+//
+// A call with a context returns when the context ends. That ends the waiting alone: a record that was appended stays appended, and
+// becomes durable soon.
+//
+// # Errors
+//
+// Every error of the library is an *Error: what happened, to which path and offset, and what to do. It unwraps to its Code, which is the
+// sentinel, and to the syscall.Errno if the operating system gave one:
+//
+//	if errors.Is(err, inkstone.ErrNoRoom) { ... }
+//	if errors.Is(err, syscall.ENOSPC) { ... }
+package inkstone

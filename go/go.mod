@@ -1,0 +1,3 @@
+module inkstone.example/inkstone
+
+go 1.25

@@ -1,0 +1,166 @@
+// The options of a log: each is one setter of the C library.
+
+package inkstone
+
+// #include "shim.h"
+import "C"
+
+import (
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// Option changes how a log is opened. Without any the log is durable and fits most uses.
+type Option func(*C.inkstone_options) error
+
+func set(f func(*C.inkstone_options) C.inkstone_code) Option {
+	return func(o *C.inkstone_options) error { return failed(C.go_answer{code: f(o)}) }
+}
+
+// WithSegmentBytes sets the size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default.
+func WithSegmentBytes(n uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_segment_bytes(o, C.uint64_t(n))
+	})
+}
+
+// WithRecordBytesMax sets the size of the largest record and batch: 16 MiB by default. It must fit in a segment.
+func WithRecordBytesMax(n uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_record_bytes_max(o, C.size_t(n))
+	})
+}
+
+// WithBufferBytes sets the size of each of the two buffers in which records are gathered: 1 MiB by default.
+func WithBufferBytes(n uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_buffer_bytes(o, C.size_t(n))
+	})
+}
+
+// WithTailBytes sets how many bytes of memory keep what was written last for this process's readers: 4 MiB by default.
+func WithTailBytes(n uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_tail_bytes(o, C.size_t(n))
+	})
+}
+
+// WithoutCreate refuses a directory without a log: ErrNoLog.
+func WithoutCreate() Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code { return C.inkstone_options_set_create(o, false) })
+}
+
+// WithExpectDurable says that everything up to lsn was acknowledged as durable: if the log ends earlier, opening fails and changes nothing.
+func WithExpectDurable(lsn uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_expect_durable(o, C.uint64_t(lsn))
+	})
+}
+
+// WithBeginAt sets the LSN of the first record of a new log, 1 by default. An existing log goes on after its last record.
+func WithBeginAt(lsn uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_begin_at(o, C.uint64_t(lsn))
+	})
+}
+
+// WithPadGroups gives each commit blocks of 4096 bytes of its own, for devices that may harm bytes that do not change.
+func WithPadGroups() Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code { return C.inkstone_options_set_pad_groups(o, true) })
+}
+
+// WithLinger sets how long records that nobody waits for are gathered before they are committed: 200 microseconds by default.
+func WithLinger(d time.Duration) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_linger_us(o, micros(d))
+	})
+}
+
+// WithIdle sets how long the log must have been idle before it writes a promise of what is durable: 100 milliseconds by default.
+func WithIdle(d time.Duration) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_idle_us(o, micros(d))
+	})
+}
+
+// WithFreeSegmentsMax sets how many files of obsolete segments are kept so that their blocks can be used again.
+func WithFreeSegmentsMax(n uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_free_segments_max(o, C.size_t(n))
+	})
+}
+
+// WithoutPrepareAhead has no thread prepare segments before they are needed.
+func WithoutPrepareAhead() Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_prepare_ahead(o, false)
+	})
+}
+
+// WithDiskBudgetBytes sets how many bytes of the disk all files of the log may use. An append beyond it gets ErrNoRoom.
+func WithDiskBudgetBytes(n uint64) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_disk_budget_bytes(o, C.uint64_t(n))
+	})
+}
+
+// WithPeriodicNotDurableAtOnce has every append count as acknowledged when it returns, and waiting does not wait. A power loss or a killed
+// process can lose the records of the last maxAge. What is left is still a prefix. Log.Sync makes durable all the same.
+func WithPeriodicNotDurableAtOnce(maxAge time.Duration) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_periodic_us(o, micros(maxAge))
+	})
+}
+
+// WithFileMode sets the permissions of the files that the log creates: 0600 by default. The umask clears bits as usual.
+func WithFileMode(mode uint32) Option {
+	return set(func(o *C.inkstone_options) C.inkstone_code {
+		return C.inkstone_options_set_file_mode(o, C.uint32_t(mode))
+	})
+}
+
+// WithPreparation sets how the blocks of a new segment are prepared: "zeros" or "fallocate".
+func WithPreparation(name string) Option {
+	return setText(name, func(o *C.inkstone_options, t *C.char) C.go_answer { return C.go_set_preparation(o, t) })
+}
+
+// WithAccess sets how files are read and written: "buffered" or "direct".
+func WithAccess(name string) Option {
+	return setText(name, func(o *C.inkstone_options, t *C.char) C.go_answer { return C.go_set_access(o, t) })
+}
+
+// WithDurability sets the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync" or "o-sync". All are equally durable.
+func WithDurability(name string) Option {
+	return setText(name, func(o *C.inkstone_options, t *C.char) C.go_answer { return C.go_set_durability(o, t) })
+}
+
+func setText(text string, f func(*C.inkstone_options, *C.char) C.go_answer) Option {
+	return func(o *C.inkstone_options) error {
+		return withText(text, func(t *C.char) error { return failed(f(o, t)) })
+	}
+}
+
+func micros(d time.Duration) C.uint64_t { return C.uint64_t(max(d, 0) / time.Microsecond) }
+
+// withOptions calls f with options that are freed after.
+func withOptions(options []Option, f func(*C.inkstone_options) error) error {
+	c := C.inkstone_options_new()
+	defer C.inkstone_options_free(c)
+	for _, option := range options {
+		if err := option(c); err != nil {
+			return err
+		}
+	}
+	return f(c)
+}
+
+// withText calls f with a copy of text in C's memory.
+func withText(text string, f func(*C.char) error) error {
+	if strings.IndexByte(text, 0) >= 0 {
+		return invalid("a path or name has a zero byte")
+	}
+	c := C.CString(text)
+	defer C.free(unsafe.Pointer(c))
+	return f(c)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package inkstone
+
+const raceEnabled = true

@@ -1,0 +1,206 @@
+/*
+ * What stands between Go and inkstone.h: each call gives its answers by value, so that C gets no pointer to Go memory but the bytes of a
+ * record, for the time of the call. It owns nothing and keeps nothing.
+ */
+#ifndef INKSTONE_GO_SHIM_H
+#define INKSTONE_GO_SHIM_H
+
+#include <inkstone.h>
+#include <stdlib.h>
+
+#if INKSTONE_ABI_VERSION != 1
+#error "this Go package is for ABI 1 of libinkstone"
+#endif
+
+typedef struct {
+    inkstone_code code;
+    inkstone_error *error;
+    uint64_t number;
+} go_answer;
+
+typedef struct {
+    go_answer answer;
+    inkstone_pending pending;
+} go_appended;
+
+static inline go_answer go_options_text(inkstone_code (*set)(inkstone_options *, const char *, inkstone_error **), inkstone_options *options,
+                                        const char *text) {
+    go_answer a = {0};
+    a.code = set(options, text, &a.error);
+    return a;
+}
+static inline go_answer go_set_preparation(inkstone_options *options, const char *name) {
+    return go_options_text(inkstone_options_set_preparation, options, name);
+}
+static inline go_answer go_set_access(inkstone_options *options, const char *name) {
+    return go_options_text(inkstone_options_set_access, options, name);
+}
+static inline go_answer go_set_durability(inkstone_options *options, const char *name) {
+    return go_options_text(inkstone_options_set_durability, options, name);
+}
+
+typedef struct {
+    go_answer answer;
+    inkstone_log *log;
+    inkstone_reader *reader;
+    inkstone_cursor *cursor;
+} go_opened;
+
+static inline go_opened go_open(const char *path, const inkstone_options *options) {
+    go_opened o = {0};
+    o.answer.code = inkstone_open(path, options, &o.log, &o.answer.error);
+    return o;
+}
+static inline go_opened go_reader_open(const char *path, const inkstone_options *options) {
+    go_opened o = {0};
+    o.answer.code = inkstone_reader_open(path, options, &o.reader, &o.answer.error);
+    return o;
+}
+static inline go_opened go_reader_of(const inkstone_log *log) {
+    go_opened o = {0};
+    o.answer.code = inkstone_reader_of(log, &o.reader, &o.answer.error);
+    return o;
+}
+static inline go_opened go_cursor_new(const inkstone_reader *reader, uint64_t lsn) {
+    go_opened o = {0};
+    o.answer.code = inkstone_cursor_new(reader, lsn, &o.cursor, &o.answer.error);
+    return o;
+}
+static inline go_answer go_close(const inkstone_log *log) {
+    go_answer a = {0};
+    a.code = inkstone_close(log, &a.error);
+    return a;
+}
+static inline go_answer go_sync(const inkstone_log *log) {
+    go_answer a = {0};
+    a.code = inkstone_sync(log, &a.number, &a.error);
+    return a;
+}
+static inline go_answer go_truncate_before(const inkstone_log *log, uint64_t first) {
+    go_answer a = {0};
+    a.code = inkstone_truncate_before(log, first, &a.error);
+    return a;
+}
+static inline go_answer go_truncate_after(const inkstone_log *log, uint64_t last) {
+    go_answer a = {0};
+    a.code = inkstone_truncate_after(log, last, &a.error);
+    return a;
+}
+
+static inline go_appended go_append(const inkstone_log *log, const uint8_t *data, size_t size) {
+    go_appended r = {0};
+    r.answer.code = inkstone_append(log, data, size, &r.pending, &r.answer.error);
+    return r;
+}
+static inline go_appended go_try_append(const inkstone_log *log, const uint8_t *data, size_t size) {
+    go_appended r = {0};
+    r.answer.code = inkstone_try_append(log, data, size, &r.pending, &r.answer.error);
+    return r;
+}
+/* The records stand one after another in `data`; there is at least one. */
+static inline go_appended go_append_batch(const inkstone_log *log, const uint8_t *data, const size_t *sizes, size_t count) {
+    go_appended r = {0};
+    inkstone_bytes few[32], *records = count <= 32 ? few : malloc(count * sizeof *records);
+    if (!records) abort(); /* As Go does without memory. */
+    for (size_t i = 0; i < count; i++) {
+        records[i].data = data;
+        records[i].size = sizes[i];
+        data += sizes[i];
+    }
+    r.answer.code = inkstone_append_batch(log, records, count, &r.pending, &r.answer.error);
+    if (records != few) free(records);
+    return r;
+}
+static inline go_answer go_append_unwaited(const inkstone_log *log, const uint8_t *data, size_t size) {
+    go_answer a = {0};
+    a.code = inkstone_append_unwaited(log, data, size, &a.number, &a.error);
+    return a;
+}
+static inline go_answer go_append_durable(const inkstone_log *log, const uint8_t *data, size_t size) {
+    go_answer a = {0};
+    a.code = inkstone_append_durable(log, data, size, &a.number, &a.error);
+    return a;
+}
+static inline go_answer go_wait(inkstone_pending pending) {
+    go_answer a = {0};
+    a.code = inkstone_wait(&pending, &a.error);
+    return a;
+}
+go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle);
+
+typedef struct {
+    go_answer answer;
+    inkstone_bytes bytes;
+    inkstone_record record;
+    char *text;
+    bool is_intact;
+} go_read;
+
+static inline go_read go_get(const inkstone_reader *reader, uint64_t lsn) {
+    go_read r = {0};
+    r.answer.code = inkstone_reader_get(reader, lsn, &r.bytes, &r.answer.error);
+    return r;
+}
+static inline void go_bytes_free(inkstone_bytes bytes) { inkstone_bytes_free(&bytes); }
+static inline go_read go_cursor_next(inkstone_cursor *cursor, uint64_t timeout_us) {
+    go_read r = {0};
+    r.answer.code = timeout_us == 0 ? inkstone_cursor_next(cursor, &r.record, &r.answer.error)
+                                    : inkstone_cursor_next_within(cursor, timeout_us, &r.record, &r.answer.error);
+    return r;
+}
+static inline go_answer go_end_of_log(const inkstone_reader *reader) {
+    go_answer a = {0};
+    a.code = inkstone_reader_end_of_log(reader, &a.error);
+    return a;
+}
+static inline go_read go_reader_recovery(const inkstone_reader *reader) {
+    go_read r = {0};
+    r.answer.code = inkstone_reader_recovery_text(reader, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_read go_recovery(const inkstone_log *log) {
+    go_read r = {0};
+    r.answer.code = inkstone_recovery_text(log, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_read go_choice(const inkstone_log *log) {
+    go_read r = {0};
+    r.answer.code = inkstone_choice_text(log, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_read go_stats(const inkstone_log *log) {
+    go_read r = {0};
+    r.answer.code = inkstone_stats_json(log, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_read go_prometheus(const inkstone_log *log, const char *name) {
+    go_read r = {0};
+    r.answer.code = inkstone_stats_prometheus(log, name, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_read go_verify(const char *path) {
+    go_read r = {0};
+    r.answer.code = inkstone_verify(path, &r.is_intact, &r.text, &r.answer.error);
+    return r;
+}
+static inline go_answer go_copy(const char *from, const char *to, const inkstone_options *options) {
+    go_answer a = {0};
+    a.code = inkstone_copy(from, to, options, &a.number, &a.error);
+    return a;
+}
+typedef struct {
+    bool has;
+    uint64_t value;
+} go_number;
+static inline go_number go_error_offset(const inkstone_error *error) {
+    go_number n = {0};
+    n.has = inkstone_error_offset(error, &n.value);
+    return n;
+}
+static inline go_number go_error_lsn(const inkstone_error *error) {
+    go_number n = {0};
+    n.has = inkstone_error_lsn(error, &n.value);
+    return n;
+}
+
+#endif
