@@ -1,0 +1,102 @@
+// What an entry, and the state, are as bytes. Integers are little-endian.
+
+package raftstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const version = 1
+
+// An entry: version 1, type 1, index 8, term 8, time 8 (nanoseconds from 1970; 0: none), size of extensions 4; extensions; data.
+const entryHead = 30
+
+func encode(log *raft.Log) []byte {
+	b := make([]byte, 0, entryHead+len(log.Extensions)+len(log.Data))
+	b = append(b, version, byte(log.Type))
+	b = binary.LittleEndian.AppendUint64(b, log.Index)
+	b = binary.LittleEndian.AppendUint64(b, log.Term)
+	nanos := uint64(0)
+	if !log.AppendedAt.IsZero() {
+		nanos = uint64(log.AppendedAt.UnixNano())
+	}
+	b = binary.LittleEndian.AppendUint64(b, nanos)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(log.Extensions)))
+	b = append(b, log.Extensions...)
+	return append(b, log.Data...)
+}
+
+// decode has the record as the memory of the entry.
+func decode(b []byte, index uint64, log *raft.Log) error {
+	if len(b) < entryHead || b[0] != version {
+		return fmt.Errorf("raftstore: the record of entry %d is none of this version; was the log written by another program?", index)
+	}
+	if got := binary.LittleEndian.Uint64(b[2:]); got != index {
+		return fmt.Errorf("raftstore: where entry %d should be is entry %d; do entries/ and state/ belong together?", index, got)
+	}
+	body, extensions := b[entryHead:], uint64(binary.LittleEndian.Uint32(b[26:]))
+	if extensions > uint64(len(body)) {
+		return fmt.Errorf("raftstore: the record of entry %d is shorter than it says", index)
+	}
+	*log = raft.Log{Type: raft.LogType(b[1]), Index: index, Term: binary.LittleEndian.Uint64(b[10:])}
+	if nanos := binary.LittleEndian.Uint64(b[18:]); nanos != 0 {
+		log.AppendedAt = time.Unix(0, int64(nanos))
+	}
+	if extensions > 0 {
+		log.Extensions = body[:extensions:extensions]
+	}
+	if data := body[extensions:]; len(data) > 0 {
+		log.Data = data
+	}
+	return nil
+}
+
+type state struct {
+	distance uint64
+	values   map[string][]byte
+}
+
+// A state: version 1, distance 8; then each key and its value, each with its size before it, 4.
+func (s state) encode() []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{version}, s.distance)
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(key)))
+		b = append(b, key...)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(s.values[key])))
+		b = append(b, s.values[key]...)
+	}
+	return b
+}
+
+func decodeState(b []byte) (s state, err error) {
+	bad := errors.New("raftstore: the last record of state/ is none of this version; was the log written by another program?")
+	if len(b) < 9 || b[0] != version {
+		return s, bad
+	}
+	s = state{distance: binary.LittleEndian.Uint64(b[1:]), values: map[string][]byte{}}
+	b = b[9:]
+	sized := func() []byte {
+		if len(b) < 4 || uint64(len(b)-4) < uint64(binary.LittleEndian.Uint32(b)) {
+			err = bad
+			return nil
+		}
+		end := 4 + int(binary.LittleEndian.Uint32(b))
+		part := b[4:end:end]
+		b = b[end:]
+		return part
+	}
+	for len(b) > 0 && err == nil {
+		key := sized()
+		if err == nil {
+			s.values[string(key)] = sized()
+		}
+	}
+	return s, err
+}

@@ -1,0 +1,260 @@
+// Package raftstore has the stores for github.com/hashicorp/raft on Inkstone: one Store is the LogStore and the StableStore of one node.
+//
+// A directory has two logs. In entries/ each record is an entry; raft's index is the record's LSN plus a distance. Deleting the first or the
+// last entries truncates the log. In state/ each record is the whole state: the keys of the StableStore, and the distance. The distance
+// changes only while there is no entry (after a snapshot was restored, say), and is durable before the first entry that needs it.
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+	"inkstone.example/inkstone"
+)
+
+// How many bytes of entries are appended by one call. What StoreLogs gets is durable together, by one flush, whatever its size.
+const groupBytes = 1 << 20
+
+// Store is a raft.LogStore, raft.MonotonicLogStore and raft.StableStore. Set and StoreLogs are durable when they return.
+//
+// Goroutines: any, also several at the same time.
+type Store struct {
+	entries *inkstone.Log
+	reader  *inkstone.Reader
+	state   *inkstone.Log
+
+	// writing is held by one StoreLogs or DeleteRange at a time, never by a reader.
+	writing sync.Mutex
+	// broken is why entries that were refused are still there; the store takes no more until it is opened again.
+	broken error
+	// distance is index minus LSN, in wrapping arithmetic. A new pointer is a new numbering.
+	distance atomic.Pointer[uint64]
+
+	keys sync.RWMutex
+	// values is never changed, but replaced.
+	values map[string][]byte
+}
+
+// Open opens the stores of one node in the directory path, and creates what is not there. The options are those of the log of entries: an
+// entry may have as many bytes as a record (inkstone.WithRecordBytesMax). Do not use inkstone.WithPeriodicNotDurableAtOnce: raft needs durable
+// entries. Close it.
+func Open(path string, options ...inkstone.Option) (*Store, error) {
+	if err := makeDirectory(path); err != nil {
+		return nil, err
+	}
+	store := &Store{}
+	err := store.open(path, options)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+func (s *Store) open(path string, options []inkstone.Option) (err error) {
+	s.state, err = inkstone.Open(filepath.Join(path, "state"), inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19),
+		inkstone.WithTailBytes(0), inkstone.WithoutPrepareAhead())
+	if err != nil {
+		return err
+	}
+	if err := s.readState(); err != nil {
+		return err
+	}
+	if s.entries, err = inkstone.Open(filepath.Join(path, "entries"), options...); err != nil {
+		return err
+	}
+	s.reader, err = s.entries.Reader()
+	return err
+}
+
+// makeDirectory makes a directory that is still there after a power loss.
+func makeDirectory(path string) error {
+	if err := os.Mkdir(path, 0o700); errors.Is(err, os.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	parent, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Sync(), parent.Close())
+}
+
+// Close closes both logs. Calls of other goroutines end, and later ones get inkstone.ErrClosed.
+func (s *Store) Close() error {
+	var errs []error
+	if s.reader != nil {
+		errs = append(errs, s.reader.Close())
+	}
+	for _, log := range []*inkstone.Log{s.entries, s.state} {
+		if log != nil {
+			errs = append(errs, log.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// IsMonotonic says that entries without a gap are needed: raft then deletes all entries when it has restored a snapshot.
+func (s *Store) IsMonotonic() bool { return true }
+
+// ends are the first and the last index that can be read; 0 and 0 if there is none.
+func (s *Store) ends() (first, last uint64, err error) {
+	for {
+		distance := s.distance.Load()
+		first, last = s.reader.First(), s.reader.Durable()
+		if first == 0 { // LSNs begin at 1.
+			return 0, 0, fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
+		}
+		if distance != s.distance.Load() {
+			continue
+		}
+		if first > last {
+			return 0, 0, nil
+		}
+		return first + *distance, last + *distance, nil
+	}
+}
+
+// FirstIndex is the first entry; 0 if there is none.
+func (s *Store) FirstIndex() (uint64, error) {
+	first, _, err := s.ends()
+	return first, err
+}
+
+// LastIndex is the last entry; 0 if there is none.
+func (s *Store) LastIndex() (uint64, error) {
+	_, last, err := s.ends()
+	return last, err
+}
+
+// GetLog reads an entry into log; raft.ErrLogNotFound if there is none with this index.
+func (s *Store) GetLog(index uint64, log *raft.Log) error {
+	for {
+		distance := s.distance.Load()
+		// LSN 0 is before the first record; Get would take it as the first.
+		var record []byte
+		err := error(inkstone.ErrTruncatedBefore)
+		if lsn := index - *distance; lsn != 0 {
+			record, err = s.reader.Get(lsn)
+		}
+		if distance != s.distance.Load() {
+			continue // The numbering has changed meanwhile: that was another entry.
+		}
+		switch {
+		case errors.Is(err, inkstone.ErrNotYet), errors.Is(err, inkstone.ErrTruncatedBefore), errors.Is(err, inkstone.ErrTruncatedAfter):
+			return raft.ErrLogNotFound
+		case err != nil:
+			return err
+		}
+		return decode(record, index, log)
+	}
+}
+
+// StoreLog stores an entry. Durable when it returns.
+func (s *Store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs stores entries. Their indexes follow one another, and the last that is there; the first of all may have any index above 0.
+// If it fails, none of them is there.
+//
+// Durable when it returns: all of them. After a crash before that the first of them may be there, without a gap.
+func (s *Store) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	records := make([][]byte, len(logs))
+	for i, log := range logs {
+		if log.Index != logs[0].Index+uint64(i) || log.Index == 0 {
+			return fmt.Errorf("raftstore: entry %d stands where %d must; indexes begin at 1 and have no gap", log.Index, max(logs[0].Index, 1)+uint64(i))
+		}
+		records[i] = encode(log)
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	if err := s.follow(logs[0].Index); err != nil {
+		return err
+	}
+	before := s.entries.Last()
+	if err := s.append(records); err != nil {
+		if s.entries.Last() == before {
+			return err
+		}
+		if undo := s.entries.TruncateAfter(before); undo != nil {
+			s.broken = fmt.Errorf("raftstore: entries could not be stored (%w), nor removed again (%w); open the store again", err, undo)
+			return s.broken
+		}
+		return err
+	}
+	return nil
+}
+
+// follow sees to it that the next record gets this index.
+func (s *Store) follow(index uint64) error {
+	first, last := s.entries.First(), s.entries.Last()
+	if first == 0 {
+		return fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
+	}
+	next := max(last+1, first)
+	if index == next+*s.distance.Load() {
+		return nil
+	}
+	if first <= last {
+		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; delete entries first", index, last+*s.distance.Load())
+	}
+	distance := index - next
+	return s.write(func(state *state) { state.distance = distance })
+}
+
+// append appends records in groups, and waits for the last.
+func (s *Store) append(records [][]byte) error {
+	var pending *inkstone.Pending
+	for len(records) > 0 {
+		count, size := 1, len(records[0])
+		for count < len(records) && size+len(records[count]) <= groupBytes {
+			size += len(records[count])
+			count++
+		}
+		p, err := s.entries.AppendBatch(records[:count]...)
+		for errors.Is(err, inkstone.ErrTooLarge) && count > 1 {
+			count /= 2
+			p, err = s.entries.AppendBatch(records[:count]...)
+		}
+		if err != nil {
+			return err
+		}
+		pending, records = p, records[count:]
+	}
+	return pending.Wait(background)
+}
+
+// DeleteRange deletes the entries from low to high, both included, as far as they are there. They are the first, the last, or all: entries
+// with others on both sides are refused.
+//
+// Durable when it returns: they do not come back.
+func (s *Store) DeleteRange(low, high uint64) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	first, last, err := s.ends()
+	if err != nil || first == 0 || low > high || high < first || low > last {
+		return err
+	}
+	distance := *s.distance.Load()
+	switch {
+	case low <= first:
+		return s.entries.TruncateBefore(min(high, last) + 1 - distance)
+	case high >= last:
+		return s.entries.TruncateAfter(low - 1 - distance)
+	default:
+		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); delete the first or the last", low, high, first, last)
+	}
+}

@@ -1,0 +1,314 @@
+// What raft asks of its stores, each step also after opening them again.
+
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftbench "github.com/hashicorp/raft/bench"
+	"inkstone.example/inkstone"
+)
+
+var (
+	_ raft.LogStore          = (*Store)(nil)
+	_ raft.StableStore       = (*Store)(nil)
+	_ raft.MonotonicLogStore = (*Store)(nil)
+)
+
+func well(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t testing.TB, err error, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+}
+
+func open(t testing.TB, path string) *Store {
+	t.Helper()
+	store, err := Open(path, inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19), inkstone.WithBufferBytes(1<<16),
+		inkstone.WithoutPrepareAhead())
+	well(t, err)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+func entry(index, term uint64) *raft.Log {
+	return &raft.Log{Index: index, Term: term, Data: fmt.Appendf(nil, "entry %d of term %d", index, term)}
+}
+
+func entries(first, last, term uint64) (logs []*raft.Log) {
+	for index := first; index <= last; index++ {
+		logs = append(logs, entry(index, term))
+	}
+	return logs
+}
+
+// has checks that the store has these entries and no others, now and after opening it again.
+func has(t *testing.T, store **Store, path string, want ...*raft.Log) {
+	t.Helper()
+	for range 2 {
+		first, err := (*store).FirstIndex()
+		well(t, err)
+		last, err := (*store).LastIndex()
+		well(t, err)
+		if len(want) == 0 {
+			if first != 0 || last != 0 {
+				t.Fatalf("%d to %d in an empty store", first, last)
+			}
+		} else if first != want[0].Index || last != want[len(want)-1].Index {
+			t.Fatalf("%d to %d, and not %d to %d", first, last, want[0].Index, want[len(want)-1].Index)
+		}
+		for _, want := range want {
+			var got raft.Log
+			well(t, (*store).GetLog(want.Index, &got))
+			if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type || !bytes.Equal(got.Data, want.Data) ||
+				!bytes.Equal(got.Extensions, want.Extensions) || !got.AppendedAt.Equal(want.AppendedAt) {
+				t.Fatalf("got %+v, want %+v", got, want)
+			}
+		}
+		for _, index := range []uint64{0, first - 1, last + 1, last + 1000, 1 << 63} {
+			is(t, (*store).GetLog(index, &raft.Log{}), raft.ErrLogNotFound)
+		}
+		well(t, (*store).Close())
+		*store = open(t, path)
+	}
+}
+
+func TestEntriesAreThereAfterEachStep(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	has(t, &store, path)
+	whole := &raft.Log{Index: 1, Term: 7, Type: raft.LogConfiguration, Data: []byte{0, 1}, Extensions: []byte("more"), AppendedAt: time.Now()}
+	well(t, store.StoreLog(whole))
+	has(t, &store, path, whole)
+	well(t, store.StoreLogs(nil))
+	well(t, store.StoreLogs(entries(2, 20, 8)))
+	has(t, &store, path, append([]*raft.Log{whole}, entries(2, 20, 8)...)...)
+
+	// Gaps, indexes that are there, and 0 are refused, and change nothing.
+	for _, wrong := range [][]*raft.Log{entries(22, 22, 8), entries(20, 21, 8), {entry(21, 8), entry(23, 8)}, {entry(0, 8)}} {
+		if store.StoreLogs(wrong) == nil {
+			t.Fatal("a gap was stored")
+		}
+	}
+	if store.DeleteRange(5, 6) == nil {
+		t.Fatal("a hole was made")
+	}
+	// Ranges that are empty, or that nothing is in.
+	for _, empty := range [][2]uint64{{6, 5}, {21, 30}, {0, 0}} {
+		well(t, store.DeleteRange(empty[0], empty[1]))
+	}
+	has(t, &store, path, append([]*raft.Log{whole}, entries(2, 20, 8)...)...)
+
+	well(t, store.DeleteRange(0, 4))
+	has(t, &store, path, entries(5, 20, 8)...)
+	well(t, store.DeleteRange(15, 99))
+	has(t, &store, path, entries(5, 14, 8)...)
+	well(t, store.StoreLogs(entries(15, 16, 9)))
+	has(t, &store, path, append(entries(5, 14, 8), entries(15, 16, 9)...)...)
+	well(t, store.DeleteRange(1, 100))
+	has(t, &store, path)
+	well(t, store.DeleteRange(1, 100))
+}
+
+// When all entries are gone the next may have any index, above and below.
+func TestAnEmptyStoreBeginsAnywhere(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	well(t, store.SetUint64([]byte("CurrentTerm"), 5))
+	for _, first := range []uint64{1000, 2, 1 << 40, 1 << 40, 7} {
+		well(t, store.StoreLogs(entries(first, first+9, first)))
+		has(t, &store, path, entries(first, first+9, first)...)
+		well(t, store.DeleteRange(first+8, first+9))
+		well(t, store.DeleteRange(first, first+1))
+		has(t, &store, path, entries(first+2, first+7, first)...)
+		well(t, store.DeleteRange(first, first+9))
+		has(t, &store, path)
+	}
+	term, err := store.GetUint64([]byte("CurrentTerm"))
+	if err != nil || term != 5 {
+		t.Fatal(term, err)
+	}
+}
+
+func TestLargeEntries(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	var want []*raft.Log
+	for index := range uint64(40) {
+		want = append(want, &raft.Log{Index: index + 1, Data: bytes.Repeat([]byte{byte(index)}, 100_000), Extensions: make([]byte, index)})
+	}
+	well(t, store.StoreLogs(want)) // Several groups, each of more than a record may have.
+	has(t, &store, path, want...)
+	// One that is too large comes last, when others have been appended already: none stays.
+	large := &raft.Log{Index: 51, Data: make([]byte, 1<<19)}
+	is(t, store.StoreLog(&raft.Log{Index: 41, Data: large.Data}), inkstone.ErrTooLarge)
+	is(t, store.StoreLogs(append(entries(41, 50, 1), large)), inkstone.ErrTooLarge)
+	has(t, &store, path, want...)
+	well(t, store.StoreLogs(entries(41, 50, 1)))
+	well(t, store.DeleteRange(1, 50))
+	is(t, store.StoreLogs([]*raft.Log{entry(50, 1), large}), inkstone.ErrTooLarge) // In an empty store.
+	has(t, &store, path)
+}
+
+func TestStateIsThereAfterEachSet(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	missing, err := store.Get([]byte("none"))
+	if err != nil || len(missing) != 0 {
+		t.Fatal(missing, err)
+	}
+	number, err := store.GetUint64([]byte("none"))
+	if err != nil || number != 0 {
+		t.Fatal(number, err)
+	}
+	value := []byte("candidate")
+	well(t, store.Set([]byte("vote"), value))
+	value[0] = 'x'
+	for term := range uint64(20) {
+		well(t, store.SetUint64([]byte("term"), term))
+		well(t, store.Set([]byte(""), bytes.Repeat([]byte{byte(term)}, 100_000)))
+		well(t, store.Close())
+		store = open(t, path)
+		got, err := store.GetUint64([]byte("term"))
+		if err != nil || got != term {
+			t.Fatal(got, err)
+		}
+		vote, err := store.Get([]byte("vote"))
+		if err != nil || string(vote) != "candidate" {
+			t.Fatal(vote, err)
+		}
+	}
+	if _, err := store.GetUint64([]byte("vote")); err == nil {
+		t.Fatal("a text is a number")
+	}
+	is(t, store.Set([]byte("large"), make([]byte, 1<<19)), inkstone.ErrTooLarge)
+	// 4 MiB were written; what is not needed has gone.
+	if first := store.state.First(); first < 20 {
+		t.Fatal("the state begins at", first)
+	}
+	files, err := filepath.Glob(filepath.Join(path, "state", "*"))
+	well(t, err)
+	size := int64(0)
+	for _, file := range files {
+		info, err := os.Stat(file)
+		well(t, err)
+		size += info.Size()
+	}
+	if size > 5<<20 {
+		t.Fatalf("the state has %d bytes", size)
+	}
+}
+
+// Readers see an entry as it was stored, or none, while the store is cut at both ends and numbered anew.
+func TestReadersBesideAWriter(t *testing.T) {
+	store := open(t, t.TempDir())
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for reader := range 4 {
+		group.Go(func() {
+			for index := uint64(reader); ; index++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				first, err := store.FirstIndex()
+				well(t, err)
+				last, err := store.LastIndex()
+				well(t, err)
+				var got raft.Log
+				wanted := first + index%(max(last, first)-first+2)
+				if err := store.GetLog(wanted, &got); err != nil {
+					is(t, err, raft.ErrLogNotFound)
+				} else if want := entry(wanted, got.Term); got.Index != wanted || !bytes.Equal(got.Data, want.Data) {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+			}
+		})
+	}
+	for round := range uint64(60) {
+		first := 1 + round*37%500
+		well(t, store.StoreLogs(entries(first, first+19, round+1)))
+		well(t, store.DeleteRange(first, first+4))
+		well(t, store.DeleteRange(first+15, first+19))
+		well(t, store.StoreLogs(entries(first+15, first+30, round+100)))
+		well(t, store.DeleteRange(first, first+30))
+	}
+	close(stop)
+	group.Wait()
+}
+
+func TestAfterCloseEachCallIsAnError(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	well(t, store.StoreLog(entry(1, 1)))
+	_, err := Open(path)
+	is(t, err, inkstone.ErrLocked)
+	well(t, store.Close())
+	_, first := store.FirstIndex()
+	_, last := store.LastIndex()
+	for _, err := range []error{first, last, store.GetLog(1, &raft.Log{}), store.StoreLog(entry(2, 1)), store.DeleteRange(1, 1), store.Set(nil, nil)} {
+		is(t, err, inkstone.ErrClosed)
+	}
+	_, err = Open(filepath.Join(path, "none", "below"))
+	is(t, err, os.ErrNotExist)
+}
+
+// Directories that do not belong together, and records of others, are found.
+func TestForeignRecords(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	well(t, store.StoreLogs(entries(100, 110, 1)))
+	well(t, store.Close())
+	well(t, os.RemoveAll(filepath.Join(path, "state")))
+	store = open(t, path)
+	if err := store.GetLog(1, &raft.Log{}); err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		t.Fatal(err)
+	}
+	for _, record := range [][]byte{nil, {2}, {1, 0}, append([]byte{1}, make([]byte, 10)...), append(make([]byte, 9), 1)} {
+		_, err := store.state.AppendDurable(background, record)
+		well(t, err)
+		well(t, store.Close())
+		if _, err := Open(path); err == nil {
+			t.Fatalf("%v was taken as a state", record)
+		}
+		well(t, os.RemoveAll(filepath.Join(path, "state")))
+		store = open(t, path)
+	}
+	for _, record := range [][]byte{nil, make([]byte, 29), append([]byte{1}, make([]byte, 28)...)} {
+		if decode(record, 0, &raft.Log{}) == nil {
+			t.Fatalf("%v was taken as an entry", record)
+		}
+	}
+	long := encode(entry(1, 1))
+	long[29] = 1
+	if decode(long, 1, &raft.Log{}) == nil {
+		t.Fatal("extensions longer than the record")
+	}
+}
+
+// The benchmarks that raft has for stores: .ci/go runs each a few times, to see that they pass. Those of StoreLog, StoreLogs and DeleteRange are
+// left out: they begin at index 0 or leave gaps.
+func BenchmarkStore(b *testing.B) {
+	for name, bench := range map[string]func(*testing.B, raft.LogStore){"FirstIndex": raftbench.FirstIndex, "LastIndex": raftbench.LastIndex, "GetLog": raftbench.GetLog} {
+		b.Run(name, func(b *testing.B) { bench(b, open(b, b.TempDir())) })
+	}
+	for name, bench := range map[string]func(*testing.B, raft.StableStore){"Set": raftbench.Set, "Get": raftbench.Get, "SetUint64": raftbench.SetUint64, "GetUint64": raftbench.GetUint64} {
+		b.Run(name, func(b *testing.B) { bench(b, open(b, b.TempDir())) })
+	}
+}
