@@ -1,3 +1,5 @@
+// Whether the race detector runs, which allows fewer goroutines.
+
 //go:build !race
 
 package inkstone
