@@ -291,7 +291,7 @@ impl fmt::Display for Error {
             Self::Locked { path, holder } => {
                 write!(
                     f,
-                    "{} is locked by {holder}; a log has one writer at a time: close it there first",
+                    "{} is locked by {holder}, and a log has one writer at a time: close it there first",
                     path.display()
                 )
             }
