@@ -8,12 +8,13 @@
 //! kernel that sends a flush without waiting for the answer to a write that the flush is to cover: such a write counts as
 //! covered here.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::fault::{Access, Effect, Faults};
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{Entry, Recording};
+use super::states::{Cut, Player};
 
 /// A mark: here a flush failed, and the unflushed writes are lost.
 pub const CACHE_DROPPED: &str = "the cache was dropped";
@@ -38,11 +39,24 @@ pub struct Counters {
     pub flushes: u64,
 }
 
+/// Whether requests are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Power {
+    On,
+    /// Each request waits.
+    Cut,
+    /// Each request fails with `EIO`.
+    Off,
+}
+
 struct State {
     image: Image,
-    /// As of the last flush; only while faults need it.
+    /// As of the last flush; only while faults or a power cut need it.
     flushed: Option<Image>,
     recording: Option<Recording>,
+    /// The recording begins again at each flush.
+    only_unflushed: bool,
+    power: Power,
     faults: Faults,
     counters: Counters,
 }
@@ -52,6 +66,7 @@ struct State {
 pub struct Disk {
     name: Arc<str>,
     state: Arc<Mutex<State>>,
+    power_changed: Arc<Condvar>,
 }
 
 impl std::fmt::Debug for Disk {
@@ -67,10 +82,12 @@ impl Disk {
             image,
             flushed: None,
             recording: None,
+            only_unflushed: false,
+            power: Power::On,
             faults: Faults::default(),
             counters: Counters::default(),
         };
-        Self { name: name.into(), state: Arc::new(Mutex::new(state)) }
+        Self { name: name.into(), state: Arc::new(Mutex::new(state)), power_changed: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,7 +117,53 @@ impl Disk {
 
     /// Records from now on.
     pub fn record(&self) {
-        self.lock().recording = Some(Recording::default());
+        let mut state = self.lock();
+        state.recording = Some(Recording::default());
+        state.only_unflushed = false;
+    }
+
+    /// Records from now on what is not flushed, and no more: a disk in long use stays small. Everything that the disk holds now
+    /// counts as flushed. [`Disk::cut_power`] needs this.
+    pub fn record_unflushed(&self) {
+        self.lock().begin_unflushed();
+    }
+
+    /// Cuts the power of a disk in use. No request is carried out from this moment on: each *waits* until [`Disk::power_off`], so
+    /// that nobody hears of a failure that a machine without power would never hear of. Returns what may be found afterwards;
+    /// `None` without [`Disk::record_unflushed`].
+    pub fn cut_power(&self) -> Option<Cut> {
+        let mut state = self.lock();
+        let base = state.flushed.clone().filter(|_| state.only_unflushed)?;
+        state.power = Power::Cut;
+        let recording = state.recording.clone().unwrap_or_default();
+        let mut player = Player::new(&recording, base);
+        player.play(recording.entries.len());
+        Some(player.cut())
+    }
+
+    /// Ends all waiting of [`Disk::cut_power`]: requests fail with `EIO` from now on, so that the kernel lets the disk go. Kill first who
+    /// must not hear of it.
+    pub fn power_off(&self) {
+        self.lock().power = Power::Off;
+        self.power_changed.notify_all();
+    }
+
+    /// The disk is sound again, holds `image`, and records what is not flushed.
+    pub fn power_on(&self, image: Image) {
+        let mut state = self.lock();
+        state.image = image;
+        state.faults = Faults::default();
+        state.begin_unflushed();
+        state.power = Power::On;
+        self.power_changed.notify_all();
+    }
+
+    /// The state, when the disk has power.
+    fn powered(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        let state = self.lock();
+        let state = self.power_changed.wait_while(state, |state| state.power == Power::Cut);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.power == Power::Off { Err(Failure::Error) } else { Ok(state) }
     }
 
     /// Adds a mark to the recording: what the writer knows now. Without a recording nothing happens.
@@ -152,7 +215,7 @@ impl Disk {
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
         self.lock().counters.reads += 1;
         self.meet(Access::Read, sectors_of(offset, len as u64))?;
-        let state = self.lock();
+        let state = self.powered()?;
         let len = state.image.len_bytes().saturating_sub(offset).min(len as u64) as usize;
         let mut bytes = vec![0; len];
         state.image.read(offset, &mut bytes);
@@ -168,7 +231,7 @@ impl Disk {
         if self.meet(Access::Write, sectors_of(offset, bytes.len() as u64))? {
             return Ok(());
         }
-        let mut state = self.lock();
+        let mut state = self.powered()?;
         if offset.saturating_add(bytes.len() as u64) > state.image.len_bytes() {
             return Err(Failure::NoSpace);
         }
@@ -195,7 +258,7 @@ impl Disk {
         if self.meet(Access::Write, sectors.clone())? {
             return Ok(());
         }
-        let mut state = self.lock();
+        let mut state = self.powered()?;
         state.image.clear(offset, len_bytes);
         state.push(Entry::Discard { sector: sectors.start, sectors: sectors.end - sectors.start });
         Ok(())
@@ -208,16 +271,22 @@ impl Disk {
     pub fn flush(&self) -> Result<(), Failure> {
         self.lock().counters.flushes += 1;
         let met = self.meet(Access::Flush, 0..0);
-        let mut state = self.lock();
+        let mut state = self.powered()?;
         match met {
+            Ok(false) if state.only_unflushed => state.begin_unflushed(),
             Ok(false) => {
                 state.push(Entry::Flush);
                 state.flushed = state.faults.drops_cache.then(|| state.image.clone());
             }
+            Err(_) if state.only_unflushed && !state.faults.drops_cache => {}
             Err(_) => {
                 if let Some(flushed) = state.flushed.clone() {
                     state.image = flushed;
-                    state.push(Entry::Mark(CACHE_DROPPED.into()));
+                    if state.only_unflushed {
+                        state.begin_unflushed();
+                    } else {
+                        state.push(Entry::Mark(CACHE_DROPPED.into()));
+                    }
                 }
             }
             Ok(true) => {}
@@ -227,6 +296,12 @@ impl Disk {
 }
 
 impl State {
+    fn begin_unflushed(&mut self) {
+        self.flushed = Some(self.image.clone());
+        self.recording = Some(Recording::default());
+        self.only_unflushed = true;
+    }
+
     fn push(&mut self, entry: Entry) {
         if let Some(recording) = &mut self.recording {
             recording.entries.push(entry);
@@ -273,6 +348,62 @@ mod tests {
         assert_eq!(disk.read(0, 4096).expect("it reads")[..1536], [[0; 512], [2; 512], [2; 512]].concat());
         assert_eq!(disk.read((1 << 20) - 10, 100).expect("it reads").len(), 10);
         assert_eq!(disk.write((1 << 20) - 10, &[0; 11]), Err(Failure::NoSpace));
+    }
+
+    #[test]
+    fn power_is_cut_between_two_requests_and_who_waits_hears_nothing_before_it_is_off() {
+        let disk = Disk::new("a", Image::new(1 << 20));
+        assert!(disk.cut_power().is_none(), "nothing is recorded");
+        disk.record_unflushed();
+        disk.write(0, &[1; 512]).expect("it takes it");
+        disk.flush().expect("it flushes");
+        disk.write(0, &[2; 512]).expect("it takes it");
+        disk.write(512, &[2; 512]).expect("it takes it");
+        let cut = disk.cut_power().expect("it is recorded");
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiting = disk.clone();
+        let thread = std::thread::spawn(move || tell.send(waiting.flush()));
+        let early = told.recv_timeout(Duration::from_millis(50));
+        assert!(early.is_err(), "a flush after the cut was answered: {early:?}");
+        disk.power_off();
+        assert_eq!(told.recv().expect("an answer"), Err(Failure::Error));
+        thread.join().expect("no panic").expect("sent");
+        assert_eq!((disk.write(0, &[3; 512]), disk.read(0, 1)), (Err(Failure::Error), Err(Failure::Error)));
+        let first = |image: &Image| {
+            let mut bytes = [0; 1024];
+            image.read(0, &mut bytes);
+            (bytes[0], bytes[512])
+        };
+        let found = |kept: [bool; 2]| first(&cut.state(&kept));
+        let all = [[false, false], [true, false], [false, true], [true, true]].map(found);
+        assert_eq!(all, [(1, 0), (2, 0), (1, 2), (2, 2)]);
+        disk.power_on(cut.state(&[false, true]));
+        assert_eq!(disk.read(0, 1), Ok(vec![1]));
+        let again = disk.cut_power().expect("it is recorded again");
+        assert_eq!(
+            (again.units.len(), first(&again.durable)),
+            (0, (1, 2)),
+            "what was found is on the medium"
+        );
+    }
+
+    #[test]
+    fn only_what_is_not_flushed_is_kept() {
+        let disk = Disk::new("a", Image::new(1 << 20));
+        disk.record_unflushed();
+        for _ in 0..10 {
+            disk.write(0, &[1; 4096]).expect("it takes it");
+            disk.flush().expect("it flushes");
+        }
+        assert_eq!(disk.recorded().entries.len(), 0);
+        disk.write(0, &[7; 512]).expect("it takes it");
+        disk.change_faults(|faults| faults.rules.push(Rule::every(Access::Flush, Effect::Error)));
+        assert_eq!(disk.flush(), Err(Failure::Error));
+        assert_eq!(
+            disk.cut_power().expect("recorded").units.len(),
+            1,
+            "a failed flush makes nothing durable"
+        );
     }
 
     #[test]
