@@ -1,5 +1,5 @@
 //! The host under a lab: loop devices, mounts, work directories, counters of block devices, the kernel's trace of their requests,
-//! signals to processes that a lab has started, and processes that run beside a measurement; and the ways of writing a file that labs compare with those of the log.
+//! signals to processes that a lab has started, a network device, and processes that run beside a measurement; and the ways of writing a file that labs compare with those of the log.
 //!
 //! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files: mappings, C streams, io_uring,
 //! Linux AIO. A program that embeds the log compiles none of this.
@@ -42,6 +42,7 @@ mod trace_event;
 mod trace_format;
 mod tracefs;
 mod tree;
+mod tunnel;
 mod usage;
 mod workdir;
 
@@ -71,5 +72,6 @@ pub use terminal::raw_terminal;
 pub use trace::{BlockTrace, Trace};
 pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
+pub use tunnel::Tunnel;
 pub use usage::{ProcessIo, Usage, process_io, process_usage, thread_faults, thread_usage};
 pub use workdir::{WorkDir, sweep};
