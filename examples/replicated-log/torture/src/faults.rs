@@ -1,0 +1,216 @@
+//! What goes wrong in a round, and when: a plan from a seed.
+//!
+//! *Owns*: the kinds of faults, and drawing plans. *May not touch*: carrying them out (`cluster.rs`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The power of all nodes is cut at one instant.
+    PowerAll,
+    /// The power of one node is cut.
+    PowerOne,
+    /// A node is killed with SIGKILL, and its machine goes on.
+    Kill,
+    /// A node is stopped with SIGSTOP and continued: its clocks have jumped, as it sees them.
+    Stop,
+    /// The link of a node is taken down.
+    LinkDown,
+    /// A minority is parted from a majority.
+    Halves,
+    /// Two halves see each other only through one node.
+    Bridge,
+    /// One node hears nobody, but is heard; or the other way round.
+    OneWay,
+    /// Packets are lost, late, doubled, and overtake each other.
+    Weather,
+    /// Writes to a disk fail with `EIO`.
+    WritesFail,
+    /// Flushes of a disk fail with `EIO`, and lose what they were to make durable.
+    FlushesFail,
+    /// A file system is full.
+    Full,
+    /// Flushes are slow.
+    SlowFlushes,
+}
+
+impl Kind {
+    /// All kinds, with their names.
+    pub const ALL: [(Self, &'static str); 13] = [
+        (Self::PowerAll, "power-all"),
+        (Self::PowerOne, "power-one"),
+        (Self::Kill, "kill"),
+        (Self::Stop, "stop"),
+        (Self::LinkDown, "link-down"),
+        (Self::Halves, "halves"),
+        (Self::Bridge, "bridge"),
+        (Self::OneWay, "one-way"),
+        (Self::Weather, "weather"),
+        (Self::WritesFail, "writes-fail"),
+        (Self::FlushesFail, "flushes-fail"),
+        (Self::Full, "full"),
+        (Self::SlowFlushes, "slow-flushes"),
+    ];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(kind, _)| kind == self).map_or("?", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+/// Which kinds a run draws from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kinds(Vec<Kind>);
+
+impl FromStr for Kinds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        use Kind::{
+            Bridge, FlushesFail, Full, Halves, LinkDown, OneWay, PowerAll, PowerOne, SlowFlushes, Weather,
+            WritesFail,
+        };
+        let mut kinds = Vec::new();
+        for word in text.split(',') {
+            match word {
+                "all" => kinds.extend(Kind::ALL.map(|(kind, _)| kind)),
+                "others" => {
+                    kinds.extend(Kind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| *kind != PowerAll))
+                }
+                "power" => kinds.extend([PowerAll, PowerOne]),
+                "network" => kinds.extend([LinkDown, Halves, Bridge, OneWay, Weather]),
+                "disk" => kinds.extend([WritesFail, FlushesFail, Full, SlowFlushes]),
+                "none" => {}
+                _ => match Kind::ALL.iter().find(|(_, name)| *name == word) {
+                    Some((kind, _)) => kinds.push(*kind),
+                    None => {
+                        let names = Kind::ALL.map(|(_, name)| name).join(", ");
+                        return Err(format!(
+                            "{word:?} is no fault: take all, others (all but power-all), power, network, disk, none, or of {names}"
+                        ));
+                    }
+                },
+            }
+        }
+        kinds.sort();
+        kinds.dedup();
+        Ok(Self(kinds))
+    }
+}
+
+/// Who is hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The leader at that instant; if nobody knows one, this node.
+    Leader(usize),
+    /// This node.
+    Node(usize),
+}
+
+/// A fault of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What.
+    pub kind: Kind,
+    /// Whom; faults of all nodes, or of the whole network, hit this one most.
+    pub target: Target,
+    /// When it begins, from the start of the round.
+    pub begins: Duration,
+    /// When it ends.
+    pub ends: Duration,
+    /// Decides the details.
+    pub seed: u64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, target, begins, ends, .. } = self;
+        write!(f, "{kind} of {target:?} from {} to {} ms", begins.as_millis(), ends.as_millis())
+    }
+}
+
+/// All that goes wrong in a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Its faults, by their beginning.
+    pub faults: Vec<Fault>,
+    /// When everything is mended.
+    pub ends: Duration,
+}
+
+/// Before the first fault of a round: enough for some operations to be acknowledged.
+const QUIET_MS: u64 = 150;
+/// The longest time from the first fault to the last beginning.
+const SPREAD_MS: u64 = 450;
+
+/// Draws a plan of one to three faults.
+pub fn plan(kinds: &Kinds, nodes: usize, seed: u64) -> Plan {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let count = if kinds.0.is_empty() { 0 } else { [1, 1, 2, 3][rng.usize(..4)] };
+    let mut faults: Vec<Fault> = (0..count)
+        .map(|_| {
+            let kind = kinds.0[rng.usize(..kinds.0.len())];
+            let begins = QUIET_MS + rng.u64(..SPREAD_MS);
+            let lasts = match kind {
+                Kind::PowerAll | Kind::PowerOne | Kind::Kill => rng.u64(..400),
+                // Longer than an election, so that others go on without it.
+                Kind::Stop => 100 + rng.u64(..2900),
+                _ => 200 + rng.u64(..1300),
+            };
+            let node = rng.usize(1..=nodes);
+            let target = if rng.bool() { Target::Leader(node) } else { Target::Node(node) };
+            let time = |ms| Duration::from_millis(ms);
+            Fault { kind, target, begins: time(begins), ends: time(begins + lasts), seed: rng.u64(..) }
+        })
+        .collect();
+    // One cut of all is the whole round's: a second one would find what the first has left.
+    let mut has_power_all = false;
+    faults.retain(|fault| fault.kind != Kind::PowerAll || !std::mem::replace(&mut has_power_all, true));
+    faults.sort_by_key(|fault| fault.begins);
+    let ends = faults.iter().map(|fault| fault.ends).max().unwrap_or(Duration::from_millis(500));
+    Plan { faults, ends }
+}
+
+/// How often each kind was carried out.
+pub type ByKind = BTreeMap<Kind, u64>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_plan_and_all_kinds_come() {
+        let all: Kinds = "all".parse().expect("a word");
+        let mut seen = ByKind::new();
+        for seed in 0..2000 {
+            let drawn = plan(&all, 3, seed);
+            assert_eq!(drawn, plan(&all, 3, seed));
+            assert!(!drawn.faults.is_empty() && drawn.faults.is_sorted_by_key(|fault| fault.begins));
+            for fault in drawn.faults {
+                assert!(fault.begins <= fault.ends && fault.ends <= drawn.ends);
+                assert!(matches!(fault.target, Target::Leader(1..=3) | Target::Node(1..=3)));
+                *seen.entry(fault.kind).or_default() += 1;
+            }
+        }
+        assert_eq!(seen.len(), Kind::ALL.len(), "{seen:?}");
+        assert!(plan(&"none".parse().expect("a word"), 3, 1).faults.is_empty());
+    }
+
+    #[test]
+    fn names_say_which_kinds() {
+        let kinds = |text: &str| text.parse::<Kinds>().map(|kinds| kinds.0);
+        assert_eq!(kinds("power"), Ok(vec![Kind::PowerAll, Kind::PowerOne]));
+        assert_eq!(kinds("others").map(|kinds| kinds.len()), Ok(Kind::ALL.len() - 1));
+        assert_eq!(kinds("kill,stop,kill"), Ok(vec![Kind::Kill, Kind::Stop]));
+        assert!(kinds("thunder").expect_err("no fault").contains("flushes-fail"));
+        for (kind, name) in Kind::ALL {
+            assert_eq!((kinds(name), kind.to_string().as_str()), (Ok(vec![kind]), name));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The judge of a history: the Go program in `checker/`, over porcupine.
+//!
+//! *Owns*: building it, running it, its answer. *May not touch*: what linearizable means.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How long the checker may think about one history, in its own words.
+const LIMIT: &str = "120s";
+
+/// What is said of a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is linearizable.
+    Sound,
+    /// It is not.
+    Broken,
+    /// Nobody knows: the time was too short, or there was nothing to judge.
+    Undecided(String),
+}
+
+/// The checker's program.
+#[derive(Debug, Clone)]
+pub struct Judge {
+    program: PathBuf,
+}
+
+/// The Go tool's path, if it is installed.
+fn go() -> Option<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/local/go/bin";
+    path.split(':').map(|directory| Path::new(directory).join("go")).find(|go| go.is_file())
+}
+
+/// What is missing to judge.
+pub fn missing() -> Option<String> {
+    go().is_none().then(|| "Go is not installed: the checker of histories is a Go program".into())
+}
+
+impl Judge {
+    /// Builds the checker into `directory`.
+    ///
+    /// # Errors
+    /// What the Go tool says.
+    pub fn build(directory: &Path) -> Result<Self, String> {
+        let program = directory.join("checker");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("checker");
+        let go = go().ok_or("there is no go")?;
+        let mut build = Command::new(go);
+        build.arg("build").arg("-o").arg(&program).arg(".").current_dir(&source).stdin(Stdio::null());
+        let output = build.output().map_err(|error| format!("go: {error}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+            return Err(format!("go build in {}: {said}", source.display()));
+        }
+        Ok(Self { program })
+    }
+
+    /// Judges a history; a broken one is drawn at `picture`.
+    ///
+    /// # Errors
+    /// The checker cannot be run.
+    pub fn judge(&self, history: &Path, picture: &Path) -> Result<Verdict, String> {
+        let mut checker = Command::new(&self.program);
+        checker.args(["-time", LIMIT, "-picture"]).arg(picture).arg(history).stdin(Stdio::null());
+        // One thread: the cluster is being tortured on the other processors.
+        checker.env("GOMAXPROCS", "1");
+        let output = checker.output().map_err(|error| format!("{}: {error}", self.program.display()))?;
+        let said = || {
+            let both = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
+            both.join(" ").trim().to_string()
+        };
+        match output.status.code() {
+            Some(0) => Ok(Verdict::Sound),
+            Some(1) => Ok(Verdict::Broken),
+            Some(3) => Ok(Verdict::Undecided(said())),
+            _ => Err(format!("the checker failed on {}: {}", history.display(), said())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Call, Heard, History};
+
+    #[test]
+    fn histories_of_ours_are_judged() {
+        if let Some(why) = missing() {
+            return println!("NOT RUN: {why}");
+        }
+        let directory = std::env::temp_dir().join(format!("inkstone-judge-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let judge = Judge::build(&directory).expect("it builds");
+        for (found, expected) in [("x\n", Verdict::Sound), ("x\nx\n", Verdict::Broken)] {
+            let path = directory.join("history");
+            let history = History::create(&path).expect("a file");
+            let append = history.invoke(0, &Call::Append { key: "k".into(), value: "x".into() });
+            history.complete(0, append, &Heard::Done(None));
+            let get = history.invoke(1, &Call::Get { key: "k".into() });
+            history.complete(1, get, &Heard::Done(Some(found.into())));
+            history.finish().expect("written");
+            let picture = directory.join("picture.html");
+            assert_eq!(judge.judge(&path, &picture), Ok(expected.clone()));
+            assert_eq!(picture.exists(), expected == Verdict::Broken);
+        }
+        std::fs::write(directory.join("history"), "no json").expect("written");
+        assert!(judge.judge(&directory.join("history"), &directory.join("p")).is_err());
+        std::fs::remove_dir_all(&directory).expect("removed");
+    }
+}

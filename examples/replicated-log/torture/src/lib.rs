@@ -1,0 +1,27 @@
+//! The torture run of the replicated log: real processes in network namespaces of their own, on real kernel file systems on disks whose
+//! power can be cut, and clients whose histories a linearizability checker judges.
+//!
+//! *Owns*: what is done to a cluster from outside. *May not touch*: the cluster's insides: it starts the program that users start, and asks
+//! through the client that users have.
+//!
+//! | module | |
+//! |---|---|
+//! | [`network`] | hosts, and a wire of ours between them |
+//! | [`disk`], [`node`] | a node's disk, whose power can be cut while it is in use; its process |
+//! | [`cluster`] | all of them, and carrying out a fault |
+//! | [`faults`] | what goes wrong when, from a seed |
+//! | [`history`], [`workload`] | what clients asked and heard; what they ask |
+//! | [`judge`] | whether a history is linearizable: the Go program in `checker/`, over porcupine |
+//! | [`round`], [`run`] | one round; all of them, and what is kept of a failure |
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+pub mod disk;
+pub mod faults;
+pub mod history;
+pub mod judge;
+pub mod network;
+pub mod node;
+pub mod round;
+pub mod run;
+pub mod workload;

@@ -1,0 +1,127 @@
+//! What happens to a packet on its way: from which host to which it goes, how many are lost, late or doubled.
+//!
+//! *Owns*: the table of ways, and the draw for one packet. *May not touch*: devices, packets.
+
+use std::time::Duration;
+
+/// The way from one host to another; the way back is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// Nothing passes.
+    pub is_cut: bool,
+    /// Of a hundred packets this many are lost.
+    pub lost_percent: u8,
+    /// Of a hundred packets this many arrive twice.
+    pub twice_percent: u8,
+    /// Each packet is late by a time between these, drawn for itself: so a later one may arrive first.
+    pub late: (Duration, Duration),
+}
+
+impl Way {
+    /// Everything passes at once.
+    pub const CLEAR: Self =
+        Self { is_cut: false, lost_percent: 0, twice_percent: 0, late: (Duration::ZERO, Duration::ZERO) };
+}
+
+/// What happens to one packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It does not arrive.
+    Lost,
+    /// It arrives after this time; and once more after the other.
+    Arrives(Duration, Option<Duration>),
+}
+
+/// All ways among a number of hosts.
+#[derive(Debug, Clone)]
+pub struct Weather {
+    hosts: usize,
+    ways: Vec<Way>,
+    /// Hosts without power: nothing leaves or reaches them, whatever the ways are.
+    dark: Vec<bool>,
+}
+
+impl Weather {
+    /// Clear ways among this many hosts.
+    pub fn clear(hosts: usize) -> Self {
+        Self { hosts, ways: vec![Way::CLEAR; hosts * hosts], dark: vec![false; hosts] }
+    }
+
+    /// The way from a host to another.
+    pub fn way(&mut self, from: usize, to: usize) -> &mut Way {
+        &mut self.ways[from * self.hosts + to]
+    }
+
+    /// All ways are clear again. Who is dark stays so.
+    pub fn clear_ways(&mut self) {
+        self.ways.fill(Way::CLEAR);
+    }
+
+    /// A host loses power or gets it back.
+    pub fn set_dark(&mut self, host: usize, is_dark: bool) {
+        self.dark[host] = is_dark;
+    }
+
+    /// Cuts both ways between two hosts.
+    pub fn part(&mut self, one: usize, other: usize) {
+        self.way(one, other).is_cut = true;
+        self.way(other, one).is_cut = true;
+    }
+
+    /// Draws what happens to a packet.
+    pub fn fate(&self, from: usize, to: usize, rng: &mut fastrand::Rng) -> Fate {
+        let way = &self.ways[from * self.hosts + to];
+        let is_lost = way.is_cut || self.dark[from] || self.dark[to] || rng.u8(..100) < way.lost_percent;
+        if is_lost {
+            return Fate::Lost;
+        }
+        let (least, most) = (way.late.0.as_micros() as u64, way.late.1.as_micros() as u64);
+        let mut late = || Duration::from_micros(rng.u64(least..=most.max(least)));
+        let first = late();
+        let second = late();
+        Fate::Arrives(first, (rng.u8(..100) < way.twice_percent).then_some(second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_have_two_directions_and_the_dark_have_none() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut weather = Weather::clear(3);
+        let now = Fate::Arrives(Duration::ZERO, None);
+        weather.way(0, 1).is_cut = true;
+        assert_eq!((weather.fate(0, 1, &mut rng), weather.fate(1, 0, &mut rng)), (Fate::Lost, now));
+        weather.clear_ways();
+        weather.part(1, 2);
+        let all = [(1, 2), (2, 1), (0, 1), (0, 2)].map(|(from, to)| weather.fate(from, to, &mut rng));
+        assert_eq!(all, [Fate::Lost, Fate::Lost, now, now]);
+        weather.clear_ways();
+        weather.set_dark(2, true);
+        let all = [(1, 2), (2, 1), (0, 1)].map(|(from, to)| weather.fate(from, to, &mut rng));
+        assert_eq!(all, [Fate::Lost, Fate::Lost, now]);
+        weather.set_dark(2, false);
+        assert_eq!(weather.fate(1, 2, &mut rng), now);
+    }
+
+    #[test]
+    fn the_draws_keep_to_the_odds() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut weather = Weather::clear(2);
+        let late = (Duration::from_millis(1), Duration::from_millis(3));
+        *weather.way(0, 1) = Way { is_cut: false, lost_percent: 10, twice_percent: 20, late };
+        let (mut lost, mut twice) = (0, 0);
+        for _ in 0..10_000 {
+            match weather.fate(0, 1, &mut rng) {
+                Fate::Lost => lost += 1,
+                Fate::Arrives(first, second) => {
+                    assert!(first >= late.0 && first <= late.1, "{first:?}");
+                    twice += u32::from(second.is_some());
+                }
+            }
+        }
+        assert!((800..1200).contains(&lost) && (1500..2100).contains(&twice), "{lost} lost, {twice} twice");
+    }
+}
