@@ -2,7 +2,6 @@
 //!
 //! *Owns*: the order of these. *May not touch*: how faults are carried out, how a history is judged.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +30,18 @@ pub trait Reach {
 
     /// The leader, as far as somebody knows.
     fn leader(&self) -> Option<usize>;
+}
+
+/// What is to be done in a round.
+pub struct Round {
+    /// Its number.
+    pub number: u64,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// What clients ask.
+    pub load: Load,
+    /// Where they write down what they asked and heard.
+    pub history: Arc<History>,
 }
 
 /// What a round has left to be judged.
@@ -63,25 +74,18 @@ fn steps(plan: &Plan) -> Vec<(Duration, Step<'_>)> {
 /// must have outlived this round too.
 ///
 /// # Errors
-/// A broken promise, or this machine fails us. What was written until then is in `written` all the same.
-#[expect(clippy::too_many_arguments, reason = "each is a part of the round, and none belongs to another")]
+/// A broken promise, or this machine fails us. What was written until then is there all the same.
 pub fn run<R: Reach>(
     cluster: &mut Cluster,
     reach: &R,
     runtime: &Runtime,
-    plan: &Plan,
-    load: &Load,
-    history_path: &Path,
+    round: &Round,
     before: Option<&Written>,
     by_kind: &mut ByKind,
 ) -> (Written, Result<(), Trap>) {
-    let number = load.seed;
-    let mut written = match History::create(history_path) {
-        Ok(history) => {
-            Written { number, history: Arc::new(history), keys: load.keys.clone(), story: Vec::new() }
-        }
-        Err(error) => panic!("{}: {error}", history_path.display()),
-    };
+    let Round { number, plan, load, history } = round;
+    let mut written =
+        Written { number: *number, history: Arc::clone(history), keys: load.keys.clone(), story: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
     cluster.begin_story();
     let clients = {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,9 +13,9 @@ use tokio::runtime::Runtime;
 
 use crate::cluster::{Cluster, ClusterOptions, Trap};
 use crate::faults::{ByKind, Kinds, plan};
-use crate::history::Counts;
+use crate::history::{Counts, History};
 use crate::judge::{Judge, Verdict};
-use crate::round::{self, Reach, Written};
+use crate::round::{self, Reach, Round, Written};
 use crate::workload::Load;
 
 /// Histories that may wait for the judge before the rounds wait for it.
@@ -195,10 +196,10 @@ impl Run<'_> {
             let load =
                 Load { clients: self.options.clients, keys, pause: self.options.pause, seed: seed ^ 0x6C6F };
             let path = self.work.join(format!("round-{number}.jsonl"));
+            let history = History::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let round = Round { number, plan, load, history: Arc::new(history) };
             let by_kind = &mut self.summary.by_kind;
-            let (mut written, done) =
-                round::run(&mut cluster, &door, runtime, &plan, &load, &path, before.as_ref(), by_kind);
-            written.number = number;
+            let (written, done) = round::run(&mut cluster, &door, runtime, &round, before.as_ref(), by_kind);
             self.summary.rounds += 1;
             if let Err(trap) = done {
                 let why = match trap {

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use inkstone_powerloss::kernel::machine::{self, FsKind};
@@ -120,10 +120,11 @@ fn what_a_killed_run_has_left_is_removed() {
     assert!(std::path::Path::new("/run/netns").join(living.namespace(1)).exists(), "its owner lives");
 }
 
-/// Appends lines to a file, each synced or not, until the disk refuses. Returns how many were acknowledged.
-fn write_lines(path: &std::path::Path, syncs: bool, acknowledged: &AtomicU64) {
+/// Appends lines to a file, each synced or not, until the disk refuses or `stop` is set.
+fn write_lines(path: &std::path::Path, syncs: bool, acknowledged: &AtomicU64, stop: &AtomicBool) {
     let Ok(mut file) = File::options().create(true).append(true).open(path) else { return };
-    loop {
+    // Without syncs the kernel notices the dead disk half a minute later.
+    while !stop.load(Ordering::Relaxed) {
         let number = acknowledged.load(Ordering::Relaxed) + 1;
         let written = file.write_all(format!("{number:08}\n").as_bytes());
         let done = written.and_then(|()| if syncs { file.sync_data() } else { Ok(()) });
@@ -155,15 +156,18 @@ fn cuts_that_lose(kind: FsKind, syncs: bool, cuts: u64) -> u64 {
             .and_then(|()| File::open(disk.directory())?.sync_all())
             .expect("cut back to whole lines");
         let acknowledged = Arc::new(AtomicU64::new(whole));
-        let (counter, place) = (Arc::clone(&acknowledged), path.clone());
-        let writer = std::thread::spawn(move || write_lines(&place, syncs, &counter));
-        std::thread::sleep(Duration::from_millis(40 + 7 * cut));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (counter, place, told) = (Arc::clone(&acknowledged), path.clone(), Arc::clone(&stop));
+        let writer = std::thread::spawn(move || write_lines(&place, syncs, &counter, &told));
+        while acknowledged.load(Ordering::Relaxed) < whole + 20 + cut {
+            std::thread::sleep(Duration::from_micros(100));
+        }
         disk.cut();
         std::thread::sleep(Duration::from_millis(20));
         let before = acknowledged.load(Ordering::Relaxed);
         disk.release();
+        stop.store(!syncs, Ordering::Relaxed);
         writer.join().expect("it ends");
-        assert!(before > whole, "the writer has written nothing");
         assert!(!syncs || acknowledged.load(Ordering::Relaxed) == before, "a sync after the cut succeeded");
         disk.boot_after(cut).expect("this machine").expect("the file system comes up");
         let found = std::fs::read(&path).unwrap_or_default();
