@@ -139,8 +139,8 @@ func startEtcd(dir string) (*cluster, error) {
 	return c, nil
 }
 
-// startOurs starts the example's program, whose path is given.
-func startOurs(program, dir string) (*cluster, error) {
+// startOurs starts the example's program; load is the built example of that name, which puts the load on it.
+func startOurs(program, load, dir string) (*cluster, error) {
 	servers, err := addresses(members)
 	if err != nil {
 		return nil, err
@@ -151,8 +151,7 @@ func startOurs(program, dir string) (*cluster, error) {
 	}
 	c := &cluster{name: "replicated-log"}
 	c.load = func(count int, duration time.Duration, valueBytes int) (figures, error) {
-		return turn(program, "load", "--servers", strings.Join(servers, ","),
-			"--clients", fmt.Sprint(count), "--seconds", fmt.Sprint(duration.Seconds()), "--value-bytes", fmt.Sprint(valueBytes))
+		return turn(load, strings.Join(servers, ","), fmt.Sprint(count), fmt.Sprint(duration.Seconds()), fmt.Sprint(valueBytes))
 	}
 	for number, server := range servers {
 		args := []string{"serve", "--id", fmt.Sprint(number + 1), "--dir", filepath.Join(dir, fmt.Sprint(number+1)),

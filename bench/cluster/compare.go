@@ -14,6 +14,7 @@ import (
 
 type plan struct {
 	program    string
+	load       string
 	dir        string
 	rounds     int
 	clients    int
@@ -33,7 +34,7 @@ func compare(p plan) error {
 		return err
 	}
 	defer etcd.stop()
-	ours, err := startOurs(p.program, filepath.Join(work, "ours"))
+	ours, err := startOurs(p.program, p.load, filepath.Join(work, "ours"))
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 )
 
 const usage = `usage:
   cluster compare --program FILE --dir DIR [--rounds 7] [--clients 64] [--seconds 3] [--value-bytes 128] [--seed 1]
-      FILE is the built program of examples/replicated-log; DIR is on the disk that is measured
+      FILE is the built program of examples/replicated-log, with its example 'load' built beside it; DIR is on the disk that is measured
   cluster load --servers A,B,C [--clients 64] [--seconds 3] [--value-bytes 128]
       one turn on an etcd cluster that runs; prints its figures as JSON
 `
@@ -64,7 +65,7 @@ func run(args []string) error {
 		if *rounds < 1 || *clients < 1 || *seconds <= 0 || *valueBytes < 0 {
 			return fmt.Errorf("compare: rounds, clients and seconds are at least 1\n%s", usage)
 		}
-		return compare(plan{*program, *dir, *rounds, *clients, duration(), *valueBytes, *seed})
+		return compare(plan{*program, filepath.Join(filepath.Dir(*program), "examples", "load"), *dir, *rounds, *clients, duration(), *valueBytes, *seed})
 	}
 	return fmt.Errorf("no command %q\n%s", args[0], usage)
 }
