@@ -140,7 +140,7 @@ impl Log {
     /// One step of the preparer, on this thread: for tests without background threads. False when there is nothing to do.
     #[doc(hidden)]
     pub fn prepare_some(&self) -> Result<bool> {
-        Ok(preparer::step(&self.shared, false)? == preparer::Step::Done)
+        Ok(preparer::step(&self.shared, false)? == preparer::Stepped::Done)
     }
 
     /// As [`Log::prepare_some`], until there is nothing to do.

@@ -14,7 +14,7 @@ use crate::read::behind::Behind;
 use crate::read::view::{Now, View};
 use crate::segment::Link;
 use crate::sync::{Instant, lock};
-use crate::tail::{Run, Tail};
+use crate::tail::{Tail, TailRun};
 use crate::walk::ahead::{Ahead, ENGINE, Means, Pieces, Stretch};
 
 /// The source of a reader's records.
@@ -82,7 +82,7 @@ impl Source {
 
     /// The groups in memory in which this record, which is durable, lies.
     #[inline]
-    pub(crate) fn recent(&self, lsn: Lsn) -> Option<Run> {
+    pub(crate) fn recent(&self, lsn: Lsn) -> Option<TailRun> {
         let Self::Living(shared) = self else { return None };
         let tail = self.tail()?;
         if !tail.is_told_of(lsn) {
