@@ -25,7 +25,7 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::CutKeepsPlace, &[Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
     (Mistake::StaleWindow, &[Kind::FalseCorrupt]),
     (Mistake::ReadsPastWatermark, &[Kind::Lost, Kind::FalseCorrupt]),
-    (Mistake::GivenUpShown, &[Kind::Back]),
+    (Mistake::TruncatedShown, &[Kind::Back]),
     (Mistake::RecyclesPinned, &[Kind::Pinned]),
     (Mistake::WakesUnderLock, &[Kind::Hang]),
     (Mistake::CutFuturesForgotten, &[Kind::Hang]),

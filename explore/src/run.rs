@@ -449,7 +449,7 @@ fn outcome_of(done: &inkstone::Result<()>) -> Option<bool> {
     }
 }
 
-/// Others have cut or given up what was to be.
+/// Others have cut or truncated what was to be.
 fn nothing_there(error: Error) -> inkstone::Result<()> {
     match error {
         Error::NotYet { .. } | Error::TruncatedBefore { .. } => Ok(()),

@@ -57,7 +57,7 @@ inkstone_io::named_choice! {
         StaleWindow = "stale-window", "a reader does not read a block again that has grown";
         ReadsPastWatermark = "reads-past-watermark", "readers are shown what is gathered, durable or not";
         ShowsUnpromised = "shows-unpromised", "a reader beside a writer shows whole groups that nothing promises yet";
-        GivenUpShown = "given-up-shown", "a reader does not ask whether a record was given up";
+        TruncatedShown = "truncated-shown", "a reader does not ask whether a record was truncated";
         GetUnsummed = "get-unsummed", "a record asked for by its LSN is handed out by its header, without summing its bytes";
         AheadUnsummed = "ahead-unsummed", "records of segments that are read ahead are handed out without their sums";
         SizeNotAllocated = "size-not-allocated", "a segment's file gets its size, and no blocks";

@@ -82,7 +82,7 @@ impl RaftReader {
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max: payload_bytes_max };
         match self.carry_out(plan, &mut taken) {
             Ok(()) => Ok(taken.entries),
-            // The log gives up records only for a purge, which may be about to say so in the state.
+            // The log truncates records only for a purge, which may be about to say so in the state.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
                 let first = self.core.memory().state.first.max(range.start + 1);
                 Err(Error::IsPurged { index: range.start, first })

@@ -45,7 +45,7 @@ fn look_on(options: &Options) -> Seen {
     for lsn in 1..=400 {
         let appended = log.append_durable(&record(lsn)).expect("durable");
         if lsn % 100 == 0 {
-            log.truncate_before(appended).expect("given up");
+            log.truncate_before(appended).expect("truncated");
         }
     }
     log.close().expect("closed");
