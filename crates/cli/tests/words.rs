@@ -1,4 +1,4 @@
-//! Errors say what went wrong, once, and nothing else.
+//! Errors say what went wrong, once, and nothing else; and the command has no mistakes built in.
 
 mod support;
 
@@ -79,4 +79,28 @@ fn a_log_that_is_not_there_is_said_once_and_in_the_same_words_by_every_command()
             assert!(!output.status.success(), "{arguments:?}");
         }
     }
+}
+
+/// The mistakes that the labs must catch are in the copy of the tree that `.ci/mistaken` makes, and nowhere in the command that users
+/// get: not their names, not what each does. (`no-sync` is also the lab's word for a way of writing.)
+#[cfg(not(inkstone_mistakes))]
+#[test]
+fn the_command_has_no_mistakes_in_it() {
+    let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(tree.join(name)).expect("a file of mistakes");
+    let quoted = read("mistakes/log/mistake.rs");
+    let of_log: Vec<&str> = quoted.split('"').skip(1).step_by(2).filter(|text| *text != "mistake").collect();
+    assert!(of_log.len() > 100 && of_log.contains(&"renamed-first"), "{of_log:?}");
+    let raft = read("mistakes/raft/mistake.rs");
+    let of_raft = raft.lines().filter_map(|line| line.trim().strip_suffix(',')).filter(|name| {
+        name.starts_with(char::is_uppercase) && name.len() > 10 && name.chars().all(char::is_alphanumeric)
+    });
+    let names: Vec<&str> = of_log.into_iter().chain(of_raft).filter(|name| *name != "no-sync").collect();
+    assert!(names.contains(&"CallbackOutOfOrder"), "{names:?}");
+    let program = std::fs::read(env!("CARGO_BIN_EXE_inkstone")).expect("the command");
+    let program = String::from_utf8_lossy(&program);
+    // One that is there, so that the search is seen to find.
+    assert!(program.contains("Cut the power, and check what is left of a log"));
+    let found: Vec<_> = names.iter().filter(|name| program.contains(**name)).collect();
+    assert!(found.is_empty(), "{found:?}");
 }
