@@ -230,7 +230,7 @@ impl Tail {
 
     /// Whether the group of a durable record was handed in already, kept or not.
     #[inline]
-    pub(crate) fn is_told_of(&self, lsn: Lsn) -> bool {
+    pub(crate) fn has_come_to(&self, lsn: Lsn) -> bool {
         lsn.get() <= self.last.load(Ordering::Acquire)
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub(crate) handed: Option<Group>,
     /// The thread of the committer, which writes groups that are handed over.
     pub(crate) committer: Option<ThreadId>,
-    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where it is told of its work.
+    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where its work wakes it.
     pub(crate) committer_is_away: bool,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
