@@ -36,6 +36,7 @@ use crate::walk::window::{FrameAt, Item};
 
 /// What was saved, and what was lost.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Salvage {
     /// The report on the damaged log.
     pub report: Report,
@@ -53,6 +54,7 @@ pub struct Salvage {
 
 /// Records that were saved with nothing missing between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Run {
     /// The LSN of the first, in the old log.
     pub first: Lsn,
@@ -64,6 +66,7 @@ pub struct Run {
 
 /// Records that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Gap {
     /// The LSN of the first, in the old log.
     pub first: Lsn,
