@@ -46,7 +46,7 @@ pub struct RaftLog {
 /// What only the thread knows that writes.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The committed index that the log has a record of.
+    /// The index that was saved as committed and has a record.
     pub(crate) committed: Option<u64>,
     /// No state is tried in this segment again: it was too large for a record.
     no_state_in: Option<Lsn>,
@@ -108,7 +108,7 @@ impl RaftLog {
         callbacks: Arc<Callbacks>,
     ) -> Result<Self> {
         let state = finish(&log, directory.path(), options)?;
-        let order = Order { committed: state.committed, ..Order::default() };
+        let order = Order { committed: state.said.as_ref().map(|said| said.index), ..Order::default() };
         let core = Arc::new(Core::new(state, log.reader(), directory, callbacks));
         let reader = RaftReader { core: Arc::clone(&core) };
         let memory_bytes = options.memory_bytes;
@@ -402,9 +402,11 @@ impl RaftLog {
         Turn { order: Some(order), callbacks }
     }
 
-    /// The committed index, if no record has it yet.
+    /// The index that was saved as committed, if no record has it yet. What a purge has passed meanwhile, a state says.
     fn committed_to_say(&self, order: &Order) -> Option<u64> {
-        self.core().memory().state.committed.filter(|index| Some(*index) > order.committed)
+        let memory = self.core().memory();
+        let said = memory.state.said.as_ref().map(|said| said.index);
+        said.filter(|index| said > order.committed && memory.state.committed == Some(*index))
     }
 
     /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
@@ -440,11 +442,8 @@ impl RaftLog {
             memory.mind_bounds();
             match change {
                 Change::Vote(_) => memory.vote_lsn = append.lsn(),
-                Change::Purge { upto, .. } => {
-                    order.committed = order.committed.max(Some(upto.index));
-                    // The state is smaller now.
-                    order.no_state_in = None;
-                }
+                // The state is smaller now.
+                Change::Purge { .. } => order.no_state_in = None,
                 Change::Truncate(_) | Change::Commit(_) => {}
             }
         }
@@ -469,7 +468,7 @@ impl RaftLog {
             Ok(lsn) => {
                 let mut memory = self.core().memory();
                 memory.state.states.push(lsn);
-                order.committed = memory.state.committed;
+                order.committed = memory.state.said.as_ref().map(|said| said.index);
             }
             Err(Error::Log(inkstone::Error::TooLarge { .. })) => order.no_state_in = Some(head),
             // A failure is noted, and the next call returns it.

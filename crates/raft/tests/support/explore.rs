@@ -136,7 +136,7 @@ impl History<'_> {
                 return Err(format!("is not allowed, and is answered by {result:?}"));
             }
             let shown = Model::of(&subject.raft)?;
-            return if before.is_shown_as(&shown) && shown.committed == before.committed {
+            return if before.is_shown_as(&shown) && before.is_committed_as(&shown) {
                 Ok(true)
             } else {
                 Err(format!("was refused, and has changed {} to {}", before.brief(), shown.brief()))
@@ -175,7 +175,7 @@ impl History<'_> {
             return Err(format!("callbacks came in the order {:?}", subject.called.lock().unwrap()));
         }
         let shown = Model::of(&subject.raft)?;
-        if !after.is_shown_as(&shown) || shown.committed != after.committed {
+        if !after.is_shown_as(&shown) || !after.is_committed_as(&shown) {
             return Err(format!("shows {} instead of {}", shown.brief(), after.brief()));
         }
         Ok(true)

@@ -14,6 +14,9 @@ pub(crate) struct Model {
     /// What `save_committed` said, and what of it has a record.
     pub(crate) committed: Option<u64>,
     pub(crate) recorded: Option<u64>,
+    /// The same without what was purged: only what `save_committed` said.
+    pub(crate) said: Option<EntryId>,
+    pub(crate) said_recorded: Option<EntryId>,
 }
 
 /// A call.
@@ -43,7 +46,16 @@ impl Op {
 
 impl Model {
     pub(crate) fn new() -> Self {
-        Self { first: 0, vote: None, purged: None, entries: Vec::new(), committed: None, recorded: None }
+        Self {
+            first: 0,
+            vote: None,
+            purged: None,
+            entries: Vec::new(),
+            committed: None,
+            recorded: None,
+            said: None,
+            said_recorded: None,
+        }
     }
 
     pub(crate) fn next(&self) -> u64 {
@@ -140,6 +152,7 @@ impl Model {
             }
             Op::Commit(index) => {
                 next.committed = Some(*index);
+                next.said = self.id_of(*index);
                 false
             }
             Op::Purge(upto) | Op::Snapshot(upto) => {
@@ -160,6 +173,7 @@ impl Model {
         };
         if is_record {
             next.recorded = next.committed;
+            next.said_recorded = next.said.clone();
         }
         next
     }
@@ -189,12 +203,21 @@ impl Model {
             entries: entries.into_iter().map(|entry| (entry.id, entry.payload.to_vec())).collect(),
             committed,
             recorded: committed,
+            said: bounds.saved_committed.clone(),
+            said_recorded: bounds.saved_committed,
         })
     }
 
     /// Whether a raft log that shows this may be what is left of `self`: what is committed may not have been recorded yet.
     pub(crate) fn may_be_shown_as(&self, shown: &Self) -> bool {
-        (self.recorded..=self.committed).contains(&shown.committed) && self.is_shown_as(shown)
+        (self.recorded..=self.committed).contains(&shown.committed)
+            && [&self.said_recorded, &self.said].contains(&&shown.said)
+            && self.is_shown_as(shown)
+    }
+
+    /// Whether a raft log that shows this has heard the same of what is committed.
+    pub(crate) fn is_committed_as(&self, shown: &Self) -> bool {
+        (self.committed, &self.said) == (shown.committed, &shown.said)
     }
 
     /// The same, whatever is committed.
@@ -210,12 +233,14 @@ impl Model {
         let terms: Vec<_> = self.entries.iter().map(|(id, _)| id.leader.term).collect();
         let vote = self.vote.as_ref().map(ToString::to_string);
         format!(
-            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?})",
+            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?}) said {:?} ({:?})",
             self.first,
             self.next(),
             self.purged,
             self.committed,
-            self.recorded
+            self.recorded,
+            self.said,
+            self.said_recorded
         )
     }
 }
