@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::callbacks::Callbacks;
+use crate::sync::thread_local;
 
 thread_local! {
     /// How many calls of a listener are on the stack of this thread.

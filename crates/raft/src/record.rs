@@ -87,7 +87,13 @@ fn header(out: &mut Vec<u8>, kind: u8, flags: u8, index: u64, leader: &Leader, c
     }
 }
 
-/// Encodes an entry; its leader's name is at most 255 bytes long.
+/// Encodes what stands before an entry's payload; its leader's name is at most 255 bytes long.
+pub(crate) fn encode_entry_head(out: &mut Vec<u8>, index: u64, leader: &Leader, committed: Option<u64>) {
+    header(out, ENTRY, 0, index, leader, committed);
+}
+
+/// Encodes an entry.
+#[cfg(test)]
 pub(crate) fn encode_entry(
     out: &mut Vec<u8>,
     index: u64,
@@ -95,7 +101,7 @@ pub(crate) fn encode_entry(
     payload: &[u8],
     committed: Option<u64>,
 ) {
-    header(out, ENTRY, 0, index, leader, committed);
+    encode_entry_head(out, index, leader, committed);
     out.extend_from_slice(payload);
 }
 

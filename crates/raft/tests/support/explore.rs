@@ -168,7 +168,7 @@ impl History<'_> {
             }
             Err(error) => return Err(error.to_string()),
         }
-        if !matches!(op, Op::Append(_) | Op::Commit(_)) {
+        if !matches!(op, Op::Append(_) | Op::TruncateThen(_) | Op::Commit(_)) {
             subject.acknowledge();
         }
         if !subject.called.lock().unwrap().is_sorted() {
@@ -280,7 +280,8 @@ impl History<'_> {
             }
             12..15 => {
                 let least = now.committed.map_or(first, |committed| committed + 1).max(first);
-                Op::Truncate(self.rng.u64(least..=next.max(least)))
+                let from = self.rng.u64(least..=next.max(least));
+                if self.rng.bool() { Op::Truncate(from) } else { Op::TruncateThen(from) }
             }
             15..18 => {
                 Op::Commit(self.rng.u64(now.committed.unwrap_or(0)..next.max(now.committed.unwrap_or(0) + 1)))
@@ -321,22 +322,26 @@ impl History<'_> {
 
 fn carry_out(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
     let raft = &subject.raft;
+    let callback = || {
+        let what = subject.past.len() - 1;
+        let (acks, called, disk) =
+            (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
+        move |result: inkstone_raft::Result<()>| {
+            called.lock().unwrap().push(what);
+            if result.is_ok() {
+                acks.lock().unwrap().push((disk.epochs_recorded(), what));
+            }
+        }
+    };
     match op {
         Op::Append(entries) => {
             let entries: Vec<_> = entries
                 .iter()
                 .map(|(id, payload)| NewEntry { leader: &id.leader, index: id.index, payload })
                 .collect();
-            let what = subject.past.len() - 1;
-            let (acks, called, disk) =
-                (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
-            raft.append(&entries, move |result| {
-                called.lock().unwrap().push(what);
-                if result.is_ok() {
-                    acks.lock().unwrap().push((disk.epochs_recorded(), what));
-                }
-            })
+            raft.append(&entries, callback())
         }
+        Op::TruncateThen(from) => raft.truncate_from_then(*from, callback()),
         Op::Vote(vote) => raft.save_vote(vote),
         Op::Truncate(from) => raft.truncate_from(*from),
         Op::Commit(index) => raft.save_committed(*index),

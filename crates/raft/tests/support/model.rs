@@ -25,6 +25,8 @@ pub(crate) enum Op {
     Append(Vec<(EntryId, Vec<u8>)>),
     Vote(Vote),
     Truncate(u64),
+    /// Not waited for.
+    TruncateThen(u64),
     Commit(u64),
     Purge(EntryId),
     Snapshot(EntryId),
@@ -96,7 +98,7 @@ impl Model {
                     || came.term == before.term && (came.node > before.node || granted_first)
                     || came == before && vote.is_granted == saved.is_granted
             }),
-            Op::Truncate(from) => {
+            Op::Truncate(from) | Op::TruncateThen(from) => {
                 (self.purged.is_none() || *from >= self.first)
                     && self.committed.is_none_or(|committed| *from > committed)
             }
@@ -142,7 +144,7 @@ impl Model {
                 !entries.is_empty()
             }
             Op::Vote(vote) => next.vote.replace(vote.clone()).as_ref() != Some(vote),
-            Op::Truncate(from) => {
+            Op::Truncate(from) | Op::TruncateThen(from) => {
                 next.entries
                     .truncate(from.saturating_sub(self.first).min(self.entries.len() as u64) as usize);
                 if next.is_new() {
