@@ -29,6 +29,8 @@ pub enum Mistake {
     CommittedBeyondEnd,
     /// Entries stay in memory when they are truncated.
     ServedAboveTruncation,
+    /// A reader asks where entries lie, lets go of the lock, and then asks for those in memory.
+    ReadAtTwoInstants,
     /// The runs of leaders are not shortened by a truncation.
     LeadersNotTruncated,
 }
