@@ -43,6 +43,14 @@ impl Memory {
         }
     }
 
+    /// Takes over the vote of the state if it is durable: it may be so before its callback has said it. Also before another one takes its
+    /// place, so that readers never see an older one again.
+    pub(crate) fn settle_vote(&mut self, durable: Lsn) {
+        if self.vote.0 < self.vote_lsn && self.vote_lsn <= durable {
+            self.vote = (self.vote_lsn, self.state.vote.clone());
+        }
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);

@@ -352,7 +352,9 @@ impl RaftLog {
         let append = self.core().noted(self.log.append(&order.bytes))?;
         order.committed = committed.or(order.committed);
         {
+            let durable = self.log.durable();
             let mut memory = self.core().memory();
+            memory.settle_vote(durable);
             memory.state.apply(change);
             memory.mind_bounds();
             match change {
