@@ -39,6 +39,10 @@ pub enum Kind {
     Forked,
     /// An error that nothing has caused.
     WrongError,
+    /// Callbacks came in another order than they must, or inside each other, or one twice.
+    OutOfOrder,
+    /// A callback was not called.
+    Uncalled,
 }
 
 /// A broken promise.

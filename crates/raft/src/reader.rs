@@ -49,7 +49,10 @@ impl RaftReader {
     /// The failure that ended the raft log, if one did.
     pub fn vote(&self) -> Result<Option<Vote>> {
         self.core.check()?;
-        Ok(self.core.memory().vote.1.clone())
+        let durable = self.core.reader.durable();
+        let mut memory = self.core.memory();
+        memory.settle_vote(durable);
+        Ok(memory.vote.1.clone())
     }
 
     /// The id of an entry that is here or was purged last, without reading it; `None` for any other.
