@@ -60,14 +60,18 @@ type Append = unsafe extern "C" fn(
     *mut *mut inkstone_error,
 ) -> inkstone_code;
 
+type SyncAll = unsafe extern "C" fn(*const inkstone_log, *mut u64, *mut *mut inkstone_error) -> inkstone_code;
+type Truncate = unsafe extern "C" fn(*const inkstone_log, u64, *mut *mut inkstone_error) -> inkstone_code;
+type Free = unsafe extern "C" fn(*mut inkstone_log);
+
 /// A log behind the shared library.
 struct FromC {
     log: *mut inkstone_log,
     durable: Append,
     unwaited: Append,
-    sync: unsafe extern "C" fn(*const inkstone_log, *mut u64, *mut *mut inkstone_error) -> inkstone_code,
-    truncate: unsafe extern "C" fn(*const inkstone_log, u64, *mut *mut inkstone_error) -> inkstone_code,
-    free: unsafe extern "C" fn(*mut inkstone_log),
+    sync: SyncAll,
+    truncate: Truncate,
+    free: Free,
 }
 
 // SAFETY: all threads may use a log.
@@ -114,9 +118,9 @@ impl FromC {
                 log,
                 durable: std::mem::transmute::<*mut c_void, Append>(function(c"inkstone_append_durable")),
                 unwaited: std::mem::transmute::<*mut c_void, Append>(function(c"inkstone_append_unwaited")),
-                sync: std::mem::transmute::<*mut c_void, _>(function(c"inkstone_sync")),
-                truncate: std::mem::transmute::<*mut c_void, _>(function(c"inkstone_truncate_before")),
-                free: std::mem::transmute::<*mut c_void, _>(function(c"inkstone_log_free")),
+                sync: std::mem::transmute::<*mut c_void, SyncAll>(function(c"inkstone_sync")),
+                truncate: std::mem::transmute::<*mut c_void, Truncate>(function(c"inkstone_truncate_before")),
+                free: std::mem::transmute::<*mut c_void, Free>(function(c"inkstone_log_free")),
             }
         }
     }
