@@ -27,7 +27,9 @@ impl RaftLog {
     /// earlier appends were.
     ///
     /// # Errors
-    /// [`Error::Hole`], [`Error::IsCommitted`], [`Error::LeaderGoesBack`], [`Error::NameTooLong`], [`Error::IndexesUsedUp`];
+    /// [`Error::Hole`](crate::Error::Hole), [`Error::IsCommitted`](crate::Error::IsCommitted),
+    /// [`Error::LeaderGoesBack`](crate::Error::LeaderGoesBack),
+    /// [`Error::NameTooLong`](crate::Error::NameTooLong), [`Error::IndexesUsedUp`](crate::Error::IndexesUsedUp);
     /// [`inkstone::Error::TooLarge`] when the entries together are larger than a record may be: append fewer at a time;
     /// [`inkstone::Error::NoRoom`]. In all these cases nothing has changed. [`inkstone::Error::Poisoned`]. After an error the
     /// callback is dropped without being called.
