@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     let is_stopped = !matches!(arguments.command, Command::Tee(_));
     let listening = || if is_stopped { signals::stop_on_signals(&stop) } else { Ok(()) };
     if let Err(error) = signals::outlive_size_limits().and_then(|()| listening()) {
-        complain!("{}", words(&error));
+        complain!("{error:#}");
         // From `verify` 1 would mean a damaged log, and it has checked nothing.
         let is_verify = matches!(arguments.command, Command::Log(log::LogCommand::Verify(_)));
         return if is_verify { ExitCode::from(stdout::FAILED_CODE) } else { ExitCode::FAILURE };
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         Ok(_) if stdout::was_stopped() => ExitCode::from(signals::ENDED),
         Ok(answer) => answer,
         Err(error) => {
-            complain!("{}", words(&error));
+            complain!("{error:#}");
             ExitCode::FAILURE
         }
     })
@@ -112,14 +112,4 @@ fn not_run(error: &clap::Error) -> ExitCode {
 /// The answer, unless output was lost.
 fn with_output(answer: ExitCode) -> ExitCode {
     if stdout::has_failed() { ExitCode::from(stdout::FAILED_CODE) } else { answer }
-}
-
-/// An error with its causes. Many errors include the text of their cause, and some causes that of the error: no text is printed
-/// twice.
-fn words(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |said, cause| match cause.to_string() {
-        cause if said.contains(&cause) => said,
-        cause if said.is_empty() || cause.starts_with(&format!("{said}: ")) => cause,
-        cause => format!("{said}: {cause}"),
-    })
 }

@@ -54,9 +54,16 @@ impl fmt::Display for DeviceNumber {
 }
 
 /// The text is no `major:minor`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no device number like 7:0")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotADeviceNumber(String);
+
+impl fmt::Display for NotADeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no device number like 7:0", self.0)
+    }
+}
+
+impl std::error::Error for NotADeviceNumber {}
 
 impl FromStr for DeviceNumber {
     type Err = NotADeviceNumber;

@@ -124,6 +124,11 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
+    /// What happened, without what to do: for an error around it that gives its own advice.
+    pub fn without_advice(&self) -> impl fmt::Display {
+        WithoutAdvice(self)
+    }
+
     /// Whether the call was refused because this process was forked after the file or directory was opened
     /// ([`Error::forked`]).
     pub fn is_forked(&self) -> bool {
@@ -138,26 +143,33 @@ fn copy_of(error: &io::Error) -> io::Error {
     }
 }
 
-impl fmt::Display for Error {
+/// The first half of an error's text.
+struct WithoutAdvice<'a>(&'a Error);
+
+impl fmt::Display for WithoutAdvice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let inner = &*self.inner;
+        let inner = &*self.0.inner;
         write!(f, "{} {}", inner.operation, inner.path.display())?;
         if let Some(offset) = inner.offset {
             write!(f, " at byte {offset}")?;
         }
-        write!(f, ": {}", inner.source)?;
-        if let Some(advice) = &inner.advice {
-            write!(f, "; {advice}")?;
-        }
-        Ok(())
+        write!(f, ": {}", inner.source)
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.inner.source)
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.without_advice().fmt(f)?;
+        match &self.inner.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
     }
 }
+
+/// Without a `source`: the text has the cause, so a program that prints the causes too prints it once. [`Error::kind`] and
+/// [`Error::raw_os_error`] have it for programs.
+impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
@@ -172,6 +184,8 @@ mod tests {
         assert!(text.starts_with("pwrite /log/7 at byte 4096: No space left"), "{text}");
         assert!(text.ends_with("; free some space"), "{text}");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(format!("{}; free some space", error.without_advice()), text);
+        assert!(std::error::Error::source(&error).is_none(), "its text is in the error's own");
     }
 
     #[test]

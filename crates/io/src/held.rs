@@ -55,7 +55,11 @@ impl Held {
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 Err(Error::invalid("open directory", path, "it is not a directory"))
             }
-            Err(source) => Err(Error::new("open directory", path, source)),
+            Err(source) => {
+                let is_missing = source.kind() == ErrorKind::NotFound;
+                let error = Error::new("open directory", path, source);
+                Err(if is_missing { error.advise("check the path, or create it first") } else { error })
+            }
         }
     }
 

@@ -12,12 +12,12 @@
 //! short transfers for all engines.
 
 mod any;
-mod append_file;
 mod bell;
 mod buffer;
 #[cfg(target_os = "linux")]
 mod bulletin;
 mod capability;
+mod command;
 mod courtesy;
 mod descriptor;
 mod device_number;
@@ -29,12 +29,8 @@ mod file;
 mod fork;
 mod growing;
 mod held;
-mod ignored;
-mod input;
 mod lock;
 mod lock_table;
-#[cfg(target_os = "linux")]
-mod memory;
 mod mount_table;
 #[cfg(not(target_os = "linux"))]
 mod no_bulletin;
@@ -44,16 +40,12 @@ mod recent;
 mod residency;
 pub mod seam;
 mod size_signal;
-#[cfg(target_os = "linux")]
-mod stage_file;
-#[cfg(target_os = "linux")]
-mod stage_list;
 mod strategy;
 mod sys;
+mod text_log;
 pub mod transfer;
 
 pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls};
-pub use append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
 #[cfg(target_os = "linux")]
@@ -61,6 +53,8 @@ pub use bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
+pub use command::ignored::{WaitingSignals, is_ignored};
+pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use courtesy::Courtesy;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
@@ -68,11 +62,7 @@ pub use error::{Error, Result};
 pub use file::OsFile;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
-pub use ignored::{WaitingSignals, is_ignored};
-pub use input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use lock::OsLock;
-#[cfg(target_os = "linux")]
-pub use memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 pub use mount_table::{MountPoint, mount_points};
 #[cfg(not(target_os = "linux"))]
 pub use no_bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
@@ -82,6 +72,9 @@ pub use seam::{
     ThenOn,
 };
 pub use size_signal::{NoSizeSignal, file_bytes_max};
-#[cfg(target_os = "linux")]
-pub use stage_file::{StageFile, StageLock};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
+#[cfg(target_os = "linux")]
+pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
+#[cfg(target_os = "linux")]
+pub use text_log::stage_file::{StageFile, StageLock};

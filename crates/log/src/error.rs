@@ -284,6 +284,18 @@ impl From<Error> for std::io::Error {
     }
 }
 
+fn no_room(f: &mut fmt::Formatter<'_>, needed_bytes: u64, cause: &inkstone_io::Error) -> fmt::Result {
+    if cause.kind() == ErrorKind::FileTooLarge {
+        // Room does not come by itself there: the cause's own advice says what to change.
+        return write!(f, "no room for {needed_bytes} bytes: {cause}; nothing was lost");
+    }
+    let cause = cause.without_advice();
+    write!(
+        f,
+        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or after truncate_before"
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -291,7 +303,7 @@ impl fmt::Display for Error {
             Self::Locked { path, holder } => {
                 write!(
                     f,
-                    "{} is locked by {holder}; a log has one writer at a time: close it there first",
+                    "{} is locked by {holder}, and a log has one writer at a time: close it there first",
                     path.display()
                 )
             }
@@ -315,12 +327,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Poisoned(poison) => poison.fmt(f),
-            Self::NoRoom { needed_bytes, cause } => {
-                write!(
-                    f,
-                    "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or after truncate_before"
-                )
-            }
+            Self::NoRoom { needed_bytes, cause } => no_room(f, *needed_bytes, cause),
             Self::TooLarge { bytes, limit_bytes } => {
                 write!(
                     f,
@@ -358,15 +365,9 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) | Self::NoRoom { cause: error, .. } => Some(error),
-            Self::Poisoned(poison) => poison.cause().map(|cause| cause as _),
-            _ => None,
-        }
-    }
-}
+/// Without a `source`: the text has the cause, so a program that prints the causes too prints it once. The variants, and
+/// [`Poison::cause`], have it for programs.
+impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
@@ -435,8 +436,7 @@ mod tests {
             let inside =
                 as_io.get_ref().and_then(|inside| inside.downcast_ref::<Error>()).expect("the error");
             assert_eq!(inside.to_string(), error.to_string());
-            let [its, own] = [as_io.source(), error.source()].map(|source| source.map(ToString::to_string));
-            assert_eq!(its, own, "{error}");
+            assert!(as_io.source().is_none() && error.source().is_none(), "{error}: no text is said twice");
         }
     }
 }

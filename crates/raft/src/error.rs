@@ -256,11 +256,18 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Log(error) => Some(error),
-            _ => None,
-        }
+/// Without a `source`: the text has the cause, so a program that prints the causes too prints it once.
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_is_said_twice() {
+        let cause = inkstone::IoError::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(5));
+        let error = Error::from(inkstone::Error::from(cause));
+        assert!(std::error::Error::source(&error).is_none(), "a program that prints causes prints it once");
+        assert_eq!(error.to_string().matches("pwrite /log/7").count(), 1, "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! How many crash states a second: `cargo run --release -p inkstone-sim --example states`.
 //!
-//! *Owns*: the figures that ARCHITECTURE.md and the documentation quote. *May not touch*: the crate's insides.
+//! *Owns*: the figures that docs/ quotes. *May not touch*: the crate's insides.
 
 #![forbid(unsafe_code)]
 

@@ -284,15 +284,19 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
 
 /// The error, with what to do about it.
 fn said(error: Error) -> anyhow::Error {
+    said_of(error, "`inkstone append` creates a log")
+}
+
+/// As [`said`]; `created` says how a log of this kind comes to be, for one that is missing.
+fn said_of(error: Error, created: &str) -> anyhow::Error {
     let cure = match &error {
-        Error::NoLog { path } => return no_log(path),
+        Error::NoLog { path } => return no_log(path, created),
         Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
-            return no_log(io.path());
+            return no_log(io.path(), created);
         }
-        Error::Locked { path, .. } => Some(format!(
-            "end it first; `inkstone cat` and `inkstone copy {} NEW` work beside it",
-            path.display()
-        )),
+        Error::Locked { path, .. } => {
+            Some(format!("`inkstone cat` and `inkstone copy {} NEW` work beside it", path.display()))
+        }
         Error::TooLarge { .. } => Some("raise --record-max".into()),
         _ => None,
     };
@@ -304,7 +308,7 @@ fn said(error: Error) -> anyhow::Error {
 }
 
 /// The same words whether the directory or only the log is missing: the path is said once.
-fn no_log(path: &Path) -> anyhow::Error {
+fn no_log(path: &Path, created: &str) -> anyhow::Error {
     let what = if path.is_dir() { "log in" } else { "directory" };
-    anyhow::anyhow!("there is no {what} {}: check the path; `inkstone append` creates a log", path.display())
+    anyhow::anyhow!("there is no {what} {}: check the path; {created}", path.display())
 }

@@ -9,7 +9,7 @@ use inkstone_raft::inspect::{RecordInfo, Segment, Summary, describe, inspect_unt
 use inkstone_raft::{EntryId, Error, Leader};
 use serde_json::{Value, json};
 
-use super::{ReportArguments, said};
+use super::{ReportArguments, said_of};
 use crate::columns::{human, table};
 use crate::stdout::print;
 
@@ -17,7 +17,7 @@ use crate::stdout::print;
 pub(super) fn raft(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let summary = inspect_until(&arguments.directory, stop).map_err(|error| match error {
         Error::Log(error @ inkstone::Error::Stopped) => error.into(),
-        Error::Log(error) => said(error),
+        Error::Log(error) => said_of(error, "programs create raft logs, with the library `inkstone-raft`"),
         error @ Error::Foreign { .. } => {
             anyhow::anyhow!("{error}; `inkstone info {}` shows any log", arguments.directory.display())
         }
@@ -123,6 +123,7 @@ fn summary_json(summary: &Summary) -> Value {
         "next": bounds.next,
         "last": entry(&bounds.last),
         "committed": entry(&bounds.committed),
+        "saved_committed": entry(&bounds.saved_committed),
         "purged": entry(&bounds.purged),
         "leaders": summary.leaders.iter().map(|(first, leader)| {
             let mut json = leader_json(leader);

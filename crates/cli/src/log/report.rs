@@ -23,7 +23,7 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
         Ok(report) => report,
         Err(Error::Stopped) => return Err(Error::Stopped.into()),
         Err(error) => {
-            complain!("{}", crate::words(&said(error)));
+            complain!("{:#}", said(error));
             return Ok(ExitCode::from(UNKNOWN));
         }
     };

@@ -25,7 +25,6 @@ use super::read::{Count, Reader};
 use super::told::{self, LAST_WORDS, say};
 use super::{Survives, TeeArguments};
 use crate::signals::{self, ENDED};
-use crate::words;
 
 /// Some supervisors send a signal twice, to a process and to its group: within this time it counts once.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -85,7 +84,7 @@ pub(super) fn run(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
     let mut run = Run::start(arguments.pid_file.is_some(), arguments.grace)?;
     told::start()?;
     let code = run.work(arguments).unwrap_or_else(|error| {
-        say(words(&error));
+        say(format_args!("{error:#}"));
         ExitCode::FAILURE
     });
     run.end_words();
@@ -383,7 +382,7 @@ impl End<'_> {
         let mut is_good = self.tell_unwritten(read, stats);
         if let Some(Err(error)) = &input {
             is_good = false;
-            say(words(error));
+            say(format_args!("{error:#}"));
         }
         if let Some(Missing { amount, why }) = &self.missing {
             let (lines, bytes) = (amount.lines, amount.bytes);

@@ -27,7 +27,7 @@ pub const PAGE_BYTES_MAX: usize = 1 << 20;
 pub enum ReportError {
     /// The file is not JSON.
     #[error("it is not JSON: {0}")]
-    NotJson(#[from] serde_json::Error),
+    NotJson(String),
     /// It is JSON, but not a result.
     #[error("it is not a result of the lab: {0}")]
     NotAResult(String),
@@ -53,7 +53,7 @@ pub enum ReportError {
     },
     /// The template could not be filled in.
     #[error("the page could not be made: {0}")]
-    Page(#[from] askama::Error),
+    Page(String),
 }
 
 #[derive(Template)]
@@ -76,7 +76,8 @@ struct Page<'a> {
 /// # Errors
 /// When it is not a result of the lab, or one of another schema version.
 pub fn report(json: &str) -> Result<String, ReportError> {
-    let mut result: Value = serde_json::from_str(json)?;
+    let mut result: Value =
+        serde_json::from_str(json).map_err(|error| ReportError::NotJson(error.to_string()))?;
     read::check(&result)?;
     read::forget_ranges(&mut result);
     let mut bytes = 0;
@@ -92,7 +93,7 @@ pub fn report(json: &str) -> Result<String, ReportError> {
 
 fn page(result: &Value, detail: &Detail) -> Result<String, ReportError> {
     let words = Words::of(result, detail.note);
-    let data = island(&shrunk(result, detail))?;
+    let data = island(&shrunk(result, detail));
     let page = Page {
         version: env!("CARGO_PKG_VERSION"),
         words: &words,
@@ -105,10 +106,10 @@ fn page(result: &Value, detail: &Detail) -> Result<String, ReportError> {
         answers: include_str!("answers.js"),
         page: include_str!("page.js"),
     };
-    Ok(page.render()?)
+    page.render().map_err(|error| ReportError::Page(error.to_string()))
 }
 
 /// JSON that cannot end its script element: it contains no `<`, so neither `</script>` nor `<!--`.
-fn island(value: &Value) -> serde_json::Result<String> {
-    Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
+fn island(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c")
 }

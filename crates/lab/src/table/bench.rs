@@ -148,7 +148,7 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
     let changes: u64 = result.rows.iter().map(|row| row.log.segments).sum();
     text.push_str(&format!(" {changes} segment changes, {pool_empty} of them found no file ready."));
     if !dropped.is_empty() {
-        text.push_str(&format!(" No room for: {} (they are in --json).", dropped.join(", ")));
+        text.push_str(&format!(" Columns that did not fit: {} (they are in --json).", dropped.join(", ")));
     }
     paragraph(out, style, "  ", &text, Tint::Dim);
 }

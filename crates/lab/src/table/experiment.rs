@@ -86,7 +86,10 @@ fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
         }
         let dropped: Vec<&str> = dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
         if !dropped.is_empty() {
-            text.push_str(&format!(" No room for: {} (they are in --json).", dropped.join(", ")));
+            text.push_str(&format!(
+                " Columns that did not fit: {} (they are in --json).",
+                dropped.join(", ")
+            ));
         }
         paragraph(out, style, "  ", &text, Tint::Dim);
     }
@@ -284,7 +287,7 @@ mod tests {
         }
         let narrow = render_experiment(&experiment(), &TableStyle { width: 60, ..TableStyle::default() });
         let said = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("No room for: context switches, system time"), "{narrow}");
+        assert!(said.contains("Columns that did not fit: context switches, system time"), "{narrow}");
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl PublishedArguments {
                     match self.one(part, &directory, stop) {
                         Ok(result) if result.preamble.interrupted => return Ok(ExitCode::from(130)),
                         Ok(result) => Done::Now(Box::new(result)),
-                        Err(error) => Done::Not(crate::words(&error)),
+                        Err(error) => Done::Not(format!("{error:#}")),
                     }
                 }
             };

@@ -16,12 +16,12 @@ use rustix::fs::{
     AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_OMIT, fcntl_lock, fstatfs, utimensat,
 };
 
+use super::stage_list;
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
-use crate::memory::{StageBuffer, StageLayout, buffers_in_file};
 use crate::prepare::Allocate;
-use crate::stage_list;
+use crate::text_log::memory::{StageBuffer, StageLayout, buffers_in_file};
 use crate::transfer::retry;
 
 const TMPFS: i64 = 0x0102_1994;
