@@ -103,6 +103,8 @@ pub struct Node {
     pub(crate) options: NodeOptions,
     /// The bytes that may still be proposed.
     pub(crate) flight: Arc<Semaphore>,
+    /// The last entry that was in the log when this process opened it: no read is answered before it is applied (`answers.rs`).
+    pub(crate) opened_with: Option<u64>,
     snapshots: Snapshots,
     transport: Transport,
 }
@@ -114,12 +116,13 @@ impl Node {
     /// # Errors
     /// `InvalidInput` for options that contradict each other; those of the storage.
     pub async fn start(storage: Storage, options: NodeOptions, transport: Transport) -> io::Result<Self> {
-        let Storage { identity, log, snapshots, machine } = storage;
+        let Storage { identity, log, snapshots, machine, last } = storage;
         let network = Network { cluster: identity.cluster, transport: transport.clone() };
         let raft = Raft::new(identity.node, options.config()?, network, log.clone(), machine.clone());
         let raft = raft.await.map_err(io::Error::other)?;
         let flight = Arc::new(Semaphore::new(options.limits.flight_bytes));
-        Ok(Self { identity, raft, machine, log, options, flight, snapshots, transport })
+        let opened_with = last.map(|id| id.index);
+        Ok(Self { identity, raft, machine, log, options, flight, opened_with, snapshots, transport })
     }
 
     /// Answers what comes on these connections, until `stop` is ready; then it takes no more, and gives those that are open a second.
