@@ -82,7 +82,7 @@ async fn a_node_comes_back_with_its_state() {
     let (config, options) = (Arc::new(Config::default().validate().unwrap()), Options::new());
     let store = LogStore::<Types>::open(&path, options.log(inkstone::Options::small())).unwrap();
     let lost = Raft::<Types, _>::new(1, config, Alone, store.clone(), Machine::<Types>::default()).await;
-    let told = lost.err().expect("openraft notices what is lost").to_string();
+    let told = lost.expect_err("openraft notices what is lost").to_string();
     assert!(told.contains("purged up to"), "{told}");
     store.close().unwrap();
     drop(store);
