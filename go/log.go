@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -63,6 +64,8 @@ type Log struct {
 	closeErr error
 	isClosed bool
 	cleanup  runtime.Cleanup
+	// waiting is how many goroutines wait for records, company how many waits must pass before one counts as alone (Log.isAlone).
+	waiting, company atomic.Int32
 }
 
 // Open opens the log in the directory path, and creates both if they are not there. Close it. Goroutines: any.
@@ -158,8 +161,9 @@ func (l *Log) AppendParts(parts ...[]byte) (*Pending, error) {
 	return l.Append(slices.Concat(parts...))
 }
 
-// AppendBatch appends records, all or none: after a crash either all of them are in the log or none. A batch has at least one record; the
-// limit of a record applies to the whole batch, with 24 bytes and padding for each record. Goroutines: any.
+// AppendBatch appends records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
+// take as much of the log as the largest record (WithRecordBytesMax): each record takes its bytes and 24 more, rounded up to a multiple
+// of 8. Goroutines: any.
 //
 // Durable: nothing on return, as with Append.
 func (l *Log) AppendBatch(records ...[]byte) (*Pending, error) {

@@ -81,8 +81,13 @@ func (p *Pending) Err() error {
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (p *Pending) Wait(ctx context.Context) error {
-	if ctx.Done() == nil {
-		p.waitHere()
+	defer p.log.waiting.Add(-1)
+	if p.log.isAlone() && p.isFirstToAsk() {
+		if ctx.Done() == nil {
+			p.waitInC()
+		} else {
+			go p.waitInC() // It ends with the flush, also when nobody waits for it any more.
+		}
 	}
 	done := p.Done()
 	select {
@@ -98,22 +103,38 @@ func (p *Pending) Wait(ctx context.Context) error {
 	}
 }
 
-// waitHere waits on this thread, which may then write the group itself, if nobody else has asked and not too many threads wait.
-func (p *Pending) waitHere() {
-	p.mu.Lock()
-	if p.done != nil {
-		p.mu.Unlock()
-		return
+// How many waits in a row must have been alone before one counts as alone.
+const lonely = 64
+
+// isAlone counts a goroutine that waits, and says whether it has been the only one for a while. One that is alone waits on a thread in C,
+// which writes the group itself and has nobody to wake. Where several wait, the library calls back: a thread in C keeps a processor of Go's
+// scheduler, which takes that back only after a while. 64 goroutines that each waited in C had a quarter of the rate of 64 threads of C
+// (docs/notebook/c-door.md).
+func (l *Log) isAlone() bool {
+	if l.waiting.Add(1) > 1 {
+		l.company.Store(lonely)
+		return false
 	}
-	select {
-	case p.log.gate.slots <- struct{}{}:
-	default:
-		p.mu.Unlock()
-		return
+	if left := l.company.Load(); left > 0 {
+		l.company.Store(left - 1) // Exactly how many is not important.
+		return false
+	}
+	return true
+}
+
+// isFirstToAsk makes the channel of the answer; then the caller sees to it that the answer comes.
+func (p *Pending) isFirstToAsk() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done != nil {
+		return false
 	}
 	p.done = make(chan struct{})
-	p.mu.Unlock()
-	defer func() { <-p.log.gate.slots }()
+	return true
+}
+
+// waitInC waits on this thread, which may then write the group itself.
+func (p *Pending) waitInC() {
 	if _, err := p.log.gate.enter(); err != nil {
 		p.settle(p.log.outcome())
 		return

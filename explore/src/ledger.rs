@@ -23,7 +23,7 @@ pub enum Kind {
     Panic,
     /// A record that was acknowledged, or shown, is not there after a power cut.
     Lost,
-    /// A record is shown that a cut had taken off, or that was given up.
+    /// A record is shown that a cut had removed, or that was truncated.
     Back,
     /// Bytes that were not appended there, or two records with one LSN.
     Wrong,
@@ -39,6 +39,10 @@ pub enum Kind {
     Forked,
     /// An error that nothing has caused.
     WrongError,
+    /// Callbacks came in another order than they must, or inside each other, or one twice.
+    OutOfOrder,
+    /// A callback was not called.
+    Uncalled,
 }
 
 /// A broken promise.
@@ -381,7 +385,7 @@ impl Ledger {
             });
         }
         if lsn < self.given_up_by(begun) {
-            fail(Kind::Back, || format!("LSN {lsn} is shown after it was given up"));
+            fail(Kind::Back, || format!("LSN {lsn} is shown after it was truncated"));
         }
         self.make_certain([number], "shown");
     }

@@ -13,6 +13,8 @@ mod ear;
 mod ledger;
 #[cfg(inkstone_mistakes)]
 mod mistakes;
+mod plan;
+mod raft;
 mod reading;
 mod run;
 mod scheduler;
@@ -30,16 +32,17 @@ use std::time::{Duration, Instant};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use ledger::{Broken, Kind, note_broken, take_broken};
-use run::Plan;
+use plan::Plan;
 use scheduler::{Seeds, seed};
 
 /// A schedule has some hundreds of steps, few have more than ten thousand: this many are a thread that never comes to an end.
 const STEPS_MAX: usize = 200_000;
 const STACK_BYTES: usize = 256 << 10;
 const HELP: &str =
-    "usage: inkstone-explore [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
-       inkstone-explore --seed SEED [--mistake NAME]   one schedule, and what happens in it
-       inkstone-explore --mistakes [NAME,NAME...]      each is to be found
+    "usage: inkstone-explore [--raft] [--schedules N] [--from SEED] [--threads N] [--seconds N] [--mistake NAME]
+       inkstone-explore [--raft] --seed SEED [--mistake NAME]   one schedule, and what happens in it
+       inkstone-explore --mistakes [NAME,NAME...]               each is to be found
+--raft: a raft log, not a log.
 The log has mistakes in the copy alone that `.ci/mistaken` makes.";
 
 fn config() -> Config {
@@ -113,7 +116,9 @@ impl Progress {
         const FAILURES_MAX: usize = 20;
         let (theirs, plan) = (Arc::clone(self), self.task.plan);
         let runner = Runner::new(Seeds::new(move || theirs.next_seed()), config());
-        let ended = catch_unwind(AssertUnwindSafe(|| runner.run(move || run::one(seed(), plan))));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            runner.run(move || if plan.is_raft { raft::one(seed(), plan) } else { run::one(seed(), plan) })
+        }));
         let broken = match (ended, take_broken()) {
             (Ok(_), None) => return,
             (_, Some(broken)) => broken,
@@ -218,6 +223,10 @@ fn main() -> ExitCode {
     let mut mistakes = None;
     let mut arguments = std::env::args().skip(1).peekable();
     while let Some(argument) = arguments.next() {
+        if argument == "--raft" {
+            task.plan.is_raft = true;
+            continue;
+        }
         #[cfg(inkstone_mistakes)]
         if argument == "--mistakes" {
             mistakes = Some(arguments.next_if(|next| !next.starts_with("--")));
@@ -235,8 +244,8 @@ fn main() -> ExitCode {
                 task.plan.talks = true;
             }
             #[cfg(inkstone_mistakes)]
-            ("--mistake", _) => match value.as_deref().and_then(|name| name.parse().ok()) {
-                Some(mistake) => task.plan.mistake = Some(mistake),
+            ("--mistake", _) => match value.as_deref().and_then(mistakes::plan_of) {
+                Some(plan) => task.plan = Plan { talks: task.plan.talks, ..plan },
                 None => {
                     eprintln!("there is no mistake of that name\n{HELP}");
                     return ExitCode::from(2);

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use inkstone::mistake::Mistake;
 use inkstone_io::NamedChoice;
+use inkstone_raft::mistake::Mistake as RaftMistake;
 
 use crate::ledger::Kind;
-use crate::run::Plan;
+use crate::plan::Plan;
 use crate::{Failure, Task, explore};
 
 /// Mistakes about threads, and how each is to show itself.
@@ -25,7 +26,7 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::CutKeepsPlace, &[Kind::Back, Kind::FalseCorrupt, Kind::Wrong]),
     (Mistake::StaleWindow, &[Kind::FalseCorrupt]),
     (Mistake::ReadsPastWatermark, &[Kind::Lost, Kind::FalseCorrupt]),
-    (Mistake::GivenUpShown, &[Kind::Back]),
+    (Mistake::TruncatedShown, &[Kind::Back]),
     (Mistake::RecyclesPinned, &[Kind::Pinned]),
     (Mistake::WakesUnderLock, &[Kind::Hang]),
     (Mistake::CutFuturesForgotten, &[Kind::Hang]),
@@ -44,15 +45,38 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::TailKeptOverCut, &[Kind::Back, Kind::Wrong, Kind::Lost]),
 ];
 
+/// Those of a raft log.
+const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
+    (RaftMistake::CallbackOutOfOrder, &[Kind::OutOfOrder]),
+    (RaftMistake::CallbackBesideAnother, &[Kind::OutOfOrder]),
+    (RaftMistake::CallbackForgotten, &[Kind::Uncalled, Kind::Hang]),
+    (RaftMistake::CallbackEarly, &[Kind::Lost]),
+    (RaftMistake::VoteNotSynced, &[Kind::Lost]),
+    (RaftMistake::TruncationNotSynced, &[Kind::Lost]),
+    (RaftMistake::VoteBeforeTruncation, &[Kind::Lost, Kind::OutOfOrder]),
+    (RaftMistake::ServedAboveTruncation, &[Kind::Back, Kind::Wrong]),
+    // It may ask for a record that is not durable yet, and was in memory before.
+    (RaftMistake::ReadAtTwoInstants, &[Kind::Back, Kind::Wrong, Kind::WrongError]),
+];
+
+/// The plan with the mistake of this name, if there is one: a raft log's stand in their own list.
+pub fn plan_of(name: &str) -> Option<Plan> {
+    if let Some((mistake, _)) = OF_RAFT.iter().find(|(mistake, _)| mistake.to_string() == name) {
+        return Some(Plan { is_raft: true, raft_mistake: Some(*mistake), ..Plan::default() });
+    }
+    name.parse().ok().map(|mistake| Plan { mistake: Some(mistake), ..Plan::default() })
+}
+
 /// Whether each is found, and in the way that it must show itself.
 pub fn find(names: Option<&str>, threads: usize, time: Duration) -> bool {
-    let wanted =
-        |mistake: &Mistake| names.is_none_or(|names| names.split(',').any(|name| name == mistake.name()));
+    let of_log = ABOUT_THREADS.iter().map(|(mistake, kinds)| (mistake.name().to_owned(), kinds));
+    let of_raft = OF_RAFT.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
+    let wanted = |name: &str| names.is_none_or(|names| names.split(',').any(|wanted| wanted == name));
     let mut counts = (0, 0);
     println!("{:24} {:>9} {:>7}  how it showed", "mistake", "schedules", "seconds");
-    for (mistake, kinds) in ABOUT_THREADS.iter().filter(|(mistake, _)| wanted(mistake)) {
+    for (name, kinds) in of_log.chain(of_raft).filter(|(name, _)| wanted(name)) {
         let task = Task {
-            plan: Plan { mistake: Some(*mistake), talks: false },
+            plan: plan_of(&name).expect("it is in one of the lists"),
             // A window in which the rarest one is soon found.
             from: 161_000,
             schedules: u64::MAX / 2,
@@ -77,7 +101,7 @@ pub fn find(names: Option<&str>, threads: usize, time: Duration) -> bool {
         } else {
             counts.1 += 1
         }
-        println!("{:24} {:9} {seconds:7.1}  {how}", mistake.name(), outcome.schedules);
+        println!("{:24} {:9} {seconds:7.1}  {how}", name, outcome.schedules);
     }
     println!("{} mistakes found, {} not", counts.0, counts.1);
     counts.1 == 0

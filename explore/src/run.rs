@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 
-#[cfg(inkstone_mistakes)]
-use inkstone::mistake::Mistake;
 use inkstone::{Append, Error, Log, Lsn, Reader};
 use inkstone_sim::Counters;
 use shuttle::thread::{self, JoinHandle};
@@ -20,6 +18,7 @@ use shuttle::thread::{self, JoinHandle};
 use crate::disk::{Stepped, alone, stepped};
 use crate::ear::listen;
 use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
+use crate::plan::Plan;
 use crate::reading::{Place, get};
 use crate::scheduler::in_a_child;
 use crate::setup::{End, Op, Setup, plain};
@@ -30,15 +29,6 @@ use crate::templates::Template;
 pub const PATH: &str = "/log";
 
 type SharedLog = Arc<Log>;
-
-/// What one run has to do beside its seed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Plan {
-    #[cfg(inkstone_mistakes)]
-    pub mistake: Option<Mistake>,
-    /// Tells what happens.
-    pub talks: bool,
-}
 
 type SharedLedger = Arc<Mutex<Ledger>>;
 
@@ -449,7 +439,7 @@ fn outcome_of(done: &inkstone::Result<()>) -> Option<bool> {
     }
 }
 
-/// Others have cut or given up what was to be.
+/// Others have cut or truncated what was to be.
 fn nothing_there(error: Error) -> inkstone::Result<()> {
     match error {
         Error::NotYet { .. } | Error::TruncatedBefore { .. } => Ok(()),
@@ -544,7 +534,8 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
     }
 }
 
-fn join<T>(thread: JoinHandle<T>) -> T {
+/// What a thread has returned; its failure is the schedule's.
+pub fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic: Box<dyn Any + Send>| {
         if panic.is::<Ends>() {
             resume_unwind(panic)

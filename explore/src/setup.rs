@@ -251,7 +251,8 @@ fn beside(rng: &mut Rng, cuts: bool, length: usize) -> Vec<Op> {
     (0..length).map(op).collect()
 }
 
-fn fault(rng: &mut Rng) -> Fault {
+/// A write or a sync that fails.
+pub fn fault(rng: &mut Rng) -> Fault {
     let after = AfterEffect::ALL[rng.usize(..2) * 2];
     let fault = match rng.u8(..4) {
         0 => Fault::new(Effect::ShortThenError(rng.usize(..600), errno::EIO)).on(OperationKind::Write),

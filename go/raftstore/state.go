@@ -70,6 +70,9 @@ func (s *Store) Set(key, value []byte) error {
 func (s *Store) Get(key []byte) ([]byte, error) {
 	s.keys.RLock()
 	defer s.keys.RUnlock()
+	if s.isClosed {
+		return nil, errClosed
+	}
 	return bytes.Clone(s.values[string(key)]), nil
 }
 

@@ -37,14 +37,17 @@ type Store struct {
 
 	keys sync.RWMutex
 	// values is never changed, but replaced.
-	values map[string][]byte
+	values   map[string][]byte
+	isClosed bool
 }
+
+var errClosed = fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
 
 // Open opens the stores of one node in the directory path, and creates what is not there. The options are those of the log of entries: an
 // entry may have as many bytes as a record (inkstone.WithRecordBytesMax). Do not use inkstone.WithPeriodicNotDurableAtOnce: raft needs durable
 // entries. Close it.
 func Open(path string, options ...inkstone.Option) (*Store, error) {
-	if err := makeDirectory(path); err != nil {
+	if err := makeDirectory(path, (*os.File).Sync); err != nil {
 		return nil, err
 	}
 	store := &Store{}
@@ -71,18 +74,22 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 	return err
 }
 
-// makeDirectory makes a directory that is still there after a power loss.
-func makeDirectory(path string) error {
-	if err := os.Mkdir(path, 0o700); errors.Is(err, os.ErrExist) {
-		return nil
-	} else if err != nil {
-		return err
+// makeDirectory makes a directory that is still there after a power loss. One that is there already may be the work of a process that was
+// killed before its sync, so the sync is made in any case.
+func makeDirectory(path string, sync func(*os.File) error) error {
+	made := os.Mkdir(path, 0o700)
+	if made != nil && !errors.Is(made, os.ErrExist) {
+		return made
 	}
-	parent, err := os.Open(filepath.Dir(path))
+	// The kernel knows the parent, also of a path that ends with a slash, of "." and of a link.
+	parent, err := os.Open(path + "/..")
+	if made != nil && errors.Is(err, os.ErrPermission) {
+		return nil // Who may not read the parent has made nothing there.
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(parent.Sync(), parent.Close())
+	return errors.Join(sync(parent), parent.Close())
 }
 
 // Close closes both logs. Calls of other goroutines end, and later ones get inkstone.ErrClosed.
@@ -96,6 +103,9 @@ func (s *Store) Close() error {
 			errs = append(errs, log.Close())
 		}
 	}
+	s.keys.Lock()
+	defer s.keys.Unlock()
+	s.isClosed = true
 	return errors.Join(errs...)
 }
 
@@ -108,7 +118,7 @@ func (s *Store) ends() (first, last uint64, err error) {
 		distance := s.distance.Load()
 		first, last = s.reader.First(), s.reader.Durable()
 		if first == 0 { // LSNs begin at 1.
-			return 0, 0, fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
+			return 0, 0, errClosed
 		}
 		if distance != s.distance.Load() {
 			continue
@@ -199,7 +209,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 func (s *Store) follow(index uint64) error {
 	first, last := s.entries.First(), s.entries.Last()
 	if first == 0 {
-		return fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
+		return errClosed
 	}
 	next := max(last+1, first)
 	if index == next+*s.distance.Load() {

@@ -312,3 +312,40 @@ func BenchmarkStore(b *testing.B) {
 		b.Run(name, func(b *testing.B) { bench(b, open(b, b.TempDir())) })
 	}
 }
+
+func TestAClosedStoreAnswersNothing(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "store"))
+	well(t, store.StoreLog(entry(1, 1)))
+	well(t, store.SetUint64([]byte("CurrentTerm"), 7))
+	well(t, store.Close())
+	_, err := store.Get([]byte("CurrentTerm"))
+	is(t, err, inkstone.ErrClosed)
+	_, err = store.GetUint64([]byte("CurrentTerm"))
+	is(t, err, inkstone.ErrClosed)
+	_, err = store.LastIndex()
+	is(t, err, inkstone.ErrClosed)
+	is(t, store.GetLog(1, &raft.Log{}), inkstone.ErrClosed)
+	is(t, store.Set([]byte("CurrentTerm"), nil), inkstone.ErrClosed)
+	is(t, store.StoreLog(entry(2, 1)), inkstone.ErrClosed)
+	is(t, store.DeleteRange(1, 1), inkstone.ErrClosed)
+}
+
+// The name of a directory is durable when its parent was synced: whatever the path ends with, and when a killed process made it.
+func TestTheParentOfTheDirectoryIsSynced(t *testing.T) {
+	parent := t.TempDir()
+	want, err := os.Stat(parent)
+	well(t, err)
+	for _, path := range []string{parent + "/a", parent + "/b/", parent + "//c//", parent + "/a", parent + "/a/."} {
+		synced := 0
+		well(t, makeDirectory(path, func(directory *os.File) error {
+			synced++
+			if got, err := directory.Stat(); err != nil || !os.SameFile(got, want) {
+				t.Errorf("%s: %s was synced, not its parent", path, directory.Name())
+			}
+			return nil
+		}))
+		if synced != 1 {
+			t.Errorf("%s: %d syncs of its parent", path, synced)
+		}
+	}
+}

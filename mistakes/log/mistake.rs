@@ -52,12 +52,12 @@ inkstone_io::named_choice! {
         TruncationNeedsRoom = "truncation-needs-room", "truncate_before changes the segment and does not go without";
         CutBeforeRecord = "cut-before-record", "a cut names the byte where its last record begins, not where it ends";
         CutEpochNotSynced = "cut-epoch-not-synced", "the epoch group of a cut is not synced";
-        CutUntold = "cut-untold", "readers and handles are not told of a cut";
+        CutUntold = "cut-untold", "readers and handles do not learn of a cut";
         CutKeepsPlace = "cut-keeps-place", "a reader goes on in what it read before a cut";
         StaleWindow = "stale-window", "a reader does not read a block again that has grown";
         ReadsPastWatermark = "reads-past-watermark", "readers are shown what is gathered, durable or not";
         ShowsUnpromised = "shows-unpromised", "a reader beside a writer shows whole groups that nothing promises yet";
-        GivenUpShown = "given-up-shown", "a reader does not ask whether a record was given up";
+        TruncatedShown = "truncated-shown", "a reader does not ask whether a record was truncated";
         GetUnsummed = "get-unsummed", "a record asked for by its LSN is handed out by its header, without summing its bytes";
         AheadUnsummed = "ahead-unsummed", "records of segments that are read ahead are handed out without their sums";
         SizeNotAllocated = "size-not-allocated", "a segment's file gets its size, and no blocks";
@@ -74,7 +74,7 @@ inkstone_io::named_choice! {
         WakeUpLost = "wake-up-lost", "a waiter looks at the bell only after it has let go of the lock";
         PoisonUntold = "poison-untold", "followers are not woken by the poison";
         CallbackEarly = "callback-early", "the callbacks of a group are called before it is written";
-        AwaitedEarly = "awaited-early", "a task that awaits an LSN is told that it is durable when its record is appended";
+        AwaitedEarly = "awaited-early", "a task that awaits an LSN is woken when its record is appended, before it is durable";
         TailAboveWatermark = "tail-above-watermark", "a group is in the tail, and shown, before it is durable";
         TailKeptOverCut = "tail-kept-over-cut", "a cut drops nothing from the tail";
         HintBelieved = "hint-believed", "a reader believes what is posted and does not look";

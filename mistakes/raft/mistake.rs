@@ -11,12 +11,16 @@ use std::fmt;
 pub enum Mistake {
     /// A vote is not waited for.
     VoteNotSynced,
-    /// The record of a truncation comes with the next append, after a vote that was saved meanwhile.
+    /// The record of a truncation that nobody waits for comes with the next record that is no vote: votes are durable before it.
     VoteBeforeTruncation,
     /// A callback is called when the entries are appended.
     CallbackEarly,
     /// Of the callbacks that are due the last one is called first.
     CallbackOutOfOrder,
+    /// A thread calls what is due although another one is at it.
+    CallbackBesideAnother,
+    /// Who has written does not ask what became due meanwhile.
+    CallbackForgotten,
     /// A truncation is not waited for.
     TruncationNotSynced,
     /// The front of the log is truncated before the state is durable, with which it begins then.
@@ -25,6 +29,8 @@ pub enum Mistake {
     CommittedBeyondEnd,
     /// Entries stay in memory when they are truncated.
     ServedAboveTruncation,
+    /// A reader asks where entries lie, lets go of the lock, and then asks for those in memory.
+    ReadAtTwoInstants,
     /// The runs of leaders are not shortened by a truncation.
     LeadersNotTruncated,
 }

@@ -59,6 +59,7 @@ type Formatter = dyn Fn(Dropped, &mut Vec<u8>) + Send + Sync;
 
 /// The form of the notice.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub enum Notice {
     /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): the disk did not keep up`
     #[default]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// What a writer does when every buffer is full because the disk is too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// It waits until there is room. Nothing is lost.
     #[default]
@@ -20,6 +21,7 @@ pub enum WhenFull {
 
 /// What accepted lines survive before they are in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Survive {
     /// Nothing: a killed process loses what is in its buffers.
     #[default]
@@ -104,6 +106,7 @@ impl Keep {
 
 /// How rotated files are compressed, in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Compression {
     /// Not at all.
     #[default]

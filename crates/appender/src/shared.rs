@@ -18,9 +18,6 @@ use crate::options::WhenFull;
 use crate::state::State;
 use crate::stats::Stats;
 
-/// A thread yields no more often than this before it sleeps for the lock, while a buffer is being written.
-const YIELDS_MAX: u32 = 32;
-
 #[derive(Debug)]
 pub(crate) struct Shared {
     fork: ForkMark,
@@ -78,10 +75,15 @@ impl Shared {
     /// Only a bug of ours can panic under the lock, and then the state is still consistent.
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
+        self.try_lock().unwrap_or_else(|| self.lock_contended())
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Locked<'_>> {
         match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => self.lock_contended(),
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -91,23 +93,19 @@ impl Shared {
     /// processor: then it sleeps at once.
     #[cold]
     fn lock_contended(&self) -> Locked<'_> {
-        let mut before = self.opened.elapsed();
-        let mut pays = self.courtesy.pays(before);
-        for _ in 0..YIELDS_MAX {
-            if !pays || !self.is_writing.load(Ordering::Relaxed) {
-                break;
-            }
-            thread::yield_now();
-            let now = self.opened.elapsed();
-            pays = self.courtesy.yielded(now, now.saturating_sub(before));
-            before = now;
-            match self.state.try_lock() {
-                Ok(state) => return state,
-                Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
+        let is_writing = || self.is_writing.load(Ordering::Relaxed);
+        let mut locked = None;
+        if is_writing() {
+            self.courtesy.until(
+                || self.opened.elapsed(),
+                thread::yield_now,
+                || {
+                    locked = self.try_lock();
+                    locked.is_some() || !is_writing()
+                },
+            );
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked.unwrap_or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn is_child(&self) -> bool {

@@ -34,7 +34,7 @@
  * a log is a prefix of what was appended, with all that was durable.
  *
  * FORK. In a process that was forked after a log was opened, calls that append, wait, read, sync or truncate are INKSTONE_FORKED. No
- * call writes anything, and what only tells what the log knows is told. Free its handles, or call exec. The parent goes on undisturbed.
+ * call writes anything, and calls that only ask what the log knows answer. Free its handles, or call exec. The parent goes on undisturbed.
  *
  * PANICS. A bug of the library is INKSTONE_PANICKED, with a line on stderr; nothing unwinds into the caller. Memory that cannot be
  * had ends the process.
@@ -152,7 +152,7 @@ typedef struct inkstone_cursor inkstone_cursor;
 // An error: a code, and what happened, to which path and offset, and what to do. It never changes.
 typedef struct inkstone_error inkstone_error;
 
-// An event, while a listener is told of it.
+// An event, valid while a listener runs.
 typedef struct inkstone_event inkstone_event;
 
 // A log that is open for writing. All threads may use it at the same time. One log has one writer at a time.
@@ -176,7 +176,7 @@ typedef struct {
     size_t size;
 } inkstone_bytes;
 
-// A function that is told of events. The event is the library's and valid until the function returns.
+// A function that gets the log's events. The event is the library's and valid until the function returns.
 typedef void (*inkstone_listener)(void *context, const inkstone_event *event);
 
 // A function that is called when a context is not needed any more.
@@ -416,7 +416,7 @@ inkstone_code inkstone_options_set_disk_budget_bytes(inkstone_options *options,
 inkstone_code inkstone_options_set_periodic_us(inkstone_options *options,
                                                uint64_t max_age);
 
-// A commit that takes this long or longer, in microseconds, is told to the listener: a second by default.
+// The listener gets an event for each commit that takes this long or longer, in microseconds: a second by default.
 //
 // INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 inkstone_code inkstone_options_set_slow_commit_us(inkstone_options *options,
@@ -647,8 +647,9 @@ inkstone_code inkstone_try_append_parts(const inkstone_log *log,
                                         inkstone_pending *pending,
                                         inkstone_error **error);
 
-// Appends `count` records, all or none: after a crash either all of them are in the log or none. A batch has at least one record; the
-// limit of a record applies to the whole batch, with 24 bytes and padding for each record.
+// Appends `count` records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
+// take as much of the log as the largest record (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded
+// up to a multiple of 8.
 //
 // Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
 inkstone_code inkstone_append_batch(const inkstone_log *log,

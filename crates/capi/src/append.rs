@@ -246,8 +246,9 @@ pub unsafe extern "C" fn inkstone_try_append_parts(
     })
 }
 
-/// Appends `count` records, all or none: after a crash either all of them are in the log or none. A batch has at least one record; the
-/// limit of a record applies to the whole batch, with 24 bytes and padding for each record.
+/// Appends `count` records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
+/// take as much of the log as the largest record (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded
+/// up to a multiple of 8.
 ///
 /// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
 #[unsafe(no_mangle)]

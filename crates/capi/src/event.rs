@@ -1,6 +1,6 @@
-//! The events of a log, told to a function of the program's.
+//! The events of a log, for a function of the program's.
 //!
-//! *Owns*: the listener, an event while it is told, and segments that a program keeps. *May not touch*: when an event happens.
+//! *Owns*: the listener, an event while a listener has it, and segments that a program keeps. *May not touch*: when an event happens.
 
 use std::ffi::{CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -38,7 +38,7 @@ use inkstone_event_kind::{
     INKSTONE_EVENT_SLOW_COMMIT,
 };
 
-/// An event, while a listener is told of it.
+/// An event, valid while a listener runs.
 #[derive(Debug)]
 pub struct inkstone_event {
     kind: inkstone_event_kind,
@@ -54,7 +54,7 @@ pub struct inkstone_segment {
     path: CString,
 }
 
-/// A function that is told of events. The event is the library's and valid until the function returns.
+/// A function that gets the log's events. The event is the library's and valid until the function returns.
 pub type inkstone_listener = Option<unsafe extern "C" fn(context: *mut c_void, event: *const inkstone_event)>;
 
 /// A function that is called when a context is not needed any more.
@@ -146,7 +146,7 @@ impl inkstone_event {
 /// Threads: any, while the listener runs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_event_get_kind(event: *const inkstone_event) -> inkstone_event_kind {
-    // SAFETY: null, or an event that a listener is told of.
+    // SAFETY: null, or an event that a listener was given.
     unsafe { event.as_ref() }.map_or(INKSTONE_EVENT_OTHER, |event| event.kind)
 }
 

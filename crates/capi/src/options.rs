@@ -293,7 +293,7 @@ pub unsafe extern "C" fn inkstone_options_set_periodic_us(
     unsafe { set(options, |options| options.periodic(Duration::from_micros(max_age))) }
 }
 
-/// A commit that takes this long or longer, in microseconds, is told to the listener: a second by default.
+/// The listener gets an event for each commit that takes this long or longer, in microseconds: a second by default.
 ///
 /// INKSTONE_INVALID if `options` is NULL. Threads: one at a time.
 #[unsafe(no_mangle)]

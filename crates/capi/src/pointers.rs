@@ -43,6 +43,7 @@ pub(crate) unsafe fn out<'a, T>(place: *mut T) -> Out<'a, T> {
 }
 
 /// The error of a null pointer.
+#[cold]
 pub(crate) fn null(name: &str) -> Failure {
     Failure::Misuse(format!("{name} is NULL"))
 }
@@ -69,14 +70,22 @@ pub(crate) unsafe fn array<'a, T>(data: *const T, count: usize, name: &str) -> R
     if count == 0 {
         return Ok(&[]);
     }
-    if data.is_null() {
-        return Err(Failure::Misuse(format!("{name} is NULL, and its size is {count}")));
-    }
-    if count.checked_mul(size_of::<T>().max(1)).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(Failure::Misuse(format!("{name}: a size of {count} is more than memory can hold")));
+    let is_too_large =
+        count.checked_mul(size_of::<T>().max(1)).is_none_or(|bytes| bytes > isize::MAX as usize);
+    if data.is_null() || is_too_large {
+        return Err(no_array(data.is_null(), count, name));
     }
     // SAFETY: as the caller says, and the size was checked.
     Ok(unsafe { std::slice::from_raw_parts(data, count) })
+}
+
+#[cold]
+fn no_array(is_null: bool, count: usize, name: &str) -> Failure {
+    Failure::Misuse(if is_null {
+        format!("{name} is NULL, and its size is {count}")
+    } else {
+        format!("{name}: a size of {count} is more than memory can hold")
+    })
 }
 
 /// A text of the caller's that ends with a zero byte.

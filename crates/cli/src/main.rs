@@ -113,4 +113,3 @@ fn not_run(error: &clap::Error) -> ExitCode {
 fn with_output(answer: ExitCode) -> ExitCode {
     if stdout::has_failed() { ExitCode::from(stdout::FAILED_CODE) } else { answer }
 }
-

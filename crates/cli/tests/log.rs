@@ -301,7 +301,7 @@ fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
     }
     signal(&child, "-STOP");
     append(11..=400);
-    log.truncate_before(inkstone::Lsn::new(300)).expect("given up");
+    log.truncate_before(inkstone::Lsn::new(300)).expect("truncated");
     // The blocks of truncated records are reused.
     append(401..=500);
     signal(&child, "-CONT");
@@ -353,7 +353,7 @@ fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
                     }
                     log.sync().expect("durable");
                     if truncates && number > 1000 && number.is_multiple_of(100) {
-                        log.truncate_before(inkstone::Lsn::new(number - 800)).expect("given up");
+                        log.truncate_before(inkstone::Lsn::new(number - 800)).expect("truncated");
                     }
                     // Only so that the log does not outgrow its reader.
                     std::thread::sleep(Duration::from_millis(5));

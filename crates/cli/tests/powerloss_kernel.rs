@@ -67,6 +67,25 @@ fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
     }
 }
 
+/// The raft log, and the log's mistakes in `.ci/mistaken` show that the same lab can say no.
+#[test]
+fn a_raft_log_keeps_every_promise_too() {
+    if !can_run("a_raft_log_keeps_every_promise") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let list = "ext4,ext4-nojournal,xfs,btrfs";
+    let output = inkstone(&["run", "--raft", "--fs", list, "--mounted", "24"], directory.path());
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("every promise held").count(), 4, "{said}");
+    assert_eq!(said.matches("calls of a raft log").count(), 4, "{said}");
+    let output = inkstone(&["record", "raft.log-writes", "--raft", "--length", "6"], directory.path());
+    assert!(output.status.success(), "{}", text(&output));
+    let output = inkstone(&["replay", "raft.log-writes", "--states", "1", "--again", "1"], directory.path());
+    assert!(output.status.success() && text(&output).contains("subject=raft"), "{}", text(&output));
+}
+
 #[test]
 fn a_recording_is_made_shown_and_looked_at() {
     if !can_run("a_recording_is_made") {
@@ -155,6 +174,25 @@ mod mistaken {
             }
         }
         panic!("{run:?}: nothing is found")
+    }
+
+    /// A raft log on a log that does not sync.
+    #[test]
+    fn a_raft_log_that_loses_what_it_acknowledged_is_found_and_shown_again() {
+        if !can_run("a_raft_log_that_loses") {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let run =
+            ["run", "--raft", "--fs", "ext4", "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
+        let output = found(&[&run[..], &["--mounted", "120"]].concat(), 1, directory.path());
+        let said = text(&output);
+        assert!(said.contains("which is none of") || said.contains("does not open"), "{said}");
+        let again =
+            said.lines().find_map(|line| line.trim().strip_prefix("again: inkstone powerloss ")).unwrap();
+        let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
+        assert_eq!(output.status.code(), Some(1), "{again}: {}", text(&output));
+        assert!(text(&output).contains("BROKEN at entry"), "{again}: {}", text(&output));
     }
 
     #[test]

@@ -315,7 +315,7 @@ fn keep_writing(at: &Path, keep: u64, stop: &std::sync::atomic::AtomicBool) -> u
             log.sync().expect("durable");
         }
         if next.is_multiple_of(500) && next > keep {
-            log.truncate_before(inkstone::Lsn::new(next - keep)).expect("given up");
+            log.truncate_before(inkstone::Lsn::new(next - keep)).expect("truncated");
         }
     }
     let last = log.sync().expect("durable").get();

@@ -62,7 +62,7 @@ fn so_many_bytes_are_kept_and_not_a_segment_more() {
         assert!(all.iter().any(|(begin, _)| *begin == first), "{first} begins a segment");
         let sum: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
         assert!(sum >= bytes && (kept.len() == 1 || sum - kept[0].1 < bytes), "{bytes}: {kept:?}");
-        assert_eq!(segments(&at.join("log")).len(), kept.len(), "the files of the others are given up");
+        assert_eq!(segments(&at.join("log")).len(), kept.len(), "the files of the others are truncated");
     }
     assert_eq!(good(at, &["append", "log"], b"more\n"), b"2001\n");
 }
@@ -177,7 +177,7 @@ fn beside_a_writer_it_is_refused_with_the_reason_and_the_writer_can_do_it() {
     assert_eq!(log.first().get(), 1, "nothing was changed");
     let first = inspect::first_to_keep(at.join("log"), Keep::Bytes(100_000)).expect("an LSN");
     assert!(first.get() > 1 && all.iter().any(|(begin, _)| *begin == first.get()));
-    log.truncate_before(first).expect("given up");
+    log.truncate_before(first).expect("truncated");
     log.close().expect("closed");
     assert_eq!(json(&good(at, &["verify", "log", "--json"], b""))["first"].as_u64(), Some(first.get()));
 }

@@ -1,4 +1,4 @@
-//! Errors say what went wrong, once, and nothing else.
+//! Errors say what went wrong, once, and nothing else; and the command has no mistakes built in.
 
 mod support;
 
@@ -79,4 +79,34 @@ fn a_log_that_is_not_there_is_said_once_and_in_the_same_words_by_every_command()
             assert!(!output.status.success(), "{arguments:?}");
         }
     }
+}
+
+/// The mistakes that the labs must catch are in the copy of the tree that `.ci/mistaken` makes, and nowhere in the command that users
+/// get: not their names, not what each does. (`no-sync` is also the lab's word for a way of writing.)
+#[cfg(not(inkstone_mistakes))]
+#[test]
+fn the_command_has_no_mistakes_in_it() {
+    let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(tree.join(name)).expect("a file of mistakes");
+    let quoted = read("mistakes/log/mistake.rs");
+    let of_log: Vec<&str> = quoted.split('"').skip(1).step_by(2).filter(|text| *text != "mistake").collect();
+    assert!(of_log.len() > 100 && of_log.contains(&"renamed-first"), "{of_log:?}");
+    let raft = read("mistakes/raft/mistake.rs");
+    let of_raft = raft.lines().filter_map(|line| line.trim().strip_suffix(',')).filter(|name| {
+        name.starts_with(char::is_uppercase) && name.len() > 10 && name.chars().all(char::is_alphanumeric)
+    });
+    let names: Vec<&str> = of_log.into_iter().chain(of_raft).filter(|name| *name != "no-sync").collect();
+    assert!(names.contains(&"CallbackOutOfOrder"), "{names:?}");
+    // The first is there, so that the search is seen to find.
+    let control = "Cut the power, and check what is left of a log";
+    let directory = directory();
+    let list = directory.path().join("names");
+    std::fs::write(&list, format!("{control}\n{}\n", names.join("\n"))).expect("a list");
+    let mut grep = Command::new("grep");
+    grep.args(["-aoF", "-f"]).arg(&list).arg(env!("CARGO_BIN_EXE_inkstone"));
+    let output = grep.output().expect("grep runs");
+    let found = text(&output.stdout);
+    let (there, found): (Vec<&str>, Vec<&str>) = found.lines().partition(|name| *name == control);
+    assert!(!there.is_empty());
+    assert!(found.is_empty(), "{found:?}");
 }

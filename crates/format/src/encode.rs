@@ -233,7 +233,9 @@ impl GroupEncoder {
                 assert!(previous.is_none_or(|previous| previous < self.epoch), "an epoch that does not rise");
                 assert_eq!(recovered.next(), Some(self.next_lsn), "another end than the group's");
             }
-            Control::TruncateBefore(first) => assert!(*first <= self.next_lsn, "more given up than there is"),
+            Control::TruncateBefore(first) => {
+                assert!(*first <= self.next_lsn, "more truncated than there is")
+            }
             Control::Seal(next) => assert!(*next > self.identity.segment(), "a next segment that is older"),
             Control::Promise(_) | Control::Padding(_) => {}
         }

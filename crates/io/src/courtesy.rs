@@ -1,6 +1,6 @@
 //! Courtesy: whether a thread that waits should give the processor away a few times before it sleeps, found out by doing it.
 //!
-//! *Owns*: that rule. *May not touch*: the clock, yielding, sleeping.
+//! *Owns*: that rule, and how often a thread yields. *May not touch*: the clock, how a thread yields, sleeping.
 //!
 //! Threads that wait for the same thing give the processor back within microseconds, and yielding to them saves a sleep and a
 //! wake-up. A neighbour that has other work keeps the processor until its time slice ends. So a yield that comes back late says that
@@ -17,6 +17,9 @@ const LATE: Duration = Duration::from_micros(500);
 const FIRST_REST: u64 = 8;
 const LONGEST_REST: u64 = 64;
 
+/// A thread yields no more often than this before it sleeps: some 10 us on an idle processor.
+const YIELDS_MAX: u32 = 32;
+
 /// Says whether it pays to yield before sleeping. Shared by the threads that wait.
 #[derive(Debug, Default)]
 pub struct Courtesy {
@@ -26,6 +29,31 @@ pub struct Courtesy {
 }
 
 impl Courtesy {
+    /// Gives the processor away until `is_over`, or until it is better to sleep; whether it is over. `now` is the time since the
+    /// caller's beginning of time.
+    pub fn until(
+        &self,
+        now: impl Fn() -> Duration,
+        give_way: impl Fn(),
+        mut is_over: impl FnMut() -> bool,
+    ) -> bool {
+        let mut before = now();
+        let mut pays = self.pays(before);
+        for _ in 0..YIELDS_MAX {
+            if !pays {
+                return false;
+            }
+            give_way();
+            let after = now();
+            pays = self.yielded(after, after.saturating_sub(before));
+            if is_over() {
+                return true;
+            }
+            before = after;
+        }
+        false
+    }
+
     /// Whether a thread that begins to wait `now` should yield first.
     pub fn pays(&self, now: Duration) -> bool {
         nanoseconds(now) >= self.rests_until_ns.load(Ordering::Relaxed)
@@ -58,6 +86,29 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_yields_until_it_is_over_or_a_yield_is_late_or_often_enough() {
+        use std::cell::Cell;
+
+        let clock = Cell::new(Duration::ZERO);
+        // Each yield takes this long; it is over after so many; how often the thread yielded, and whether it was over.
+        let run = |courtesy: &Courtesy, us: u64, over_after: u32| {
+            let yields = Cell::new(0);
+            let give_way = || {
+                yields.set(yields.get() + 1);
+                clock.set(clock.get() + Duration::from_micros(us));
+            };
+            let is_over = courtesy.until(|| clock.get(), give_way, || yields.get() == over_after);
+            (yields.get(), is_over)
+        };
+        let courtesy = Courtesy::default();
+        assert_eq!(run(&courtesy, 1, 3), (3, true));
+        assert_eq!(run(&courtesy, 1, u32::MAX), (YIELDS_MAX, false));
+        assert_eq!(run(&courtesy, 600, 1), (1, true), "late, but over");
+        assert_eq!(run(&courtesy, 600, 2), (0, false), "a rest follows");
+        assert_eq!(run(&Courtesy::default(), 600, 2), (1, false));
+    }
 
     #[derive(Debug)]
     enum Step {

@@ -284,6 +284,18 @@ impl From<Error> for std::io::Error {
     }
 }
 
+fn no_room(f: &mut fmt::Formatter<'_>, needed_bytes: u64, cause: &inkstone_io::Error) -> fmt::Result {
+    if cause.kind() == ErrorKind::FileTooLarge {
+        // Room does not come by itself there: the cause's own advice says what to change.
+        return write!(f, "no room for {needed_bytes} bytes: {cause}; nothing was lost");
+    }
+    let cause = cause.without_advice();
+    write!(
+        f,
+        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or after truncate_before"
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -315,13 +327,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Poisoned(poison) => poison.fmt(f),
-            Self::NoRoom { needed_bytes, cause } => {
-                write!(
-                    f,
-                    "no room for {needed_bytes} bytes: {}; nothing was lost: try again when there is room, or after truncate_before",
-                    cause.without_advice()
-                )
-            }
+            Self::NoRoom { needed_bytes, cause } => no_room(f, *needed_bytes, cause),
             Self::TooLarge { bytes, limit_bytes } => {
                 write!(
                     f,

@@ -140,7 +140,7 @@ impl Log {
     /// One step of the preparer, on this thread: for tests without background threads. False when there is nothing to do.
     #[doc(hidden)]
     pub fn prepare_some(&self) -> Result<bool> {
-        Ok(preparer::step(&self.shared, false)? == preparer::Step::Done)
+        Ok(preparer::step(&self.shared, false)? == preparer::Stepped::Done)
     }
 
     /// As [`Log::prepare_some`], until there is nothing to do.
@@ -305,7 +305,7 @@ impl Log {
 
     /// A future of the moment in which the watermark reaches `lsn`. The record need not be appended yet. If it is when the future is
     /// polled, the future counts as a waiter as [`Append`] does: the log's own thread commits the record together with those of other
-    /// waiters. If it is appended later, who appends it decides when it is committed.
+    /// waiters. If it is appended later, the caller that appends it decides when it is committed.
     ///
     /// To poll it takes as long however many others wait. It does not borrow the log. If it is dropped while it is pending,
     /// it leaves nothing behind.

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::event::{BoxedListener, Event, Listener};
 
 /// The first segments of a new log are small, so that its first commit does not wait for a large file.
-const GROWTH_BYTES: [u64; 2] = [1 << 20, 8 << 20];
+const FIRST_SEGMENTS_BYTES: [u64; 2] = [1 << 20, 8 << 20];
 
 /// Options for a log. The defaults are durable and fit most uses; each method says what a change costs.
 #[derive(Debug, Clone)]
@@ -410,7 +410,8 @@ impl Options {
 
     /// The size of the segment after one of `previous` bytes (0: the first of the log), which must hold a frame of `frame_bytes`.
     pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
-        let grown = GROWTH_BYTES.into_iter().find(|bytes| *bytes > previous).unwrap_or(self.segment_bytes);
+        let grown =
+            FIRST_SEGMENTS_BYTES.into_iter().find(|bytes| *bytes > previous).unwrap_or(self.segment_bytes);
         let bytes = grown.min(self.segment_bytes);
         if frame_bytes > record_room(bytes) { self.segment_bytes } else { bytes }
     }

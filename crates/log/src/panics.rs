@@ -9,10 +9,10 @@ use std::panic::resume_unwind;
 use std::thread::panicking;
 
 /// What a panic carries.
-pub(crate) type Payload = Box<dyn Any + Send>;
+pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Keeps the first of several panics.
-pub(crate) fn keep_first(first: &mut Option<Payload>, panic: Payload) {
+pub(crate) fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     match first {
         None => *first = Some(panic),
         Some(_) => forget(panic),
@@ -20,7 +20,7 @@ pub(crate) fn keep_first(first: &mut Option<Payload>, panic: Payload) {
 }
 
 /// Resumes the panic that was kept, unless this thread unwinds already.
-pub(crate) fn resume(kept: Option<Payload>) {
+pub(crate) fn resume(kept: Option<Panic>) {
     match kept {
         Some(panic) if panicking() => forget(panic),
         Some(panic) => resume_unwind(panic),

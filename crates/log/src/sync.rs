@@ -9,7 +9,7 @@ mod explored;
 #[cfg(not(inkstone_explore))]
 mod real;
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 #[cfg(inkstone_explore)]
 pub(crate) use explored::*;
@@ -20,4 +20,14 @@ pub(crate) use real::*;
 /// assignment, or the holder of the turn poisons the log (`commit/shared.rs`).
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], if no thread has it.
+#[inline]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

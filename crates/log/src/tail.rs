@@ -54,7 +54,7 @@ pub(crate) struct Placed {
 
 /// Groups that follow each other in one segment, for a reader. In a chunk further ones may come.
 #[derive(Debug, Clone)]
-pub(crate) struct Run {
+pub(crate) struct TailRun {
     pub(crate) identity: Identity,
     /// The beginning of the first group.
     pub(crate) from: Mark,
@@ -67,7 +67,7 @@ enum Lent {
     Group { memory: Arc<AlignedBuf>, from: usize, to: usize },
 }
 
-impl Run {
+impl TailRun {
     /// The bytes of the segment from the first group on.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -85,7 +85,7 @@ impl Run {
 
 /// Groups that are kept.
 #[derive(Debug)]
-struct Kept {
+struct KeptGroups {
     identity: Identity,
     from: Mark,
     /// The byte of the segment after them, and the LSN of the next record.
@@ -117,15 +117,15 @@ impl Memory {
     }
 }
 
-impl Kept {
-    fn run(&self) -> Run {
+impl KeptGroups {
+    fn run(&self) -> TailRun {
         let bytes = match &self.memory {
             Memory::Chunk(chunk) => Lent::Chunk(chunk.reader()),
             Memory::Group { memory, from, to } => {
                 Lent::Group { memory: Arc::clone(memory), from: *from, to: *to }
             }
         };
-        Run { identity: self.identity, from: self.from, bytes }
+        TailRun { identity: self.identity, from: self.from, bytes }
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Tail {
 #[derive(Debug, Default)]
 struct Ring {
     /// In the order of LSNs, without a gap.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<KeptGroups>,
     /// Fallen out, while a reader held it.
     lent: Vec<Memory>,
     /// To be used again.
@@ -230,20 +230,20 @@ impl Tail {
 
     /// Whether the group of a durable record was handed in already, kept or not.
     #[inline]
-    pub(crate) fn is_told_of(&self, lsn: Lsn) -> bool {
+    pub(crate) fn has_come_to(&self, lsn: Lsn) -> bool {
         lsn.get() <= self.last.load(Ordering::Acquire)
     }
 
     /// The groups that begin at or before the record, if it is here.
     #[inline]
-    pub(crate) fn run(&self, lsn: Lsn) -> Option<Run> {
+    pub(crate) fn run(&self, lsn: Lsn) -> Option<TailRun> {
         (self.first.load(Ordering::Acquire) <= lsn.get()).then(|| self.find(lsn)).flatten()
     }
 
-    fn find(&self, lsn: Lsn) -> Option<Run> {
+    fn find(&self, lsn: Lsn) -> Option<TailRun> {
         let ring = lock(&self.ring);
         let after = ring.kept.partition_point(|kept| kept.from.lsn <= lsn);
-        ring.kept.get(after.checked_sub(1)?).map(Kept::run)
+        ring.kept.get(after.checked_sub(1)?).map(KeptGroups::run)
     }
 
     /// The place in this segment where the groups begin in which the record lies, if it is here.
@@ -260,7 +260,7 @@ impl Tail {
         count
     }
 
-    fn run_at(&self, segment: SegmentNumber, at: u64) -> Option<Run> {
+    fn run_at(&self, segment: SegmentNumber, at: u64) -> Option<TailRun> {
         if self.first.load(Ordering::Acquire) == NONE {
             return None;
         }
@@ -281,7 +281,8 @@ impl Ring {
     /// Copies a small group behind the one before it.
     fn copy(&mut self, placed: &Placed, memory: &[u8], tail: &Tail) {
         let bytes = &memory[placed.from..placed.from + placed.bytes];
-        if let Some(Kept { identity, end, next_lsn, memory: Memory::Chunk(chunk), .. }) = self.kept.back_mut()
+        if let Some(KeptGroups { identity, end, next_lsn, memory: Memory::Chunk(chunk), .. }) =
+            self.kept.back_mut()
             && (*end, identity.segment()) == (placed.at, placed.identity.segment())
             && chunk.room_bytes() >= bytes.len()
         {
@@ -317,7 +318,7 @@ impl Ring {
     }
 
     fn push(&mut self, placed: &Placed, memory: Memory) {
-        self.kept.push_back(Kept {
+        self.kept.push_back(KeptGroups {
             identity: placed.identity,
             // No checksum is computed again, so the epoch is only a lower bound.
             from: Mark::between(placed.at, placed.first_lsn, Epoch::FIRST),
@@ -358,7 +359,7 @@ impl Ring {
 
     /// Drops the oldest groups; false if there are none.
     fn drop_oldest(&mut self) -> bool {
-        let Some(Kept { mut memory, .. }) = self.kept.pop_front() else { return false };
+        let Some(KeptGroups { mut memory, .. }) = self.kept.pop_front() else { return false };
         if memory.is_free() {
             self.free.push(memory)
         } else {

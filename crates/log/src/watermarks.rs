@@ -1,6 +1,6 @@
 //! The durable watermark, to be awaited.
 //!
-//! *Owns*: the public face: what a caller is told when the watermark moves. *May not touch*: how a task waits (`commit/watching.rs`).
+//! *Owns*: the public face: what a caller learns when the watermark moves. *May not touch*: how a task waits (`commit/watching.rs`).
 
 use std::fmt;
 use std::future::Future;
@@ -59,7 +59,7 @@ impl Future for DurableAt {
 
 /// The durable watermarks of a log, one after the other. [`crate::Log::watermarks`] and [`crate::Reader::watermarks`] return it.
 ///
-/// It keeps no list: who asks late is told the newest one alone. It belongs to no thread and does not borrow the log.
+/// It keeps no list: a late caller gets the newest one alone. It belongs to no thread and does not borrow the log.
 ///
 /// ```
 /// # async fn ship(log: &inkstone::Log) -> inkstone::Result<()> {

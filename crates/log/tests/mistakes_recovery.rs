@@ -134,7 +134,7 @@ fn a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes() {
 /// A disk on which no other segment fits, and a segment that is nearly full.
 #[test]
 fn a_truncation_that_needs_a_segment_leaves_a_full_disk_full() {
-    caught(Mistake::TruncationNeedsRoom, &["nothing can be given up"], |mistake, seed| {
+    caught(Mistake::TruncationNeedsRoom, &["nothing can be truncated"], |mistake, seed| {
         let (disk, options) = (disk(seed), with(mistake).pad_groups(true));
         let log = open(&disk, options).unwrap();
         disk.change_options(|options| options.capacity_bytes = Some(100 << 10));
@@ -144,7 +144,7 @@ fn a_truncation_that_needs_a_segment_leaves_a_full_disk_full() {
         }
         for first in 2..=5 {
             log.truncate_before(Lsn::new(first))
-                .map_err(|error| format!("nothing can be given up: {error}"))?;
+                .map_err(|error| format!("nothing can be truncated: {error}"))?;
         }
         Ok(())
     });

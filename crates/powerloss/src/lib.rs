@@ -16,6 +16,7 @@
 //! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
 //! | [`mistake`] | the mistake that is built into a log, in the copy that `.ci/mistaken` makes |
 //! | [`mistakes`] | which lab catches which mistake, and how fast |
+//! | [`raft`] | calls of a raft log, and what each means; the same labs look at it |
 //! | [`sim`] | histories on the simulated disk, crashed at every instant |
 //! | [`strategies`] | the plain ways in which programs write files, and what each loses |
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ pub mod kill;
 pub mod mistake;
 pub mod mistakes;
 pub mod model;
+pub mod raft;
 pub mod sim;
 pub mod strategies;
 pub mod verdict;

@@ -9,12 +9,11 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{ThreadId, current};
 
 use inkstone::Lsn;
 
 use crate::error::{Error, Result};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, ThreadId, current, lock};
 
 /// What a caller gives to `append`.
 pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
@@ -26,6 +25,8 @@ pub(crate) type Task = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(crate) struct Callbacks {
     waiting: Mutex<Waiting>,
+    /// Up to here all that waited was taken out, to be called.
+    told: AtomicU64,
 }
 
 #[derive(Default)]
@@ -45,7 +46,7 @@ struct Waiting {
 impl Callbacks {
     /// Callers' code never runs under this lock, so a panic of theirs cannot leave it half changed.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// The first failure, after which nothing succeeds any more.
@@ -53,7 +54,8 @@ impl Callbacks {
         self.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds a callback for the record `lsn`, the highest so far.
+    /// Adds a callback for the record `lsn`, the highest so far. Whoever adds one asks what is due afterwards ([`Callbacks::call`]): it may
+    /// be durable already, and told.
     pub(crate) fn push(&self, lsn: Lsn, callback: Callback) {
         let mut waiting = self.lock();
         debug_assert!(waiting.queue.back().is_none_or(|(last, _)| *last <= lsn), "callbacks out of order");
@@ -67,27 +69,26 @@ impl Callbacks {
         waiting.queue.push_back((lsn, callback));
     }
 
+    /// Whether all that waited for this record was taken out.
+    pub(crate) fn has_told(&self, lsn: Lsn) -> bool {
+        lsn.get() <= self.told.load(Ordering::Acquire)
+    }
+
     /// What the log says of a record: durable, with all before it; or the failure. Then calls back what is due.
     pub(crate) fn tell(&self, result: std::result::Result<Lsn, inkstone::Error>) {
+        let mut waiting = self.lock();
         match result {
-            Ok(lsn) => {
-                let mut waiting = self.lock();
-                waiting.durable = waiting.durable.max(lsn);
-            }
+            Ok(lsn) => waiting.durable = waiting.durable.max(lsn),
             // What is durable was told before.
-            Err(error) => self.fail(Lsn::ZERO, &Error::Log(error)),
+            Err(error) => waiting.fail(Lsn::ZERO, &Error::Log(error)),
         }
-        self.call();
+        self.call_due(waiting);
     }
 
     /// Notes a failure that ends the raft log, if it is the first, and up to where the log was durable then: callbacks up to there get
     /// `Ok`, also those of which the log has not told yet.
     pub(crate) fn fail(&self, durable: Lsn, error: &Error) {
-        if error.is_final() {
-            let mut waiting = self.lock();
-            waiting.durable = waiting.durable.max(durable);
-            waiting.failed.get_or_insert_with(|| error.clone());
-        }
+        self.lock().fail(durable, error);
     }
 
     /// Whether this thread runs a callback.
@@ -120,17 +121,29 @@ impl Callbacks {
 
     /// Calls back what is due, unless another thread does, or this one holds the order of writes.
     pub(crate) fn call(&self) {
+        self.call_due(self.lock());
+    }
+
+    /// All that is due is taken out at once: the thread that appends is held up by the lock once for a group, not for each of its entries.
+    fn call_due<'a>(&'a self, mut waiting: MutexGuard<'a, Waiting>) {
         let this = current().id();
+        if waiting.calling.is_some() || waiting.writing == Some(this) {
+            return;
+        }
         loop {
-            let mut waiting = self.lock();
-            if waiting.calling.is_some() || waiting.writing == Some(this) {
+            let (due, result) = waiting.take_due();
+            self.told.store(waiting.durable.get(), Ordering::Release);
+            if due.is_empty() {
+                waiting.calling = None;
                 return;
             }
-            let Some((callback, result)) = waiting.next() else { return };
             waiting.calling = Some(this);
             drop(waiting);
-            run(|| callback(result));
-            self.lock().calling = None;
+            for callback in due {
+                let result = result.clone();
+                run(|| callback(result));
+            }
+            waiting = self.lock();
         }
     }
 }
@@ -144,15 +157,21 @@ pub(crate) fn run(task: impl FnOnce()) {
 }
 
 impl Waiting {
-    /// The next callback that is due, with what to tell it.
-    fn next(&mut self) -> Option<(Callback, Result<()>)> {
-        let (lsn, _) = self.queue.front()?;
-        let result = match &self.failed {
-            _ if *lsn <= self.durable => Ok(()),
-            Some(error) => Err(error.clone()),
-            None => return None,
+    fn fail(&mut self, durable: Lsn, error: &Error) {
+        if error.is_final() {
+            self.durable = self.durable.max(durable);
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// Takes out the callbacks that are due now, in order, with what to tell them: first those of what is durable.
+    fn take_due(&mut self) -> (Vec<Callback>, Result<()>) {
+        let durable = self.queue.partition_point(|(lsn, _)| *lsn <= self.durable);
+        let (due, result) = match &self.failed {
+            Some(error) if durable == 0 => (self.queue.len(), Err(error.clone())),
+            _ => (durable, Ok(())),
         };
-        self.queue.pop_front().map(|(_, callback)| (callback, result))
+        (self.queue.drain(..due).map(|(_, callback)| callback).collect(), result)
     }
 }
 

@@ -3,14 +3,14 @@
 //! *Owns*: the state with the tail of entries under one lock, which is never held while the log is called. *May not touch*: the order of
 //! writes (`log.rs`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 
 use inkstone::{AnyDirectory, Lsn, Reader};
 
 use crate::callbacks::Callbacks;
 use crate::error::{Error, Result};
 use crate::state::State;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use crate::tail::Tail;
 use crate::words::Vote;
 
@@ -43,6 +43,14 @@ impl Memory {
         }
     }
 
+    /// Takes over the vote of the state if it is durable: it may be so before its callback has said it. Also before another one takes its
+    /// place, so that readers never see an older one again.
+    pub(crate) fn settle_vote(&mut self, durable: Lsn) {
+        if self.vote.0 < self.vote_lsn && self.vote_lsn <= durable {
+            self.vote = (self.vote_lsn, self.state.vote.clone());
+        }
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);
@@ -64,7 +72,7 @@ impl Core {
 
     /// No code of others runs under this lock, and changes were checked before they are made.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     /// Whether calls are answered: not in a forked child, after a failure, or after the end.
@@ -96,6 +104,21 @@ impl Core {
     fn fail(&self, error: &Error) {
         if error.is_final() {
             self.callbacks.fail(self.reader.durable(), error);
+        }
+    }
+
+    /// What runs when the record `lsn` is durable, or will not be. It tells of all that is durable then, so that one call of the many of
+    /// a group calls all of them back. A callback that waits must not keep the state alive.
+    pub(crate) fn teller(
+        self: &Arc<Self>,
+    ) -> impl FnOnce(std::result::Result<Lsn, inkstone::Error>) + Send + 'static {
+        let (core, callbacks): (Weak<Self>, _) = (Arc::downgrade(self), Arc::clone(&self.callbacks));
+        move |result| {
+            if result.as_ref().is_ok_and(|lsn| callbacks.has_told(*lsn)) {
+                return;
+            }
+            let watermark = |lsn: Lsn| core.upgrade().map_or(lsn, |core| core.reader.durable().max(lsn));
+            callbacks.tell(result.map(watermark));
         }
     }
 

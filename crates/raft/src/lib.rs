@@ -43,6 +43,7 @@ mod record;
 mod replay;
 mod runs;
 mod state;
+mod sync;
 mod tail;
 mod words;
 

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::callbacks::Callbacks;
+use crate::sync::thread_local;
 
 thread_local! {
     /// How many calls of a listener are on the stack of this thread.
@@ -16,7 +17,7 @@ thread_local! {
 
 /// Whether this thread runs a listener.
 pub(crate) fn is_listening_here() -> bool {
-    DEPTH.get() > 0
+    DEPTH.with(Cell::get) > 0
 }
 
 /// Options whose listener waits while its thread has the order of writes.
@@ -38,10 +39,10 @@ fn listen(call: impl FnOnce()) {
     struct Left;
     impl Drop for Left {
         fn drop(&mut self) {
-            DEPTH.set(DEPTH.get() - 1);
+            DEPTH.with(|depth| depth.set(depth.get() - 1));
         }
     }
-    DEPTH.set(DEPTH.get() + 1);
+    DEPTH.with(|depth| depth.set(depth.get() + 1));
     let _left = Left;
     call();
 }

@@ -5,13 +5,13 @@
 //!
 //! One thread writes at a time. The lock of the state is taken only for moments in between, so that readers never wait for a disk.
 
+mod entries;
 mod then;
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::yield_now;
+use std::sync::Arc;
 
 use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reader};
 
@@ -22,9 +22,10 @@ use crate::listener::is_listening_here;
 use crate::open::{ask, below, check, finish};
 use crate::options::Options;
 use crate::reader::RaftReader;
-use crate::record::{encode_change, encode_entry, encode_state};
+use crate::record::{encode_change, encode_state};
 use crate::state::{Change, State};
-use crate::words::{Bounds, Entry, EntryId, NewEntry, Vote};
+use crate::sync::{Mutex, MutexGuard, lock, try_lock, yield_now};
+use crate::words::{Bounds, Entry, EntryId, Vote};
 
 /// A raft log that is open for writing. A directory has one writer at a time. Share the value between threads by a reference or an
 /// [`Arc`]; writes are carried out one after the other, in the order in which the calls come.
@@ -46,12 +47,13 @@ pub struct RaftLog {
 /// What only the thread knows that writes.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The committed index that the log has a record of.
+    /// The index that was saved as committed and has a record.
     pub(crate) committed: Option<u64>,
     /// No state is tried in this segment again: it was too large for a record.
     no_state_in: Option<Lsn>,
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    payloads: Vec<Arc<[u8]>>,
 }
 
 /// When it is dropped, the callbacks that are left get the error that the raft log has ended.
@@ -108,89 +110,11 @@ impl RaftLog {
         callbacks: Arc<Callbacks>,
     ) -> Result<Self> {
         let state = finish(&log, directory.path(), options)?;
-        let order = Order { committed: state.committed, ..Order::default() };
+        let order = Order { committed: state.said.as_ref().map(|said| said.index), ..Order::default() };
         let core = Arc::new(Core::new(state, log.reader(), directory, callbacks));
         let reader = RaftReader { core: Arc::clone(&core) };
         let memory_bytes = options.memory_bytes;
         Ok(Self { log, order: Mutex::new(order), reader, memory_bytes, _end: End(core) })
-    }
-
-    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns. The
-    /// first entry of a raft log may have any index; each that follows has the next one.
-    ///
-    /// `callback` is called once, when they are durable, or with the error when they will not be.
-    ///
-    /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft log locked, on the thread that made
-    /// the entries durable: one of the log's own, or one that waits in another call; also within this call. A callback holds up others,
-    /// so it must not block; it may use the raft log. If it panics, nothing else happens. The callback of an append whose
-    /// entries were truncated meanwhile is called with `Ok` too: they were durable. For no entries it is called when those of all
-    /// earlier appends were.
-    ///
-    /// # Errors
-    /// [`Error::Hole`], [`Error::IsCommitted`], [`Error::LeaderGoesBack`], [`Error::NameTooLong`], [`Error::IndexesUsedUp`];
-    /// [`inkstone::Error::TooLarge`] when the entries together are larger than a record may be: append fewer at a time;
-    /// [`inkstone::Error::NoRoom`]. In all these cases nothing has changed. [`inkstone::Error::Poisoned`]. After an error the
-    /// callback is dropped without being called.
-    ///
-    /// # Durability
-    /// None on return. When the callback gets `Ok`, the entries and everything before them are on stable storage.
-    pub fn append(
-        &self,
-        entries: &[NewEntry<'_>],
-        callback: impl FnOnce(Result<()>) + Send + 'static,
-    ) -> Result<()> {
-        let core = self.core();
-        core.check()?;
-        if entries.is_empty() {
-            core.callbacks.push_after_all(Box::new(callback));
-            core.callbacks.call();
-            return Ok(());
-        }
-        let mut order = self.order();
-        check_entries(&core.memory().state, entries)?;
-        let append = self.append_records(&mut order, entries)?;
-        let last = append.lsn();
-        self.take_entries(entries, append.first_lsn());
-        core.callbacks.push(last, Box::new(callback));
-        self.repeat_state(&mut order);
-        drop(order);
-        let callbacks = Arc::clone(&core.callbacks);
-        append.on_durable(move |result| callbacks.tell(result));
-        Ok(())
-    }
-
-    /// Writes the entries as one batch.
-    fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_>> {
-        let mut committed = self.committed_to_say(order);
-        let said = committed;
-        order.bytes.clear();
-        order.ends.clear();
-        for entry in entries {
-            encode_entry(&mut order.bytes, entry.index, entry.leader, entry.payload, committed.take());
-            order.ends.push(order.bytes.len());
-        }
-        let mut begin = 0;
-        let records: Vec<&[u8]> =
-            order.ends.iter().map(|end| &order.bytes[std::mem::replace(&mut begin, *end)..*end]).collect();
-        let append = self.core().noted(self.log.append_batch(&records))?;
-        order.committed = said.or(order.committed);
-        order.forget_large();
-        Ok(append)
-    }
-
-    /// Takes appended entries into memory.
-    fn take_entries(&self, entries: &[NewEntry<'_>], first: Lsn) {
-        let payloads: Vec<Arc<[u8]>> = entries.iter().map(|entry| Arc::from(entry.payload)).collect();
-        let durable = self.log.durable();
-        let mut memory = self.core().memory();
-        let memory = &mut *memory;
-        for ((entry, payload), at) in entries.iter().zip(payloads).zip(0..) {
-            let lsn = first.plus(at).expect("the log gave this LSN");
-            memory.state.add(entry.index, entry.leader, lsn);
-            memory.tail.push(entry.index, payload);
-        }
-        let not_durable = durable.next().map(|next| memory.state.places.first_from(next, memory.state.next));
-        memory.tail.shrink(self.memory_bytes, not_durable.unwrap_or(memory.state.next));
     }
 
     /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is not written again.
@@ -299,7 +223,8 @@ impl RaftLog {
     fn sync_committed(&self) -> Result<()> {
         self.core().check()?;
         let mut order = self.order();
-        if let Some(index) = self.committed_to_say(&order) {
+        let committed = order.committed_to_say(&self.core().memory().state);
+        if let Some(index) = committed {
             // Its flush is the one of the sync.
             let _unwaited = self.write(&mut order, &Change::Commit(index))?;
         }
@@ -375,7 +300,7 @@ impl RaftLog {
         self.core().directory.path()
     }
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &Arc<Core> {
         &self.reader.core
     }
 
@@ -385,26 +310,18 @@ impl RaftLog {
         let callbacks = &self.core().callbacks;
         let order = if callbacks.is_calling_here() || is_listening_here() {
             loop {
-                match self.order.try_lock() {
-                    Ok(order) => break order,
-                    Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                    Err(TryLockError::WouldBlock) => {
-                        // A failure is the other thread's, and this one's when its turn comes.
-                        let _ = self.log.sync();
-                        yield_now();
-                    }
+                if let Some(order) = try_lock(&self.order) {
+                    break order;
                 }
+                // A failure is the other thread's, and this one's when its turn comes.
+                let _ = self.log.sync();
+                yield_now();
             }
         } else {
-            self.order.lock().unwrap_or_else(PoisonError::into_inner)
+            lock(&self.order)
         };
         callbacks.begin_write();
         Turn { order: Some(order), callbacks }
-    }
-
-    /// The committed index, if no record has it yet.
-    fn committed_to_say(&self, order: &Order) -> Option<u64> {
-        self.core().memory().state.committed.filter(|index| Some(*index) > order.committed)
     }
 
     /// Makes a change: checked, written, durable. Returns the record of the vote that holds then.
@@ -429,22 +346,21 @@ impl RaftLog {
 
     /// Writes a change that was checked, and makes it in memory.
     fn write(&self, order: &mut Order, change: &Change) -> Result<Append<'_>> {
-        let committed = self.committed_to_say(order);
+        let committed = order.committed_to_say(&self.core().memory().state);
         order.bytes.clear();
         encode_change(&mut order.bytes, change, committed);
         let append = self.core().noted(self.log.append(&order.bytes))?;
         order.committed = committed.or(order.committed);
         {
+            let durable = self.log.durable();
             let mut memory = self.core().memory();
+            memory.settle_vote(durable);
             memory.state.apply(change);
             memory.mind_bounds();
             match change {
                 Change::Vote(_) => memory.vote_lsn = append.lsn(),
-                Change::Purge { upto, .. } => {
-                    order.committed = order.committed.max(Some(upto.index));
-                    // The state is smaller now.
-                    order.no_state_in = None;
-                }
+                // The state is smaller now.
+                Change::Purge { .. } => order.no_state_in = None,
                 Change::Truncate(_) | Change::Commit(_) => {}
             }
         }
@@ -469,7 +385,7 @@ impl RaftLog {
             Ok(lsn) => {
                 let mut memory = self.core().memory();
                 memory.state.states.push(lsn);
-                order.committed = memory.state.committed;
+                order.committed = memory.state.said.as_ref().map(|said| said.index);
             }
             Err(Error::Log(inkstone::Error::TooLarge { .. })) => order.no_state_in = Some(head),
             // A failure is noted, and the next call returns it.
@@ -527,25 +443,21 @@ impl RaftLog {
 }
 
 impl Order {
+    /// The index that was saved as committed, if no record has it yet. What a purge has passed meanwhile, a state says.
+    fn committed_to_say(&self, state: &State) -> Option<u64> {
+        let said = state.said.as_ref().map(|said| said.index);
+        said.filter(|index| said > self.committed && state.committed == Some(*index))
+    }
+
     /// Gives back the memory that one large append took.
     fn forget_large(&mut self) {
         const KEPT_BYTES: usize = 1 << 20;
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
             self.ends = Vec::new();
+            self.payloads = Vec::new();
         }
     }
-}
-
-/// Whether all entries may be appended, one after the other.
-fn check_entries(state: &State, entries: &[NewEntry<'_>]) -> Result<()> {
-    let mut next = state.next_index();
-    let mut before = state.last_leader();
-    for entry in entries {
-        state.check_entry(entry.index, entry.leader, next, before)?;
-        (next, before) = (Some(entry.index + 1), Some(entry.leader));
-    }
-    Ok(())
 }
 
 /// The right to write. When it ends, the listener gets the events of meanwhile, and callbacks are called that became due.

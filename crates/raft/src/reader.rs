@@ -49,7 +49,10 @@ impl RaftReader {
     /// The failure that ended the raft log, if one did.
     pub fn vote(&self) -> Result<Option<Vote>> {
         self.core.check()?;
-        Ok(self.core.memory().vote.1.clone())
+        let durable = self.core.reader.durable();
+        let mut memory = self.core.memory();
+        memory.settle_vote(durable);
+        Ok(memory.vote.1.clone())
     }
 
     /// The id of an entry that is here or was purged last, without reading it; `None` for any other.
@@ -82,7 +85,7 @@ impl RaftReader {
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max: payload_bytes_max };
         match self.carry_out(plan, &mut taken) {
             Ok(()) => Ok(taken.entries),
-            // The log gives up records only for a purge, which may be about to say so in the state.
+            // The log truncates records only for a purge, which may be about to say so in the state.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
                 let first = self.core.memory().state.first.max(range.start + 1);
                 Err(Error::IsPurged { index: range.start, first })

@@ -36,6 +36,7 @@ const STATE_HAS_VOTE: u32 = 1;
 const STATE_VOTE_IS_GRANTED: u32 = 2;
 const STATE_HAS_COMMITTED: u32 = 4;
 const STATE_HAS_PURGED: u32 = 8;
+const STATE_HAS_SAID: u32 = 16;
 
 /// A record, as decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +87,13 @@ fn header(out: &mut Vec<u8>, kind: u8, flags: u8, index: u64, leader: &Leader, c
     }
 }
 
-/// Encodes an entry; its leader's name is at most 255 bytes long.
+/// Encodes what stands before an entry's payload; its leader's name is at most 255 bytes long.
+pub(crate) fn encode_entry_head(out: &mut Vec<u8>, index: u64, leader: &Leader, committed: Option<u64>) {
+    header(out, ENTRY, 0, index, leader, committed);
+}
+
+/// Encodes an entry.
+#[cfg(test)]
 pub(crate) fn encode_entry(
     out: &mut Vec<u8>,
     index: u64,
@@ -94,7 +101,7 @@ pub(crate) fn encode_entry(
     payload: &[u8],
     committed: Option<u64>,
 ) {
-    header(out, ENTRY, 0, index, leader, committed);
+    encode_entry_head(out, index, leader, committed);
     out.extend_from_slice(payload);
 }
 
@@ -121,7 +128,8 @@ pub(crate) fn encode_state(out: &mut Vec<u8>, state: &State) {
     let flags = flag(state.vote.is_some(), STATE_HAS_VOTE)
         | flag(state.vote.as_ref().is_some_and(|vote| vote.is_granted), STATE_VOTE_IS_GRANTED)
         | flag(state.committed.is_some(), STATE_HAS_COMMITTED)
-        | flag(state.purged.is_some(), STATE_HAS_PURGED);
+        | flag(state.purged.is_some(), STATE_HAS_PURGED)
+        | flag(state.said.is_some(), STATE_HAS_SAID);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
@@ -142,6 +150,10 @@ pub(crate) fn encode_state(out: &mut Vec<u8>, state: &State) {
     }
     if let Some(purged) = &state.purged {
         leader(out, purged);
+    }
+    if let Some(said) = &state.said {
+        out.extend_from_slice(&said.index.to_le_bytes());
+        leader(out, &said.leader);
     }
     for run in state.places.iter() {
         out.extend_from_slice(&run.first.to_le_bytes());
@@ -260,7 +272,7 @@ fn decode_state(rest: &mut Rest<'_>) -> Decoded<State> {
         return Err(Flaw::Unknown(format!("version {version}")));
     }
     let flags = rest.u32()?;
-    if flags >= STATE_HAS_PURGED << 1 {
+    if flags >= STATE_HAS_SAID << 1 {
         return Err(Flaw::Unknown(format!("flags {flags:#x} of a state")));
     }
     let raft_group = u128::from_le_bytes(rest.array()?);
@@ -286,6 +298,10 @@ fn decode_state(rest: &mut Rest<'_>) -> Decoded<State> {
     }
     if has(STATE_HAS_PURGED) {
         state.purged = Some(rest.leader()?);
+    }
+    if has(STATE_HAS_SAID) {
+        let index = rest.u64()?;
+        state.said = Some(EntryId::new(rest.leader()?, index));
     }
     decode_lists(rest, &mut state, counts)?;
     state.is_sound().map_err(Flaw::Malformed)?;

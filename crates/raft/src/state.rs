@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(crate) vote: Option<Vote>,
     /// The index of the last entry known to be committed: here, or purged last.
     pub(crate) committed: Option<u64>,
+    /// What the caller said last to be committed, whatever a purge says; its entry may be purged.
+    pub(crate) said: Option<EntryId>,
     /// Who made the entry before `first`, if any was purged.
     pub(crate) purged: Option<Leader>,
     pub(crate) places: Places,
@@ -53,6 +55,7 @@ impl State {
             next: 0,
             vote: None,
             committed: None,
+            said: None,
             purged: None,
             places: Places::default(),
             leaders: Leaders::default(),
@@ -95,6 +98,7 @@ impl State {
             last: before(self.next),
             purged: self.purged.as_ref().and(before(self.first)),
             committed: self.committed.and_then(|index| self.id_of(index)),
+            saved_committed: self.said.clone(),
         }
     }
 
@@ -108,7 +112,7 @@ impl State {
             Change::Vote(vote) => self.vote.as_ref() == Some(vote),
             Change::Truncate(from) => *from >= self.next,
             Change::Purge { upto, .. } => self.is_purged(upto.index),
-            Change::Commit(index) => self.committed == Some(*index),
+            Change::Commit(index) => self.said.as_ref().is_some_and(|said| said.index == *index),
         }
     }
 
@@ -220,7 +224,10 @@ impl State {
                 }
             }
             Change::Purge { upto, .. } => self.purge(upto),
-            Change::Commit(index) => self.committed = Some(*index),
+            Change::Commit(index) => {
+                self.committed = Some(*index);
+                self.said = self.id_of(*index);
+            }
         }
     }
 
@@ -294,6 +301,13 @@ impl State {
     /// Whether a state record that was found agrees with the records before it. It may know of more that is committed or purged: what
     /// is committed rides with the next record, and a purge on a full disk may have none. That is taken over.
     pub(crate) fn agrees_with(&mut self, found: &Self) -> bool {
+        if let Some(said) = &found.said {
+            let is_other = self.leader_of(said.index).is_some_and(|here| *here != said.leader);
+            if is_other || self.said.as_ref().is_some_and(|before| said.index < before.index) {
+                return false;
+            }
+            self.said = Some(said.clone());
+        }
         self.committed = self.committed.max(found.committed);
         if found.first > self.first
             && let Some(leader) = &found.purged
@@ -331,6 +345,15 @@ impl State {
         }
         if self.committed.is_some_and(|index| self.leader_of(index).is_none()) {
             return Err("what it says to be committed is not there");
+        }
+        if let Some(said) = &self.said {
+            let is_theirs = match self.leader_of(said.index) {
+                Some(leader) => *leader == said.leader,
+                None => self.purged.as_ref().is_some_and(|purged| said.leader <= *purged),
+            };
+            if !is_theirs || self.committed < Some(said.index) {
+                return Err("what was saved as committed is not");
+            }
         }
         let firsts = |of: &mut dyn Iterator<Item = u64>| {
             let mut before = None;

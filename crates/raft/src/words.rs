@@ -142,8 +142,11 @@ pub struct Bounds {
     pub last: Option<EntryId>,
     /// The last entry that was purged: the one before `first`.
     pub purged: Option<EntryId>,
-    /// The last entry that is known to be committed.
+    /// The last entry that is known to be committed: by [`crate::RaftLog::save_committed`], or since it was purged.
     pub committed: Option<EntryId>,
+    /// What [`crate::RaftLog::save_committed`] said last, also if it was purged since. A state machine that has less and no snapshot has
+    /// lost what it had.
+    pub saved_committed: Option<EntryId>,
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@
 
 #[path = "support/explore.rs"]
 mod explore;
-#[path = "support/model.rs"]
-mod model;
 
 use explore::{Effort, Tally, explore, small};
 

@@ -52,8 +52,10 @@ where
             next = last + 1;
             self.blocking_append(entries).await?;
         }
+        // What was purged is committed too, and its id is known here.
         let committed = other.read_committed().await?;
-        self.save_committed(committed.filter(|id| Some(id) > state.last_purged_log_id.as_ref())).await?;
+        let purged = state.last_purged_log_id.filter(|_| committed.is_some());
+        self.save_committed(committed.max(purged)).await?;
         if self.get_log_state().await? != other.get_log_state().await? || reader.read_vote().await? != vote {
             return failed(io::ErrorKind::InvalidData, "the store that is copied has changed meanwhile");
         }

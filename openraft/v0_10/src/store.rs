@@ -154,9 +154,8 @@ where
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogIdOf<C>>, io::Error> {
-        let bounds = self.raft.bounds()?;
-        // openraft asks for what it is to apply again. The raft log takes what was purged for committed; a snapshot has that.
-        bounds.committed.filter(|id| Some(id) != bounds.purged.as_ref()).as_ref().map(id_of::<C>).transpose()
+        // What openraft saved itself, also if it was purged since: so it notices a state machine that has lost its snapshot.
+        self.raft.bounds()?.saved_committed.as_ref().map(id_of::<C>).transpose()
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> Result<(), io::Error>

@@ -78,7 +78,16 @@ async fn a_node_comes_back_with_its_state() {
     drop((raft, store));
     assert_eq!(texts.len(), 256);
 
-    // The snapshot was in memory too, so the state machine of before is given again, as one that keeps its state on disk would be.
+    // The snapshot was in memory too. A state machine that has nothing is refused: what it lacks was purged.
+    let (config, options) = (Arc::new(Config::default().validate().unwrap()), Options::new());
+    let store = LogStore::<Types>::open(&path, options.log(inkstone::Options::small())).unwrap();
+    let lost = Raft::<Types, _>::new(1, config, Alone, store.clone(), Machine::<Types>::default()).await;
+    let told = lost.expect_err("openraft notices what is lost").to_string();
+    assert!(told.contains("purged up to"), "{told}");
+    store.close().unwrap();
+    drop(store);
+
+    // So the state machine of before is given again, as one that keeps its state on disk would be.
     let options = Options::new().log(inkstone::Options::small());
     let store = LogStore::<Types>::open(&path, options).unwrap();
     let config = Arc::new(Config::default().validate().unwrap());

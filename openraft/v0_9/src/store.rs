@@ -173,10 +173,9 @@ where
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
-        let bounds = self.raft.bounds().map_err(reading)?;
-        // openraft asks for what it is to apply again. The raft log takes what was purged for committed; a snapshot has that.
-        let committed = bounds.committed.filter(|id| Some(id) != bounds.purged.as_ref());
-        committed.as_ref().map(id_of).transpose().map_err(reading)
+        // What openraft saved itself, also if it was purged since: so it notices a state machine that has lost its snapshot.
+        let saved = self.raft.bounds().map_err(reading)?.saved_committed;
+        saved.as_ref().map(id_of).transpose().map_err(reading)
     }
 
     async fn append<I>(&mut self, entries: I, callback: LogFlushed<C>) -> Result<(), StorageError<C::NodeId>>

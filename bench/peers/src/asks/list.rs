@@ -18,6 +18,11 @@ const fn growing(load: &'static str) -> Ask {
     Ask { arm: stream::GROWING, ..speed(load, asked, Beside::Arm(LOG), Bound::Told) }
 }
 
+/// The growing log beside a bare overwrite of its records' size.
+const fn of_growing(load: &'static str, asked: &'static str, least: f64) -> Ask {
+    Ask { arm: stream::GROWING, ..speed(load, asked, Beside::Arm(FLOOR), Bound::AtLeast(least)) }
+}
+
 const fn regret(load: &'static str) -> Ask {
     let asked = "at least 0.9 of the best fixed setting";
     speed(load, asked, Beside::BestOf(busy::FIXED), Bound::AtLeast(0.9))
@@ -113,6 +118,10 @@ pub const ASKS: &[Ask] = &[
     speed("1x4k", "not slower than the best peer", Beside::BestOf(PEERS), Bound::Reaches(1.0)),
     speed("1x128", "at least 0.95 of the raw floor", Beside::Arm(FLOOR), Bound::AtLeast(0.95)),
     speed("1x128", "not slower than the best peer", Beside::BestOf(PEERS), Bound::Reaches(1.0)),
+    speed("1x64k", "at least 0.95 of a bare overwrite", Beside::Arm(FLOOR), Bound::AtLeast(0.95)),
+    of_growing("1x64k", "in a log that only grows at least 0.85", 0.85),
+    speed("1x1m", "at least 0.85 of a bare overwrite", Beside::Arm(FLOOR), Bound::AtLeast(0.85)),
+    of_growing("1x1m", "in a log that only grows at least 0.7", 0.7),
     speed("8x128", "at least 1.6 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(1.6)),
     speed("64x128", "at least 1.6 times the best Rust peer", Beside::BestOf(RUST_PEERS), Bound::AtLeast(1.6)),
     Ask {

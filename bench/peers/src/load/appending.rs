@@ -143,6 +143,10 @@ impl Appending {
         let path = self.path.with_extension("proof");
         let engine = (self.open)(&path)?;
         let manner = match self.manner {
+            // In its own manner a turn of large records would give up the first ones.
+            Manner::Closed if self.record_bytes >= GROUP_BYTES => {
+                Manner::Grouped { bytes_max: PROOF_BYTES, records: 1 }
+            }
             Manner::Closed | Manner::Awaited { .. } | Manner::CalledBack => self.manner,
             _ => Manner::Open { bytes_max: PROOF_BYTES },
         };
@@ -158,7 +162,7 @@ impl Appending {
         let bytes = if self.is_fresh { GROW_BYTES } else { AGE_BYTES };
         let manner = match self.manner {
             Manner::Closed | Manner::Awaited { .. } | Manner::CalledBack => {
-                let records = (GROUP_BYTES / self.record_bytes) as u64;
+                let records = (GROUP_BYTES / self.record_bytes).max(1) as u64;
                 Manner::Grouped { bytes_max: STEP_BYTES, records }
             }
             _ => Manner::Open { bytes_max: STEP_BYTES },

@@ -5,6 +5,7 @@
 use anyhow::Result;
 
 use super::appending::{Appending, Shape};
+use super::stream::GROWING;
 use super::{Load, Plan, engines, made};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::result::LoadResult;
@@ -17,6 +18,33 @@ pub fn one_4k(plan: &Plan, load: &Load) -> Result<LoadResult> {
 
 pub fn one(plan: &Plan, load: &Load) -> Result<LoadResult> {
     closed(plan, load, 1, 128)
+}
+
+pub fn one_64k(plan: &Plan, load: &Load) -> Result<LoadResult> {
+    large(plan, load, 64 << 10)
+}
+
+pub fn one_1m(plan: &Plan, load: &Load) -> Result<LoadResult> {
+    large(plan, load, 1 << 20)
+}
+
+/// Of these the floor writes as many bytes as a record has, as fio does: what a log adds to them counts against it.
+fn large(plan: &Plan, load: &Load, record_bytes: usize) -> Result<LoadResult> {
+    let shape = Shape { threads: 1, record_bytes, manner: Manner::Closed, is_fresh: false };
+    let mut contestants = engines(plan, Purpose::Durable, shape);
+    if plan.engines.contains(&Kind::Inkstone) {
+        let setup = Setup { record_bytes, purpose: Purpose::Keep, batches: false, yields: None };
+        let growing = Shape { is_fresh: true, ..shape };
+        contestants.push(made(GROWING, Appending::engine(plan, GROWING, Kind::Inkstone, setup, growing)));
+    }
+    contestants.push(made(super::FLOOR, Appending::floor(plan, record_bytes, true, shape)));
+    let notes = vec![
+        format!("{}: a written file overwritten with the bytes of a record, as fio does", super::FLOOR),
+        format!(
+            "{GROWING}: nothing is given up; a turn begins in a new directory, with segments of full size"
+        ),
+    ];
+    Ok(load.result(record_bytes, rounds::run(&plan.pace, contestants), notes))
 }
 
 pub fn eight(plan: &Plan, load: &Load) -> Result<LoadResult> {

@@ -70,6 +70,16 @@ pub const ALL: &[Load] = &[
         run: One(closed::one),
     },
     Load {
+        name: "1x64k",
+        title: "1 thread, 64 KiB, each append durable before it returns",
+        run: One(closed::one_64k),
+    },
+    Load {
+        name: "1x1m",
+        title: "1 thread, 1 MiB, each append durable before it returns",
+        run: One(closed::one_1m),
+    },
+    Load {
         name: "8x128",
         title: "8 threads, 128 B, each append durable before it returns",
         run: One(closed::eight),

@@ -259,7 +259,8 @@ impl Led {
         let directory = format!("raft-{}-{}-{}", name.replace(' ', "-"), drive.in_flight, drive.entry_bytes);
         let path = plan.directory.join(directory);
         let mut proof = Self::open(name, kind, path.with_extension("proof"), drive)?;
-        proof.run(WARM_UP)?;
+        // Few enough that nothing is purged: every entry must be there.
+        proof.run_at_most(WARM_UP, KEEP_BYTES / 2 / drive.entry_bytes as u64)?;
         proof.check(true).context("the check before the rounds")?;
         let checked = proof.checked;
         let mut led = Self::open(name, kind, path, drive)?;
@@ -287,6 +288,11 @@ impl Led {
 
     /// A turn, with its reader.
     fn run(&mut self, time: Duration) -> Result<Turn> {
+        self.run_at_most(time, u64::MAX)
+    }
+
+    /// The same, of so many entries at the most, and those in flight then.
+    fn run_at_most(&mut self, time: Duration, most: u64) -> Result<Turn> {
         let store = self.store.as_deref().context("it was not opened")?;
         let leader = &mut self.leader;
         let drive = leader.drive;
@@ -295,7 +301,7 @@ impl Led {
         let (turn, read) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| read_recent(store, from, drive.entry_bytes, &news));
             let end_ns = monotonic_ns().saturating_add(time.as_nanos() as u64);
-            let turn = leader.lead(store, drive, end_ns, u64::MAX, Some(&news));
+            let turn = leader.lead(store, drive, end_ns, most, Some(&news));
             news.end();
             (turn, reading.join())
         });

@@ -313,7 +313,7 @@ static void no_room(const char *directory) {
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0 && setrlimit(RLIMIT_FSIZE, &limit) == 0);
     CHECK(inkstone_open(in(directory, "no room"), NULL, &log, &error) == INKSTONE_NO_ROOM && log == NULL);
     CHECK(inkstone_error_is_retryable(error) && inkstone_error_path(error) != NULL);
-    FAILS(inkstone_error_code(error), INKSTONE_NO_ROOM, "try again when there is room");
+    FAILS(inkstone_error_code(error), INKSTONE_NO_ROOM, "raise the limit on the size of files");
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
 }
 

@@ -102,8 +102,66 @@ static void read_in_every_way(const inkstone_reader *reader) {
     inkstone_cursor_free(cursor);
 }
 
+/* A producer that never waits is told that the buffers are full; what it was told is durable all the same, and nothing else is there. */
+static void a_full_log_is_busy(const char *directory) {
+    static char record[60000];
+    inkstone_options *options = inkstone_options_small();
+    inkstone_log *log;
+    inkstone_pending pending;
+    uint64_t last = 0;
+    int busy = 0;
+    CHECK(inkstone_options_set_segment_bytes(options, 1 << 20) == INKSTONE_OK);
+    CHECK(inkstone_options_set_record_bytes_max(options, 1 << 16) == INKSTONE_OK);
+    CHECK(inkstone_options_set_buffer_bytes(options, 1 << 16) == INKSTONE_OK);
+    OK(inkstone_open(in(directory, "busy"), options, &log, &error));
+    inkstone_options_free(options);
+    /* Two buffers of one record each, and a disk: memory is faster. */
+    for (int i = 0; i < 100000 && busy < 20; i++) {
+        const inkstone_bytes part = {record, sizeof record};
+        const inkstone_code code = i % 2 ? inkstone_try_append(log, record, sizeof record, &pending, &error)
+                                         : inkstone_try_append_parts(log, &part, 1, &pending, &error);
+        if (code == INKSTONE_BUSY) {
+            CHECK(pending.log == NULL && inkstone_error_is_retryable(error));
+            FAILS(code, INKSTONE_BUSY, "try again later");
+            busy++;
+            usleep(100);
+        } else {
+            OK(code);
+            CHECK(pending.lsn == ++last);
+            inkstone_let_go(&pending);
+        }
+    }
+    CHECK(busy == 20 && last > 2);
+    OK(inkstone_sync(log, &last, &error));
+    CHECK(inkstone_durable(log) == last && inkstone_last(log) == last);
+    inkstone_log_free(log);
+}
+
+/* A batch may take as much of the log as the largest record: 24 bytes more for each record, rounded up to 8. */
+static void a_batch_is_as_large_as_the_largest_record(const char *directory) {
+    enum { MOST = 1 << 16 };
+    static char bytes[MOST];
+    inkstone_options *options = inkstone_options_small();
+    inkstone_log *log;
+    inkstone_pending pending;
+    CHECK(inkstone_options_set_segment_bytes(options, 1 << 20) == INKSTONE_OK);
+    CHECK(inkstone_options_set_record_bytes_max(options, MOST) == INKSTONE_OK);
+    CHECK(inkstone_options_set_buffer_bytes(options, 1 << 17) == INKSTONE_OK);
+    OK(inkstone_open(in(directory, "batch"), options, &log, &error));
+    inkstone_options_free(options);
+    inkstone_bytes batch[2] = {{bytes, 1}, {bytes, MOST - 32}}; /* 32 and MOST - 32 + 24: as the largest record. */
+    OK(inkstone_append_batch(log, batch, 2, &pending, &error));
+    OK(inkstone_wait(&pending, &error));
+    batch[1].size++;
+    FAILS(inkstone_append_batch(log, batch, 2, &pending, &error), INKSTONE_TOO_LARGE, "record_bytes_max");
+    CHECK(pending.log == NULL && inkstone_last(log) == 2);
+    inkstone_log_free(log);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
+    a_full_log_is_busy(arguments[1]);
+    a_batch_is_as_large_as_the_largest_record(arguments[1]);
     CHECK(inkstone_abi_version() == INKSTONE_ABI_VERSION && strchr(inkstone_version(), '.') != NULL);
     CHECK(strcmp(inkstone_code_name(INKSTONE_NO_ROOM), "no room") == 0);
     inkstone_options *options = every_option();

@@ -294,10 +294,9 @@ fn said_of(error: Error, created: &str) -> anyhow::Error {
         Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
             return no_log(io.path(), created);
         }
-        Error::Locked { path, .. } => Some(format!(
-            "`inkstone cat` and `inkstone copy {} NEW` work beside it",
-            path.display()
-        )),
+        Error::Locked { path, .. } => {
+            Some(format!("`inkstone cat` and `inkstone copy {} NEW` work beside it", path.display()))
+        }
         Error::TooLarge { .. } => Some("raise --record-max".into()),
         _ => None,
     };

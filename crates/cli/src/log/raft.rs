@@ -123,6 +123,7 @@ fn summary_json(summary: &Summary) -> Value {
         "next": bounds.next,
         "last": entry(&bounds.last),
         "committed": entry(&bounds.committed),
+        "saved_committed": entry(&bounds.saved_committed),
         "purged": entry(&bounds.purged),
         "leaders": summary.leaders.iter().map(|(first, leader)| {
             let mut json = leader_json(leader);

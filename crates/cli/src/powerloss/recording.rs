@@ -16,7 +16,7 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for}
 use inkstone_powerloss::kernel::record::record as make;
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::kernel::replay::{Again, look};
-use inkstone_powerloss::kernel::spec::{Spec, Way};
+use inkstone_powerloss::kernel::spec::{Spec, Subject, Way};
 use inkstone_powerloss::kernel::states::{Player, choose};
 
 use super::writer::program;
@@ -38,6 +38,9 @@ pub(crate) struct RecordArguments {
     /// Operations in the history
     #[arg(long, value_name = "N", default_value_t = 24)]
     length: usize,
+    /// A raft log, not a log
+    #[arg(long)]
+    raft: bool,
 }
 
 #[derive(Debug, Args)]
@@ -80,12 +83,13 @@ fn can_run(kind: FsKind) -> anyhow::Result<()> {
 
 /// Makes a recording.
 pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let RecordArguments { file, kind, way, seed, length } = arguments;
+    let RecordArguments { file, kind, way, seed, length, raft } = arguments;
     can_run(*kind)?;
     if file.exists() {
         bail!("{} exists already: name another file, since a recording overwrites nothing", file.display());
     }
-    let spec = Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None };
+    let subject = if *raft { Subject::Raft } else { Subject::Log };
+    let spec = Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None, subject };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let recording = make(&machine, &spec, &program()?, stop).map_err(|why| anyhow!(why))?;
     machine.remove().map_err(|why| anyhow!(why))?;

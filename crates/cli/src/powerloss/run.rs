@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::Args;
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::kernel::run::{Campaign, run as run_campaign};
-use inkstone_powerloss::kernel::spec::Way;
+use inkstone_powerloss::kernel::spec::{Subject, Way};
 
 use super::mistake::MistakeArgument;
 use super::writer::program;
@@ -21,9 +21,13 @@ Examples:
   inkstone powerloss run                      60 mounted states on each file system: about a minute
   inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
   inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
+  inkstone powerloss run --raft               the same for a raft log: entries, votes, truncations, purges
 
 Exit code 0: every promise held in every state that was checked, and at least one was. 1: a promise was broken,
 or nothing could run. The output always names what did not run.";
+
+/// Unless somebody says otherwise.
+const PROJECTED: u64 = 6000;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -37,9 +41,12 @@ pub(crate) struct RunArguments {
     /// States that the kernel mounts, for each file system
     #[arg(long, value_name = "N", default_value_t = 60)]
     mounted: u64,
-    /// States projected from these without a mount, for each file system
-    #[arg(long, value_name = "N", default_value_t = 6000)]
-    projected: u64,
+    /// States projected from these without a mount, for each file system [default: 6000; of a raft log none]
+    #[arg(long, value_name = "N", conflicts_with = "raft")]
+    projected: Option<u64>,
+    /// A raft log, not a log
+    #[arg(long)]
+    raft: bool,
     /// Seed of the first history
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -63,13 +70,14 @@ pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result
         kinds: super::all_or(&arguments.kinds),
         ways: super::all_or(&arguments.ways),
         mounted: arguments.mounted,
-        projected: arguments.projected,
+        projected: arguments.projected.unwrap_or(if arguments.raft { 0 } else { PROJECTED }),
         seed: arguments.seed,
         parent: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
         keep_in: arguments.keep.clone(),
         program: program()?,
         command: super::again(),
         mistake: arguments.mistake.chosen(),
+        subject: if arguments.raft { Subject::Raft } else { Subject::Log },
     };
     let certificates = run_campaign(&campaign, stop, &mut |line| crate::stdout::note(line));
     let certificates = certificates.map_err(|why| anyhow!(why))?;

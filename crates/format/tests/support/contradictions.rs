@@ -111,7 +111,7 @@ fn in_control_frames(good: &Writer) -> Vec<Contradiction> {
     };
     let idle = Control::Promise(PromiseReason::Idle);
     control("an unknown reason", Fault::Control, idle, &[3]);
-    control("more given up than there is", Fault::Control, Control::TruncateBefore(Lsn::new(1)), &[200]);
+    control("more truncated than there is", Fault::Control, Control::TruncateBefore(Lsn::new(1)), &[200]);
     control("a seal that names itself", Fault::Control, Control::Seal(segment(2)), &[1]);
     let opening = Control::Epoch { previous: None, recovered: Lsn::new(1) };
     control("an epoch after itself", Fault::Control, opening, &[1]);

@@ -32,7 +32,7 @@ use super::result::LogBill;
 use super::rows::counts;
 
 /// The log's own thread, which commits records without a waiter.
-const KEEPER: &str = "inkstone";
+const COMMITTER: &str = "inkstone";
 
 /// Runs the load under trace and makes its bill.
 ///
@@ -68,7 +68,7 @@ pub fn by_trace(
     layer.settle();
     let mut committing: Vec<u32> = workers.iter().filter_map(|worker| worker.thread).collect();
     if task.load != Load::Closed(1) {
-        committing.extend(threads_named(KEEPER));
+        committing.extend(threads_named(COMMITTER));
     }
     let mut spans: Vec<CommitSpan> = workers.iter_mut().filter_map(|w| w.spans.take()).flatten().collect();
     spans.sort_unstable_by_key(|span| span.start_ns);

@@ -129,5 +129,5 @@ pub fn follow_other(
     let seen = follow(&reader, task, &until, inkstone_host::process_usage, || said = say("ready"));
     let json = seen.and_then(|seen| serde_json::to_string(&seen).map_err(|error| error.to_string()));
     said.and_then(|()| say(&json.unwrap_or_else(|why| format!("error: {why}"))))
-        .map_err(|error| format!("nobody reads the output: {error}"))
+        .map_err(|error| format!("the output has no reader: {error}"))
 }

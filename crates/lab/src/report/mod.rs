@@ -76,7 +76,8 @@ struct Page<'a> {
 /// # Errors
 /// When it is not a result of the lab, or one of another schema version.
 pub fn report(json: &str) -> Result<String, ReportError> {
-    let mut result: Value = serde_json::from_str(json).map_err(|error| ReportError::NotJson(error.to_string()))?;
+    let mut result: Value =
+        serde_json::from_str(json).map_err(|error| ReportError::NotJson(error.to_string()))?;
     read::check(&result)?;
     read::forget_ranges(&mut result);
     let mut bytes = 0;

@@ -86,7 +86,10 @@ fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
         }
         let dropped: Vec<&str> = dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
         if !dropped.is_empty() {
-            text.push_str(&format!(" Columns that did not fit: {} (they are in --json).", dropped.join(", ")));
+            text.push_str(&format!(
+                " Columns that did not fit: {} (they are in --json).",
+                dropped.join(", ")
+            ));
         }
         paragraph(out, style, "  ", &text, Tint::Dim);
     }

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::sync::{Instant, Ordering, this_thread};
 
 /// What is due now.
-enum Due {
+enum Work {
     Nothing,
     /// A group was handed over.
     Handed,
@@ -39,31 +39,31 @@ pub(crate) fn run(shared: &Shared) {
             return;
         }
         let due = match due_for_tasks(&mut state, &mut timer) {
-            Some(Due::In(time)) => due(shared, &state, &mut since).or_in(time),
+            Some(Work::In(time)) => due(shared, &state, &mut since).or_in(time),
             Some(due) => due,
             None => due(shared, &state, &mut since),
         };
         match due {
             // The committer does not wait for the turn: a caller may hand it the turn meanwhile, with a group to write.
-            Due::Commit | Due::Roll(_) | Due::Promise if state.taken => {
+            Work::Commit | Work::Roll(_) | Work::Promise if state.taken => {
                 state.committer_waits = true;
                 drop(shared.sleep(&shared.committer, state));
             }
-            Due::Nothing => {
+            Work::Nothing => {
                 state.committer_rests = true;
                 drop(shared.sleep_for(&shared.committer, state, Duration::from_secs(3600)));
             }
-            Due::In(time) => drop(shared.sleep_for(&shared.committer, state, time)),
-            Due::Handed => {
+            Work::In(time) => drop(shared.sleep_for(&shared.committer, state, time)),
+            Work::Handed => {
                 since = None;
                 shared.write_handed(state);
             }
             // A failed write poisons the log, which notifies every waiter.
-            Due::Commit => {
+            Work::Commit => {
                 since = None;
                 drop(shared.commit(state));
             }
-            Due::Roll(bytes) => {
+            Work::Roll(bytes) => {
                 state.roll_wanted = None;
                 // The caller that asked has returned; the next caller that asks gets the error.
                 if let Err(error) = shared.roll(state, bytes).map(drop) {
@@ -72,7 +72,7 @@ pub(crate) fn run(shared: &Shared) {
                     state.wake_room();
                 }
             }
-            Due::Promise => {
+            Work::Promise => {
                 let _: Result<()> = shared.take_turn(state).and_then(|(state, turn)| {
                     let (state, result) = shared.promise(state, PromiseReason::Idle);
                     drop(shared.end_turn(state, turn));
@@ -83,7 +83,7 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-impl Due {
+impl Work {
     /// The same, or nothing before this time has passed.
     fn or_in(self, time: Duration) -> Self {
         match self {
@@ -101,7 +101,7 @@ struct Timer {
 }
 
 /// What is due for futures and callbacks: their group, as soon as all that are expected are there.
-fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
+fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
     let has_other_work = state.handed.is_some() || state.roll_wanted.is_some() || state.room_wanted;
     // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on it.
     let holds = timer.as_ref().is_some_and(|timer| timer.group == state.group);
@@ -109,7 +109,7 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
         return None;
     }
     if state.taken {
-        return Some(Due::Commit);
+        return Some(Work::Commit);
     }
     let now = Instant::now();
     let left = |timer: &Timer| timer.ends.saturating_duration_since(now);
@@ -120,23 +120,23 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
         return None;
     }
     let (Step::Hold(linger) | Step::Watch(linger)) = state.rule.step(false, is_late) else {
-        return Some(Due::Commit);
+        return Some(Work::Commit);
     };
     let held = held.unwrap_or_else(|| Timer { group: state.group, ends: now + linger });
     let time = left(&held);
     *timer = Some(held);
-    Some(Due::In(time))
+    Some(Work::In(time))
 }
 
-fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
+fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Work {
     if state.handed.is_some() {
-        return Due::Handed;
+        return Work::Handed;
     }
     if let Some(bytes) = state.roll_wanted {
-        return Due::Roll(bytes);
+        return Work::Roll(bytes);
     }
     if state.room_wanted && !state.gathering.is_empty() {
-        return Due::Commit;
+        return Work::Commit;
     }
     if state.gathering.is_empty() {
         // It was set for a group that has been closed since.
@@ -150,19 +150,19 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
             _ => (shared.options.linger, first_seen),
         };
         return match linger.checked_sub(waited) {
-            Some(left) if !left.is_zero() => Due::In(left),
-            _ => Due::Commit,
+            Some(left) if !left.is_zero() => Work::In(left),
+            _ => Work::Commit,
         };
     }
     *since = None;
     if !state.unpromised {
-        return Due::Nothing;
+        return Work::Nothing;
     }
     match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
-        Some(left) if !left.is_zero() => Due::In(left),
+        Some(left) if !left.is_zero() => Work::In(left),
         // A waiter will commit.
-        _ if state.rule.has_waiters() => Due::In(shared.options.idle),
+        _ if state.rule.has_waiters() => Work::In(shared.options.idle),
         // The promise is written after what is gathered, which may have no waiter ever.
-        _ => Due::Promise,
+        _ => Work::Promise,
     }
 }

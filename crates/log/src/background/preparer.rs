@@ -33,7 +33,7 @@ const READY_MAX: u64 = 8;
 
 /// The result of one step.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Stepped {
     /// Some work was done; there may be more.
     Done,
     /// There is nothing to do.
@@ -47,9 +47,9 @@ pub(crate) fn run(shared: &Shared) {
     let mut last_failure = None;
     loop {
         let wait = match step(shared, true) {
-            Ok(Step::Done) => continue,
-            Ok(Step::Stopped) => return,
-            Ok(Step::Idle) => {
+            Ok(Stepped::Done) => continue,
+            Ok(Stepped::Stopped) => return,
+            Ok(Stepped::Idle) => {
                 last_failure = None;
                 if shared.pool.has_doomed() { REMOVAL_AGE } else { IDLE }
             }
@@ -79,16 +79,16 @@ pub(crate) fn run(shared: &Shared) {
 ///
 /// # Errors
 /// Why a file could not be prepared.
-pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Step> {
+pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     let (head_bytes, is_over) = {
         let state = shared.lock();
         (state.gathering.segment_bytes(), state.closed || state.poison.is_some())
     };
     if is_over {
-        return Ok(Step::Stopped);
+        return Ok(Stepped::Stopped);
     }
     match shared.write_seals() {
-        Ok(true) => return Ok(Step::Done),
+        Ok(true) => return Ok(Stepped::Done),
         Ok(false) => {}
         Err(error) => return Err(shared.poison_now(error)),
     }
@@ -104,10 +104,10 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Step> {
         return make_ready(shared, next_bytes, is_paced);
     }
     let age = if is_paced { REMOVAL_AGE } else { Duration::ZERO };
-    Ok(if shared.pool.remove_some(age)? { Step::Done } else { Step::Idle })
+    Ok(if shared.pool.remove_some(age)? { Stepped::Done } else { Stepped::Idle })
 }
 
-fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Step> {
+fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
     let (reserve, written) = {
         let state = shared.lock();
         let is_large = state.mean_group_bytes() >= LARGE_GROUP_BYTES;
@@ -129,9 +129,9 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Step> {
     match shared.pool.prepare(bytes, &shared.options, reserve, &mut rest) {
         Ok(true) => {
             shared.lock().was_pool_empty = false;
-            Ok(Step::Done)
+            Ok(Stepped::Done)
         }
-        Ok(false) => Ok(Step::Stopped),
+        Ok(false) => Ok(Stepped::Stopped),
         Err(ObtainError::Retry(error)) => Err(error),
         Err(ObtainError::Poison(error)) => Err(shared.poison_now(error)),
     }

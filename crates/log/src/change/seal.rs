@@ -64,7 +64,7 @@ impl Shared {
             path: self.directory.path().join(names::segment(segment.number())),
             first: segment.header.first_lsn,
             last,
-            pin: Arc::new(Kept {
+            pin: Arc::new(FileHold {
                 _segment: segment,
                 directory: self.directory.clone(),
                 has_ended: Arc::clone(&self.has_ended),
@@ -74,13 +74,13 @@ impl Shared {
 }
 
 /// While the log is open, keeps a segment's file from being used for something else.
-struct Kept {
+struct FileHold {
     _segment: Arc<Segment>,
     directory: AnyDirectory,
     has_ended: Arc<AtomicBool>,
 }
 
-impl Pin for Kept {
+impl Pin for FileHold {
     fn is_kept(&self) -> bool {
         !self.directory.is_forked() && !self.has_ended.load(Ordering::Acquire)
     }

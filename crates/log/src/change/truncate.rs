@@ -120,7 +120,7 @@ impl Shared {
         if result.is_err() {
             return (state, result);
         }
-        // From here on the cut is durable. Readers in other processes are told now: the epoch group may find no room.
+        // From here on the cut is durable. Readers in other processes learn of it now: the epoch group may find no room.
         state.post_head(lock(&self.segments).head().segment.number());
         // The epoch must be written before anything else.
         state.epoch_due = Some(Control::Epoch { previous: Some(previous), recovered: last });

@@ -25,11 +25,11 @@ pub(crate) struct Decided {
 /// The callbacks of a log that are to be called.
 #[derive(Default)]
 pub(crate) struct Callbacks {
-    due: Mutex<Due>,
+    due: Mutex<Queue>,
 }
 
 #[derive(Default)]
-struct Due {
+struct Queue {
     queue: VecDeque<Decided>,
     /// A thread calls them.
     is_calling: bool,

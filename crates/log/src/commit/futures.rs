@@ -95,13 +95,13 @@ pub(crate) struct Waiting {
 
 /// What has waited for the records of groups that were written.
 #[derive(Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenWaiters {
     pub(crate) futures: Vec<Waker>,
     /// In the order of their LSNs.
     pub(crate) callbacks: Vec<Callback>,
 }
 
-impl Written {
+impl WrittenWaiters {
     pub(crate) fn has_callbacks(&self) -> bool {
         !self.callbacks.is_empty()
     }

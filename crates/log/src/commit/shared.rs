@@ -19,7 +19,7 @@
 //! no lock is held, and the listener also after the end of the turn.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use inkstone_format::Lsn;
 use inkstone_io::AnyDirectory;
@@ -35,7 +35,7 @@ use crate::options::Options;
 use crate::segment::Segments;
 use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
-use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, spawn};
+use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, lock, spawn, try_lock};
 use crate::tail::Tail;
 
 /// Shared by the log, its handles, its readers and its own threads.
@@ -166,11 +166,7 @@ impl Shared {
     /// the lock itself stays usable.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => self.lock_contended(),
-        };
+        let state = try_lock(&self.state).unwrap_or_else(|| self.lock_contended());
         self.guard(state)
     }
 
@@ -202,15 +198,11 @@ impl Shared {
         let mut locked = None;
         if is_claimed() {
             self.yielding.until(|| {
-                locked = match self.state.try_lock() {
-                    Ok(state) => Some(state),
-                    Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-                    Err(TryLockError::WouldBlock) => None,
-                };
+                locked = try_lock(&self.state);
                 locked.is_some() || !is_claimed()
             });
         }
-        locked.unwrap_or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        locked.unwrap_or_else(|| lock(&self.state))
     }
 
     /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the

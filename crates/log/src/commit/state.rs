@@ -9,7 +9,7 @@ use inkstone_format::{Control, Epoch, Lsn, SegmentNumber};
 use inkstone_io::AlignedBuf;
 
 use crate::commit::callbacks::Decided;
-use crate::commit::futures::{Waiting, Wakers, Written, join};
+use crate::commit::futures::{Waiting, Wakers, WrittenWaiters, join};
 use crate::commit::gathering::{Gathering, Group, memory_for};
 use crate::commit::post::{Board, Post, Posted};
 use crate::commit::rule::Rule;
@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub(crate) handed: Option<Group>,
     /// The thread of the committer, which writes groups that are handed over.
     pub(crate) committer: Option<ThreadId>,
-    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where it is told of its work.
+    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where its work wakes it.
     pub(crate) committer_is_away: bool,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
@@ -60,7 +60,7 @@ pub(crate) struct State {
     /// Tasks that await the watermark.
     pub(crate) watchers: Watchers,
     /// Those of the groups that this turn has written. They are woken at its end.
-    pub(crate) written: Written,
+    pub(crate) written: WrittenWaiters,
     /// Futures that wait for room.
     pub(crate) room_wakers: Wakers,
     /// Wakers and callbacks that the guard runs after it has released the lock.
@@ -116,7 +116,7 @@ impl State {
             closed: false,
             waiting: Default::default(),
             watchers: Watchers::default(),
-            written: Written::default(),
+            written: WrittenWaiters::default(),
             room_wakers: Wakers::default(),
             woken: Woken::default(),
             board: Board::default(),

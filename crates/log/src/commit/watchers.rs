@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use inkstone_format::Lsn;
 
-/// Who has left stays in the order until it is reached, or until the order is so much longer than the number of who waits.
+/// A task that has left stays in the order until its LSN is reached, or until the order is much longer than the number of tasks.
 const GONE_MAX: usize = 64;
 
 /// Where a task has left its waker.

@@ -27,7 +27,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `wants_commit`: it waits as who has appended the record; otherwise as a reader, which takes no part in the commit.
+    /// `wants_commit`: it waits as the caller that appended the record does; otherwise as a reader, which takes no part in the commit.
     pub(crate) fn new(shared: Arc<Shared>, lsn: Lsn, cuts: usize, wants_commit: bool) -> Self {
         Self { shared, lsn, cuts, wants_commit, is_counted: false, seat: None }
     }

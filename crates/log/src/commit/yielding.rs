@@ -1,14 +1,12 @@
 //! Giving the processor away instead of sleeping, as long as that pays.
 //!
-//! *Owns*: how often a thread yields. *May not touch*: what it waits for; the rule (`Courtesy` of `inkstone-io`).
+//! *Owns*: the clock and the way to yield, which the explorer replaces. *May not touch*: what a thread waits for; the rule, and how
+//! often a thread yields (`Courtesy` of `inkstone-io`).
 
 use inkstone_io::Courtesy;
 
 use crate::options::Options;
 use crate::sync::{Instant, yield_now};
-
-/// A thread yields no more often than this before it sleeps: some 10 us on an idle processor.
-const YIELDS_MAX: u32 = 32;
 
 /// What the threads of a log know about yielding.
 #[derive(Debug)]
@@ -32,22 +30,6 @@ impl Yielding {
                 is_over()
             });
         }
-        let mut before = self.opened.elapsed();
-        if !self.courtesy.pays(before) {
-            return false;
-        }
-        for _ in 0..YIELDS_MAX {
-            yield_now();
-            let now = self.opened.elapsed();
-            let pays = self.courtesy.yielded(now, now.saturating_sub(before));
-            if is_over() {
-                return true;
-            }
-            if !pays {
-                return false;
-            }
-            before = now;
-        }
-        false
+        self.courtesy.until(|| self.opened.elapsed(), yield_now, is_over)
     }
 }

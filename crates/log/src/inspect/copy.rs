@@ -20,6 +20,7 @@ use crate::read::reader::Reader;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Copied {
     /// The first record of both logs.
     pub first: Lsn,

@@ -15,7 +15,7 @@ use inkstone_format::{
 };
 use inkstone_io::{AnyDirectory, OsDirectory};
 
-use super::pieces::Piece;
+use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, LOOKS_MAX, steady};
 use crate::error::{Corruption, Error, Result};
@@ -83,16 +83,16 @@ pub enum Entry {
 /// Iterates over the entries of a log. Get one from [`dump`].
 pub struct Dump {
     directory: AnyDirectory,
-    pieces: VecDeque<Piece>,
+    spans: VecDeque<Span>,
     damage: Vec<Corruption>,
-    now: Option<Now>,
+    now: Option<Shown>,
     payload_bytes_max: usize,
     is_over: bool,
 }
 
 /// The segment that is being shown.
-struct Now {
-    piece: Piece,
+struct Shown {
+    span: Span,
     strip: Strip,
     /// The highest byte at which a shown group or frame begins.
     shown_to: u64,
@@ -119,11 +119,11 @@ pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
 pub fn dump_in(directory: impl Into<AnyDirectory>, payload_bytes_max: usize) -> Result<Dump> {
     let directory = directory.into();
     let surveyed = steady(&directory, Depth::Ends, &AtomicBool::new(false))?;
-    if let (true, Some(damage)) = (surveyed.pieces.is_empty(), surveyed.report.damage.first()) {
+    if let (true, Some(damage)) = (surveyed.spans.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
-    let (pieces, damage) = (surveyed.pieces.into(), surveyed.report.damage);
-    Ok(Dump { directory, pieces, damage, now: None, payload_bytes_max, is_over: false })
+    let (spans, damage) = (surveyed.spans.into(), surveyed.report.damage);
+    Ok(Dump { directory, spans, damage, now: None, payload_bytes_max, is_over: false })
 }
 
 impl Iterator for Dump {
@@ -149,13 +149,13 @@ impl Dump {
     fn entry(&mut self) -> Result<Option<Entry>> {
         loop {
             let Some(mut now) = self.now.take() else {
-                let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
-                match self.begin(piece)? {
+                let Some(span) = self.spans.pop_front() else { return Ok(None) };
+                match self.begin(span)? {
                     Some(entry) => return Ok(Some(entry)),
                     None => continue,
                 }
             };
-            let segment = now.piece.header.number;
+            let segment = now.span.header.number;
             let (at, entry) = match now.strip.step()? {
                 Item::GroupStart(start) => {
                     (start.at, Entry::Group { segment, at: start.at, header: start.header })
@@ -181,8 +181,8 @@ impl Dump {
     }
 
     /// The entry of a stop; `None` where the segment is read again first, or the stop was shown before.
-    fn stop(&mut self, mut now: Now, stop: Stop) -> Result<Option<Entry>> {
-        let (entry, is_damage) = describe(&now.piece, &mut now.strip, stop)?;
+    fn stop(&mut self, mut now: Shown, stop: Stop) -> Result<Option<Entry>> {
+        let (entry, is_damage) = describe(&now.span, &mut now.strip, stop)?;
         if !is_damage {
             return Ok(Some(entry));
         }
@@ -202,60 +202,60 @@ impl Dump {
     }
 
     /// The same segment from its front, as a new survey finds it; `None` where it is no longer part of the log.
-    fn look_again(&self, now: Now, doubted: u64) -> Result<Option<Now>> {
-        let Some((piece, is_still)) = self.survey_again(now.piece.header.number)? else { return Ok(None) };
-        let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
-        Ok(Some(Now { piece, strip, doubted: Some(doubted), is_still, ..now }))
+    fn look_again(&self, now: Shown, doubted: u64) -> Result<Option<Shown>> {
+        let Some((span, is_still)) = self.survey_again(now.span.header.number)? else { return Ok(None) };
+        let Some((span, strip)) = self.strip_of(span)? else { return Ok(None) };
+        Ok(Some(Shown { span, strip, doubted: Some(doubted), is_still, ..now }))
     }
 
     /// A segment as it is now, and whether no writer lives; `None` where it is no longer part of the log, without damage.
-    fn survey_again(&self, number: SegmentNumber) -> Result<Option<(Piece, bool)>> {
+    fn survey_again(&self, number: SegmentNumber) -> Result<Option<(Span, bool)>> {
         let surveyed = steady(&self.directory, Depth::Ends, &AtomicBool::new(false))?;
         let is_still = surveyed.report.writer.is_none();
-        let piece = surveyed.pieces.into_iter().find(|piece| piece.header.number == number);
+        let span = surveyed.spans.into_iter().find(|span| span.header.number == number);
         let missed = surveyed.report.damage.into_iter().find(|damage| damage.segment == Some(number));
-        match (piece, missed) {
-            (Some(piece), _) => Ok(Some((piece, is_still))),
+        match (span, missed) {
+            (Some(span), _) => Ok(Some((span, is_still))),
             (None, Some(damage)) => Err(damage.into()),
             (None, None) => Ok(None),
         }
     }
 
     /// `None` where the segment has become obsolete since.
-    fn begin(&mut self, piece: Piece) -> Result<Option<Entry>> {
-        let Some((piece, strip)) = self.strip_of(piece)? else { return Ok(None) };
-        let header = piece.header;
+    fn begin(&mut self, span: Span) -> Result<Option<Entry>> {
+        let Some((span, strip)) = self.strip_of(span)? else { return Ok(None) };
+        let header = span.header;
         let entry = Entry::Segment {
             path: self.directory.path().join(names::segment(header.number)),
             header,
-            is_header_lost: piece.is_stand_in,
-            named_end: piece.end(),
+            is_header_lost: span.is_stand_in,
+            named_end: span.end(),
         };
         self.now =
-            Some(Now { piece, strip, shown_to: 0, damage: Vec::new(), doubted: None, is_still: false });
+            Some(Shown { span, strip, shown_to: 0, damage: Vec::new(), doubted: None, is_still: false });
         Ok(Some(entry))
     }
 
     /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is obsolete.
-    fn strip_of(&self, mut piece: Piece) -> Result<Option<(Piece, Strip)>> {
+    fn strip_of(&self, mut span: Span) -> Result<Option<(Span, Strip)>> {
         for _ in 1..LOOKS_MAX {
-            match self.strip(&piece) {
+            match self.strip(&span) {
                 Err(error) if is_gone(&error) => {
-                    let Some((again, _)) = self.survey_again(piece.header.number)? else { return Ok(None) };
-                    piece = again;
+                    let Some((again, _)) = self.survey_again(span.header.number)? else { return Ok(None) };
+                    span = again;
                 }
-                answer => return Ok(Some((piece, answer?))),
+                answer => return Ok(Some((span, answer?))),
             }
         }
-        let strip = self.strip(&piece)?;
-        Ok(Some((piece, strip)))
+        let strip = self.strip(&span)?;
+        Ok(Some((span, strip)))
     }
 
-    fn strip(&self, piece: &Piece) -> Result<Strip> {
-        let file = past_the_cache(&self.directory, piece.header.number)?;
+    fn strip(&self, span: &Span) -> Result<Strip> {
+        let file = past_the_cache(&self.directory, span.header.number)?;
         // The seal of a full segment lies after the end that the next segment names. After a cut lie truncated records.
-        let end = piece.end().filter(|_| piece.successor.is_none_or(|next| next.roll == Roll::Cut));
-        Strip::new(file, &piece.header, end)
+        let end = span.end().filter(|_| span.successor.is_none_or(|next| next.roll == Roll::Cut));
+        Strip::new(file, &span.header, end)
     }
 
     fn frame(&self, segment: SegmentNumber, strip: &Strip, frame: &FrameAt) -> Entry {
@@ -280,11 +280,11 @@ fn is_gone(error: &Error) -> bool {
 }
 
 /// The stop, and whether it is damage.
-fn describe(piece: &Piece, strip: &mut Strip, stop: Stop) -> Result<(Entry, bool)> {
-    let segment = piece.header.number;
-    let evidence = piece.evidence(strip, &stop)?;
+fn describe(span: &Span, strip: &mut Strip, stop: Stop) -> Result<(Entry, bool)> {
+    let segment = span.header.number;
+    let evidence = span.evidence(strip, &stop)?;
     let row = judge(&stop.facts(&evidence));
-    let verdict = piece.verdict_of(row);
+    let verdict = span.verdict_of(row);
     let lines = if verdict == Verdict::End { Vec::new() } else { strip.explain(&stop)? };
     let entry = Entry::Stop { segment, stop: Box::new(stop), verdict, row: row.name, lines };
     Ok((entry, matches!(verdict, Verdict::Corrupt(_))))

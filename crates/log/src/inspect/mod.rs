@@ -10,10 +10,10 @@
 mod copy;
 mod dump;
 mod making;
-mod pieces;
 mod report;
 mod retention;
 mod salvage;
+mod spans;
 mod strip;
 mod survey;
 

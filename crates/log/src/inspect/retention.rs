@@ -28,6 +28,7 @@ use crate::names;
 
 /// How much of a log is to be kept, at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Keep {
     /// The newest segments that together have at least this many bytes.
     Bytes(u64),
@@ -39,6 +40,7 @@ pub enum Keep {
 
 /// What is kept of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Kept {
     /// The first record to keep, for `truncate_before`; the first record of the log if all are kept.
     pub first: Lsn,

@@ -22,8 +22,8 @@ use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, ju
 use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::making::Making;
-use super::pieces::Piece;
 use super::report::Report;
+use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, steady};
 use super::{new_directory, options_for};
@@ -36,6 +36,7 @@ use crate::walk::window::{FrameAt, Item};
 
 /// What was saved, and what was lost.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Salvage {
     /// The report on the damaged log.
     pub report: Report,
@@ -53,6 +54,7 @@ pub struct Salvage {
 
 /// Records that were saved with nothing missing between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Run {
     /// The LSN of the first, in the old log.
     pub first: Lsn,
@@ -64,6 +66,7 @@ pub struct Run {
 
 /// Records that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Gap {
     /// The LSN of the first, in the old log.
     pub first: Lsn,
@@ -139,15 +142,15 @@ fn salvage_between(
     let mut begin = Some(|first| Making::begin(to()?, options.begin_at(first)));
     let mut saved =
         Saved { first_live: report.first, new: None, runs: Vec::new(), records: 0, record_bytes: 0 };
-    let last_number = surveyed.pieces.last().map(|piece| piece.header.number);
+    let last_number = surveyed.spans.last().map(|span| span.header.number);
     // An unreadable file above the last segment was a segment of the log.
     let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
-    let read: Result<()> = surveyed.pieces.iter().try_for_each(|piece| {
-        let ends_in_damage = read_sound(from, piece, &mut |lsn, record| {
+    let read: Result<()> = surveyed.spans.iter().try_for_each(|span| {
+        let ends_in_damage = read_sound(from, span, &mut |lsn, record| {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
-            if saved.wants(lsn, piece) {
+            if saved.wants(lsn, span) {
                 if let (None, Some(begin)) = (&saved.new, begin.take()) {
                     saved.new = Some(begin(lsn)?);
                 }
@@ -155,7 +158,7 @@ fn salvage_between(
             }
             Ok(())
         })?;
-        is_end_lost |= ends_in_damage && Some(piece.header.number) == last_number;
+        is_end_lost |= ends_in_damage && Some(span.header.number) == last_number;
         Ok(())
     });
     let Some(new) = saved.new.take() else {
@@ -190,10 +193,10 @@ struct Saved {
 
 impl Saved {
     /// Not records that were truncated, were saved already, or belong to a newer segment.
-    fn wants(&self, lsn: Lsn, piece: &Piece) -> bool {
+    fn wants(&self, lsn: Lsn, span: &Span) -> bool {
         lsn >= self.first_live
             && self.runs.last().is_none_or(|run| lsn > run.last)
-            && piece.below.is_none_or(|below| lsn < below)
+            && span.below.is_none_or(|below| lsn < below)
     }
 
     fn take(&mut self, lsn: Lsn, record: &[u8]) -> Result<()> {
@@ -230,9 +233,9 @@ impl Saved {
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
 /// Visits every sound record of a segment in order. Returns whether the segment ends in damage with nothing after it.
-fn read_sound(directory: &AnyDirectory, piece: &Piece, visit: Visit<'_>) -> Result<bool> {
-    let file = past_the_cache(directory, piece.header.number)?;
-    let mut strip = Strip::new(file, &piece.header, piece.end())?;
+fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result<bool> {
+    let file = past_the_cache(directory, span.header.number)?;
+    let mut strip = Strip::new(file, &span.header, span.end())?;
     let mut group: Vec<(FrameAt, Vec<u8>)> = Vec::new();
     loop {
         match strip.step()? {
@@ -247,9 +250,9 @@ fn read_sound(directory: &AnyDirectory, piece: &Piece, visit: Visit<'_>) -> Resu
                 if stop.fault == Fault::SegmentEnd {
                     return show(&mut group, None, visit).map(|()| false);
                 }
-                let evidence = piece.evidence(&mut strip, &stop)?;
+                let evidence = span.evidence(&mut strip, &stop)?;
                 let row = judge(&stop.facts(&evidence));
-                if !matches!(piece.verdict_of(row), Verdict::Corrupt(_)) {
+                if !matches!(span.verdict_of(row), Verdict::Corrupt(_)) {
                     return Ok(false);
                 }
                 let covered = if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };

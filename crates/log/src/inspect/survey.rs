@@ -1,7 +1,7 @@
 //! Surveys a whole directory: every segment, every damaged place.
 //!
 //! *Owns*: the order of the questions when the survey must not end at the first damage. *May not touch*: what a stop means
-//! (`inkstone-format`), which files are the log (`pieces.rs`).
+//! (`inkstone-format`), which files are the log (`spans.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,8 +11,8 @@ use inkstone_format::{
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
-use super::pieces::{Piece, Pieces, stand_in};
 use super::report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
+use super::spans::{Span, Spans, stand_in};
 use super::strip::Strip;
 use crate::error::{Corruption, Error, Result};
 use crate::names;
@@ -40,7 +40,7 @@ pub(crate) enum Depth {
 /// A directory's report, and the segments of the log.
 pub(crate) struct Surveyed {
     pub(crate) report: Report,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) spans: Vec<Span>,
 }
 
 /// As [`super::verify`], in any directory ([`AnyDirectory`]).
@@ -94,7 +94,7 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     // There was no mark of a copy; after a power cut there must be none either (`recovery/beside.rs`).
     directory.sync()?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
-    let mut found = Surveyed { report: nothing(directory)?, pieces: Vec::new() };
+    let mut found = Surveyed { report: nothing(directory)?, spans: Vec::new() };
     let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))? else {
         return match found.report.is_intact() {
             true => Err(Error::NoLog { path: directory.path().to_path_buf() }),
@@ -153,14 +153,14 @@ fn read_all(
     (depth, stop): (Depth, &AtomicBool),
     found: &mut Surveyed,
 ) -> Result<()> {
-    let head_piece = Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
-    let mut head_read = read_piece(directory, headers, &head_piece, (Lsn::FIRST, stop))?;
+    let head_span = Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
+    let mut head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
     if head_read.tail.first_live > head.first_lsn {
         // The first pass has also counted records that it then found to be truncated.
-        head_read = read_piece(directory, headers, &head_piece, (head_read.tail.first_live, stop))?;
+        head_read = read_span(directory, headers, &head_span, (head_read.tail.first_live, stop))?;
     }
     let first_live = head_read.tail.first_live;
-    let Pieces { mut pieces, faults } = Pieces::find(directory, headers, head, first_live)?;
+    let Spans { mut spans, faults } = Spans::find(directory, headers, head, first_live)?;
     for fault in faults {
         let error = headers.corrupt(fault.segment, fault.reason, "D1");
         found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
@@ -170,23 +170,23 @@ fn read_all(
     for number in above.into_iter().filter(|number| *number > head.number) {
         if let Some(header) = stand_in(directory, headers, head.log, number)? {
             // A cut may have begun it.
-            for piece in pieces.iter_mut().filter(|piece| !piece.is_stand_in) {
-                piece.below = Some(piece.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
+            for span in spans.iter_mut().filter(|span| !span.is_stand_in) {
+                span.below = Some(span.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
             }
-            pieces.push(Piece { header, is_stand_in: true, ..head_piece });
+            spans.push(Span { header, is_stand_in: true, ..head_span });
         }
     }
     let report = &mut found.report;
     (report.first, report.clean) =
         (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
-    let others: Vec<&Piece> = pieces.iter().filter(|piece| piece.header.number != head.number).collect();
+    let others: Vec<&Span> = spans.iter().filter(|span| span.header.number != head.number).collect();
     let mut others = match depth {
-        Depth::Everything => read_pieces(directory, headers, &others, (first_live, stop)),
-        Depth::Ends => others.iter().map(|piece| unread(directory, headers, piece)).collect(),
+        Depth::Everything => read_spans(directory, headers, &others, (first_live, stop)),
+        Depth::Ends => others.iter().map(|span| unread(directory, headers, span)).collect(),
     }
     .into_iter();
-    for piece in &pieces {
-        let is_head = piece.header.number == head.number;
+    for span in &spans {
+        let is_head = span.header.number == head.number;
         let read = if is_head { Some(Ok(head_read.clone())) } else { others.next() };
         let Some(read) = read.transpose()? else { break };
         report.last = report.last.max(read.report.last);
@@ -195,12 +195,12 @@ fn read_all(
         if is_head && report.is_intact() && read.damage.is_empty() {
             (report.verdict, report.row) = (read.report.verdict, read.report.row);
         }
-        report.end = Some(Position { segment: piece.header.number, byte: read.report.end });
+        report.end = Some(Position { segment: span.header.number, byte: read.report.end });
         report.segments.push(read.report);
         read.damage.into_iter().for_each(|damage| report.note_damage(damage));
     }
     report.last = report.last.max(first_live.before().unwrap_or(Lsn::ZERO));
-    found.pieces = pieces;
+    found.spans = spans;
     Ok(())
 }
 
@@ -241,17 +241,17 @@ struct Read {
 }
 
 /// What the headers say of a segment.
-fn unread(directory: &AnyDirectory, headers: &Headers<'_>, piece: &Piece) -> Result<Read> {
-    let header = piece.header;
+fn unread(directory: &AnyDirectory, headers: &Headers<'_>, span: &Span) -> Result<Read> {
+    let header = span.header;
     let file_bytes = file_bytes(directory, &names::segment(header.number))?;
-    let last = piece.successor.and_then(|next| next.first_lsn.before());
-    let end = piece.end().unwrap_or(header.segment_bytes);
+    let last = span.successor.and_then(|next| next.first_lsn.before());
+    let end = span.end().unwrap_or(header.segment_bytes);
     let report = SegmentReport {
         number: header.number,
         path: headers.path(header.number),
         file_bytes,
         header,
-        state: state(piece),
+        state: state(span),
         first: header.first_lsn,
         last: last.unwrap_or(header.first_lsn),
         end,
@@ -274,7 +274,7 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, piece: &Piece) -> Res
         sealed: None,
     };
     let mut damage = Vec::new();
-    if let Some(end) = piece.end().filter(|end| *end > file_bytes) {
+    if let Some(end) = span.end().filter(|end| *end > file_bytes) {
         let corruption = Corruption {
             path: report.path.clone(),
             segment: Some(header.number),
@@ -289,8 +289,8 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, piece: &Piece) -> Res
     Ok(Read { report, tail, promise: header.promise, damage })
 }
 
-fn state(piece: &Piece) -> SegmentState {
-    match (piece.is_stand_in, piece.is_head) {
+fn state(span: &Span) -> SegmentState {
+    match (span.is_stand_in, span.is_head) {
         (true, _) => SegmentState::HeaderLost,
         (false, true) => SegmentState::Active,
         (false, false) => SegmentState::Sealed,
@@ -320,25 +320,25 @@ fn notes(headers: &Headers<'_>, number: SegmentNumber) -> Vec<String> {
 }
 
 /// Reads segments, several at a time where there is much to read. Returns the results in order.
-fn read_pieces(
+fn read_spans(
     directory: &AnyDirectory,
     headers: &Headers<'_>,
-    pieces: &[&Piece],
+    spans: &[&Span],
     how: (Lsn, &AtomicBool),
 ) -> Vec<Result<Read>> {
-    let bytes: u64 = pieces.iter().map(|piece| piece.header.segment_bytes).sum();
+    let bytes: u64 = spans.iter().map(|span| span.header.segment_bytes).sum();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = cores.min(THREADS_MAX).min(pieces.len()).min((bytes / BYTES_PER_THREAD) as usize);
+    let threads = cores.min(THREADS_MAX).min(spans.len()).min((bytes / BYTES_PER_THREAD) as usize);
     if threads < 2 {
-        return pieces.iter().map(|piece| read_piece(directory, headers, piece, how)).collect();
+        return spans.iter().map(|span| read_span(directory, headers, span, how)).collect();
     }
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         while let index = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(piece) = pieces.get(index)
+            && let Some(span) = spans.get(index)
         {
-            done.push((index, read_piece(directory, headers, piece, how)));
+            done.push((index, read_span(directory, headers, span, how)));
         }
         done
     };
@@ -357,17 +357,17 @@ fn read_pieces(
 }
 
 /// Reads a segment from front to back, past damage; counts the records from `first_live` on.
-fn read_piece(
+fn read_span(
     directory: &AnyDirectory,
     headers: &Headers<'_>,
-    piece: &Piece,
+    span: &Span,
     (first_live, told): (Lsn, &AtomicBool),
 ) -> Result<Read> {
-    let mut read = unread(directory, headers, piece)?;
+    let mut read = unread(directory, headers, span)?;
     // Reading finds this damage itself.
     read.damage.clear();
-    let file = past_the_cache(directory, piece.header.number)?;
-    let mut strip = Strip::new(file, &piece.header, piece.end())?;
+    let file = past_the_cache(directory, span.header.number)?;
+    let mut strip = Strip::new(file, &span.header, span.end())?;
     let mut group = Counts::default();
     let mut is_first = true;
     loop {
@@ -385,7 +385,7 @@ fn read_piece(
                 if stop.fault == Fault::SegmentEnd {
                     read.count(&std::mem::take(&mut group));
                 }
-                if !read.stop(&mut strip, piece, &stop, std::mem::take(&mut is_first))?
+                if !read.stop(&mut strip, span, &stop, std::mem::take(&mut is_first))?
                     || strip.go_on(&stop)?.is_none()
                 {
                     break;
@@ -394,7 +394,7 @@ fn read_piece(
         }
     }
     read.report.is_read = true;
-    read.check_link(piece);
+    read.check_link(span);
     Ok(read)
 }
 
@@ -404,11 +404,11 @@ impl Read {
     }
 
     /// Judges a stop. Returns whether it is damage, after which more groups may follow.
-    fn stop(&mut self, strip: &mut Strip, piece: &Piece, stop: &Stop, is_first: bool) -> Result<bool> {
-        let number = piece.header.number;
-        let evidence = piece.evidence(strip, stop)?;
+    fn stop(&mut self, strip: &mut Strip, span: &Span, stop: &Stop, is_first: bool) -> Result<bool> {
+        let number = span.header.number;
+        let evidence = span.evidence(strip, stop)?;
         let row = judge(&stop.facts(&evidence));
-        let verdict = piece.verdict_of(row);
+        let verdict = span.verdict_of(row);
         self.tail = Tail { first_live: self.tail.first_live.max(stop.tail.first_live), ..stop.tail };
         self.promise = self.promise.max(stop.tail.promise).max(evidence.lsn);
         self.report.promise = self.report.promise.max(stop.tail.promise);
@@ -450,12 +450,12 @@ impl Read {
     }
 
     /// Checks that the next segment begins where this one ends.
-    fn check_link(&mut self, piece: &Piece) {
-        let Some(next) = piece.successor.filter(|_| self.damage.is_empty()) else { return };
+    fn check_link(&mut self, span: &Span) {
+        let Some(next) = span.successor.filter(|_| self.damage.is_empty()) else { return };
         if next.first_lsn != self.tail.next_lsn {
             self.damage.push(Corruption {
                 path: self.report.path.clone(),
-                segment: Some(piece.header.number),
+                segment: Some(span.header.number),
                 offset: self.tail.end,
                 lsn: Some(self.tail.next_lsn),
                 reason: Reason::Link,
@@ -480,7 +480,7 @@ fn others(
     found: &Surveyed,
     headers: &Headers<'_>,
 ) -> Result<Vec<OtherFile>> {
-    let is_part = |number| found.pieces.iter().any(|piece| piece.header.number == number);
+    let is_part = |number| found.spans.iter().any(|span| span.header.number == number);
     let is_begun = |number| {
         let file = headers.files.iter().find(|file| file.number == number);
         file.is_some_and(|file| file.state(found.report.log).is_none())

@@ -14,7 +14,7 @@ use inkstone_io::AnyLock;
 use super::Log;
 use crate::commit::state::Ending;
 use crate::error::{Error, Result};
-use crate::panics::{Payload, keep_first, resume};
+use crate::panics::{Panic, keep_first, resume};
 use crate::sync::{Ordering, lock, this_thread};
 
 /// What is left of a log that was closed.
@@ -22,7 +22,7 @@ struct Shut<L> {
     writer_lock: Option<L>,
     result: Result<()>,
     /// What a waker or listener panicked with.
-    panic: Option<Payload>,
+    panic: Option<Panic>,
 }
 
 impl Log {

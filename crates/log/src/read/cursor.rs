@@ -277,8 +277,8 @@ impl Cursor {
     /// Cancel-safe: a future that is dropped while it is pending loses no record, and leaves nothing behind.
     ///
     /// # Errors
-    /// As [`Cursor::next_within`]; [`Error::Invalid`] when it would wait and the reader is from [`crate::Reader::open`]: nothing in this
-    /// process is told when another one commits. Call [`Cursor::next_within`] on a thread of your own there.
+    /// As [`Cursor::next_within`]; [`Error::Invalid`] when it would wait and the reader is from [`crate::Reader::open`]: this process
+    /// gets no notice when another one commits. Call [`Cursor::next_within`] on a thread of your own there.
     ///
     /// ```
     /// # async fn follow(log: &inkstone::Log) -> inkstone::Result<()> {

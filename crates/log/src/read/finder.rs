@@ -49,7 +49,7 @@ pub(crate) struct Finder {
 }
 
 struct Shelf {
-    segments: BTreeMap<SegmentNumber, Known>,
+    segments: BTreeMap<SegmentNumber, KnownSegment>,
     step_bytes: u64,
     marks: usize,
     files: usize,
@@ -60,25 +60,25 @@ struct Shelf {
     turn: u64,
 }
 
-struct Known {
+struct KnownSegment {
     header: SegmentHeader,
     identity: Identity,
     file: Option<Arc<dyn File>>,
     /// When the file was opened.
     turn: u64,
-    marks: Vec<Stored>,
+    marks: Vec<SmallMark>,
 }
 
 /// A mark in 24 bytes. A segment has at most 4 GiB.
 #[derive(Clone, Copy)]
-struct Stored {
+struct SmallMark {
     lsn: Lsn,
     epoch: Epoch,
     at: u32,
     group_rest: u32,
 }
 
-impl Stored {
+impl SmallMark {
     fn of(mark: &Mark) -> Option<Self> {
         let (at, rest) = (u32::try_from(mark.at).ok()?, u32::try_from(mark.group_end - mark.at).ok()?);
         Some(Self { lsn: mark.lsn, epoch: mark.epoch, at, group_rest: rest })
@@ -177,7 +177,7 @@ impl Search<'_> {
     }
 
     /// Steps to the record with this LSN.
-    fn run(&mut self, lsn: Lsn, learned: &mut Vec<Stored>) -> Result<Option<Vec<u8>>> {
+    fn run(&mut self, lsn: Lsn, learned: &mut Vec<SmallMark>) -> Result<Option<Vec<u8>>> {
         let (mut mark, mut noted) = (self.from, self.from.at);
         let known = self.until.map_or(LEARN_BYTES, |until| until.saturating_sub(mark.at) as usize);
         let mut ahead = LEARN_BYTES;
@@ -194,7 +194,7 @@ impl Search<'_> {
                 }
                 Skim::Record(record) => {
                     if mark.at >= noted + self.step_bytes && self.until.is_none_or(|until| mark.at < until) {
-                        if let Some(mark) = Stored::of(&mark) {
+                        if let Some(mark) = SmallMark::of(&mark) {
                             note(learned, mark);
                         }
                         noted = mark.at;
@@ -229,15 +229,15 @@ impl Search<'_> {
 
 /// The size of each frame between two marks, if all seem to have one size and no group ends there. A mark may be stale, so the
 /// arithmetic is checked.
-fn even_frame_bytes(from: &Stored, to: &Stored) -> Option<u64> {
-    let group_end = |mark: &Stored| u64::from(mark.at) + u64::from(mark.group_rest);
+fn even_frame_bytes(from: &SmallMark, to: &SmallMark) -> Option<u64> {
+    let group_end = |mark: &SmallMark| u64::from(mark.at) + u64::from(mark.group_rest);
     let bytes = u64::from(to.at.checked_sub(from.at)?);
     let frames = to.lsn.get().checked_sub(from.lsn.get()).filter(|frames| *frames > 0)?;
     (group_end(from) == group_end(to) && bytes.is_multiple_of(frames)).then(|| bytes / frames)
 }
 
 /// Notes a mark. Of several in a row with frames of one size between them only the first and the last are kept.
-fn note(learned: &mut Vec<Stored>, mark: Stored) {
+fn note(learned: &mut Vec<SmallMark>, mark: SmallMark) {
     if let [.., before, last] = &mut learned[..]
         && let Some(bytes) = even_frame_bytes(before, last)
         && even_frame_bytes(last, &mark) == Some(bytes)
@@ -250,7 +250,7 @@ fn note(learned: &mut Vec<Stored>, mark: Stored) {
 
 /// The place of the record between the marks around it, and the size of its frame, if all frames there seem to have one size, as
 /// where marks were left out. The record's header shows whether that is true.
-fn guess(from: &Stored, to: &Stored, lsn: Lsn, step_bytes: u64) -> Option<(Mark, usize)> {
+fn guess(from: &SmallMark, to: &SmallMark, lsn: Lsn, step_bytes: u64) -> Option<(Mark, usize)> {
     let bytes =
         even_frame_bytes(from, to).filter(|_| u64::from(to.at) >= u64::from(from.at) + 2 * step_bytes)?;
     let frame_bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= GUESS_BYTES_MAX)?;
@@ -260,7 +260,7 @@ fn guess(from: &Stored, to: &Stored, lsn: Lsn, step_bytes: u64) -> Option<(Mark,
 
 /// How many marks lie at or before `lsn`. Where records have one size, interpolation finds the place at once; a binary search would
 /// miss the processor's cache a dozen times.
-fn marks_up_to(marks: &[Stored], lsn: Lsn) -> usize {
+fn marks_up_to(marks: &[SmallMark], lsn: Lsn) -> usize {
     let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return 0 };
     if lsn < first.lsn || lsn >= last.lsn {
         return if lsn < first.lsn { 0 } else { marks.len() };
@@ -287,7 +287,7 @@ impl Shelf {
         let header = link.segment.header;
         let new = || {
             let identity = header.identity();
-            Known { header, identity, file: None, turn: 0, marks: Vec::new() }
+            KnownSegment { header, identity, file: None, turn: 0, marks: Vec::new() }
         };
         let known = self.segments.entry(header.number).or_insert_with(new);
         if known.header != header {
@@ -308,7 +308,7 @@ impl Shelf {
         let after = marks_up_to(&known.marks, lsn);
         let (before, behind) =
             (after.checked_sub(1).and_then(|at| known.marks.get(at)), known.marks.get(after));
-        let from = match (before.map(Stored::mark), behind) {
+        let from = match (before.map(SmallMark::mark), behind) {
             // The index of the writer is nearer only if no mark after the record is known.
             (Some(mark), Some(_)) => mark,
             (mark, _) => {
@@ -335,7 +335,7 @@ impl Shelf {
         Ok(search)
     }
 
-    fn end(&mut self, number: SegmentNumber, search: Search<'_>, learned: &[Stored]) {
+    fn end(&mut self, number: SegmentNumber, search: Search<'_>, learned: &[SmallMark]) {
         if search.memory.len() <= LEARN_BYTES_MAX && self.spare.len() < 2 {
             self.spare.push(search.memory);
         }
@@ -370,8 +370,9 @@ impl Shelf {
             let old = std::mem::take(&mut known.marks);
             for (index, mark) in old.iter().enumerate() {
                 let next = old.get(index + 1);
-                let is_near =
-                    |kept: &Stored| next.is_some_and(|next| u64::from(next.at) <= u64::from(kept.at) + most);
+                let is_near = |kept: &SmallMark| {
+                    next.is_some_and(|next| u64::from(next.at) <= u64::from(kept.at) + most)
+                };
                 if !known.marks.last().is_some_and(is_near) {
                     known.marks.push(*mark);
                 }

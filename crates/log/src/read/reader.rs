@@ -108,7 +108,7 @@ impl Reader {
     /// The watermarks of the log, to be awaited; they begin with the present one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a reader from [`Reader::open`]: nothing in this process is told when another one commits. Call
+    /// [`Error::Invalid`] for a reader from [`Reader::open`]: this process gets no notice when another one commits. Call
     /// [`Cursor::next_within`] on a thread of your own there.
     pub fn watermarks(&self) -> Result<Watermarks> {
         Ok(Watermarks::new(Arc::clone(self.source.to_await()?)))

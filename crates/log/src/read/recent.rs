@@ -9,18 +9,18 @@
 
 use inkstone_format::{Lsn, Mark, Skim, Skimmed};
 
-use crate::tail::Run;
+use crate::tail::TailRun;
 
 /// A position in groups that are kept in memory.
 #[derive(Debug)]
 pub(crate) struct Recent {
     /// Held, so that its memory is not used again.
-    run: Run,
+    run: TailRun,
     mark: Mark,
 }
 
 impl Recent {
-    pub(crate) fn new(run: Run) -> Self {
+    pub(crate) fn new(run: TailRun) -> Self {
         Self { mark: run.from, run }
     }
 

@@ -14,7 +14,7 @@ use crate::read::behind::Behind;
 use crate::read::view::{Now, View};
 use crate::segment::Link;
 use crate::sync::{Instant, lock};
-use crate::tail::{Run, Tail};
+use crate::tail::{Tail, TailRun};
 use crate::walk::ahead::{Ahead, ENGINE, Means, Pieces, Stretch};
 
 /// The source of a reader's records.
@@ -82,10 +82,10 @@ impl Source {
 
     /// The groups in memory in which this record, which is durable, lies.
     #[inline]
-    pub(crate) fn recent(&self, lsn: Lsn) -> Option<Run> {
+    pub(crate) fn recent(&self, lsn: Lsn) -> Option<TailRun> {
         let Self::Living(shared) = self else { return None };
         let tail = self.tail()?;
-        if !tail.is_told_of(lsn) {
+        if !tail.has_come_to(lsn) {
             // The watermark has risen, and the group comes into the tail before the state's lock is released.
             drop(shared.lock());
         }
@@ -214,7 +214,7 @@ impl Source {
         match self {
             Self::Living(shared) => Ok(shared),
             Self::View(_) => Err(Error::Invalid(
-                "a reader from `Reader::open` cannot be awaited, since nothing in this process is told when another one \
+                "a reader from `Reader::open` cannot be awaited, since this process gets no notice when another one \
                  commits: call `Cursor::next_within` on a thread of your own"
                     .into(),
             )),

@@ -20,7 +20,9 @@ use crate::names;
 use crate::options::Options;
 use crate::read::fresh::Fresh;
 use crate::read::news::News;
-use crate::recovery::beside::{Known, Observed, Untouched, observe, settle_access, walk_head, writer_lives};
+use crate::recovery::beside::{
+    KnownBefore, Observed, Untouched, observe, settle_access, walk_head, writer_lives,
+};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segments};
@@ -290,7 +292,7 @@ impl View {
     }
 
     fn observe_again(&self, seen: &mut Seen) -> Result<()> {
-        let known = Known { links: &seen.segments.links, settled: seen.settled };
+        let known = KnownBefore { links: &seen.segments.links, settled: seen.settled };
         let mut found = observe(&self.directory, &self.options, Some(&known))?;
         if seen.is_missed_by(&found) {
             // If it is damage, this observation says where.

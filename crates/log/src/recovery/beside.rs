@@ -41,7 +41,7 @@ use crate::walk::window::{Item, Walk, Window};
 pub(crate) const TRIES: usize = 6;
 /// The size of a read: of a whole head (most of a new one is zeros), and of what was written after its known part (most often
 /// nothing).
-const READ_BYTES: usize = 128 << 10;
+const WALK_READ_BYTES: usize = 128 << 10;
 const NEWS_BYTES: usize = 16 << 10;
 /// Stands in for a row of the verdict's table, in the report of an observation beside a writer.
 const NO_ROW: &str = "beside a writer";
@@ -105,13 +105,13 @@ impl Untouched {
 }
 
 /// What earlier observations know of the log.
-pub(crate) struct Known<'k> {
+pub(crate) struct KnownBefore<'k> {
     pub(crate) links: &'k [Link],
     /// The end of a group in the last of them; everything before it was durable.
     pub(crate) settled: Tail,
 }
 
-impl Known<'_> {
+impl KnownBefore<'_> {
     /// The headers of all but the last segment.
     fn older(&self) -> Older {
         let older = self.links.split_last().map_or(&[][..], |(_, older)| older);
@@ -132,7 +132,7 @@ pub(crate) struct Observed {
     pub(crate) links: Vec<Link>,
     pub(crate) first_live: Lsn,
     pub(crate) durable: Lsn,
-    /// As in [`Known`], in the head.
+    /// As in [`KnownBefore`], in the head.
     pub(crate) settled: Tail,
     pub(crate) head: Arc<dyn File>,
     /// The same file for reading records, if it may vanish.
@@ -157,7 +157,7 @@ pub(crate) fn walk_head(segment: &Segment, file: &Arc<dyn File>, from: Option<Ta
         Some(tail) => decoder.from_tail(tail),
         None => decoder,
     };
-    let bytes = if from.is_some() { NEWS_BYTES } else { READ_BYTES };
+    let bytes = if from.is_some() { NEWS_BYTES } else { WALK_READ_BYTES };
     let mut settled = *decoder.tail();
     let window = Window::new(Arc::clone(file), bytes.min(segment.header.segment_bytes as usize));
     let mut walk = Walk::new(window, decoder);
@@ -186,10 +186,10 @@ pub(crate) fn walk_head(segment: &Segment, file: &Arc<dyn File>, from: Option<Ta
 pub(crate) fn observe(
     directory: &AnyDirectory,
     options: &Options,
-    known: Option<&Known<'_>>,
+    known: Option<&KnownBefore<'_>>,
 ) -> Result<Observed> {
     let mut pauses = Pauses::new();
-    let mut older = known.map(Known::older).unwrap_or_default();
+    let mut older = known.map(KnownBefore::older).unwrap_or_default();
     // How often the same failure has come, and which.
     let (mut count, mut failure) = (0, None);
     loop {
@@ -275,7 +275,7 @@ fn alone(directory: &AnyDirectory, options: &Options) -> Result<Option<Observed>
 fn beside(
     directory: &AnyDirectory,
     options: &Options,
-    known: Option<&Known<'_>>,
+    known: Option<&KnownBefore<'_>>,
     older: &mut Older,
 ) -> Result<Option<Observed>> {
     let Some(Newest { files, last }) = newest(directory, options, older)? else { return Ok(None) };
@@ -290,7 +290,7 @@ fn beside(
             });
         };
         let links = known.map_or(&[][..], |known| known.links);
-        if let Some(last) = known.and_then(Known::lasting).filter(|last| *last > header.number) {
+        if let Some(last) = known.and_then(KnownBefore::lasting).filter(|last| *last > header.number) {
             return Err(headers.no_head(&format!("segment {last} was the last, and none follows it")));
         }
         let known_segment = links.iter().find(|link| link.segment.header == header);

@@ -27,7 +27,7 @@ pub(crate) struct Progress {
 }
 
 /// Called between pieces of zeros; `false` stops.
-pub(crate) type Rest<'a> = &'a mut dyn FnMut(Progress) -> bool;
+pub(crate) type Pacing<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
 impl Pool {
     /// A new file with durable blocks. It has no segment's name yet.
@@ -36,7 +36,7 @@ impl Pool {
         bytes: u64,
         options: &Options,
         reserve: bool,
-        rest: Rest<'_>,
+        rest: Pacing<'_>,
     ) -> Obtained<Made> {
         let budget = options.disk_budget_bytes;
         let is_over =
@@ -76,7 +76,7 @@ impl Pool {
         bytes: u64,
         options: &Options,
         reserve: bool,
-        rest: Rest<'_>,
+        rest: Pacing<'_>,
     ) -> Obtained<Blocks> {
         let retry = |error| ObtainError::Retry(no_room_or(bytes, error));
         let _no_signal = NoSizeSignal::here();
@@ -122,7 +122,7 @@ impl Pool {
         file: &dyn File,
         name: &str,
         bytes: u64,
-        rest: Rest<'_>,
+        rest: Pacing<'_>,
     ) -> inkstone_io::Result<()> {
         match file.prepare(Preparation::Fallocate, bytes) {
             Err(error) if is_not_to_be_had(&error) => {}

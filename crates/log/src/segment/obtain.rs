@@ -12,7 +12,7 @@ use crate::choice::Asks;
 use crate::error::Error;
 use crate::names;
 use crate::options::Options;
-use crate::segment::making::Rest;
+use crate::segment::making::Pacing;
 use crate::segment::pool::{
     Made, ObtainError, Obtained, Pool, Ready, Spare, check_limit, no_room, no_room_or, open_for_groups,
 };
@@ -65,7 +65,7 @@ impl Pool {
         bytes: u64,
         options: &Options,
         reserve: bool,
-        rest: Rest<'_>,
+        rest: Pacing<'_>,
     ) -> Obtained<bool> {
         check_limit(&self.directory, bytes).map_err(ObtainError::Retry)?;
         let mut is_stopped = false;
@@ -124,7 +124,7 @@ impl Pool {
             }
         };
         // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose
-        // directory is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss.md).
+        // directory is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss-file-systems.md).
         self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         let file = match self.directory.open(&name, &open_for_groups(options)) {
             Ok(file) => file,

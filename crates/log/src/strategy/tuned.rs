@@ -34,6 +34,7 @@ const FILE_BYTES_MAX: u64 = 16 << 10;
 
 /// A way of writing that was chosen by measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tuned {
     /// When it was chosen, in seconds since 1970 (UTC).
     pub unix_s: u64,

@@ -61,7 +61,7 @@ fn a_hook_holds_nothing_of_the_log_whatever_it_is_told() {
         let has_seen = |seen: &[(String, bool)], name: &str| seen.iter().any(|(other, _)| other == name);
         for _ in 0..2000 {
             match log.append_durable(&record) {
-                Ok(last) => log.truncate_before(last).expect("given up"),
+                Ok(last) => log.truncate_before(last).expect("truncated"),
                 Err(error) => assert!(matches!(error, Error::NoRoom { .. }), "{error}"),
             }
             seen.extend(told.try_iter());
@@ -225,7 +225,7 @@ fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
                         drop(owner.lock().expect("sound").take());
                         let log = Log::open_in(Arc::new(disk.directory("/log")), options())
                             .expect("the lock is free");
-                        log.truncate_before(log.last().next().expect("few")).expect("given up");
+                        log.truncate_before(log.last().next().expect("few")).expect("truncated");
                         (0..300).for_each(|_| _ = log.append_durable(&[1; 2000]).expect("durable"));
                         *second.lock().expect("sound") = Some(log);
                     }
@@ -270,7 +270,7 @@ fn a_held_segment_says_whether_its_file_was_kept() {
         append(&log);
         assert!(becomes(|| !held.lock().expect("sound").is_empty()), "a segment was sealed");
         let segment = held.lock().expect("sound").remove(0);
-        log.truncate_before(log.last()).expect("given up");
+        log.truncate_before(log.last()).expect("truncated");
         append(&log);
         assert!(segment.path.exists() && segment.is_kept());
         assert_eq!(in_forked_child(|| u8::from(segment.is_kept())).expect("a child"), 0);

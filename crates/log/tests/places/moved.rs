@@ -257,7 +257,7 @@ fn a_file_that_has_the_name_of_a_free_one_stays_too() {
     fs::write(&stray, b"somebody's notes").unwrap();
     log.truncate_before(Lsn::new(60)).unwrap();
     assert_eq!(fs::read(&stray).unwrap(), b"somebody's notes");
-    assert!(!segment(&wal, 2).exists(), "given up all the same");
+    assert!(!segment(&wal, 2).exists(), "truncated all the same");
     append(&log, b'a', 60);
     log.close().unwrap();
     let log = Log::open(&wal, options()).unwrap();

@@ -3,7 +3,7 @@
 //! *Owns*: watching a log that changes segments. *May not touch*: the crate's insides.
 //!
 //! The order matters not only for the name: on btrfs the sync of a file that was synced and renamed before may be skipped if its
-//! directory is synced after a write into it (docs/powerloss.md, "The sync that btrfs skips").
+//! directory is synced after a write into it (docs/powerloss-file-systems.md, "The sync that btrfs skips").
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ fn look_on(options: &Options) -> Seen {
     for lsn in 1..=400 {
         let appended = log.append_durable(&record(lsn)).expect("durable");
         if lsn % 100 == 0 {
-            log.truncate_before(appended).expect("given up");
+            log.truncate_before(appended).expect("truncated");
         }
     }
     log.close().expect("closed");

@@ -163,7 +163,7 @@ fn who_listens_is_told_and_a_sealed_segment_that_is_held_is_not_used_again() {
 
 /// The preparer writes the seals too: no commit waits for one, and a seal is durable when its event is sent.
 #[test]
-fn a_segment_that_is_told_of_has_its_seal_on_the_medium() {
+fn a_segment_that_has_come_to_has_its_seal_on_the_medium() {
     let disk = disk();
     let told = Arc::new(Mutex::new(Vec::new()));
     let (ears, found) = (Arc::clone(&told), disk.clone());

@@ -130,7 +130,7 @@ impl Worker<'_> {
     fn say(&self, line: &Line) -> Result<(), String> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let said = writeln!(output, "{line}").and_then(|()| output.flush());
-        said.map_err(|error| format!("nobody reads the output: {error}"))
+        said.map_err(|error| format!("the output has no reader: {error}"))
     }
 
     /// Makes a call, with a line before it and one after it.

@@ -14,7 +14,7 @@
 //! | module | |
 //! |---|---|
 //! | [`spec`], [`writer`], [`record`] | what is done with a log, the process that does it, and recording it |
-//! | [`chronicle`] | what is allowed at each moment of a recording |
+//! | [`chronicle`], [`may`] | what is allowed at each moment of a recording, of a log or of a raft log (`raft.rs`) |
 //! | [`replay`], [`project`] | states that the kernel mounts, and those that follow from one without a mount |
 //! | [`run`] | all of it, and the certificate |
 
@@ -24,7 +24,9 @@ pub mod each;
 pub mod fault;
 pub mod image;
 pub mod machine;
+pub mod may;
 pub mod project;
+mod raft;
 pub mod record;
 pub mod recording;
 pub mod replay;

@@ -12,11 +12,10 @@ use inkstone_io::OsDirectory;
 use super::disk::Disk;
 use super::image::Image;
 use super::machine::Machine;
+use super::may::{Looked, May};
 use super::recording::Recording;
 use super::spec::Spec;
 use super::states::{Player, choose};
-use crate::model::Allowed;
-use crate::verdict::{open_and_check, probe};
 
 /// In a second life: the log is open and has shown what it holds.
 const SHOWN: &str = "shown";
@@ -84,7 +83,7 @@ pub fn look(
     machine: &Machine,
     spec: &Spec,
     state: Image,
-    allowed: &Allowed,
+    allowed: &May,
     wants_files: bool,
     again: Option<Again>,
 ) -> Result<Seen, String> {
@@ -98,20 +97,13 @@ pub fn look(
         seen.mount = disk.recorded();
     }
     let directory = OsDirectory::create(&path).map_err(|error| error.to_string())?;
-    let (log, shown) = open_and_check(directory, spec.checker(), allowed)?;
-    disk.mark(SHOWN);
-    probe(&log, shown)?;
-    disk.mark(PROBED);
+    let Looked { shown, again: allowed } =
+        allowed.check(directory, spec, || disk.mark(SHOWN), || disk.mark(PROBED))?;
     let second = disk.take_recording();
-    log.abandon();
     running.shut_down()?;
     if let Some(again) = again {
-        let exactly = allowed.exactly(shown);
-        let with_probe = exactly.and_probe();
-        let allowed = [allowed.clone(), with_probe.clone(), with_probe.all()];
-        seen.again = second_life(machine, spec, state, &second, &allowed, again).map_err(|why| {
-            format!("it showed {}..={}; after a second cut: {why}", shown.first, shown.last)
-        })?;
+        seen.again = second_life(machine, spec, state, &second, &allowed, again)
+            .map_err(|why| format!("it showed {shown}; after a second cut: {why}"))?;
     }
     Ok(seen)
 }
@@ -122,7 +114,7 @@ fn second_life(
     spec: &Spec,
     base: Image,
     recording: &Recording,
-    allowed: &[Allowed; 3],
+    allowed: &[May; 3],
     again: Again,
 ) -> Result<u64, String> {
     let mut rng = fastrand::Rng::with_seed(again.seed);

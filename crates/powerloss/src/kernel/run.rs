@@ -12,11 +12,12 @@ use super::chronicle::Chronicle;
 use super::each::{Ran, on_each};
 use super::image::{Image, SECTOR_BYTES};
 use super::machine::{FsKind, Machine};
+use super::may::May;
 use super::project::{Broken, Projection, Projector};
 use super::record::{Program, record};
 use super::recording::{Entry, Recording};
 use super::replay::{Again, command, look};
-use super::spec::{Spec, Way};
+use super::spec::{Spec, Subject, Way};
 use super::states::{Cut, Player, choose, exactly};
 use crate::certificate::{Certificate, Class, Violation, kernel};
 use crate::mistake::Mistake;
@@ -55,6 +56,8 @@ pub struct Campaign {
     pub command: String,
     /// A mistake in the log, to see that it is found.
     pub mistake: Option<Mistake>,
+    /// What is written. Of a raft log no states are projected.
+    pub subject: Subject,
 }
 
 /// Gets a line now and then while it runs.
@@ -99,7 +102,10 @@ impl<'a> OneKind<'a> {
             inkstone: env!("CARGO_PKG_VERSION").into(),
             kernel: kernel(),
             command: campaign.command.clone(),
-            subject: format!("histories of {LENGTH} operations; {}", ways.join(", ")),
+            subject: match campaign.subject {
+                Subject::Log => format!("histories of {LENGTH} operations; {}", ways.join(", ")),
+                Subject::Raft => format!("histories of {LENGTH} calls of a raft log; {}", ways.join(", ")),
+            },
             file_system: kind.to_string(),
             seed: campaign.seed,
             seeds: 0,
@@ -144,6 +150,7 @@ impl<'a> OneKind<'a> {
                 seed: self.campaign.seed + number,
                 length: LENGTH,
                 mistake: self.campaign.mistake,
+                subject: self.campaign.subject,
             };
             let states = share(self.campaign.mounted, histories, number);
             let projected = share(self.campaign.projected, histories, number);
@@ -224,9 +231,7 @@ impl<'a> OneKind<'a> {
         self.mounted += 1;
         let seen = look(machine, &chronicle.spec, cut.state(kept), allowed, quota > 0, again)?;
         self.again += seen.again;
-        if quota == 0 {
-            return Ok(());
-        }
+        let (May::Log(allowed), 1..) = (allowed, quota) else { return Ok(()) };
         let mut projector = Projector { machine, spec: &chronicle.spec, cut, kept, seen: &seen, allowed };
         projector.project(&mut self.projection, quota, seed)
     }

@@ -29,6 +29,14 @@ named_choice! {
     }
 }
 
+named_choice! {
+    /// What is written.
+    Subject, "subject" {
+        Log = "log", "a log";
+        Raft = "raft", "a raft log on a log";
+    }
+}
+
 impl Way {
     /// Whether it writes past the page cache.
     pub fn access(self) -> Access {
@@ -67,6 +75,8 @@ pub struct Spec {
     pub length: usize,
     /// A mistake in the log, to see that it is found.
     pub mistake: Option<Mistake>,
+    /// What is written.
+    pub subject: Subject,
 }
 
 const HEAD: &str = "inkstone-powerloss 1";
@@ -75,6 +85,9 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, way, seed, length, .. } = self;
         write!(f, "{HEAD} fs={kind} strategy={way} seed={seed} length={length}")?;
+        if self.subject != Subject::Log {
+            write!(f, " subject={}", self.subject)?;
+        }
         self.mistake.map_or(Ok(()), |mistake| write!(f, " mistake={mistake}"))
     }
 }
@@ -86,6 +99,7 @@ impl FromStr for Spec {
         let words =
             text.strip_prefix(HEAD).ok_or_else(|| format!("{text:?} does not begin with {HEAD:?}"))?;
         let (mut kind, mut way, mut seed, mut length, mut mistake) = (None, None, None, None, None);
+        let mut subject = Subject::Log;
         for word in words.split_whitespace() {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} in {text:?}"))?;
             let number = || value.parse::<u64>().map_err(|_| format!("{word:?}: not a number"));
@@ -95,12 +109,13 @@ impl FromStr for Spec {
                 "seed" => seed = Some(number()?),
                 "length" => length = Some(number()? as usize),
                 "mistake" => mistake = Some(value.parse()?),
+                "subject" => subject = value.parse()?,
                 _ => return Err(format!("{word:?} in {text:?} is unknown")),
             }
         }
         match (kind, way, seed, length) {
             (Some(kind), Some(way), Some(seed), Some(length)) => {
-                Ok(Self { kind, way, seed, length, mistake })
+                Ok(Self { kind, way, seed, length, mistake, subject })
             }
             _ => Err(format!("{text:?}: fs, strategy, seed and length are needed")),
         }
@@ -108,7 +123,7 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// What the writer does.
+    /// What the writer does with a log.
     pub fn operations(&self) -> Vec<Op> {
         history(self.seed, self.length)
     }
@@ -147,8 +162,17 @@ mod tests {
     fn its_words_say_it_all() {
         for (index, &way) in Way::ALL.iter().enumerate() {
             let kind = FsKind::ALL[index % FsKind::ALL.len()];
-            let spec = Spec { kind, way, seed: u64::MAX - index as u64, length: index, mistake: None };
+            let spec = Spec {
+                kind,
+                way,
+                seed: u64::MAX - index as u64,
+                length: index,
+                mistake: None,
+                subject: Subject::Log,
+            };
             assert_eq!(spec.to_string().parse(), Ok(spec));
+            let raft = Spec { subject: Subject::Raft, ..spec };
+            assert_eq!(raft.to_string().parse(), Ok(raft));
             spec.options(index % 2 == 0).check().expect("the log can be told");
             assert_eq!(way.to_string().starts_with("direct"), way.access() == Access::Direct);
             assert!(way.to_string().ends_with(&way.durability().to_string()), "{way}");
@@ -168,7 +192,8 @@ mod mistaken {
     #[test]
     fn its_words_name_the_mistake() {
         let mistake = Some(Mistake::NoSync);
-        let spec = Spec { kind: FsKind::Ext4, way: Way::BufferedFdatasync, seed: 1, length: 2, mistake };
+        let (kind, way) = (FsKind::Ext4, Way::BufferedFdatasync);
+        let spec = Spec { kind, way, seed: 1, length: 2, mistake, subject: Subject::Log };
         assert_eq!(spec.to_string().parse(), Ok(spec));
         assert_eq!(spec.checker().mistake(), None);
     }

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use inkstone::Log;
 
-use super::spec::Spec;
+use super::raft;
+use super::spec::{Spec, Subject};
 use crate::history::{Op, carry_out, plan};
 use crate::model::{Model, Shown};
 
@@ -22,7 +23,7 @@ pub mod words {
     pub const OPENED: &str = "opened";
     /// `start 7`: operation 7 begins.
     pub const START: &str = "start";
-    /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN.
+    /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see `raft.rs`.
     pub const DONE: &str = "done";
     /// The history is over.
     pub const END: &str = "end";
@@ -32,11 +33,12 @@ pub mod words {
     pub const GO: &str = "go";
 }
 
-struct Writer<'a, R, W> {
+/// A writer, and its line to the recorder.
+pub(crate) struct Writer<'a, R, W> {
     input: R,
     output: W,
-    spec: &'a Spec,
-    directory: &'a Path,
+    pub(crate) spec: &'a Spec,
+    pub(crate) directory: &'a Path,
 }
 
 /// Does what `spec` says in `directory`.
@@ -45,7 +47,10 @@ struct Writer<'a, R, W> {
 /// What failed: `output` has got it too. Also that the recorder has ended.
 pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
     let mut writer = Writer { input, output, spec, directory };
-    let result = writer.all();
+    let result = match spec.subject {
+        Subject::Log => writer.all(),
+        Subject::Raft => raft::write(&mut writer),
+    };
     if let Err(why) = &result {
         // The recorder may have ended already.
         let _ = writer.say(&format!("{} {}", words::FAILED, why.replace('\n', " ")));
@@ -54,7 +59,7 @@ pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Wr
 }
 
 impl<R: BufRead, W: Write> Writer<'_, R, W> {
-    fn say(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn say(&mut self, line: &str) -> Result<(), String> {
         let said = writeln!(self.output, "{line}").and_then(|()| self.output.flush());
         said.map_err(|error| format!("the recorder has ended: {error}"))?;
         let mut answer = String::new();
@@ -155,8 +160,14 @@ mod tests {
     #[test]
     fn it_says_each_step_and_stops_when_nobody_answers() {
         let directory = std::env::temp_dir().join(format!("inkstone-writer-{}", std::process::id()));
-        let spec =
-            Spec { kind: FsKind::Ext4, way: Way::BufferedFdatasync, seed: 4, length: 20, mistake: None };
+        let spec = Spec {
+            kind: FsKind::Ext4,
+            way: Way::BufferedFdatasync,
+            seed: 4,
+            length: 20,
+            mistake: None,
+            subject: Subject::Log,
+        };
         let mut output = Vec::new();
         let answers = format!("{}\n", words::GO).repeat(1000);
         write(&spec, &directory, answers.as_bytes(), &mut output).expect("it goes well");

@@ -74,7 +74,7 @@ impl<W: Write> Pipe<W> {
         let line = format!("{told}\n");
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let told = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-        told.map_err(|error| format!("nobody reads the output: {error}"))
+        told.map_err(|error| format!("the output has no reader: {error}"))
     }
 }
 

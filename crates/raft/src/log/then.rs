@@ -82,8 +82,7 @@ impl RaftLog {
         let vote_lsn = core.memory().vote_lsn;
         core.callbacks.push(append.lsn(), callback(vote_lsn));
         drop(order);
-        let callbacks = Arc::clone(&core.callbacks);
-        append.on_durable(move |result| callbacks.tell(result));
+        append.on_durable(core.teller());
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
 //! Histories of a raft log on simulated disks: every call is compared with the model, the power is cut after and within every call, and
 //! what is found is opened, compared and gone on with, two deep.
 //!
-//! *Owns*: drawing calls, cutting the power, counting states. *May not touch*: the crate's insides.
+//! *Owns*: cutting the power, counting states. *May not touch*: the crate's insides.
 
 use std::sync::{Arc, Mutex};
 
-use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
+use inkstone_powerloss::raft::history::{Draw, carry_out};
+use inkstone_powerloss::raft::model::{Model, Op};
+use inkstone_raft::{Options, RaftLog};
 use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
-
-use super::model::{Model, Op};
 
 pub(crate) type Raft = RaftLog;
 
@@ -52,7 +52,7 @@ pub(crate) struct History<'a> {
     pub(crate) options: &'a Options,
     pub(crate) effort: Effort,
     pub(crate) tally: &'a mut Tally,
-    pub(crate) rng: fastrand::Rng,
+    pub(crate) draw: Draw,
     /// Whether syncs and writes may fail.
     pub(crate) fails: bool,
 }
@@ -113,13 +113,13 @@ impl History<'_> {
         };
         let calls = if depth == 0 { self.effort.calls } else { 3 };
         for _ in 0..calls {
-            let op = self.draw(subject.now());
+            let op = self.draw.call(subject.now());
             self.tally.calls += 1;
             let segments = subject.raft.stats().segments;
             let went_well = self.call(&mut subject, &op).map_err(|why| format!("{}: {why}", op.brief()))?;
             self.tally.rolls += subject.raft.stats().segments - segments;
             self.cuts(&subject, depth).map_err(|why| format!("{}, then: {why}", op.brief()))?;
-            if !went_well || self.rng.u32(..12) == 0 {
+            if !went_well || self.draw.rng.u32(..12) == 0 {
                 subject = self.kill(subject)?;
             }
         }
@@ -131,12 +131,12 @@ impl History<'_> {
         let before = subject.now().clone();
         if !before.allows(op) {
             self.tally.refused += 1;
-            let result = carry_out(subject, op);
+            let result = carry_out_with(subject, op);
             if !matches!(&result, Err(error) if !matches!(error, inkstone_raft::Error::Log(_))) {
                 return Err(format!("is not allowed, and is answered by {result:?}"));
             }
             let shown = Model::of(&subject.raft)?;
-            return if before.is_shown_as(&shown) && shown.committed == before.committed {
+            return if before.is_shown_as(&shown) && before.is_committed_as(&shown) {
                 Ok(true)
             } else {
                 Err(format!("was refused, and has changed {} to {}", before.brief(), shown.brief()))
@@ -150,7 +150,7 @@ impl History<'_> {
                     FaultRates { sync_error_ppm: 30_000, write_error_ppm: 10_000, ..options.rates };
             });
         }
-        let result = carry_out(subject, op);
+        let result = carry_out_with(subject, op);
         subject.disk.change_options(|options| options.rates = FaultRates::default());
         match result {
             // An append may fail after it has returned.
@@ -168,14 +168,14 @@ impl History<'_> {
             }
             Err(error) => return Err(error.to_string()),
         }
-        if !matches!(op, Op::Append(_) | Op::Commit(_)) {
+        if !matches!(op, Op::Append(_) | Op::TruncateThen(_) | Op::Commit(_)) {
             subject.acknowledge();
         }
         if !subject.called.lock().unwrap().is_sorted() {
             return Err(format!("callbacks came in the order {:?}", subject.called.lock().unwrap()));
         }
         let shown = Model::of(&subject.raft)?;
-        if !after.is_shown_as(&shown) || shown.committed != after.committed {
+        if !after.is_shown_as(&shown) || !after.is_committed_as(&shown) {
             return Err(format!("shows {} instead of {}", shown.brief(), after.brief()));
         }
         Ok(true)
@@ -194,10 +194,10 @@ impl History<'_> {
 
     fn cut(&mut self, cut: &PowerCut, allowed: &[Model], depth: usize) -> Result<(), String> {
         for _ in 0..if depth == 0 { self.effort.samples } else { 1 } {
-            let found = cut.sample(self.rng.u64(..));
+            let found = cut.sample(self.draw.rng.u64(..));
             found.change_options(|options| options.rates = FaultRates::default());
             self.tally.states += 1;
-            let is_deep = depth < 2 && self.rng.u64(..self.effort.deep << (2 * depth)) == 0;
+            let is_deep = depth < 2 && self.draw.rng.u64(..self.effort.deep << (2 * depth)) == 0;
             if is_deep {
                 found.record_epochs();
             }
@@ -233,117 +233,17 @@ impl History<'_> {
         let _ = called;
         Ok(Subject { disk, raft, past: vec![shown], acks: Arc::default(), called: Arc::default() })
     }
-
-    fn payload(&mut self) -> Vec<u8> {
-        let bytes = match self.rng.u32(..8) {
-            0 => 0,
-            1..5 => self.rng.usize(..200),
-            5 | 6 => self.rng.usize(..3000),
-            _ => self.rng.usize(..9000),
-        };
-        let mut payload = vec![self.rng.u8(..); bytes];
-        for byte in payload.iter_mut().step_by(512) {
-            *byte = self.rng.u8(..);
-        }
-        payload
-    }
-
-    fn leader(&mut self, at_least: &Leader) -> Leader {
-        match self.rng.u32(..6) {
-            0 => Leader::of_term(at_least.term + self.rng.u64(1..4)),
-            1 => Leader::new(at_least.term + 1, [self.rng.u8(..)]),
-            _ => at_least.clone(),
-        }
-    }
-
-    /// Draws a call, mostly one that is allowed.
-    fn draw(&mut self, now: &Model) -> Op {
-        let (first, next) = (now.first, now.next());
-        match self.rng.u32(..24) {
-            0..9 => {
-                let mut leader = now.last_leader();
-                let count = self.rng.u64(..5);
-                let next = if now.is_new() { self.rng.u64(..3) } else { next };
-                let entries = (next..next + count).map(|index| {
-                    leader = self.leader(&leader);
-                    (EntryId::new(leader.clone(), index), self.payload())
-                });
-                Op::Append(entries.collect())
-            }
-            9..12 => {
-                let least = now.vote.as_ref().map(|vote| vote.leader.clone()).unwrap_or_default();
-                let leader = match self.rng.u32(..4) {
-                    0 => Leader::new(least.term, [self.rng.u8(..3)]),
-                    _ => self.leader(&least),
-                };
-                Op::Vote(if self.rng.bool() { Vote::granted(leader) } else { Vote::new(leader) })
-            }
-            12..15 => {
-                let least = now.committed.map_or(first, |committed| committed + 1).max(first);
-                Op::Truncate(self.rng.u64(least..=next.max(least)))
-            }
-            15..18 => {
-                Op::Commit(self.rng.u64(now.committed.unwrap_or(0)..next.max(now.committed.unwrap_or(0) + 1)))
-            }
-            18 | 19 => {
-                let upto = self.rng.u64(first.saturating_sub(1)..=now.committed.unwrap_or(0).max(first));
-                let leader = now.id_of(upto).map(|id| id.leader).unwrap_or_default();
-                Op::Purge(EntryId::new(leader, upto))
-            }
-            20 => {
-                let upto = self.rng.u64(first.saturating_sub(2)..next + 4);
-                let same = now.id_of(upto).filter(|_| self.rng.bool());
-                let leader = self.leader(&now.last_leader());
-                Op::Snapshot(same.unwrap_or(EntryId::new(leader, upto)))
-            }
-            21 | 22 => Op::Sync,
-            _ => self.draw_bad(now),
-        }
-    }
-
-    fn draw_bad(&mut self, now: &Model) -> Op {
-        let (first, next) = (now.first, now.next());
-        let entry = |leader, index| Op::Append(vec![(EntryId::new(leader, index), vec![1; 40])]);
-        match self.rng.u32(..7) {
-            0 => entry(now.last_leader(), next + self.rng.u64(1..4)),
-            1 => entry(now.last_leader(), next.saturating_sub(self.rng.u64(1..4))),
-            2 => entry(Leader::of_term(now.last_leader().term.saturating_sub(1)), next),
-            3 => Op::Truncate(now.committed.unwrap_or(first.saturating_sub(1))),
-            4 => Op::Commit(next + self.rng.u64(..3)),
-            5 => Op::Purge(EntryId::new(now.last_leader(), next + self.rng.u64(..3))),
-            _ => {
-                let least = now.vote.as_ref().map(|vote| vote.leader.term).unwrap_or_default();
-                Op::Vote(Vote::new(Leader::of_term(least.saturating_sub(1))))
-            }
-        }
-    }
 }
 
-fn carry_out(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
-    let raft = &subject.raft;
-    match op {
-        Op::Append(entries) => {
-            let entries: Vec<_> = entries
-                .iter()
-                .map(|(id, payload)| NewEntry { leader: &id.leader, index: id.index, payload })
-                .collect();
-            let what = subject.past.len() - 1;
-            let (acks, called, disk) =
-                (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
-            raft.append(&entries, move |result| {
-                called.lock().unwrap().push(what);
-                if result.is_ok() {
-                    acks.lock().unwrap().push((disk.epochs_recorded(), what));
-                }
-            })
+fn carry_out_with(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
+    let what = subject.past.len() - 1;
+    let (acks, called, disk) = (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
+    carry_out(&subject.raft, op, move |result| {
+        called.lock().unwrap().push(what);
+        if result.is_ok() {
+            acks.lock().unwrap().push((disk.epochs_recorded(), what));
         }
-        Op::Vote(vote) => raft.save_vote(vote),
-        Op::Truncate(from) => raft.truncate_from(*from),
-        Op::Commit(index) => raft.save_committed(*index),
-        Op::Purge(upto) => raft.purge(upto),
-        Op::Snapshot(upto) => raft.purge_to_snapshot(upto),
-        Op::Sync => raft.sync(),
-    }
+    })
 }
 
 /// A history from a seed; the tally says what it saw.
@@ -353,7 +253,7 @@ pub(crate) fn explore(seed: u64, options: &Options, effort: Effort, tally: &mut 
     let disk = SimDisk::new(seed, DiskOptions { after_effect: Some(after), ..DiskOptions::default() });
     let log = inkstone::Options::small().own_thread(false).pad_groups(seed % 5 == 4);
     let options = &options.clone().log(log);
-    let (fails, rng) = (seed % 4 == 3, fastrand::Rng::with_seed(seed));
-    let mut history = History { options, effort, tally, rng, fails };
+    let (fails, draw) = (seed % 4 == 3, Draw { rng: fastrand::Rng::with_seed(seed) });
+    let mut history = History { options, effort, tally, draw, fails };
     history.run(&disk).map_err(|why| format!("seed {seed}: {why}"))
 }

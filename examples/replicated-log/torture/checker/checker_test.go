@@ -56,52 +56,52 @@ func TestHistories(t *testing.T) {
 		operations []string
 	}{
 		{"one after the other", sound, []string{
-			"0 get a - 0 1 done", "0 put a x 2 3 done", "1 append a y 4 5 done", "1 get a xy, 6 7 done",
+			"0 get a - 0 1 done", "0 put a x 2 3 done", "1 append a y 4 5 done", "1 get a x,y, 6 7 done",
 		}},
 		{"an append makes a key", sound, []string{"0 append a x 0 1 done", "0 get a x, 2 3 done"}},
 		{"two at once, in either order", sound, []string{
 			"0 append a x 0 10 done", "1 append a y 0 10 done", "0 get a y,x, 11 12 done",
 		}},
 		{"keys do not know each other", sound, []string{
-			"0 put a x 0 1 done", "0 put b y 2 3 done", "0 get a x 4 5 done", "0 get b y 6 7 done",
+			"0 put a x 0 1 done", "0 put b y 2 3 done", "0 get a x, 4 5 done", "0 get b y, 6 7 done",
 		}},
 		{"what is unknown may have happened", sound, []string{
-			"0 put a x 0 1 done", "1 put a y 2 9 unknown", "0 get a y 10 11 done",
+			"0 put a x 0 1 done", "1 put a y 2 9 unknown", "0 get a y, 10 11 done",
 		}},
 		{"what is unknown may happen late", sound, []string{
-			"0 put a x 0 1 done", "1 put a y 2 3 unknown", "0 get a x 10 11 done", "0 get a y 12 13 done",
+			"0 put a x 0 1 done", "1 put a y 2 3 unknown", "0 get a x, 10 11 done", "0 get a y, 12 13 done",
 		}},
 		{"what is unknown may never happen", sound, []string{
-			"0 put a x 0 1 done", "1 put a y 2 3 unknown", "0 get a x 10 11 done",
+			"0 put a x 0 1 done", "1 put a y 2 3 unknown", "0 get a x, 10 11 done",
 		}},
 		{"what was never answered is unknown", sound, []string{
-			"0 put a x 0 1 done", "1 append a y 2 - -", "0 get a x 3 4 done", "0 get a xy, 5 6 done",
+			"0 put a x 0 1 done", "1 append a y 2 - -", "0 get a x, 3 4 done", "0 get a x,y, 5 6 done",
 		}},
 		{"an unanswered read says nothing", sound, []string{"0 put a x 0 1 done", "1 get a z 2 3 unknown"}},
 		{"a lost update", broken, []string{
-			"0 put a x 0 1 done", "0 put a y 2 3 done", "1 get a x 4 5 done",
+			"0 put a x 0 1 done", "0 put a y 2 3 done", "1 get a x, 4 5 done",
 		}},
 		{"an acknowledged append is gone", broken, []string{
 			"0 append a x 0 1 done", "0 append a y 2 3 done", "1 get a x, 4 5 done",
 		}},
 		{"all is gone", broken, []string{"0 put a x 0 1 done", "1 get a - 2 3 done"}},
 		{"a stale read", broken, []string{
-			"0 put a x 0 1 done", "0 put a y 2 9 done", "1 get a y 3 4 done", "2 get a x 5 6 done",
+			"0 put a x 0 1 done", "0 put a y 2 9 done", "1 get a y, 3 4 done", "2 get a x, 5 6 done",
 		}},
 		{"an append twice", broken, []string{"0 append a x 0 1 done", "1 get a x,x, 2 3 done"}},
 		{"an unknown append twice", broken, []string{
-			"0 put a - 0 1 done", "0 append a x 2 3 unknown", "1 get a -x,x, 4 5 done",
+			"0 put a - 0 1 done", "0 append a x 2 3 unknown", "1 get a -,x,x, 4 5 done",
 		}},
 		{"what is unknown happens once: it is not taken back", broken, []string{
-			"0 put a x 0 1 done", "1 put a y 2 3 unknown", "0 get a y 4 5 done", "0 get a x 6 7 done",
+			"0 put a x 0 1 done", "1 put a y 2 3 unknown", "0 get a y, 4 5 done", "0 get a x, 6 7 done",
 		}},
 		{"what certainly did not happen is shown", broken, []string{
-			"0 put a x 0 1 done", "1 put a y 2 3 not-done", "0 get a y 4 5 done",
+			"0 put a x 0 1 done", "1 put a y 2 3 not-done", "0 get a y, 4 5 done",
 		}},
 		{"what is seen before it was asked", broken, []string{
-			"0 get a y 0 1 done", "1 put a y 2 3 done",
+			"0 get a y, 0 1 done", "1 put a y 2 3 done",
 		}},
-		{"what nobody has written", broken, []string{"0 put a x 0 1 done", "0 get a z 2 3 done"}},
+		{"what nobody has written", broken, []string{"0 put a x 0 1 done", "0 get a z, 2 3 done"}},
 		{"no answer at all", unusable, []string{"0 get a x 0 - -"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

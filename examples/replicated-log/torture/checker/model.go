@@ -7,7 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The value of one key: absent, or bytes. An append adds its value and a line feed, also to a key that is absent.
+// The value of one key: absent, or pieces, each with a line feed behind it. A put leaves one piece, an append adds one, also to a key that is
+// absent.
 type value struct {
 	there bool
 	bytes string
@@ -15,7 +16,7 @@ type value struct {
 
 var seed = maphash.MakeSeed()
 
-// A register for each key. Keys do not know each other, so each is judged alone.
+// A list of pieces for each key. Keys do not know each other, so each is judged alone.
 var model = porcupine.Model{
 	Partition: byKey,
 	Init:      func() interface{} { return value{} },
@@ -33,7 +34,7 @@ func step(state, input, output interface{}) (bool, interface{}) {
 	now, asked, heard := state.(value), input.(request), output.(answer)
 	switch asked.call {
 	case "put":
-		return true, value{true, asked.value}
+		return true, value{true, asked.value + "\n"}
 	case "append":
 		return true, value{true, now.bytes + asked.value + "\n"}
 	default:

@@ -15,18 +15,18 @@ use serde::Serialize;
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// Sets a key's value.
+    /// This piece alone is under the key from now on.
     Put {
         /// The key.
         key: String,
-        /// Its new value.
+        /// The piece, without line feeds.
         value: String,
     },
-    /// Adds a line to a key's value.
+    /// Adds a piece at the end of what is under the key.
     Append {
         /// The key.
         key: String,
-        /// The line, without its line feed.
+        /// The piece, without line feeds.
         value: String,
     },
     /// Reads a key.
@@ -39,7 +39,7 @@ pub enum Call {
 /// What a client heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// It is done; a get has found this.
+    /// It is done; a get has found this: each piece with a line feed behind it.
     Done(Option<String>),
     /// It certainly did not happen, and never will.
     NotDone,

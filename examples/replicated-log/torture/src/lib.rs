@@ -11,6 +11,7 @@
 //! | [`cluster`] | all of them, and carrying out a fault |
 //! | [`faults`] | what goes wrong when, from a seed |
 //! | [`history`], [`workload`] | what clients asked and heard; what they ask |
+//! | [`reach`] | how clients reach the cluster |
 //! | [`judge`] | whether a history is linearizable: the Go program in `checker/`, over porcupine |
 //! | [`round`], [`run`] | one round; all of them, and what is kept of a failure |
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod history;
 pub mod judge;
 pub mod network;
 pub mod node;
+pub mod reach;
 pub mod round;
 pub mod run;
 pub mod workload;

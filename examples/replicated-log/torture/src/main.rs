@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use inkstone_host::WorkDir;
 use inkstone_powerloss::kernel::machine::{self, FsKind};
 use replicated_log_torture::cluster::ClusterOptions;
 use replicated_log_torture::faults::Kinds;
@@ -135,10 +136,12 @@ fn torture(arguments: &Arguments) -> Result<Summary, String> {
         None => beside_this_one()?,
     };
     let parent = std::env::temp_dir();
-    let work = Work::make(&parent)?;
-    let logs = work.0.join("logs");
+    // Removed when the run ends, or by the next one after a kill.
+    let work = WorkDir::create(&parent).map_err(|error| error.to_string())?;
+    let place = work.path();
+    let logs = place.join("logs");
     std::fs::create_dir(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    let judge = Judge::build(&work.0)?;
+    let judge = Judge::build(place)?;
     let options = RunOptions {
         cluster: ClusterOptions {
             nodes: arguments.nodes as usize,
@@ -161,16 +164,16 @@ fn torture(arguments: &Arguments) -> Result<Summary, String> {
         command: command(),
     };
     match arguments.client_mistake {
-        None => run(&options, judge, &work.0, |cluster, runtime| Programs::new(&cluster.addresses(), runtime)),
-        Some(ClientMistake::RetriesBlindly) => {
-            run(&options, judge, &work.0, |cluster, runtime| Blind(Programs::new(&cluster.addresses(), runtime)))
-        }
+        None => run(&options, judge, place, |cluster, runtime| Programs::new(&cluster.addresses(), runtime)),
+        Some(ClientMistake::RetriesBlindly) => run(&options, judge, place, |cluster, runtime| {
+            Blind(Programs::new(&cluster.addresses(), runtime))
+        }),
     }
 }
 
 /// Short times and small pieces, so that a round of seconds has elections, snapshots, purges and new segments in it.
 fn node_arguments(arguments: &Arguments) -> Vec<String> {
-    let words = "--election-ms 200 --heartbeat-ms 50 --snapshot-every 150 --segment-bytes 262144";
+    let words = "--election-ms 200 --heartbeat-ms 50 --snapshot-every 150 --segment-bytes 4194304";
     words.split(' ').map(str::to_string).chain(arguments.node_argument.iter().cloned()).collect()
 }
 
@@ -188,25 +191,6 @@ fn command() -> String {
     kept.join(" ")
 }
 
-/// A directory of this run, removed when it ends.
-struct Work(PathBuf);
-
-impl Work {
-    fn make(parent: &Path) -> Result<Self, String> {
-        let path = parent.join(format!("inkstone-torture-{}", std::process::id()));
-        // What a dead process of our number has left is of no use to anybody.
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The program `replicated-log` of the same build, made now if it is missing.
 fn beside_this_one() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
@@ -220,9 +204,10 @@ fn beside_this_one() -> Result<PathBuf, String> {
     build.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../openraft"));
     match build.status() {
         Ok(status) if status.success() && program.exists() => Ok(program),
-        Ok(_) | Err(_) if program.exists() => {
-            Err(format!("{} may be an old one: it could not be built again; name it with --program", program.display()))
-        }
+        Ok(_) | Err(_) if program.exists() => Err(format!(
+            "{} may be an old one: it could not be built again; name it with --program",
+            program.display()
+        )),
         Ok(status) => Err(format!("replicated-log could not be built: {status}; name it with --program")),
         Err(error) => Err(format!("cargo: {error}; name the program replicated-log with --program")),
     }

@@ -64,7 +64,7 @@ fn apply(values: &mut HashMap<String, String>, line: &str) -> Option<()> {
     let mut words = line.split(' ');
     let (call, key, value) = (words.next()?, words.next()?.to_string(), words.next()?);
     match call {
-        "put" => drop(values.insert(key, value.to_string())),
+        "put" => drop(values.insert(key, format!("{value}\n"))),
         "append" => *values.entry(key).or_default() += &format!("{value}\n"),
         _ => return None,
     }

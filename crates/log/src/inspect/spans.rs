@@ -22,7 +22,7 @@ use crate::walk::window::Window;
 
 /// A segment to be read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct Span {
     pub(crate) header: SegmentHeader,
     /// The header of the next segment, which names the end of this one; `None` where it is unknown.
     pub(crate) successor: Option<SegmentHeader>,
@@ -34,7 +34,7 @@ pub(crate) struct Piece {
     pub(crate) below: Option<Lsn>,
 }
 
-impl Piece {
+impl Span {
     pub(crate) fn end(&self) -> Option<u64> {
         ChainLink { header: self.header, successor: self.successor }.end()
     }
@@ -54,12 +54,12 @@ impl Piece {
 }
 
 /// The segments of the log, lowest first, and the broken links.
-pub(crate) struct Pieces {
-    pub(crate) pieces: Vec<Piece>,
+pub(crate) struct Spans {
+    pub(crate) spans: Vec<Span>,
     pub(crate) faults: Vec<ChainFault>,
 }
 
-impl Pieces {
+impl Spans {
     /// Follows the links from `head` back to `first_live`, past broken ones.
     pub(crate) fn find(
         directory: &AnyDirectory,
@@ -67,13 +67,13 @@ impl Pieces {
         head: &SegmentHeader,
         first_live: Lsn,
     ) -> Result<Self> {
-        let mut found = Self { pieces: Vec::new(), faults: Vec::new() };
+        let mut found = Self { spans: Vec::new(), faults: Vec::new() };
         let mut next =
-            Some(Piece { header: *head, successor: None, is_head: true, is_stand_in: false, below: None });
+            Some(Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None });
         while let Some(last) = next {
             next = found.follow(directory, headers, last, first_live)?;
         }
-        found.pieces.sort_by_key(|piece| piece.header.number);
+        found.spans.sort_by_key(|span| span.header.number);
         Ok(found)
     }
 
@@ -82,9 +82,9 @@ impl Pieces {
         &mut self,
         directory: &AnyDirectory,
         headers: &Headers<'_>,
-        last: Piece,
+        last: Span,
         first_live: Lsn,
-    ) -> Result<Option<Piece>> {
+    ) -> Result<Option<Span>> {
         let fault = match Chain::resolve(&headers.files, &last.header, first_live) {
             Ok(chain) => {
                 self.take(last, &chain);
@@ -92,7 +92,7 @@ impl Pieces {
             }
             // A rebuilt header knows no predecessor.
             Err(_) if last.is_stand_in => {
-                self.pieces.push(last);
+                self.spans.push(last);
                 return Ok(older(headers, &last.header));
             }
             Err(fault) => fault,
@@ -114,35 +114,35 @@ impl Pieces {
         if fault.reason == Reason::Link {
             return Ok(own(fault.segment)
                 .filter(|header| header.first_lsn <= named_by.first_lsn)
-                .map(|header| Piece { below: Some(named_by.first_lsn), ..end_of_chain(header) }));
+                .map(|header| Span { below: Some(named_by.first_lsn), ..end_of_chain(header) }));
         }
         let stand_in = stand_in(directory, headers, named_by.log, fault.segment)?;
         Ok(match stand_in.filter(|header| header.first_lsn <= named_by.first_lsn) {
             Some(header) => {
-                Some(Piece { successor: Some(named_by), is_stand_in: true, ..end_of_chain(header) })
+                Some(Span { successor: Some(named_by), is_stand_in: true, ..end_of_chain(header) })
             }
             None => older(headers, &SegmentHeader { number: fault.segment, ..named_by }),
         })
     }
 
-    fn take(&mut self, last: Piece, chain: &Chain) {
-        self.pieces.extend(chain.links.iter().map(|link| {
-            let piece = Piece { successor: link.successor, ..end_of_chain(link.header) };
-            if link.successor.is_none() { last } else { piece }
+    fn take(&mut self, last: Span, chain: &Chain) {
+        self.spans.extend(chain.links.iter().map(|link| {
+            let span = Span { successor: link.successor, ..end_of_chain(link.header) };
+            if link.successor.is_none() { last } else { span }
         }));
     }
 }
 
-fn end_of_chain(header: SegmentHeader) -> Piece {
-    Piece { header, successor: None, is_head: false, is_stand_in: false, below: None }
+fn end_of_chain(header: SegmentHeader) -> Span {
+    Span { header, successor: None, is_head: false, is_stand_in: false, below: None }
 }
 
 /// The newest segment below `above` that begins before it.
-fn older(headers: &Headers<'_>, above: &SegmentHeader) -> Option<Piece> {
+fn older(headers: &Headers<'_>, above: &SegmentHeader) -> Option<Span> {
     let own = headers.files.iter().filter_map(|file| file.own(above.log));
     let before = own.filter(|header| header.number < above.number && header.first_lsn <= above.first_lsn);
     let newest = before.max_by_key(|header| header.number)?;
-    Some(Piece { below: Some(above.first_lsn), ..end_of_chain(*newest) })
+    Some(Span { below: Some(above.first_lsn), ..end_of_chain(*newest) })
 }
 
 /// A header for a segment that lost its own, rebuilt from its first sound group; `None` if it has none.

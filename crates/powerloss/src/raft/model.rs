@@ -6,31 +6,55 @@ use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
 
 /// What a raft log holds. Without entries, and never purged, it has no first index: `first` is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Model {
-    pub(crate) first: u64,
-    pub(crate) vote: Option<Vote>,
-    pub(crate) purged: Option<EntryId>,
-    pub(crate) entries: Vec<(EntryId, Vec<u8>)>,
-    /// What `save_committed` said, and what of it has a record.
-    pub(crate) committed: Option<u64>,
-    pub(crate) recorded: Option<u64>,
+pub struct Model {
+    /// The index of the first entry, or of the next one.
+    pub first: u64,
+    /// The last vote.
+    pub vote: Option<Vote>,
+    /// The last entry that was purged.
+    pub purged: Option<EntryId>,
+    /// The entries, with their payloads.
+    pub entries: Vec<(EntryId, Vec<u8>)>,
+    /// What is committed.
+    pub committed: Option<u64>,
+    /// What of it has a record.
+    pub recorded: Option<u64>,
+    /// The same without what was purged: only what `save_committed` said.
+    pub said: Option<EntryId>,
+    /// What of it has a record.
+    pub said_recorded: Option<EntryId>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
+    /// Entries with their payloads.
     Append(Vec<(EntryId, Vec<u8>)>),
+    /// `save_vote`.
     Vote(Vote),
+    /// `truncate_from`.
     Truncate(u64),
+    /// Not waited for.
+    TruncateThen(u64),
+    /// `save_committed`.
     Commit(u64),
+    /// `purge`.
     Purge(EntryId),
+    /// `purge_to_snapshot`.
     Snapshot(EntryId),
+    /// `sync`.
     Sync,
 }
 
 impl Op {
     /// For messages.
-    pub(crate) fn brief(&self) -> String {
+    pub fn brief(&self) -> String {
         match self {
             Self::Append(entries) => {
                 let all = entries.iter().map(|(id, payload)| format!("{id}: {} bytes", payload.len()));
@@ -42,31 +66,44 @@ impl Op {
 }
 
 impl Model {
-    pub(crate) fn new() -> Self {
-        Self { first: 0, vote: None, purged: None, entries: Vec::new(), committed: None, recorded: None }
+    /// A new raft log.
+    pub fn new() -> Self {
+        Self {
+            first: 0,
+            vote: None,
+            purged: None,
+            entries: Vec::new(),
+            committed: None,
+            recorded: None,
+            said: None,
+            said_recorded: None,
+        }
     }
 
-    pub(crate) fn next(&self) -> u64 {
+    /// The index of the next entry.
+    pub fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
     /// Whether the next entry may have any index.
-    pub(crate) fn is_new(&self) -> bool {
+    pub fn is_new(&self) -> bool {
         self.entries.is_empty() && self.purged.is_none()
     }
 
-    pub(crate) fn last_leader(&self) -> Leader {
+    /// Who made the last entry, here or purged.
+    pub fn last_leader(&self) -> Leader {
         let last = self.entries.last().map(|(id, _)| id).or(self.purged.as_ref());
         last.map(|id| id.leader.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn id_of(&self, index: u64) -> Option<EntryId> {
+    /// The id of an entry that is here, or was purged last.
+    pub fn id_of(&self, index: u64) -> Option<EntryId> {
         let here = index.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
         here.map(|(id, _)| id.clone()).or_else(|| self.purged.clone().filter(|purged| purged.index == index))
     }
 
     /// Whether the contract allows the call.
-    pub(crate) fn allows(&self, op: &Op) -> bool {
+    pub fn allows(&self, op: &Op) -> bool {
         match op {
             Op::Append(entries) => {
                 let mut leader = self.last_leader();
@@ -84,7 +121,7 @@ impl Model {
                     || came.term == before.term && (came.node > before.node || granted_first)
                     || came == before && vote.is_granted == saved.is_granted
             }),
-            Op::Truncate(from) => {
+            Op::Truncate(from) | Op::TruncateThen(from) => {
                 (self.purged.is_none() || *from >= self.first)
                     && self.committed.is_none_or(|committed| *from > committed)
             }
@@ -119,7 +156,7 @@ impl Model {
     }
 
     /// What the call leads to; it is allowed.
-    pub(crate) fn after(&self, op: &Op) -> Self {
+    pub fn after(&self, op: &Op) -> Self {
         let mut next = self.clone();
         let is_record = match op {
             Op::Append(entries) => {
@@ -130,7 +167,7 @@ impl Model {
                 !entries.is_empty()
             }
             Op::Vote(vote) => next.vote.replace(vote.clone()).as_ref() != Some(vote),
-            Op::Truncate(from) => {
+            Op::Truncate(from) | Op::TruncateThen(from) => {
                 next.entries
                     .truncate(from.saturating_sub(self.first).min(self.entries.len() as u64) as usize);
                 if next.is_new() {
@@ -140,6 +177,7 @@ impl Model {
             }
             Op::Commit(index) => {
                 next.committed = Some(*index);
+                next.said = self.id_of(*index);
                 false
             }
             Op::Purge(upto) | Op::Snapshot(upto) => {
@@ -160,12 +198,16 @@ impl Model {
         };
         if is_record {
             next.recorded = next.committed;
+            next.said_recorded = next.said.clone();
         }
         next
     }
 
     /// What a raft log shows.
-    pub(crate) fn of(raft: &RaftLog) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// It cannot be read, or contradicts itself.
+    pub fn of(raft: &RaftLog) -> Result<Self, String> {
         let told = |error: inkstone_raft::Error| format!("cannot be read: {error}");
         let bounds = raft.bounds().map_err(told)?;
         let entries = raft.entries(bounds.first..u64::MAX, usize::MAX).map_err(told)?;
@@ -189,16 +231,30 @@ impl Model {
             entries: entries.into_iter().map(|entry| (entry.id, entry.payload.to_vec())).collect(),
             committed,
             recorded: committed,
+            said: bounds.saved_committed.clone(),
+            said_recorded: bounds.saved_committed,
         })
     }
 
+    /// The same when it was closed: all that was said has a record.
+    pub fn closed(&self) -> Self {
+        Self { recorded: self.committed, said_recorded: self.said.clone(), ..self.clone() }
+    }
+
     /// Whether a raft log that shows this may be what is left of `self`: what is committed may not have been recorded yet.
-    pub(crate) fn may_be_shown_as(&self, shown: &Self) -> bool {
-        (self.recorded..=self.committed).contains(&shown.committed) && self.is_shown_as(shown)
+    pub fn may_be_shown_as(&self, shown: &Self) -> bool {
+        (self.recorded..=self.committed).contains(&shown.committed)
+            && [&self.said_recorded, &self.said].contains(&&shown.said)
+            && self.is_shown_as(shown)
+    }
+
+    /// Whether a raft log that shows this has heard the same of what is committed.
+    pub fn is_committed_as(&self, shown: &Self) -> bool {
+        (self.committed, &self.said) == (shown.committed, &shown.said)
     }
 
     /// The same, whatever is committed.
-    pub(crate) fn is_shown_as(&self, shown: &Self) -> bool {
+    pub fn is_shown_as(&self, shown: &Self) -> bool {
         self.first == shown.first
             && self.vote == shown.vote
             && self.purged == shown.purged
@@ -206,16 +262,18 @@ impl Model {
     }
 
     /// For messages.
-    pub(crate) fn brief(&self) -> String {
+    pub fn brief(&self) -> String {
         let terms: Vec<_> = self.entries.iter().map(|(id, _)| id.leader.term).collect();
         let vote = self.vote.as_ref().map(ToString::to_string);
         format!(
-            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?})",
+            "first {} next {} terms {terms:?} {vote:?} purged {:?} committed {:?} (recorded {:?}) said {:?} ({:?})",
             self.first,
             self.next(),
             self.purged,
             self.committed,
-            self.recorded
+            self.recorded,
+            self.said,
+            self.said_recorded
         )
     }
 }

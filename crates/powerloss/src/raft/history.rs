@@ -1,0 +1,134 @@
+//! Calls of a raft log, from a seed, and carrying them out.
+//!
+//! *Owns*: which calls there are, mostly allowed ones. *May not touch*: what a call means (`model.rs`).
+
+use inkstone_raft::{EntryId, Leader, NewEntry, RaftLog, Result, Vote};
+
+use super::model::{Model, Op};
+
+/// Draws calls.
+#[derive(Debug)]
+pub struct Draw {
+    /// From where.
+    pub rng: fastrand::Rng,
+}
+
+impl Draw {
+    /// A call that is allowed.
+    pub fn allowed(&mut self, now: &Model) -> Op {
+        loop {
+            let op = self.call(now);
+            if now.allows(&op) {
+                return op;
+            }
+        }
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        let bytes = match self.rng.u32(..8) {
+            0 => 0,
+            1..5 => self.rng.usize(..200),
+            5 | 6 => self.rng.usize(..3000),
+            _ => self.rng.usize(..9000),
+        };
+        let mut payload = vec![self.rng.u8(..); bytes];
+        for byte in payload.iter_mut().step_by(512) {
+            *byte = self.rng.u8(..);
+        }
+        payload
+    }
+
+    fn leader(&mut self, at_least: &Leader) -> Leader {
+        match self.rng.u32(..6) {
+            0 => Leader::of_term(at_least.term + self.rng.u64(1..4)),
+            1 => Leader::new(at_least.term + 1, [self.rng.u8(..)]),
+            _ => at_least.clone(),
+        }
+    }
+
+    /// Draws a call, mostly one that is allowed.
+    pub fn call(&mut self, now: &Model) -> Op {
+        let (first, next) = (now.first, now.next());
+        match self.rng.u32(..24) {
+            0..9 => {
+                let mut leader = now.last_leader();
+                let count = self.rng.u64(..5);
+                let next = if now.is_new() { self.rng.u64(..3) } else { next };
+                let entries = (next..next + count).map(|index| {
+                    leader = self.leader(&leader);
+                    (EntryId::new(leader.clone(), index), self.payload())
+                });
+                Op::Append(entries.collect())
+            }
+            9..12 => {
+                let least = now.vote.as_ref().map(|vote| vote.leader.clone()).unwrap_or_default();
+                let leader = match self.rng.u32(..4) {
+                    0 => Leader::new(least.term, [self.rng.u8(..3)]),
+                    _ => self.leader(&least),
+                };
+                Op::Vote(if self.rng.bool() { Vote::granted(leader) } else { Vote::new(leader) })
+            }
+            12..15 => {
+                let least = now.committed.map_or(first, |committed| committed + 1).max(first);
+                let from = self.rng.u64(least..=next.max(least));
+                if self.rng.bool() { Op::Truncate(from) } else { Op::TruncateThen(from) }
+            }
+            15..18 => {
+                Op::Commit(self.rng.u64(now.committed.unwrap_or(0)..next.max(now.committed.unwrap_or(0) + 1)))
+            }
+            18 | 19 => {
+                let upto = self.rng.u64(first.saturating_sub(1)..=now.committed.unwrap_or(0).max(first));
+                let leader = now.id_of(upto).map(|id| id.leader).unwrap_or_default();
+                Op::Purge(EntryId::new(leader, upto))
+            }
+            20 => {
+                let upto = self.rng.u64(first.saturating_sub(2)..next + 4);
+                let same = now.id_of(upto).filter(|_| self.rng.bool());
+                let leader = self.leader(&now.last_leader());
+                Op::Snapshot(same.unwrap_or(EntryId::new(leader, upto)))
+            }
+            21 | 22 => Op::Sync,
+            _ => self.draw_bad(now),
+        }
+    }
+
+    fn draw_bad(&mut self, now: &Model) -> Op {
+        let (first, next) = (now.first, now.next());
+        let entry = |leader, index| Op::Append(vec![(EntryId::new(leader, index), vec![1; 40])]);
+        match self.rng.u32(..7) {
+            0 => entry(now.last_leader(), next + self.rng.u64(1..4)),
+            1 => entry(now.last_leader(), next.saturating_sub(self.rng.u64(1..4))),
+            2 => entry(Leader::of_term(now.last_leader().term.saturating_sub(1)), next),
+            3 => Op::Truncate(now.committed.unwrap_or(first.saturating_sub(1))),
+            4 => Op::Commit(next + self.rng.u64(..3)),
+            5 => Op::Purge(EntryId::new(now.last_leader(), next + self.rng.u64(..3))),
+            _ => {
+                let least = now.vote.as_ref().map(|vote| vote.leader.term).unwrap_or_default();
+                Op::Vote(Vote::new(Leader::of_term(least.saturating_sub(1))))
+            }
+        }
+    }
+}
+
+/// Carries a call out. `callback` is that of the calls that have one.
+///
+/// # Errors
+/// Those of the call.
+pub fn carry_out(raft: &RaftLog, op: &Op, callback: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
+    match op {
+        Op::Append(entries) => {
+            let entries: Vec<_> = entries
+                .iter()
+                .map(|(id, payload)| NewEntry { leader: &id.leader, index: id.index, payload })
+                .collect();
+            raft.append(&entries, callback)
+        }
+        Op::TruncateThen(from) => raft.truncate_from_then(*from, callback),
+        Op::Vote(vote) => raft.save_vote(vote),
+        Op::Truncate(from) => raft.truncate_from(*from),
+        Op::Commit(index) => raft.save_committed(*index),
+        Op::Purge(upto) => raft.purge(upto),
+        Op::Snapshot(upto) => raft.purge_to_snapshot(upto),
+        Op::Sync => raft.sync(),
+    }
+}

@@ -1,0 +1,201 @@
+//! What a node answers to a client.
+//!
+//! *Owns*: what is certain after each error of openraft: done, not done, or unknown. *May not touch*: connections, bytes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{
+    ChangeMembershipError, ClientWriteError, ForwardToLeader, LinearizableReadError, RaftError,
+};
+use openraft::{BasicNode, ChangeMembers, Instant, ReadPolicy};
+
+use crate::node::Node;
+use crate::types::{Request, Response, TypeConfig};
+use crate::wire::{Answer, Leader, NodeStatus, Question, Written};
+
+type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
+
+/// How long a new node may take to catch up.
+const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// Answers a question. Everything that waits has a deadline.
+pub(crate) async fn answer(node: &Node, question: Question) -> Answer {
+    match question {
+        Question::Hello => Answer::Hello(known_leader(node)),
+        Question::Write(request) => write(node, request).await,
+        Question::Get { key } => get(node, &key).await,
+        Question::Status => Answer::Status(Box::new(status(node))),
+        Question::Init(members) => match node.init(members).await {
+            Ok(()) => Answer::Changed,
+            Err(why) => Answer::Refused(why.to_string()),
+        },
+        Question::Add { id, address } => add(node, id, address).await,
+        Question::Remove { id } => remove(node, id).await,
+    }
+}
+
+async fn write(node: &Node, request: Request) -> Answer {
+    let (bytes, limits) = (request.bytes(), node.options.limits);
+    if request.key().is_empty() {
+        return Answer::Refused("a key must have at least one byte".into());
+    }
+    if bytes > limits.write_bytes {
+        return Answer::Refused(format!(
+            "key and value have {bytes} bytes together, and may have {}",
+            limits.write_bytes
+        ));
+    }
+    // Within `write_bytes`, so it fits.
+    let permits = bytes.max(1) as u32;
+    let room = Arc::clone(&node.flight).acquire_many_owned(permits);
+    let Ok(Ok(room)) = tokio::time::timeout(Duration::from_secs(1), room).await else {
+        return Answer::Later(format!(
+            "{} bytes of writes wait for the other nodes already",
+            limits.flight_bytes
+        ));
+    };
+    // A task of its own: the bytes count until they are decided, also when the client has gone.
+    let raft = node.raft.clone();
+    let decided = tokio::spawn(async move {
+        let decided = raft.client_write(request).await;
+        drop(room);
+        decided
+    });
+    match tokio::time::timeout(node.options.write_timeout, decided).await {
+        Ok(Ok(Ok(written))) => {
+            let pieces = match written.data {
+                Response::Pieces(pieces) => pieces,
+                Response::None => 0,
+            };
+            Answer::Written(Written { index: written.log_id.index, pieces })
+        }
+        Ok(Ok(Err(why))) => refused(why),
+        Ok(Err(why)) => Answer::Unknown(why.to_string()),
+        Err(_) => Answer::Unknown(format!(
+            "more than half of the nodes did not confirm it within {:?}",
+            node.options.write_timeout
+        )),
+    }
+}
+
+/// What is certain after a proposal failed.
+fn refused(error: WriteError) -> Answer {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(leader)) => not_leader(leader),
+        // It was in the log of a leader that was deposed: the next one may have it.
+        RaftError::APIError(why @ ClientWriteError::LogEntryDiscarded(_)) => Answer::Unknown(why.to_string()),
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(why)) => match why {
+            ChangeMembershipError::InProgress(_) | ChangeMembershipError::UncommittedLeaderLog(_) => {
+                Answer::Later(why.to_string())
+            }
+            why => Answer::Refused(why.to_string()),
+        },
+        RaftError::APIError(why @ ClientWriteError::PreconditionFailed(_)) => {
+            Answer::Refused(why.to_string())
+        }
+        RaftError::Fatal(why) => Answer::Unknown(format!("the node ended meanwhile: {why}")),
+    }
+}
+
+fn not_leader(forward: ForwardToLeader<TypeConfig>) -> Answer {
+    let leader = forward.leader_id.zip(forward.leader_node);
+    Answer::NotLeader(leader.map(|(id, node)| Leader { id, address: node.addr }))
+}
+
+async fn get(node: &Node, key: &str) -> Answer {
+    // Asks more than half of the nodes whether this one still leads; a lease would trust clocks.
+    let ensured = async {
+        node.raft.ensure_linearizable(ReadPolicy::ReadIndex).await?;
+        // A leader that was killed and starts again leads on in the same term. openraft 0.10.0-alpha.37 waits then for the first entry of that
+        // term only, and for what the disk says was committed; but all that is in its log may have been acknowledged before the kill.
+        let wait = node.raft.wait(Some(node.options.write_timeout));
+        let applied = wait.applied_index_at_least(node.opened_with, "what was in the log at the start").await;
+        Ok::<_, RaftError<TypeConfig, LinearizableReadError<TypeConfig>>>(
+            applied.map(drop).map_err(|why| why.to_string()),
+        )
+    };
+    match tokio::time::timeout(node.options.write_timeout, ensured).await {
+        Ok(Ok(Ok(()))) => Answer::Value(node.machine.get(key)),
+        Ok(Ok(Err(why))) => Answer::Later(why),
+        Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(leader)))) => not_leader(leader),
+        Ok(Err(RaftError::APIError(why @ LinearizableReadError::QuorumNotEnough(_)))) => {
+            Answer::Later(why.to_string())
+        }
+        Ok(Err(RaftError::Fatal(why))) => Answer::Later(why.to_string()),
+        Err(_) => Answer::Later("more than half of the nodes did not answer".into()),
+    }
+}
+
+async fn add(node: &Node, id: u64, address: String) -> Answer {
+    let learner = node.raft.add_learner(id, BasicNode { addr: address.clone() }, true);
+    match tokio::time::timeout(CATCH_UP, learner).await {
+        Ok(Ok(_)) => (),
+        Ok(Err(why)) => return refused(why),
+        Err(_) => {
+            return Answer::Unknown(format!(
+                "node {id} at {address} did not catch up within {CATCH_UP:?}. It may be a member without a vote now: see to it that it \
+                 runs at that address, and ask again"
+            ));
+        }
+    }
+    change(node, ChangeMembers::AddVoterIds(BTreeSet::from([id]))).await
+}
+
+async fn remove(node: &Node, id: u64) -> Answer {
+    let membership = node.raft.metrics().borrow_watched().membership_config.clone();
+    let membership = membership.membership();
+    let ids = BTreeSet::from([id]);
+    if membership.voter_ids().any(|voter| voter == id) {
+        return change(node, ChangeMembers::RemoveVoters(ids)).await;
+    }
+    if membership.get_node(&id).is_some() {
+        return change(node, ChangeMembers::RemoveNodes(ids)).await;
+    }
+    match known_leader(node) {
+        // What another node knows may be old.
+        Some(leader) if leader.id != node.identity.node => Answer::NotLeader(Some(leader)),
+        None => Answer::NotLeader(None),
+        Some(_) => Answer::Refused(format!("there is no node {id} in the cluster")),
+    }
+}
+
+async fn change(node: &Node, members: ChangeMembers<u64, BasicNode>) -> Answer {
+    match tokio::time::timeout(CATCH_UP, node.raft.change_membership(members, false)).await {
+        Ok(Ok(_)) => Answer::Changed,
+        Ok(Err(why)) => refused(why),
+        Err(_) => Answer::Unknown(format!("the new membership was not confirmed within {CATCH_UP:?}")),
+    }
+}
+
+fn known_leader(node: &Node) -> Option<Leader> {
+    let metrics = node.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let id = metrics.current_leader?;
+    let address = metrics.membership_config.membership().get_node(&id)?.addr.clone();
+    Some(Leader { id, address })
+}
+
+fn status(node: &Node) -> NodeStatus {
+    let (keys, fingerprint) = node.machine.fingerprint();
+    let metrics = node.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let membership = metrics.membership_config.membership();
+    NodeStatus {
+        id: metrics.id,
+        state: format!("{:?}", metrics.state),
+        term: metrics.current_term,
+        leader: metrics.current_leader,
+        last: metrics.last_log_index,
+        applied: metrics.last_applied.map(|id| id.index),
+        snapshot: metrics.snapshot.map(|id| id.index),
+        purged: metrics.purged.map(|id| id.index),
+        voters: membership.voter_ids().collect(),
+        nodes: membership.nodes().map(|(id, node)| (*id, node.addr.clone())).collect(),
+        keys,
+        fingerprint,
+        quorum_ms_ago: metrics.last_quorum_acked.map(|at| at.elapsed().as_millis() as u64),
+    }
+}

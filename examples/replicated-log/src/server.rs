@@ -1,0 +1,132 @@
+//! What comes over a connection: which call it is, and whether it is for this node.
+//!
+//! *Owns*: paths, decoding, the checks of the sender. *May not touch*: what a client's question means (`answers.rs`).
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use tonic::body::Body;
+use tonic::server::Grpc;
+use tonic::{Request, Response, Status, Streaming};
+use tower::service_fn;
+
+use crate::answers::answer;
+use crate::node::Node;
+use crate::tail::tail;
+use crate::types::{Snapshot, Vote};
+use crate::wire::{
+    Addressee, AsBytes, CLIENT, MESSAGE_BYTES_MAX, NODE, NodeAnswer, NodeMessage, SNAPSHOT, SnapshotHead,
+    TAIL, decode, encode,
+};
+
+/// A node as the server calls it.
+#[derive(Clone)]
+pub(crate) struct Service(Node);
+
+impl Service {
+    pub(crate) fn new(node: &Node) -> Self {
+        Self(node.clone())
+    }
+
+    async fn dispatch(self, request: http::Request<Body>) -> http::Response<Body> {
+        let Self(node) = self;
+        let mut grpc = Grpc::new(AsBytes).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        match request.uri().path() {
+            NODE => {
+                let call =
+                    service_fn(move |request: Request<Bytes>| from_node(node.clone(), request.into_inner()));
+                grpc.unary(call, request).await
+            }
+            SNAPSHOT => {
+                let call = service_fn(move |request: Request<Streaming<Bytes>>| {
+                    from_snapshot(node.clone(), request.into_inner())
+                });
+                grpc.client_streaming(call, request).await
+            }
+            CLIENT => {
+                let call = service_fn(move |request: Request<Bytes>| {
+                    let node = node.clone();
+                    async move {
+                        let question = decode(request.get_ref())?;
+                        encode(&answer(&node, question).await).map(Response::new)
+                    }
+                });
+                grpc.unary(call, request).await
+            }
+            TAIL => {
+                let call = service_fn(move |request: Request<Bytes>| {
+                    let node = node.clone();
+                    async move { decode(request.get_ref()).map(|from| Response::new(tail(&node, from))) }
+                });
+                grpc.server_streaming(call, request).await
+            }
+            path => Status::unimplemented(format!("there is no call {path}")).into_http(),
+        }
+    }
+}
+
+impl tower::Service<http::Request<Body>> for Service {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.dispatch(request).await) })
+    }
+}
+
+/// A message that was meant for another node changes nothing.
+fn check(node: &Node, to: Addressee) -> Result<(), Status> {
+    let here = Addressee { cluster: node.identity.cluster, node: node.identity.node };
+    if to == here {
+        return Ok(());
+    }
+    Err(Status::failed_precondition(format!(
+        "this is node {} of cluster {}, and the message is for node {} of cluster {}: an address leads to another node",
+        here.node, here.cluster, to.node, to.cluster
+    )))
+}
+
+fn stopped(why: impl std::fmt::Display) -> Status {
+    Status::unavailable(format!("this node does not run: {why}"))
+}
+
+async fn from_node(node: Node, bytes: Bytes) -> Result<Response<Bytes>, Status> {
+    let (to, message): (Addressee, NodeMessage) = decode(&bytes)?;
+    check(&node, to)?;
+    let answer = match message {
+        NodeMessage::Append(request) => node.raft.append_entries(request).await.map(NodeAnswer::Append),
+        NodeMessage::Vote(request) => node.raft.vote(request).await.map(NodeAnswer::Vote),
+        NodeMessage::PreVote(request) => node.raft.pre_vote(request).await.map(NodeAnswer::Vote),
+    };
+    encode(&answer.map_err(stopped)?).map(Response::new)
+}
+
+async fn from_snapshot(node: Node, mut pieces: Streaming<Bytes>) -> Result<Response<Bytes>, Status> {
+    let cut = || Status::data_loss("a snapshot ended early");
+    let head: SnapshotHead = decode(&pieces.try_next().await?.ok_or_else(cut)?)?;
+    check(&node, head.to)?;
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.try_next().await? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() as u64 > head.bytes {
+            break;
+        }
+    }
+    if bytes.len() as u64 != head.bytes {
+        return Err(cut());
+    }
+    let snapshot = Snapshot { meta: head.meta, snapshot: bytes.into() };
+    let answer = node.raft.install_full_snapshot(head.vote, snapshot).await.map_err(stopped)?;
+    let vote: Vote = answer.vote;
+    encode(&vote).map(Response::new)
+}
