@@ -86,6 +86,9 @@ impl NodeOptions {
             max_in_snapshot_log_to_keep: self.snapshot_every / 10,
             // A node that comes back from a partition asks before it disturbs a leader that works.
             enable_pre_vote: Some(true),
+            // A leader that starts again must be elected again. Two of three nodes can have committed an entry that its own disk did not have yet when
+            // the power failed: it would lead on in the same term with a log that lacks it.
+            enable_leader_restore: Some(false),
             ..Config::default()
         };
         let config = config.validate();
@@ -103,8 +106,6 @@ pub struct Node {
     pub(crate) options: NodeOptions,
     /// The bytes that may still be proposed.
     pub(crate) flight: Arc<Semaphore>,
-    /// The last entry that was in the log when this process opened it: no read is answered before it is applied (`answers.rs`).
-    pub(crate) opened_with: Option<u64>,
     snapshots: Snapshots,
     transport: Transport,
 }
@@ -116,13 +117,12 @@ impl Node {
     /// # Errors
     /// `InvalidInput` for options that contradict each other; those of the storage.
     pub async fn start(storage: Storage, options: NodeOptions, transport: Transport) -> io::Result<Self> {
-        let Storage { identity, log, snapshots, machine, last } = storage;
+        let Storage { identity, log, snapshots, machine } = storage;
         let network = Network { cluster: identity.cluster, transport: transport.clone() };
         let raft = Raft::new(identity.node, options.config()?, network, log.clone(), machine.clone());
         let raft = raft.await.map_err(io::Error::other)?;
         let flight = Arc::new(Semaphore::new(options.limits.flight_bytes));
-        let opened_with = last.map(|id| id.index);
-        Ok(Self { identity, raft, machine, log, options, flight, opened_with, snapshots, transport })
+        Ok(Self { identity, raft, machine, log, options, flight, snapshots, transport })
     }
 
     /// Answers what comes on these connections, until `stop` is ready; then it takes no more, and gives those that are open a second.

@@ -11,7 +11,7 @@ use openraft::storage::RaftLogStorage;
 
 use crate::machine::StateMachine;
 use crate::snapshots::Snapshots;
-use crate::types::{LogId, TypeConfig};
+use crate::types::TypeConfig;
 
 /// Whose directory it is: written into a new one, and checked from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +64,6 @@ pub struct Storage {
     pub(crate) log: LogStore<TypeConfig>,
     pub(crate) snapshots: Snapshots,
     pub(crate) machine: StateMachine,
-    /// The last entry that was in the log when it was opened.
-    pub(crate) last: Option<LogId>,
 }
 
 impl Storage {
@@ -109,10 +107,9 @@ impl Storage {
         let snapshots = Snapshots::new(snapshots)?;
         let machine = StateMachine::new(snapshots.clone())?;
         // openraft does not look: entries that are purged and in no snapshot would be missing without a word.
-        let state = log.get_log_state().await?;
-        let (purged, last) = (state.last_purged_log_id, state.last_log_id);
+        let purged = log.get_log_state().await?.last_purged_log_id;
         if purged > machine.applied() {
-            let show = |id: Option<LogId>| id.map_or("nothing".to_owned(), |id| id.to_string());
+            let show = |id: Option<crate::types::LogId>| id.map_or("nothing".to_owned(), |id| id.to_string());
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!(
@@ -123,7 +120,7 @@ impl Storage {
                 ),
             ));
         }
-        Ok(Self { identity, log, snapshots, machine, last })
+        Ok(Self { identity, log, snapshots, machine })
     }
 }
 
