@@ -49,8 +49,8 @@ impl Tunnel {
             *to = from.cast_signed();
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
-        // SAFETY: the request reads and writes one `ifreq`, which lives until the call returns.
         let answer = retry(|| {
+            // SAFETY: the request reads and writes one `ifreq`, which lives until the call returns.
             match unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF as libc::Ioctl, &raw mut request) } {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
