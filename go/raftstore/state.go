@@ -70,7 +70,7 @@ func (s *Store) Set(key, value []byte) error {
 func (s *Store) Get(key []byte) ([]byte, error) {
 	s.keys.RLock()
 	defer s.keys.RUnlock()
-	if s.isClosed {
+	if s.isClosed.Load() {
 		return nil, errClosed
 	}
 	return bytes.Clone(s.values[string(key)]), nil

@@ -34,12 +34,17 @@ type Store struct {
 	broken error
 	// distance is index minus LSN, in wrapping arithmetic. A new pointer is a new numbering.
 	distance atomic.Pointer[uint64]
+	// known are the ends, so that asking for them calls no C. Who holds writing changes them.
+	known atomic.Pointer[ends]
 
 	keys sync.RWMutex
 	// values is never changed, but replaced.
 	values   map[string][]byte
-	isClosed bool
+	isClosed atomic.Bool
 }
+
+// ends are the first and the last index; 0 and 0 if there is no entry.
+type ends struct{ first, last uint64 }
 
 var errClosed = fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
 
@@ -70,8 +75,11 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 	if s.entries, err = inkstone.Open(filepath.Join(path, "entries"), options...); err != nil {
 		return err
 	}
-	s.reader, err = s.entries.Reader()
-	return err
+	if s.reader, err = s.entries.Reader(); err != nil {
+		return err
+	}
+	s.look()
+	return nil
 }
 
 // makeDirectory makes a directory that is still there after a power loss. One that is there already may be the work of a process that was
@@ -103,9 +111,7 @@ func (s *Store) Close() error {
 			errs = append(errs, log.Close())
 		}
 	}
-	s.keys.Lock()
-	defer s.keys.Unlock()
-	s.isClosed = true
+	s.isClosed.Store(true)
 	return errors.Join(errs...)
 }
 
@@ -114,19 +120,23 @@ func (s *Store) IsMonotonic() bool { return true }
 
 // ends are the first and the last index that can be read; 0 and 0 if there is none.
 func (s *Store) ends() (first, last uint64, err error) {
-	for {
-		distance := s.distance.Load()
-		first, last = s.reader.First(), s.reader.Durable()
-		if first == 0 { // LSNs begin at 1.
-			return 0, 0, errClosed
-		}
-		if distance != s.distance.Load() {
-			continue
-		}
-		if first > last {
-			return 0, 0, nil
-		}
-		return first + *distance, last + *distance, nil
+	if s.isClosed.Load() {
+		return 0, 0, errClosed
+	}
+	known := s.known.Load()
+	return known.first, known.last, nil
+}
+
+// look finds out the ends, after a change or its failure. The caller holds writing.
+func (s *Store) look() {
+	first, last := s.reader.First(), s.reader.Durable()
+	switch {
+	case first == 0: // LSNs begin at 1: the store is being closed.
+	case first > last:
+		s.known.Store(&ends{})
+	default:
+		distance := *s.distance.Load()
+		s.known.Store(&ends{first + distance, last + distance})
 	}
 }
 
@@ -191,6 +201,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if err := s.follow(logs[0].Index); err != nil {
 		return err
 	}
+	defer s.look()
 	before := s.entries.Last()
 	if err := s.append(records); err != nil {
 		if s.entries.Last() == before {
@@ -258,11 +269,18 @@ func (s *Store) DeleteRange(low, high uint64) error {
 	if err != nil || first == 0 || low > high || high < first || low > last {
 		return err
 	}
+	defer s.look()
 	distance := *s.distance.Load()
+	// What goes is not shown any more from here on.
 	switch {
+	case low <= first && high >= last:
+		s.known.Store(&ends{})
+		return s.entries.TruncateBefore(last + 1 - distance)
 	case low <= first:
-		return s.entries.TruncateBefore(min(high, last) + 1 - distance)
+		s.known.Store(&ends{high + 1, last})
+		return s.entries.TruncateBefore(high + 1 - distance)
 	case high >= last:
+		s.known.Store(&ends{first, low - 1})
 		return s.entries.TruncateAfter(low - 1 - distance)
 	default:
 		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); delete the first or the last", low, high, first, last)

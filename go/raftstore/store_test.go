@@ -313,6 +313,21 @@ func BenchmarkStore(b *testing.B) {
 	}
 }
 
+// raft asks for the ends often: they are known without a call of C.
+func TestTheEndsAreKnown(t *testing.T) {
+	store := open(t, t.TempDir())
+	well(t, store.StoreLogs(entries(1, 20, 1)))
+	well(t, store.DeleteRange(1, 4))
+	// Whoever asked the log for them would be told that it is closed.
+	well(t, store.reader.Close())
+	if first, last, err := store.ends(); err != nil || first != 5 || last != 20 {
+		t.Fatal(first, last, err)
+	}
+	if count := testing.AllocsPerRun(100, func() { store.FirstIndex(); store.LastIndex() }); count != 0 {
+		t.Fatal(count, "allocations")
+	}
+}
+
 func TestAClosedStoreAnswersNothing(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "store"))
 	well(t, store.StoreLog(entry(1, 1)))
