@@ -123,7 +123,7 @@ func own(path string) error {
 	number := 0
 	for _, bench := range []bench{
 		{"FirstIndex", log(raftbench.FirstIndex)}, {"LastIndex", log(raftbench.LastIndex)}, {"GetLog", log(raftbench.GetLog)},
-		{"StoreLog", log(storeLog)}, {"StoreLogs", log(raftbench.StoreLogs)},
+		{"StoreLog", log(stores.StoreLog)}, {"StoreLogs", log(raftbench.StoreLogs)}, {"DeleteRange", log(stores.DeleteRange)},
 		{"Set", stable(raftbench.Set)}, {"Get", stable(raftbench.Get)},
 		{"SetUint64", stable(raftbench.SetUint64)}, {"GetUint64", stable(raftbench.GetUint64)},
 	} {
@@ -156,13 +156,4 @@ func own(path string) error {
 		}
 	}
 	return nil
-}
-
-// storeLog is raftbench.StoreLog with indexes that begin at 1: two of the stores refuse an entry 0, which raft never stores.
-func storeLog(b *testing.B, store raft.LogStore) {
-	for n := range b.N {
-		if err := store.StoreLog(&raft.Log{Index: uint64(n) + 1, Data: []byte("data")}); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -34,7 +34,7 @@ func main() {
 }
 
 func write(name, path string) error {
-	store, err := stores.Open(name, path)
+	store, err := stores.OpenSmall(name, path)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func read(name, path string) error {
 	if there, err := os.ReadDir(path); err != nil || len(there) == 0 {
 		return err
 	}
-	store, err := stores.Open(name, path)
+	store, err := stores.OpenSmall(name, path)
 	if err != nil {
 		return err
 	}

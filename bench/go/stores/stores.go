@@ -26,7 +26,12 @@ type Store interface {
 var Names = []string{"inkstone", "raft-wal", "raft-boltdb"}
 
 // Open opens a store in a directory, which is created.
-func Open(name, path string) (Store, error) {
+func Open(name, path string) (Store, error) { return open(name, path, wal.DefaultSegmentSize) }
+
+// OpenSmall is Open for a small disk: raft-wal makes each segment as large as it may become.
+func OpenSmall(name, path string) (Store, error) { return open(name, path, 1<<20) }
+
+func open(name, path string, segmentBytes int) (Store, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -34,7 +39,7 @@ func Open(name, path string) (Store, error) {
 	case "inkstone":
 		return raftstore.Open(path)
 	case "raft-wal":
-		return wal.Open(path, wal.WithLogger(hclog.NewNullLogger()))
+		return wal.Open(path, wal.WithLogger(hclog.NewNullLogger()), wal.WithSegmentSize(segmentBytes))
 	case "raft-boltdb":
 		return raftboltdb.NewBoltStore(filepath.Join(path, "raft.db"))
 	}
