@@ -81,8 +81,9 @@ func (p *Pending) Err() error {
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (p *Pending) Wait(ctx context.Context) error {
+	isAlone := p.log.isAlone()
 	defer p.log.waiting.Add(-1)
-	if p.log.isAlone() && p.isFirstToAsk() {
+	if isAlone && p.takesThread() {
 		if ctx.Done() == nil {
 			p.waitInC()
 		} else {
@@ -122,19 +123,26 @@ func (l *Log) isAlone() bool {
 	return true
 }
 
-// isFirstToAsk makes the channel of the answer; then the caller sees to it that the answer comes.
-func (p *Pending) isFirstToAsk() bool {
+// takesThread says whether the caller shall wait in C, for which it then has one of the handle's threads: if nobody has asked for this
+// answer yet, and a thread is left. Waits whose context ended keep theirs while a disk hangs, so without a limit each would add one.
+func (p *Pending) takesThread() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done != nil {
+		return false
+	}
+	select {
+	case p.log.gate.slots <- struct{}{}:
+	default:
 		return false
 	}
 	p.done = make(chan struct{})
 	return true
 }
 
-// waitInC waits on this thread, which may then write the group itself.
+// waitInC waits on this thread, which may then write the group itself, and gives the handle's thread back.
 func (p *Pending) waitInC() {
+	defer func() { <-p.log.gate.slots }()
 	if _, err := p.log.gate.enter(); err != nil {
 		p.settle(p.log.outcome())
 		return
