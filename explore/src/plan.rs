@@ -1,4 +1,4 @@
-//! What a schedule is told beside its seed.
+//! What a schedule gets beside its seed.
 //!
 //! *Owns*: those words. *May not touch*: anything else.
 

@@ -54,8 +54,8 @@ impl Callbacks {
         self.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds a callback for the record `lsn`, the highest so far. Whoever adds one asks what is due afterwards ([`Callbacks::call`]): it may
-    /// be durable already, and told.
+    /// Adds a callback for the record `lsn`, the highest so far. Its caller asks afterwards what is due ([`Callbacks::call`]): the record may
+    /// be durable already, and the callbacks of its group called.
     pub(crate) fn push(&self, lsn: Lsn, callback: Callback) {
         let mut waiting = self.lock();
         debug_assert!(waiting.queue.back().is_none_or(|(last, _)| *last <= lsn), "callbacks out of order");

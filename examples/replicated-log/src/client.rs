@@ -3,8 +3,8 @@
 //! *Owns*: which server is asked, and what may be asked again. *May not touch*: what the cluster does.
 //!
 //! **It never sends a write again that may have happened.** A write goes to another server only when the one before certainly did nothing: no
-//! connection, or an answer that says so. What was sent and not answered is [`Outcome::Unknown`]. Who wants to send that again must make
-//! it harmless first, for example with an id of his own in the value, or a `put` of the same value.
+//! connection, or an answer that says so. What was sent and not answered is [`Outcome::Unknown`]. To send that again,
+//! make it harmless first, for example with an id of your own in the value, or as a `put` of the same value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

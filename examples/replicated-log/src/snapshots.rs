@@ -34,7 +34,7 @@ struct Label {
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     log: Arc<Log>,
-    /// The newest one that counts. Whoever holds the lock may write one.
+    /// The newest one that counts. The lock is held while a snapshot is written.
     newest: Arc<Mutex<Option<Label>>>,
 }
 

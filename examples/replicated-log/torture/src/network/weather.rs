@@ -52,7 +52,7 @@ impl Weather {
         &mut self.ways[from * self.hosts + to]
     }
 
-    /// All ways are clear again. Who is dark stays so.
+    /// All ways are clear again. A dark host stays dark.
     pub fn clear_ways(&mut self) {
         self.ways.fill(Way::CLEAR);
     }
