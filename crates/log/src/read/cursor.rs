@@ -61,6 +61,9 @@ pub struct Cursor {
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
     recent: Option<Recent>,
     place: Option<Place>,
+    /// The record that was found last. It stands here, and not in what the calls below return, since a result that may be an error is
+    /// copied at each of them: a sixth of the time that reading a small record takes.
+    found: RecordAt,
 }
 
 struct Place {
@@ -74,7 +77,7 @@ struct Place {
     durable: Lsn,
 }
 
-/// A record by the place of its frame. Small, because it is passed on for each record.
+/// A record by the place of its frame.
 #[derive(Clone, Copy)]
 struct RecordAt {
     lsn: Lsn,
@@ -91,7 +94,8 @@ impl RecordAt {
 impl Cursor {
     pub(crate) fn new(source: Source, next: Lsn) -> Self {
         let cuts = source.now().cuts;
-        Self { source, next, cuts, seen: None, recent: None, place: None }
+        let found = RecordAt { lsn: Lsn::ZERO, at: 0, payload_bytes: 0 };
+        Self { source, next, cuts, seen: None, recent: None, place: None, found }
     }
 
     /// Forgets where it reads, and what was read ahead.
@@ -117,12 +121,15 @@ impl Cursor {
     /// when `truncate_after` has truncated records before this position (the next call continues after the last one left);
     /// [`Error::Corrupt`]; [`Error::Forked`].
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
-        Ok(self.find_undisturbed()?.and_then(|found| self.record(found)))
+        Ok(if self.find_undisturbed()? { self.record() } else { None })
     }
 
     /// The record that was just found.
-    fn record(&self, found: RecordAt) -> Option<Record<'_>> {
+    #[inline]
+    fn record(&self) -> Option<Record<'_>> {
+        let found = &self.found;
         let bytes = match (&self.recent, &self.place) {
             (Some(recent), _) => recent.payload(found.at, found.payload_bytes),
             (None, Some(place)) => place.walk.payload(found.at, found.payload_bytes),
@@ -131,16 +138,22 @@ impl Cursor {
         Some(Record { lsn: found.lsn, bytes })
     }
 
-    /// Walks to the next record if it is durable. If a cut changed the log meanwhile, or another reader observed it again, the
-    /// result may mix old and new, so the walk is repeated.
-    fn find_undisturbed(&mut self) -> Result<Option<RecordAt>> {
+    /// Walks to the next record; `false` if it is not durable yet. If a cut changed the log meanwhile, or another reader observed it
+    /// again, the result may mix old and new, so the walk is repeated.
+    fn find_undisturbed(&mut self) -> Result<bool> {
         loop {
-            let Some((mut version, durable)) = self.ask()? else { return Ok(None) };
+            let Some((mut version, durable)) = self.ask()? else { return Ok(false) };
             let next = self.next;
-            let found = self.find_or_observe_again(durable, &mut version);
-            let is_final = matches!(found, Ok(None) | Err(Error::TruncatedAfter { .. }));
-            if is_final || self.source.version() == version || self.is_still_there(&found) {
-                return found;
+            let is_found = self.find_or_observe_again(durable, &mut version);
+            let is_undisturbed = self.source.version() == version;
+            match is_found {
+                // `Ok(true)` is made anew, since copying a result that may be an error takes longer.
+                Ok(true) if is_undisturbed || self.is_still_there() => return Ok(true),
+                Ok(false) => return Ok(false),
+                Err(error) if is_undisturbed || matches!(error, Error::TruncatedAfter { .. }) => {
+                    return Err(error);
+                }
+                Ok(true) | Err(_) => {}
             }
             self.next = next;
             self.leave();
@@ -149,11 +162,10 @@ impl Cursor {
 
     /// Whether a record that was found during a change is what the log has there now: there was no cut since this cursor last
     /// asked, and the record lies between the first one and the watermark. So a reader makes progress beside endless changes.
-    fn is_still_there(&self, found: &Result<Option<RecordAt>>) -> bool {
-        let Ok(Some(found)) = found else { return false };
+    fn is_still_there(&self) -> bool {
         let version = self.source.version();
         let now = self.source.now();
-        let is_there = now.first <= found.lsn && found.lsn <= now.durable;
+        let is_there = now.first <= self.found.lsn && self.found.lsn <= now.durable;
         self.source.is_still(version) && now.cuts == self.cuts && is_there
     }
 
@@ -208,16 +220,16 @@ impl Cursor {
     }
 
     /// Walks to the next record. If another process writes, files may be used again under this cursor. So after a failed read the
-    /// log is observed and read again before the failure is believed; `version` becomes that of the last observation. `None` if
+    /// log is observed and read again before the failure is believed; `version` becomes that of the last observation. `false` if
     /// the log does not have the record after all.
-    fn find_or_observe_again(&mut self, durable: Lsn, version: &mut u64) -> Result<Option<RecordAt>> {
+    fn find_or_observe_again(&mut self, durable: Lsn, version: &mut u64) -> Result<bool> {
         let mut durable = durable;
         let mut pauses = Pauses::new();
         let mut failed = 0;
         loop {
             self.mind_old_bytes(durable)?;
             let error = match self.find(durable) {
-                Ok(found) => return Ok(Some(found)),
+                Ok(()) => return Ok(true),
                 Err(error) => error,
             };
             let Some(view) = self.source.view().filter(|_| may_be_the_writer(&error)) else {
@@ -229,7 +241,7 @@ impl Cursor {
             *version = self.source.version();
             let now = self.source.now();
             if !self.is_there(&now)? {
-                return Ok(None);
+                return Ok(false);
             }
             if failed == TRIES {
                 return Err(error);
@@ -292,8 +304,8 @@ impl Cursor {
     pub async fn next_async(&mut self) -> Result<Record<'_>> {
         loop {
             // Nothing is awaited between finding the record, which moves the cursor on, and returning it.
-            if let Some(found) = self.find_undisturbed()? {
-                return Ok(self.record(found).expect("what was found has a place"));
+            if self.find_undisturbed()? {
+                return Ok(self.record().expect("what was found has a place"));
             }
             let shared = Arc::clone(self.source.to_await()?);
             Watch::new(shared, self.next, self.cuts, false).await?;
@@ -315,8 +327,8 @@ impl Cursor {
         }
     }
 
-    /// The next record from memory, if it is there.
-    fn find_recent(&mut self) -> Result<Option<RecordAt>> {
+    /// Walks to the next record in memory; `false` if it is not there.
+    fn find_recent(&mut self) -> Result<bool> {
         let lsn = self.next;
         let mut found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
         if found.is_none() {
@@ -325,18 +337,19 @@ impl Cursor {
         }
         let Some(found) = found else {
             self.recent = None;
-            return Ok(None);
+            return Ok(false);
         };
         // Nothing is read ahead from the files any more.
         self.place = None;
         self.next = lsn.next().ok_or(Error::UsedUp)?;
-        Ok(Some(RecordAt { lsn, at: found.at, payload_bytes: found.payload_bytes }))
+        self.found = RecordAt { lsn, at: found.at, payload_bytes: found.payload_bytes };
+        Ok(true)
     }
 
     /// Walks to the next record, which is durable.
-    fn find(&mut self, durable: Lsn) -> Result<RecordAt> {
-        if let Some(found) = self.find_recent()? {
-            return Ok(found);
+    fn find(&mut self, durable: Lsn) -> Result<()> {
+        if self.find_recent()? {
+            return Ok(());
         }
         loop {
             let place = match &mut self.place {
@@ -362,7 +375,8 @@ impl Cursor {
                 Item::Frame(frame) if frame.kind == Kind::Record && frame.lsn == self.next => {
                     let Some(next) = frame.lsn.next() else { return Err(Error::UsedUp) };
                     self.next = next;
-                    return Ok(RecordAt::of(&frame));
+                    self.found = RecordAt::of(&frame);
+                    return Ok(());
                 }
                 Item::Stop(stop) => {
                     let Some(place) = self.place.take() else { continue };
