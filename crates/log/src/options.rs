@@ -218,6 +218,9 @@ impl Options {
     /// yield comes back only at the end of their time slice; then threads sleep at once, and now and then one tries again. A lone
     /// writer waits for no other thread. A thread that waits for the log's lock beside a producer that drops its handles yields in
     /// the same way.
+    ///
+    /// Set 32 where many threads wait and a control group limits the processor time: the kernel stops the process there for tens of
+    /// milliseconds, and the log takes that for a busy neighbour.
     pub fn yields(self, yields: impl Into<Option<u32>>) -> Self {
         Self { yields: yields.into(), ..self }
     }
