@@ -26,6 +26,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a node until SIGTERM or Ctrl-C
     Serve(Serve),
+    /// Show three nodes at work: one is killed, one loses its power, nothing is left behind
+    Demo,
     /// Put VALUE under KEY, in place of what is there
     Put {
         key: String,

@@ -13,7 +13,7 @@ use crate::arguments::{Cluster, Command};
 /// Asks the cluster, and prints the answer.
 pub(crate) async fn ask(command: Command) -> Outcome<()> {
     match command {
-        Command::Serve(_) => Outcome::NotDone("a node is no client".into()),
+        Command::Serve(_) | Command::Demo => Outcome::NotDone("that is no question to a cluster".into()),
         Command::Put { key, value, cluster } => match client(&cluster) {
             Ok(mut client) => {
                 done(client.put(key, value).await, |written| println(&format!("index {}", written.index)))
