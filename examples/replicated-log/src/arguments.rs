@@ -31,6 +31,7 @@ pub(crate) enum Command {
     /// Put VALUE under KEY, in place of what is there
     Put {
         key: String,
+        /// The value; `-` takes what comes on the standard input, as it is
         value: String,
         #[command(flatten)]
         cluster: Cluster,
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     /// Add VALUE at the end of what is under KEY
     Append {
         key: String,
+        /// The value; `-` takes what comes on the standard input, as it is
         value: String,
         #[command(flatten)]
         cluster: Cluster,

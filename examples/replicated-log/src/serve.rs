@@ -51,9 +51,7 @@ pub(crate) async fn serve(serve: Serve) -> io::Result<()> {
     reporter.abort();
     match failure {
         None => node.stop().await,
-        Some(why) => Err(io::Error::other(format!(
-            "node {id} ended: {why}. The other nodes go on; when the cause is gone, start this one again"
-        ))),
+        Some(why) => Err(io::Error::other(why)),
     }
 }
 

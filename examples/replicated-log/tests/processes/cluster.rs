@@ -104,9 +104,23 @@ impl Cluster {
         Client::new(self.servers(), Transport::tcp(), ClientOptions::default())
     }
 
-    /// Runs a command of the program as a client of the whole cluster.
+    /// Starts all members but this one, which runs.
+    pub(crate) fn start_others(&mut self, than: usize) {
+        for id in (1..=3).filter(|id| *id != than) {
+            self.start(id);
+        }
+    }
+
+    /// A command of the program as a client of the whole cluster.
+    pub(crate) fn client_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["--servers", &self.servers().join(",")]);
+        command
+    }
+
+    /// Runs one.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(PROGRAM).args(arguments).args(["--servers", &self.servers().join(",")]).output().unwrap()
+        self.client_command(arguments).output().unwrap()
     }
 
     pub(crate) async fn status(&self, id: usize) -> Option<NodeStatus> {

@@ -6,11 +6,13 @@
 
 mod cluster;
 mod storm;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use cluster::{Appender, Cluster, PATIENCE, PROGRAM, refused, text};
 
@@ -102,7 +104,7 @@ async fn entries_are_followed_in_order() {
 
 #[tokio::test]
 async fn the_commands_say_what_became_of_them() {
-    let mut cluster = Cluster::of_three(&[]);
+    let cluster = Cluster::of_three(&[]);
     assert_eq!(cluster.run(&["put", "key", "value"]).status.code(), Some(0));
     assert_eq!(cluster.run(&["append", "key", "more"]).status.code(), Some(0));
     let got = cluster.run(&["get", "key"]);
@@ -112,16 +114,79 @@ async fn the_commands_say_what_became_of_them() {
     assert!(text(&empty.stderr).contains("at least one byte"), "{}", text(&empty.stderr));
     assert_eq!(cluster.run(&["put", "key"]).status.code(), Some(64));
 
-    // One node of three is no majority: a write that it took may happen yet, one that it did not take never does.
+    // What comes on the standard input is the value, byte for byte.
+    let bytes = b"two\nlines, no text: \xff\0";
+    let mut put = cluster.client_command(&["put", "bytes", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(bytes).unwrap();
+    assert_eq!(put.wait().unwrap().code(), Some(0));
+    assert_eq!(cluster.run(&["get", "bytes"]).stdout, [&bytes[..], b"\n"].concat());
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_proposes_nothing() {
+    let mut cluster = Cluster::of_three(&[]);
+    assert_eq!(cluster.run(&["put", "key", "value"]).status.code(), Some(0));
     let leader = cluster.leader(&[1, 2, 3]).await;
     for id in (1..=3).filter(|id| *id != leader) {
         cluster.kill(id);
     }
-    let alone = cluster.run(&["put", "key", "other", "--patience", "7"]);
-    assert!(matches!(alone.status.code(), Some(1 | 2)), "{}", text(&alone.stderr));
-    cluster.kill(leader);
+    cluster.wait(&[leader], "a long silence", |all| all[0].quorum_ms_ago > Some(2000)).await;
+    let before = cluster.status(leader).await.unwrap();
+    let alone = Command::new(PROGRAM)
+        .args(["put", "key", "other", "--patience", "2", "--servers", cluster.address(leader)])
+        .output()
+        .unwrap();
+    let said = text(&alone.stderr);
+    assert_eq!(alone.status.code(), Some(1), "{said}");
+    assert!(said.contains("not done") && said.contains("it may be cut off"), "{said}");
+    assert_eq!(cluster.status(leader).await.unwrap().last, before.last, "it has proposed something");
+
+    // With the others it goes on, and what was not done has not happened.
+    cluster.start_others(leader);
+    let got = cluster.run(&["get", "key"]);
+    assert_eq!(
+        (got.status.code(), text(&got.stdout).as_str()),
+        (Some(0), "value\n"),
+        "{}",
+        text(&got.stderr)
+    );
+    assert_eq!(cluster.run(&["put", "key", "other"]).status.code(), Some(0));
+    for id in 1..=3 {
+        cluster.kill(id);
+    }
     let nobody = cluster.run(&["get", "key", "--patience", "1"]);
     assert_eq!(nobody.status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_node_whose_directory_was_replaced_says_what_to_do() {
+    // No other node is to be elected meanwhile: it would not know what this one confirmed.
+    let mut cluster = Cluster::of_three(&["--election-ms", "5000"]);
+    let mut appender = Appender::new(&cluster);
+    appender.append(20).await;
+    let leader = cluster.leader(&[1, 2, 3]).await;
+    let term = cluster.agree(&[1, 2, 3]).await[0].term;
+    let replaced = if leader == 3 { 2 } else { 3 };
+    cluster.kill(replaced);
+    std::fs::remove_dir_all(cluster.dir(replaced)).unwrap();
+
+    let said = refused(cluster.command(replaced));
+    assert!(said.contains(&format!("node {replaced} has lost data: its log is empty")), "{said}");
+    assert!(said.contains(&format!("`remove {replaced}`")) && said.contains("never used"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+
+    // The others have not noticed, and what it says to do can be done.
+    let others: Vec<_> = (1..=3).filter(|id| *id != replaced).collect();
+    assert_eq!(cluster.leader(&others).await, leader);
+    assert_eq!(cluster.status(leader).await.unwrap().term, term);
+    let removed = cluster.run(&["remove", &replaced.to_string()]);
+    assert_eq!(removed.status.code(), Some(0), "{}", text(&removed.stderr));
+    cluster.start(4);
+    let added = cluster.run(&["add", "4", cluster.address(4)]);
+    assert_eq!(added.status.code(), Some(0), "{}", text(&added.stderr));
+    appender.append(10).await;
+    cluster.agree(&[others[0], others[1], 4]).await;
+    appender.check().await;
 }
 
 #[tokio::test]
