@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     directory: TempDir,
     pub(crate) addresses: Vec<String>,
     nodes: Vec<Option<Child>>,
-    options: Vec<&'static str>,
+    pub(crate) options: Vec<&'static str>,
 }
 
 impl Cluster {
