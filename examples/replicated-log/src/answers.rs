@@ -48,6 +48,11 @@ async fn write(node: &Node, request: Request) -> Answer {
             limits.write_bytes
         ));
     }
+    if let Some(silence) = silence(node) {
+        return Answer::Later(format!(
+            "this node leads, but has heard nothing of more than half of the nodes for {silence:?}: it may be cut off"
+        ));
+    }
     // Within `write_bytes`, so it fits.
     let permits = bytes.max(1) as u32;
     let room = Arc::clone(&node.flight).acquire_many_owned(permits);
@@ -79,6 +84,19 @@ async fn write(node: &Node, request: Request) -> Answer {
             node.options.write_timeout
         )),
     }
+}
+
+/// How long a leader has heard nothing of more than half of the nodes, if that is so long that they may have elected another. What it proposed then
+/// could only become unknown; not to propose it is always safe.
+fn silence(node: &Node) -> Option<Duration> {
+    let metrics = node.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    // A node that votes alone is its own majority, and is not asked by heartbeats.
+    if metrics.membership_config.membership().voter_ids().count() < 2 {
+        return None;
+    }
+    let silence = metrics.last_quorum_acked?.elapsed();
+    (silence > 2 * node.options.election).then_some(silence)
 }
 
 /// What is certain after a proposal failed.

@@ -26,9 +26,12 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a node until SIGTERM or Ctrl-C
     Serve(Serve),
+    /// Show three nodes at work: one is killed, one loses its power, nothing is left behind
+    Demo,
     /// Put VALUE under KEY, in place of what is there
     Put {
         key: String,
+        /// The value; `-` takes what comes on the standard input, as it is
         value: String,
         #[command(flatten)]
         cluster: Cluster,
@@ -36,6 +39,7 @@ pub(crate) enum Command {
     /// Add VALUE at the end of what is under KEY
     Append {
         key: String,
+        /// The value; `-` takes what comes on the standard input, as it is
         value: String,
         #[command(flatten)]
         cluster: Cluster,

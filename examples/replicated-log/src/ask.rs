@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the form of answers. *May not touch*: how they are come by.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use replicated_log::NodeStatus;
@@ -13,19 +13,22 @@ use crate::arguments::{Cluster, Command};
 /// Asks the cluster, and prints the answer.
 pub(crate) async fn ask(command: Command) -> Outcome<()> {
     match command {
-        Command::Serve(_) => Outcome::NotDone("a node is no client".into()),
-        Command::Put { key, value, cluster } => match client(&cluster) {
-            Ok(mut client) => {
+        Command::Serve(_) | Command::Demo => Outcome::NotDone("that is no question to a cluster".into()),
+        Command::Put { key, value, cluster } => match client(&cluster).and_then(|of| Ok((of, bytes(value)?)))
+        {
+            Ok((mut client, value)) => {
                 done(client.put(key, value).await, |written| println(&format!("index {}", written.index)))
             }
             Err(why) => why,
         },
-        Command::Append { key, value, cluster } => match client(&cluster) {
-            Ok(mut client) => done(client.append(key, value).await, |written| {
-                println(&format!("index {}, {} under the key", written.index, written.pieces))
-            }),
-            Err(why) => why,
-        },
+        Command::Append { key, value, cluster } => {
+            match client(&cluster).and_then(|of| Ok((of, bytes(value)?))) {
+                Ok((mut client, value)) => done(client.append(key, value).await, |written| {
+                    println(&format!("index {}, {} under the key", written.index, written.pieces))
+                }),
+                Err(why) => why,
+            }
+        }
         Command::Get { key, cluster } => get(&cluster, key).await,
         Command::Tail { key, from, cluster } => tail(&cluster, key.as_deref(), from).await,
         Command::Status { cluster } => status(&cluster).await,
@@ -49,6 +52,17 @@ fn client(cluster: &Cluster) -> Result<Client, Outcome<()>> {
     let options =
         ClientOptions { request: Duration::from_secs(cluster.patience), ..ClientOptions::default() };
     Ok(Client::new(cluster.servers.clone(), transport, options))
+}
+
+/// A value of the command line, or of the standard input.
+fn bytes(value: String) -> Result<Vec<u8>, Outcome<()>> {
+    if value != "-" {
+        return Ok(value.into_bytes());
+    }
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|why| Outcome::NotDone(format!("the standard input: {why}")))?;
+    Ok(bytes)
 }
 
 /// Prints what is done. Where nobody reads, the answer is the exit code.

@@ -17,7 +17,7 @@ use tonic::client::Grpc;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use crate::transport::Transport;
+use crate::transport::{Transport, innermost};
 use crate::types::{Request, Value};
 use crate::wire::{
     Answer, Applied, AsBytes, CLIENT, NodeStatus, Question, TAIL, TailFrom, Written, decode, encode,
@@ -229,7 +229,7 @@ impl Client {
         let mut grpc = self.transport.call(address, patience).await.map_err(|why| why.to_string())?;
         match timeout(patience, call(&mut grpc, &Question::Hello)).await {
             Ok(Ok(_)) => Ok(Connection { address: address.to_owned(), grpc, used: Instant::now() }),
-            Ok(Err(status)) => Err(format!("{address}: {}", status.message())),
+            Ok(Err(status)) => Err(format!("{address}{}", no_answer(&status))),
             Err(_) => Err(format!("{address} accepts connections and does not answer")),
         }
     }
@@ -240,9 +240,20 @@ impl Client {
     }
 }
 
+/// Why a new connection got no answer. An error that came from the connection has a source, and words of hyper's that help nobody.
+fn no_answer(status: &Status) -> String {
+    if std::error::Error::source(status).is_none() {
+        return format!(": {}", status.message());
+    }
+    format!(
+        " ended the connection before it answered ({}): it stops, or only one of the two speaks TLS, or it does not believe this certificate",
+        innermost(status)
+    )
+}
+
 async fn call(grpc: &mut Grpc<Channel>, question: &Question) -> Result<Answer, Status> {
     let bytes = encode(question)?;
-    grpc.ready().await.map_err(|why| Status::unavailable(why.to_string()))?;
+    grpc.ready().await.map_err(|why| Status::from_error(why.into()))?;
     let answer = grpc.unary(tonic::Request::new(bytes), PathAndQuery::from_static(CLIENT), AsBytes).await?;
     decode(answer.get_ref())
 }

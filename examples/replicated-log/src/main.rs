@@ -4,6 +4,7 @@
 
 mod arguments;
 mod ask;
+mod demo;
 mod serve;
 
 use std::io::ErrorKind;
@@ -53,6 +54,12 @@ async fn run(command: Command) -> u8 {
                 Ok(()) => DONE,
                 Err(why) if why.kind() == ErrorKind::InvalidInput => say(&why.to_string(), USAGE),
                 Err(why) => say(&why.to_string(), NOT_DONE),
+            };
+        }
+        Command::Demo => {
+            return match demo::demo().await {
+                Ok(()) => DONE,
+                Err(why) => say(&format!("the demonstration failed: {why}"), NOT_DONE),
             };
         }
         command => command,

@@ -5,7 +5,9 @@
 //! Each of openraft's clients has a connection of its own: a heartbeat does not wait behind a snapshot. After any error the next call makes
 //! a new one, since TCP can take minutes to notice that a machine is gone.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,11 +35,22 @@ fn with_bytes(deadline: Duration, bytes: usize) -> Duration {
 
 const PIECE_BYTES: usize = 256 << 10;
 
+/// What one other node has confirmed to this leader: under which vote, and up to which entry.
+type Confirmed = Arc<Mutex<Option<(Vote, u64)>>>;
+
 /// Makes connections to the nodes of one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
-    pub(crate) cluster: u64,
-    pub(crate) transport: Transport,
+    cluster: u64,
+    transport: Transport,
+    /// All connections to one node share what it has confirmed.
+    confirmed: BTreeMap<u64, Confirmed>,
+}
+
+impl Network {
+    pub(crate) fn new(cluster: u64, transport: Transport) -> Self {
+        Self { cluster, transport, confirmed: BTreeMap::new() }
+    }
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -49,6 +62,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
             address: at.addr.clone(),
             transport: self.transport.clone(),
             connection: None,
+            confirmed: Arc::clone(self.confirmed.entry(node).or_default()),
         }
     }
 }
@@ -60,9 +74,21 @@ pub(crate) struct Peer {
     address: String,
     transport: Transport,
     connection: Option<Grpc<Channel>>,
+    confirmed: Confirmed,
 }
 
 impl Peer {
+    /// Up to which entry the node has confirmed the log to the leader of this vote.
+    fn confirmed(&self, vote: Vote) -> Option<u64> {
+        let confirmed = *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        confirmed.filter(|(to, _)| *to == vote).map(|(_, index)| index)
+    }
+
+    fn note(&self, vote: Vote, index: Option<u64>) {
+        let newest = self.confirmed(vote).max(index);
+        *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) = newest.map(|index| (vote, index));
+    }
+
     async fn connection(&mut self, timeout: Duration) -> Result<Grpc<Channel>, Unreachable<TypeConfig>> {
         if let Some(connection) = &self.connection {
             return Ok(connection.clone());
@@ -139,10 +165,19 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
         let bytes = request.entries.iter().map(crate::types::entry_bytes).sum();
-        match self.call(&NodeMessage::Append(request), with_bytes(option.hard_ttl(), bytes)).await? {
-            NodeAnswer::Append(answer) => Ok(answer),
-            NodeAnswer::Vote(_) => Err(unexpected()),
+        let vote = request.vote;
+        let end = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
+        let message = NodeMessage::Append { confirmed: self.confirmed(vote), request };
+        let answer = match self.call(&message, with_bytes(option.hard_ttl(), bytes)).await? {
+            NodeAnswer::Append(answer) => answer,
+            NodeAnswer::Vote(_) => return Err(unexpected()),
+        };
+        match &answer {
+            AppendEntriesResponse::Success => self.note(vote, end.map(|id| id.index)),
+            AppendEntriesResponse::PartialSuccess(end) => self.note(vote, end.map(|id| id.index)),
+            AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_) => (),
         }
+        Ok(answer)
     }
 
     async fn vote(

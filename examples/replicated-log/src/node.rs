@@ -14,7 +14,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{Fatal, InitializeError, RaftError};
 use openraft::{BasicNode, Config, SnapshotPolicy};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::machine::StateMachine;
 use crate::network::Network;
@@ -106,6 +106,8 @@ pub struct Node {
     pub(crate) options: NodeOptions,
     /// The bytes that may still be proposed.
     pub(crate) flight: Arc<Semaphore>,
+    /// Why this node must end: it lacks what it has confirmed.
+    pub(crate) lost: Arc<watch::Sender<Option<String>>>,
     snapshots: Snapshots,
     transport: Transport,
 }
@@ -118,11 +120,12 @@ impl Node {
     /// `InvalidInput` for options that contradict each other; those of the storage.
     pub async fn start(storage: Storage, options: NodeOptions, transport: Transport) -> io::Result<Self> {
         let Storage { identity, log, snapshots, machine } = storage;
-        let network = Network { cluster: identity.cluster, transport: transport.clone() };
+        let network = Network::new(identity.cluster, transport.clone());
         let raft = Raft::new(identity.node, options.config()?, network, log.clone(), machine.clone());
         let raft = raft.await.map_err(io::Error::other)?;
         let flight = Arc::new(Semaphore::new(options.limits.flight_bytes));
-        Ok(Self { identity, raft, machine, log, options, flight, snapshots, transport })
+        let lost = Arc::new(watch::Sender::new(None));
+        Ok(Self { identity, raft, machine, log, options, flight, lost, snapshots, transport })
     }
 
     /// Answers what comes on these connections, until `stop` is ready; then it takes no more, and gives those that are open a second.
@@ -190,8 +193,21 @@ impl Node {
         &self.machine
     }
 
-    /// Waits until the engine has ended by itself, and says why: a disk that failed, for example. A node that was stopped is `None`.
+    /// Waits until the node cannot go on, and says why and what to do: a disk that failed, a directory that was replaced. A node that was stopped is
+    /// `None`.
     pub async fn ended(&self) -> Option<String> {
+        let mut lost = self.lost.subscribe();
+        tokio::select! {
+            // The node keeps the sender, so there is no error.
+            lost = lost.wait_for(Option::is_some) => lost.ok().and_then(|why| why.clone()),
+            why = self.engine_ended() => why.map(|why| format!(
+                "node {} ended: {why}. The other nodes go on; when the cause is gone, start this one again",
+                self.identity.node
+            )),
+        }
+    }
+
+    async fn engine_ended(&self) -> Option<String> {
         let mut metrics = self.raft.metrics();
         loop {
             match metrics.borrow_watched().running_state.clone() {

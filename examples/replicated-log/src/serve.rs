@@ -2,13 +2,15 @@
 //!
 //! *Owns*: the order in which wrong use is noticed, what the process says, and signals. *May not touch*: what the node does.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
+use replicated_log::client::{Client, ClientOptions};
 use replicated_log::node::Node;
 use replicated_log::storage::{Identity, Storage, StorageOptions};
-use replicated_log::transport::listen;
+use replicated_log::transport::{Transport, listen};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arguments::Serve;
@@ -36,7 +38,9 @@ pub(crate) async fn serve(serve: Serve) -> io::Result<()> {
     if let Some(members) = members.filter(|_| serve.bootstrap) {
         begin(&node, members.clone()).await?;
     }
+    let others = members.cloned().unwrap_or_default().into_iter().filter(|(other, _)| *other != id).collect();
     let reporter = tokio::spawn(report(node.clone(), id, advertised));
+    let searcher = tokio::spawn(search(node.clone(), id, others, serve.tls.transport()?));
 
     let mut failure = None;
     let stop = async {
@@ -49,11 +53,10 @@ pub(crate) async fn serve(serve: Serve) -> io::Result<()> {
     };
     node.serve(incoming, stop).await?;
     reporter.abort();
+    searcher.abort();
     match failure {
         None => node.stop().await,
-        Some(why) => Err(io::Error::other(format!(
-            "node {id} ended: {why}. The other nodes go on; when the cause is gone, start this one again"
-        ))),
+        Some(why) => Err(io::Error::other(why)),
     }
 }
 
@@ -68,10 +71,32 @@ fn unlisted(id: u64) -> io::Error {
 }
 
 /// Begins the cluster, unless it has begun.
-async fn begin(node: &Node, members: std::collections::BTreeMap<u64, String>) -> io::Result<()> {
+async fn begin(node: &Node, members: BTreeMap<u64, String>) -> io::Result<()> {
     match node.init(members).await {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         began => began,
+    }
+}
+
+/// While no leader is known, says why the others cannot be reached: a wrong address, or a certificate that is not believed.
+async fn search(node: Node, id: u64, others: BTreeMap<u64, String>, transport: Transport) {
+    let mut said = BTreeMap::new();
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        if node.raft().metrics().borrow_watched().current_leader.is_some() {
+            said.clear();
+            continue;
+        }
+        for (other, address) in &others {
+            let mut client = Client::new(vec![address.clone()], transport.clone(), ClientOptions::default());
+            let why = client.status(address).await.err();
+            if let Some(why) = &why
+                && said.get(other) != Some(why)
+            {
+                eprintln!("node {id} knows no leader, and does not reach node {other}: {why}");
+                said.insert(*other, why.clone());
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use openraft::async_runtime::watch::WatchReceiver;
 use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status, Streaming};
@@ -96,6 +97,35 @@ fn check(node: &Node, to: Addressee) -> Result<(), Status> {
     )))
 }
 
+/// A node that lacks what it has confirmed to this leader has lost its directory, or its disk lied. It ends, before openraft hears of it: the
+/// leader could count as confirmed what is gone.
+async fn check_confirmed(node: &Node, vote: Vote, confirmed: Option<u64>) -> Result<(), Status> {
+    // Metrics may be a moment old; they are asked first, since they cost nothing.
+    if confirmed <= node.raft.metrics().borrow_watched().last_log_index {
+        return Ok(());
+    }
+    let state =
+        node.raft.with_raft_state(|state| (*state.vote_ref(), state.log_ids.last().map(|id| id.index)));
+    let (own, last) = state.await.map_err(stopped)?;
+    // Under a newer vote, another leader may have cut the log since.
+    if own > vote || confirmed <= last {
+        return Ok(());
+    }
+    let why = lost(node.identity.node, last, confirmed);
+    node.lost.send_replace(Some(why.clone()));
+    Err(Status::data_loss(why))
+}
+
+fn lost(id: u64, last: Option<u64>, confirmed: Option<u64>) -> String {
+    let has = last.map_or("is empty".to_owned(), |last| format!("ends at entry {last}"));
+    format!(
+        "node {id} has lost data: its log {has}, and it has confirmed entry {} to the leader. Was its directory removed, or its disk replaced? \
+         It must not go on under this id, since it does not know how it voted. Remove it (`remove {id}`), and add this machine with an \
+         empty directory under an id that was never used (`add ID ADDRESS`)",
+        confirmed.unwrap_or(0)
+    )
+}
+
 fn stopped(why: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("this node does not run: {why}"))
 }
@@ -103,8 +133,14 @@ fn stopped(why: impl std::fmt::Display) -> Status {
 async fn from_node(node: Node, bytes: Bytes) -> Result<Response<Bytes>, Status> {
     let (to, message): (Addressee, NodeMessage) = decode(&bytes)?;
     check(&node, to)?;
+    if let Some(why) = node.lost.borrow().as_deref() {
+        return Err(Status::data_loss(why));
+    }
     let answer = match message {
-        NodeMessage::Append(request) => node.raft.append_entries(request).await.map(NodeAnswer::Append),
+        NodeMessage::Append { confirmed, request } => {
+            check_confirmed(&node, request.vote, confirmed).await?;
+            node.raft.append_entries(request).await.map(NodeAnswer::Append)
+        }
         NodeMessage::Vote(request) => node.raft.vote(request).await.map(NodeAnswer::Vote),
         NodeMessage::PreVote(request) => node.raft.pre_vote(request).await.map(NodeAnswer::Vote),
     };

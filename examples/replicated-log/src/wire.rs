@@ -38,7 +38,11 @@ pub(crate) struct Addressee {
 /// A message from node to node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum NodeMessage {
-    Append(AppendEntriesRequest<TypeConfig>),
+    Append {
+        /// Up to which entry the receiver has confirmed the log to this leader: it must have them.
+        confirmed: Option<u64>,
+        request: AppendEntriesRequest<TypeConfig>,
+    },
     Vote(VoteRequest<TypeConfig>),
     PreVote(VoteRequest<TypeConfig>),
 }
