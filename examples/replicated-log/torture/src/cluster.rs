@@ -291,7 +291,7 @@ impl Cluster {
         Ok(id)
     }
 
-    /// The leader stands still until another node leads. At that instant all who may have voted lose their power, the new leader is parted
+    /// The leader stands still, parted from all, until another node leads. At that instant all who may have voted lose their power, the new leader is parted
     /// from all nodes, and the old one goes on. It leads no more, if one of a majority remembers its vote. Flushes of the others are
     /// slow meanwhile, so that a vote that is not waited for is lost.
     fn interrupt_election(
@@ -302,9 +302,16 @@ impl Cluster {
     ) -> Result<(), Trap> {
         let Some(old) = old.filter(|&old| self.members[old - 1].process.is_some()) else { return Ok(()) };
         let mut others: Vec<_> = (1..=self.members.len()).filter(|&id| id != old).collect();
+        let nodes = self.members.len();
+        let part_only = |weather: &mut Weather, id: usize| {
+            weather.clear_ways();
+            (0..nodes).filter(|&other| other != id - 1).for_each(|other| weather.part(id - 1, other));
+        };
         for &id in &others {
             self.member(id).disk.trouble(Trouble::SlowFlushes(SLOW_VOTE));
         }
+        // Parted too: what the new leader says to it would wait in its kernel.
+        self.hosts.switch().change(|weather| part_only(weather, old));
         self.member(old).process.as_mut().map_or(Ok(()), Node::stop)?;
         let start = std::time::Instant::now();
         let mut new = None;
@@ -313,12 +320,12 @@ impl Cluster {
             new = who_leads().filter(|&id| id != old);
         }
         if let Some(new) = new {
-            let nodes = self.members.len();
-            self.hosts.switch().change(|weather| {
-                (0..nodes).filter(|&other| other != new - 1).for_each(|other| weather.part(new - 1, other));
-            });
+            self.hosts.switch().change(|weather| part_only(weather, new));
             let voters: Vec<_> = others.iter().copied().filter(|&id| id != new).collect();
             self.cut_power(&voters)?;
+        }
+        if new.is_none() {
+            self.hosts.switch().change(Weather::clear_ways);
         }
         self.tell(format_args!("after node {old} stood still, this one led: {new:?}"));
         for id in others.drain(..) {
