@@ -14,8 +14,9 @@ use crate::faults::{Fault, Kind, Target};
 use crate::network::{Hosts, Way, Weather};
 use crate::node::{Node, NodeOptions};
 
-/// The time that an opening may take, on a machine that others use too.
-const OPENS_IN: Duration = Duration::from_secs(30);
+/// Of an election that is interrupted: how long a flush of the voters takes, and how long the old leader stands still at most.
+const SLOW_VOTE: Duration = Duration::from_millis(150);
+const ELECTS_IN: Duration = Duration::from_secs(2);
 
 /// What goes on with a node.
 struct Member {
@@ -44,6 +45,9 @@ pub struct ClusterOptions {
     pub logs: PathBuf,
     /// Decides clocks and weather.
     pub seed: u64,
+    /// How long an opening may take, and after all is mended an answer, and equal states. On a machine that is busy with other things
+    /// it must be far longer than any of these takes: what is late is a broken promise.
+    pub patience: Duration,
 }
 
 /// Why a round cannot go on.
@@ -72,6 +76,7 @@ pub struct Cluster {
     story: Vec<String>,
     start: std::time::Instant,
     is_made: bool,
+    patience: Duration,
 }
 
 impl Cluster {
@@ -101,6 +106,7 @@ impl Cluster {
             story: Vec::new(),
             start: std::time::Instant::now(),
             is_made: false,
+            patience: options.patience,
         };
         (1..=options.nodes).try_for_each(|id| made.start(id))?;
         made.wait_until_all_listen()?;
@@ -111,6 +117,11 @@ impl Cluster {
     /// Where the nodes are.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.options.cluster.iter().map(|node| node.1).collect()
+    }
+
+    /// How long what has to happen may take.
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// The wire.
@@ -158,7 +169,7 @@ impl Cluster {
     fn wait_until_all_listen(&mut self) -> Result<(), Trap> {
         for member in &mut self.members {
             if let Some(node) = &mut member.process {
-                node.wait_until_it_listens(OPENS_IN).map_err(Trap::Broken)?;
+                node.wait_until_it_listens(self.patience).map_err(Trap::Broken)?;
             }
         }
         Ok(())
@@ -244,7 +255,8 @@ impl Cluster {
     ///
     /// # Errors
     /// This machine fails us.
-    pub fn begin(&mut self, fault: &Fault, leader: Option<usize>) -> Result<usize, Trap> {
+    pub fn begin(&mut self, fault: &Fault, who_leads: &dyn Fn() -> Option<usize>) -> Result<usize, Trap> {
+        let leader = who_leads();
         let id = self.hit(fault.target, leader);
         let mut rng = fastrand::Rng::with_seed(fault.seed);
         let all: Vec<_> = (1..=self.members.len()).collect();
@@ -274,8 +286,54 @@ impl Cluster {
                 member.disk.fill()?;
             }
             Kind::Full => {}
+            Kind::Election => self.interrupt_election(leader, who_leads, fault.seed)?,
         }
         Ok(id)
+    }
+
+    /// The leader stands still, parted from all, until another node leads. At that instant all who may have voted lose their power, the new leader is parted
+    /// from all nodes, and the old one goes on. It leads no more, if one of a majority remembers its vote. Flushes of the others are
+    /// slow meanwhile, so that a vote that is not waited for is lost.
+    fn interrupt_election(
+        &mut self,
+        old: Option<usize>,
+        who_leads: &dyn Fn() -> Option<usize>,
+        seed: u64,
+    ) -> Result<(), Trap> {
+        let Some(old) = old.filter(|&old| self.members[old - 1].process.is_some()) else { return Ok(()) };
+        let mut others: Vec<_> = (1..=self.members.len()).filter(|&id| id != old).collect();
+        let nodes = self.members.len();
+        let part_only = |weather: &mut Weather, id: usize| {
+            weather.clear_ways();
+            (0..nodes).filter(|&other| other != id - 1).for_each(|other| weather.part(id - 1, other));
+        };
+        for &id in &others {
+            self.member(id).disk.trouble(Trouble::SlowFlushes(SLOW_VOTE));
+        }
+        // Parted too: what the new leader says to it would wait in its kernel.
+        self.hosts.switch().change(|weather| part_only(weather, old));
+        self.member(old).process.as_mut().map_or(Ok(()), Node::stop)?;
+        let start = std::time::Instant::now();
+        let mut new = None;
+        while new.is_none() && start.elapsed() < ELECTS_IN {
+            std::thread::sleep(Duration::from_millis(1));
+            new = who_leads().filter(|&id| id != old);
+        }
+        if let Some(new) = new {
+            self.hosts.switch().change(|weather| part_only(weather, new));
+            let voters: Vec<_> = others.iter().copied().filter(|&id| id != new).collect();
+            self.cut_power(&voters)?;
+        }
+        if new.is_none() {
+            self.hosts.switch().change(Weather::clear_ways);
+        }
+        self.tell(format_args!("after node {old} stood still, this one led: {new:?}"));
+        for id in others.drain(..) {
+            self.member(id).disk.repair();
+        }
+        self.member(old).process.as_mut().map_or(Ok(()), Node::go_on)?;
+        let all: Vec<_> = (1..=self.members.len()).collect();
+        self.restore_power(&all, seed)
     }
 
     /// Mends a fault that has hit node `id`.
@@ -291,7 +349,7 @@ impl Cluster {
             Kind::Kill => self.start(id)?,
             Kind::Stop => self.member(id).process.as_mut().map_or(Ok(()), Node::go_on)?,
             Kind::LinkDown => self.hosts.set_link(id, true)?,
-            Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather => {
+            Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather | Kind::Election => {
                 self.hosts.switch().change(Weather::clear_ways);
             }
             Kind::SlowFlushes => drop(self.member(id).disk.repair()),

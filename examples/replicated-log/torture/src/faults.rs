@@ -36,11 +36,14 @@ pub enum Kind {
     Full,
     /// Flushes are slow.
     SlowFlushes,
+    /// The leader stands still until another leads; who voted for that one loses power at that instant, it is parted from all, and the old
+    /// leader goes on.
+    Election,
 }
 
 impl Kind {
     /// All kinds, with their names.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::PowerAll, "power-all"),
         (Self::PowerOne, "power-one"),
         (Self::Kill, "kill"),
@@ -54,6 +57,7 @@ impl Kind {
         (Self::FlushesFail, "flushes-fail"),
         (Self::Full, "full"),
         (Self::SlowFlushes, "slow-flushes"),
+        (Self::Election, "election"),
     ];
 }
 
@@ -161,6 +165,8 @@ pub fn plan(kinds: &Kinds, nodes: usize, seed: u64) -> Plan {
                 Kind::PowerAll | Kind::PowerOne | Kind::Kill => rng.u64(..400),
                 // Longer than an election, so that others go on without it.
                 Kind::Stop => 100 + rng.u64(..2900),
+                // An election, and then time for the old leader.
+                Kind::Election => 1000 + rng.u64(..1000),
                 _ => 200 + rng.u64(..1300),
             };
             let node = rng.usize(1..=nodes);

@@ -80,13 +80,18 @@ impl Judge {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::history::{Call, Heard, History};
 
     #[test]
     fn histories_of_ours_are_judged() {
         if let Some(why) = missing() {
-            return println!("NOT RUN: {why}");
+            // Past the test's output, which cargo shows only of a test that fails.
+            let _ = std::io::stderr()
+                .write_all(format!("\nNOT RUN: histories_of_ours_are_judged: {why}\n").as_bytes());
+            return;
         }
         let directory = std::env::temp_dir().join(format!("inkstone-judge-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");

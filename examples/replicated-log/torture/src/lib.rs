@@ -12,10 +12,12 @@
 //! | [`faults`] | what goes wrong when, from a seed |
 //! | [`history`], [`workload`] | what clients asked and heard; what they ask |
 //! | [`reach`] | how clients reach the cluster |
+//! | [`agreement`] | whether all nodes have the same state in the end |
 //! | [`judge`] | whether a history is linearizable: the Go program in `checker/`, over porcupine |
 //! | [`round`], [`run`] | one round; all of them, and what is kept of a failure |
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 pub mod cluster;
 pub mod disk;
 pub mod faults;

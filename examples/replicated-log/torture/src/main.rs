@@ -76,10 +76,13 @@ struct Arguments {
     /// A new cluster after so many rounds
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
     renew: u64,
+    /// How long an opening may take, and after a round an answer and equal states, in seconds: what takes longer is a broken promise
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    patience: u64,
     /// The program `replicated-log`; built if it is not beside this one
     #[arg(long)]
     program: Option<PathBuf>,
-    /// One more argument of each node; may be given many times
+    /// One more argument of each node, as --snapshot-every=20; may be given many times
     #[arg(long, allow_hyphen_values = true)]
     node_argument: Vec<String>,
     /// Where a failure is kept
@@ -151,6 +154,7 @@ fn torture(arguments: &Arguments) -> Result<Summary, String> {
             parent,
             logs,
             seed: arguments.seed,
+            patience: Duration::from_secs(arguments.patience),
         },
         kinds: arguments.faults.clone(),
         rounds: arguments.rounds,
@@ -173,8 +177,16 @@ fn torture(arguments: &Arguments) -> Result<Summary, String> {
 
 /// Short times and small pieces, so that a round of seconds has elections, snapshots, purges and new segments in it.
 fn node_arguments(arguments: &Arguments) -> Vec<String> {
-    let words = "--election-ms 200 --heartbeat-ms 50 --snapshot-every 150 --segment-bytes 4194304";
-    words.split(' ').map(str::to_string).chain(arguments.node_argument.iter().cloned()).collect()
+    let names = [
+        ("--election-ms", "200"),
+        ("--heartbeat-ms", "50"),
+        ("--snapshot-every", "150"),
+        ("--segment-bytes", "4194304"),
+    ];
+    let given = &arguments.node_argument;
+    let defaults =
+        names.iter().filter(|(name, _)| !given.iter().any(|word| word.split('=').next() == Some(name)));
+    defaults.map(|(name, value)| format!("{name}={value}")).chain(given.iter().cloned()).collect()
 }
 
 /// This command without the words that say which rounds: those follow.

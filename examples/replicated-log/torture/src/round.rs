@@ -2,12 +2,14 @@
 //!
 //! *Owns*: the order of these. *May not touch*: how faults are carried out, how a history is judged.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
+use crate::agreement::{self, Applied};
 use crate::cluster::{Cluster, Trap};
 use crate::faults::{ByKind, Fault, Plan};
 use crate::history::History;
@@ -15,8 +17,6 @@ use crate::workload::{self, Door, Load};
 
 /// Clients go on for this long after all is mended.
 const QUIET_AFTER: Duration = Duration::from_millis(150);
-/// A mended cluster has to answer by then, on a machine that others use too.
-const ANSWERS_IN: Duration = Duration::from_secs(45);
 /// The client that reads at the end; others count from 0.
 const READER: u32 = 1000;
 
@@ -30,6 +30,9 @@ pub trait Reach {
 
     /// The leader, as far as somebody knows.
     fn leader(&self) -> Option<usize>;
+
+    /// What each node has applied, in the order of their ids; `None` where one does not answer.
+    fn states(&self) -> impl Future<Output = Vec<Option<Applied>>>;
 }
 
 /// What is to be done in a round.
@@ -54,6 +57,8 @@ pub struct Written {
     pub keys: Vec<String>,
     /// What was done, in words.
     pub story: Vec<String>,
+    /// From the last mending, when every node listened, until all keys were read and all nodes had the same state.
+    pub mended_in: Duration,
 }
 
 /// A fault begins or ends.
@@ -84,8 +89,13 @@ pub fn run<R: Reach>(
     by_kind: &mut ByKind,
 ) -> (Written, Result<(), Trap>) {
     let Round { number, plan, load, history } = round;
-    let mut written =
-        Written { number: *number, history: Arc::clone(history), keys: load.keys.clone(), story: Vec::new() };
+    let mut written = Written {
+        number: *number,
+        history: Arc::clone(history),
+        keys: load.keys.clone(),
+        story: Vec::new(),
+        mended_in: Duration::ZERO,
+    };
     let stop = Arc::new(AtomicBool::new(false));
     cluster.begin_story();
     let clients = {
@@ -93,6 +103,7 @@ pub fn run<R: Reach>(
         workload::start(load, &written.history, &stop, |client| reach.door(client))
     };
     let mut done = carry_out(cluster, reach, plan, by_kind);
+    let mended = Instant::now();
     if done.is_ok() {
         std::thread::sleep(QUIET_AFTER);
     }
@@ -104,8 +115,13 @@ pub fn run<R: Reach>(
         }
     });
     if done.is_ok() {
-        done = read_again(reach, runtime, &written, before);
+        done = read_again(reach, runtime, &written, before, cluster.patience());
     }
+    if done.is_ok() {
+        let same = agreement::wait_until_same(|| reach.states(), cluster.patience());
+        done = runtime.block_on(same).map_err(Trap::Broken);
+    }
+    written.mended_in = mended.elapsed();
     written.story = cluster.take_story();
     (written, done)
 }
@@ -122,7 +138,7 @@ fn carry_out<R: Reach>(
         std::thread::sleep(at.saturating_sub(start.elapsed()));
         match step {
             Step::Begin(place, fault) => {
-                hit[place] = Some(cluster.begin(fault, reach.leader())?);
+                hit[place] = Some(cluster.begin(fault, &|| reach.leader())?);
                 *by_kind.entry(fault.kind).or_default() += 1;
             }
             Step::End(place, fault) => {
@@ -141,10 +157,11 @@ fn read_again<R: Reach>(
     runtime: &Runtime,
     written: &Written,
     before: Option<&Written>,
+    patience: Duration,
 ) -> Result<(), Trap> {
     for round in std::iter::once(written).chain(before) {
         let door = reach.door(READER);
-        let read = workload::read_all(READER, door, &round.keys, &round.history, ANSWERS_IN);
+        let read = workload::read_all(READER, door, &round.keys, &round.history, patience);
         runtime.block_on(read).map_err(|why| {
             Trap::Broken(format!("all is mended, every node listens, and the cluster does not answer: {why}"))
         })?;

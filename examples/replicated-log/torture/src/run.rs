@@ -65,6 +65,8 @@ pub struct Summary {
     pub broken: Vec<String>,
     /// Packets that were lost, late or doubled on purpose, and all that arrived.
     pub packets: [u64; 4],
+    /// The longest time from a mending until all keys were read and all nodes had the same state.
+    pub mended_in: Duration,
     /// The time.
     pub took: Duration,
 }
@@ -78,6 +80,8 @@ impl fmt::Display for Summary {
         let [arrived, lost, late, twice] = self.packets;
         writeln!(f, "packets: {arrived} arrived, {lost} lost, {late} late, {twice} twice")?;
         writeln!(f, "operations: {done} done, {not_done} not done, {unknown} unknown")?;
+        let longest_ms = self.mended_in.as_millis();
+        writeln!(f, "answers and equal states after each mending: {longest_ms} ms at the longest")?;
         let bad = self.broken.len();
         writeln!(f, "histories: {} linearizable, {} undecided, {bad} bad", self.sound, self.undecided.len())?;
         self.undecided.iter().try_for_each(|words| writeln!(f, "UNDECIDED: {words}"))?;
@@ -201,6 +205,7 @@ impl Run<'_> {
             let by_kind = &mut self.summary.by_kind;
             let (written, done) = round::run(&mut cluster, &door, runtime, &round, before.as_ref(), by_kind);
             self.summary.rounds += 1;
+            self.summary.mended_in = self.summary.mended_in.max(written.mended_in);
             if let Err(trap) = done {
                 let why = match trap {
                     Trap::Machine(why) => return Err(format!("round {number}: {why}")),

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use inkstone_powerloss::kernel::machine::{self, FsKind};
+use replicated_log_torture::agreement::Applied;
 use replicated_log_torture::cluster::ClusterOptions;
 use replicated_log_torture::history::{Call, Heard};
 use replicated_log_torture::judge::{self, Judge};
@@ -158,6 +159,10 @@ impl Reach for Sane {
     fn leader(&self) -> Option<usize> {
         Some(1)
     }
+
+    async fn states(&self) -> Vec<Option<Applied>> {
+        vec![Some(Applied { index: None, fingerprint: 0 })]
+    }
 }
 
 struct Blind(SocketAddr);
@@ -172,16 +177,39 @@ impl Reach for Blind {
     fn leader(&self) -> Option<usize> {
         Some(1)
     }
+
+    async fn states(&self) -> Vec<Option<Applied>> {
+        vec![Some(Applied { index: None, fingerprint: 0 })]
+    }
 }
 
-fn torture(
-    work: &Path,
-    kind: FsKind,
-    faults: &str,
-    rounds: u64,
-    argument: &[&str],
-    is_blind: bool,
-) -> Summary {
+/// One of whose nodes has another state, which no client sees.
+struct Differing(SocketAddr);
+
+impl Reach for Differing {
+    type Door = Client;
+
+    fn door(&self, client: u32) -> Client {
+        Sane(self.0).door(client)
+    }
+
+    fn leader(&self) -> Option<usize> {
+        None
+    }
+
+    async fn states(&self) -> Vec<Option<Applied>> {
+        [1, 1, 2].map(|fingerprint| Some(Applied { index: Some(9), fingerprint })).to_vec()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sane,
+    Blind,
+    Differing,
+}
+
+fn torture(work: &Path, kind: FsKind, faults: &str, rounds: u64, argument: &[&str], reach: Kind) -> Summary {
     let cluster = ClusterOptions {
         nodes: 3,
         kind,
@@ -190,6 +218,7 @@ fn torture(
         parent: std::env::temp_dir(),
         logs: work.join("logs"),
         seed: 7,
+        patience: Duration::from_secs(if reach == Kind::Differing { 1 } else { 120 }),
     };
     std::fs::create_dir_all(&cluster.logs).expect("a directory");
     let options = RunOptions {
@@ -206,10 +235,10 @@ fn torture(
         command: "the command".into(),
     };
     let judge = Judge::build(work).expect("the checker");
-    let done = if is_blind {
-        run(&options, judge, work, |cluster, _| Blind(cluster.addresses()[0]))
-    } else {
-        run(&options, judge, work, |cluster, _| Sane(cluster.addresses()[0]))
+    let done = match reach {
+        Kind::Sane => run(&options, judge, work, |cluster, _| Sane(cluster.addresses()[0])),
+        Kind::Blind => run(&options, judge, work, |cluster, _| Blind(cluster.addresses()[0])),
+        Kind::Differing => run(&options, judge, work, |cluster, _| Differing(cluster.addresses()[0])),
     };
     done.expect("this machine")
 }
@@ -224,7 +253,7 @@ fn main() {
     }
     let work = std::env::temp_dir().join(format!("inkstone-torture-test-{}", std::process::id()));
     let sound = |kind, faults, rounds| {
-        let summary = torture(&work, kind, faults, rounds, &[], false);
+        let summary = torture(&work, kind, faults, rounds, &[], Kind::Sane);
         println!("{kind}, {faults}: {summary}");
         assert_eq!(summary.broken, Vec::<String>::new());
         assert_eq!((summary.rounds, summary.sound), (rounds, rounds));
@@ -234,10 +263,13 @@ fn main() {
     sound(FsKind::Ext4, "power-all", 6);
     let all = sound(FsKind::Ext4, "all", 12);
     assert!(all.by_kind.len() >= 5, "{:?}", all.by_kind);
-    for (name, argument, is_blind) in
-        [("a store that lies", "--lie", false), ("a blind client", "--lose-answers", true)]
-    {
-        let summary = torture(&work, FsKind::Ext4, "power-all", 8, &[argument], is_blind);
+    for (name, argument, reach) in [
+        ("a store that lies", "--lie", Kind::Sane),
+        ("a blind client", "--lose-answers", Kind::Blind),
+        ("a node with another state", "--sound", Kind::Differing),
+    ] {
+        let faults = if reach == Kind::Differing { "none" } else { "power-all" };
+        let summary = torture(&work, FsKind::Ext4, faults, 8, &[argument], reach);
         println!("{name}: {summary}");
         assert!(!summary.broken.is_empty(), "{name} was not found");
         let kept = work.join("kept");
@@ -251,7 +283,8 @@ fn main() {
                 .flatten()
                 .any(|entry| entry.file_name().to_string_lossy().ends_with(end))
         };
-        assert!(has(".jsonl") && has(".html"), "{}", first.display());
+        let is_drawn = reach != Kind::Differing;
+        assert!(has(".jsonl") && has(".html") == is_drawn, "{}", first.display());
         std::fs::remove_dir_all(kept).expect("removed");
     }
     std::fs::remove_dir_all(&work).expect("removed");
