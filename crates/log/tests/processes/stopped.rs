@@ -85,7 +85,10 @@ fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_a
         let lsn = append_three(&log);
         drop(log.append(b"nobody waits for it"));
         println!("\nacknowledged {lsn}");
-        panic!("{}", Command::new("sh").args(["-c", "echo; echo I am another program; exec sleep 60"]).exec());
+        panic!(
+            "{}",
+            Command::new("sh").args(["-c", "echo; echo I am another program; exec sleep 60"]).exec()
+        );
     }
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("log");
@@ -93,7 +96,10 @@ fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_a
     let (mut writer, mut lines) = start(test, "writer", &path);
     let last = next_ack(&mut lines);
     // Its name in /proc would say too little: the kernel changes it first, and lets the locks go when the program's first instruction is due.
-    lines.map(|line| line.expect("read")).find(|line| line == "I am another program").expect("it becomes another");
+    lines
+        .map(|line| line.expect("read"))
+        .find(|line| line == "I am another program")
+        .expect("it becomes another");
     let opened = Log::open(&path, Options::small());
     let lives = writer.try_wait().expect("asked").is_none();
     signal_process(writer.id(), Signal::Kill).expect("killed");
