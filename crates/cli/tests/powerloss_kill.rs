@@ -45,7 +45,7 @@ fn every_lie_of_a_writer_is_found_out() {
         ("unsaid", &["was not announced", "is the next of that thread"]),
         ("swapped", &["is the next of that thread"]),
         ("flipped", &["not a whole record of any writer"]),
-        ("gives-up-more", &["the first LSN is"]),
+        ("truncates-more", &["the first LSN is"]),
     ] {
         let directory = directory();
         let output = run(directory.path(), &["powerloss", "kill", "--rounds", "400", "--lie", lie]);

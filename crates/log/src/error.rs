@@ -313,7 +313,7 @@ impl fmt::Display for Error {
                 "{} holds an unfinished copy of a log: if no copy is running, copy again (it starts over) or remove the directory",
                 path.display()
             ),
-            Self::Stopped => write!(f, "the caller stopped it before it was done"),
+            Self::Stopped => write!(f, "the caller stopped the operation before it was done"),
             Self::Corrupt(corruption) => corruption.fmt(f),
             Self::UnknownVersion { path, version, flags } => {
                 write!(f, "{} has format version {version}", path.display())?;

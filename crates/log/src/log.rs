@@ -212,18 +212,6 @@ impl Log {
         self.try_gather(record, PayloadSum::of(record), None)
     }
 
-    /// Appends one record; waits as a future where [`Log::append`] would block. Works in any runtime or none.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None when it is ready: await the handle that it returns.
-    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_>> {
-        self.check_size(record)?;
-        self.append_when_there_is_room(record, PayloadSum::of(record)).await
-    }
-
     /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
     fn try_gather<P: Payload>(
         &self,

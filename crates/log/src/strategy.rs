@@ -6,6 +6,7 @@
 //! The rule follows what the lab measured (docs/lab.md): where a file system overwrites in place, a write past the page cache that
 //! carries its own durability is fastest; where it writes every block to a new place, preparing and reusing blocks gains little.
 
+mod direct;
 pub mod tuned;
 
 use inkstone_io::{
@@ -16,10 +17,8 @@ use inkstone_io::{
 use crate::choice::{Asks, Choice, in_words};
 use crate::error::{Error, Result};
 use crate::options::Options;
+use direct::no_direct;
 use tuned::Stored;
-
-/// Groups are written in blocks of this size from memory aligned to it.
-const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
 
 /// Fills in what the options leave open: as tuned, else by file system and device. `found` is `None` if nothing is known about
 /// them.
@@ -135,23 +134,6 @@ fn asks(found: Option<&Capabilities>) -> Asks {
         }
         // Overlays too: they have the journal of the file system below.
         _ => Asks::EachGroup,
-    }
-}
-
-/// Why O_DIRECT is not available; `None` if it is.
-fn no_direct(found: &Capabilities) -> Option<String> {
-    let name = &found.mount.file_system;
-    match found.direct {
-        DioAlignment::Bytes { memory, offset } if memory <= BLOCK_BYTES && offset <= BLOCK_BYTES => None,
-        DioAlignment::Bytes { memory, offset } => Some(format!(
-            "O_DIRECT on this {name} needs an alignment of {memory} bytes in memory and {offset} in the file, and groups are aligned to {BLOCK_BYTES}"
-        )),
-        DioAlignment::Refused => {
-            Some(format!("this {name} has no O_DIRECT, or serves it through the page cache"))
-        }
-        DioAlignment::NotTold => {
-            Some(format!("the kernel does not report what alignment O_DIRECT needs on this {name}"))
-        }
     }
 }
 

@@ -201,34 +201,37 @@ impl fmt::Display for Error {
             Self::NotCommitted { upto, committed: Some(committed) } => {
                 write!(
                     f,
-                    "a purge up to {upto} goes beyond what is committed, {committed}; if a snapshot has it, call purge_to_snapshot"
+                    "cannot purge up to {upto}: entries are committed only up to {committed}; if a snapshot has it, call purge_to_snapshot"
                 )
             }
             Self::NotCommitted { upto, committed: None } => {
                 write!(
                     f,
-                    "a purge up to {upto}, and nothing is known to be committed; if a snapshot has it, call purge_to_snapshot"
+                    "cannot purge up to {upto}: nothing is known to be committed; if a snapshot has it, call purge_to_snapshot"
                 )
             }
-            Self::OtherEntry { here, came } => write!(f, "here is {here}, and {came} was named"),
-            Self::VoteGoesBack { saved, came } => write!(f, "{saved} was saved, and {came} goes back"),
+            Self::OtherEntry { here, came } => write!(f, "{came} was named, but the raft log has {here}"),
+            Self::VoteGoesBack { saved, came } => write!(f, "{came} goes back: {saved} was saved"),
             Self::HoleBehindPurge { upto, first } => {
                 write!(
                     f,
-                    "a purge up to {upto} would leave a hole: entries begin at {first}, and nothing between was purged"
+                    "cannot purge up to {upto}: entries begin at {first}, and this would leave a hole before them"
                 )
             }
             Self::CommittedGoesBack { saved, came } => {
-                write!(f, "entries up to {saved} are committed, and {came} is less")
+                write!(
+                    f,
+                    "entries up to {saved} are committed, and {came} is less: what is committed stays so"
+                )
             }
             Self::LeaderGoesBack { index, before, came } => {
                 write!(
                     f,
-                    "entry {index} is of {came}, and the one before it of {before}: leaders never go back"
+                    "entry {index} is of {came}, and the entry before it is of {before}: leaders never go back"
                 )
             }
             Self::NameTooLong { bytes } => {
-                write!(f, "a leader's name of {bytes} bytes: at most 255 are stored")
+                write!(f, "a leader's name has {bytes} bytes: the limit is 255")
             }
             Self::IndexesUsedUp => write!(f, "index {} is not used: no entry could follow it", u64::MAX),
             Self::Foreign { path, lsn, why } => {

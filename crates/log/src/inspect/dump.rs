@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use inkstone_format::{
-    Batch, Control, GroupHeader, Kind, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Verdict, judge,
+    Batch, Control, GroupHeader, Kind, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Verdict,
 };
 use inkstone_io::{AnyDirectory, OsDirectory};
 
@@ -282,9 +282,7 @@ fn is_gone(error: &Error) -> bool {
 /// The stop, and whether it is damage.
 fn describe(span: &Span, strip: &mut Strip, stop: Stop) -> Result<(Entry, bool)> {
     let segment = span.header.number;
-    let evidence = span.evidence(strip, &stop)?;
-    let row = judge(&stop.facts(&evidence));
-    let verdict = span.verdict_of(row);
+    let (_, row, verdict) = span.judge(strip, &stop)?;
     let lines = if verdict == Verdict::End { Vec::new() } else { strip.explain(&stop)? };
     let entry = Entry::Stop { segment, stop: Box::new(stop), verdict, row: row.name, lines };
     Ok((entry, matches!(verdict, Verdict::Corrupt(_))))

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::{ALIGN, RECORD_BYTES_MAX};
-use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict, judge};
+use inkstone_format::{Evidence, Fault, FrameHeader, Kind, Lsn, Stop, Verdict};
 use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::making::Making;
@@ -250,9 +250,8 @@ fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result
                 if stop.fault == Fault::SegmentEnd {
                     return show(&mut group, None, visit).map(|()| false);
                 }
-                let evidence = span.evidence(&mut strip, &stop)?;
-                let row = judge(&stop.facts(&evidence));
-                if !matches!(span.verdict_of(row), Verdict::Corrupt(_)) {
+                let (evidence, _, verdict) = span.judge(&mut strip, &stop)?;
+                if !matches!(verdict, Verdict::Corrupt(_)) {
                     return Ok(false);
                 }
                 let covered = if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };

@@ -1,6 +1,6 @@
 //! Finds the files of the log, also where its chain of segments is broken.
 //!
-//! *Owns*: continuing after a broken link. *May not touch*: groups, except the first group of a segment whose header is lost.
+//! *Owns*: continuing after a broken link; what a stop means in a segment of such a chain. *May not touch*: groups, except the first group of a segment whose header is lost.
 //!
 //! `Chain::resolve` follows an unbroken chain. Where a link names a segment that is missing or has no header of its own, the
 //! next older segment with a header is taken for the end of another chain, if it begins before the segments found so far. If
@@ -10,7 +10,7 @@
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{
     Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll, Row,
-    ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version,
+    ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version, judge,
 };
 use inkstone_io::AnyDirectory;
 
@@ -39,8 +39,15 @@ impl Span {
         ChainLink { header: self.header, successor: self.successor }.end()
     }
 
+    /// Judges a stop in it: the evidence that durable data follows, the row that fits, and what the row means here.
+    pub(crate) fn judge(&self, strip: &mut Strip, stop: &Stop) -> Result<(Evidence, &'static Row, Verdict)> {
+        let evidence = self.evidence(strip, stop)?;
+        let row = judge(&stop.facts(&evidence));
+        Ok((evidence, row, self.verdict_of(row)))
+    }
+
     /// The evidence that durable data follows a stop in it.
-    pub(crate) fn evidence(&self, strip: &mut Strip, stop: &Stop) -> Result<Evidence> {
+    fn evidence(&self, strip: &mut Strip, stop: &Stop) -> Result<Evidence> {
         match &self.successor {
             Some(next) => Ok(Evidence::default().with_successor(self.header.number, next)),
             None => strip.evidence(stop),
@@ -48,7 +55,7 @@ impl Span {
     }
 
     /// What a row means here. A missing next segment is reported where a header names it, not a second time here.
-    pub(crate) fn verdict_of(&self, row: &Row) -> Verdict {
+    fn verdict_of(&self, row: &Row) -> Verdict {
         if row.name == "S1" && !self.is_head { Verdict::End } else { row.verdict }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
     Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop, Tail,
-    Verdict, judge,
+    Verdict,
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
@@ -18,6 +18,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::recovery::headers::{Headers, Judged, past_the_cache};
+use crate::recovery::recover::{promise_in_words, with_torn_header};
 use crate::segment::listing::Listing;
 use crate::walk::window::Item;
 
@@ -103,9 +104,7 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     };
     found.report.log = Some(log);
     read_all(directory, &headers, &head, (depth, stop), &mut found)?;
-    if let (Some(row), Verdict::End) = (torn, found.report.verdict) {
-        (found.report.verdict, found.report.row) = (Verdict::Torn, row);
-    }
+    (found.report.verdict, found.report.row) = with_torn_header(found.report.verdict, found.report.row, torn);
     found.report.others = others(directory, &listing, &found, &headers)?;
     Ok(found)
 }
@@ -406,9 +405,7 @@ impl Read {
     /// Judges a stop. Returns whether it is damage, after which more groups may follow.
     fn stop(&mut self, strip: &mut Strip, span: &Span, stop: &Stop, is_first: bool) -> Result<bool> {
         let number = span.header.number;
-        let evidence = span.evidence(strip, stop)?;
-        let row = judge(&stop.facts(&evidence));
-        let verdict = span.verdict_of(row);
+        let (evidence, row, verdict) = span.judge(strip, stop)?;
         self.tail = Tail { first_live: self.tail.first_live.max(stop.tail.first_live), ..stop.tail };
         self.promise = self.promise.max(stop.tail.promise).max(evidence.lsn);
         self.report.promise = self.report.promise.max(stop.tail.promise);
@@ -431,11 +428,7 @@ impl Read {
         };
         let mut details = strip.explain(stop)?;
         if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
-            details.push(format!(
-                "a promise says that everything up to LSN {} and byte {} is durable",
-                evidence.lsn.max(stop.tail.promise),
-                evidence.end
-            ));
+            details.push(promise_in_words(evidence.lsn.max(stop.tail.promise), evidence.end));
         }
         self.damage.push(Corruption {
             path: self.report.path.clone(),

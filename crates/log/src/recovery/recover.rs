@@ -73,10 +73,20 @@ pub(crate) fn recover(
     file.forget_cached()?;
     drop(file);
     let mut found = read_head(directory, options, &headers, &head)?;
-    if let (Some(row), Verdict::End) = (torn, found.verdict) {
-        (found.verdict, found.row) = (Verdict::Torn, row);
-    }
+    (found.verdict, found.row) = with_torn_header(found.verdict, found.row, torn);
     Ok(Some(found))
+}
+
+/// The verdict on the head and its row, once the headers have been asked: a torn one above a sound end is a torn tail.
+pub(crate) fn with_torn_header(
+    verdict: Verdict,
+    row: &'static str,
+    torn: Option<&'static str>,
+) -> (Verdict, &'static str) {
+    match torn {
+        Some(torn) if verdict == Verdict::End => (Verdict::Torn, torn),
+        _ => (verdict, row),
+    }
 }
 
 fn read_head(
@@ -148,6 +158,11 @@ pub(crate) fn look_ahead(walk: &mut Walk, stop: &Stop, to: u64) -> Result<Eviden
     Ok(scan.evidence())
 }
 
+/// The evidence of damage, for a person.
+pub(crate) fn promise_in_words(lsn: Lsn, end: u64) -> String {
+    format!("a promise says that everything up to LSN {lsn} and byte {end} is durable")
+}
+
 /// The error of damage, with its explanation.
 pub(crate) fn corruption(
     walk: &mut Walk,
@@ -161,10 +176,7 @@ pub(crate) fn corruption(
     walk.window.load(stop.at, BLOCK_BYTES)?;
     let mut details = explain(&id, stop, walk.window.bytes(), walk.window.at()).lines;
     if evidence.covers(stop.tail.end, stop.tail.next_lsn) {
-        details.push(format!(
-            "a promise says that everything up to LSN {} and byte {} is durable",
-            evidence.lsn, evidence.end
-        ));
+        details.push(promise_in_words(evidence.lsn, evidence.end));
     }
     Ok(Error::from(Corruption {
         path: directory.path().join(names::segment(id.segment())),

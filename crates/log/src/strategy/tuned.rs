@@ -17,7 +17,8 @@ use inkstone_io::{
     NoSizeSignal, OpenFile, Preparation, Reuse, Strategy, SyncKind,
 };
 
-use super::{in_words, no_direct};
+use super::direct::no_direct;
+use crate::choice::in_words;
 use crate::error::{Error, Result};
 use crate::options::Options;
 

@@ -17,7 +17,7 @@ inkstone_io::named_choice! {
         Unsaid = "unsaid", "now and then a record is appended that was not announced";
         Swapped = "swapped", "now and then two records are appended in the wrong order";
         Flipped = "flipped", "now and then a bit of a record is flipped";
-        GivesUpMore = "gives-up-more", "truncate_before is reported with one LSN less than it is called with";
+        TruncatesMore = "truncates-more", "truncate_before is reported with one LSN less than it is called with";
     }
 }
 

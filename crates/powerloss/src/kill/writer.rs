@@ -182,7 +182,7 @@ impl<'a, W: Write> Writer<'a, W> {
     fn give_up(&mut self) -> Result<(), String> {
         let kept = self.rng.u64(..400);
         let first = self.log.durable().get().saturating_sub(kept).max(self.log.first().get());
-        let more = u64::from(self.lie == Some(Lie::GivesUpMore));
+        let more = u64::from(self.lie == Some(Lie::TruncatesMore));
         self.pipe.tell(&Told::GivesUp(first))?;
         self.log.truncate_before(Lsn::new(first + more)).map_err(words)?;
         self.pipe.tell(&Told::GaveUp(first))
