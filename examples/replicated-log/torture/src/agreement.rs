@@ -51,15 +51,14 @@ pub async fn wait_until_same<F: Future<Output = Vec<Option<Applied>>>>(
         differs = differs
             .filter(|(_, before)| is_level && *before == seen)
             .or(is_level.then(|| (Instant::now(), seen.clone())));
-        if let Some((since, _)) = &differs
-            && since.elapsed() >= DIFFER_FOR.min(patience)
-        {
+        let is_late = start.elapsed() >= patience;
+        if differs.as_ref().is_some_and(|(since, _)| is_late || since.elapsed() >= DIFFER_FOR) {
             return Err(format!(
                 "nodes that applied the same entries have different states: {}",
                 words(&seen)
             ));
         }
-        if start.elapsed() >= patience && !is_level {
+        if is_late {
             return Err(format!(
                 "the nodes did not come to the same entry within {patience:?}: {}",
                 words(&seen)

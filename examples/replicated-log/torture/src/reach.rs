@@ -96,7 +96,7 @@ impl Watch {
                 self.leader.store(status.id as usize, Ordering::Relaxed);
                 self.heard_ms.store(self.now_ms(), Ordering::Relaxed);
             }
-            let silent_ms = self.now_ms() - self.heard_ms.load(Ordering::Relaxed);
+            let silent_ms = self.now_ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed));
             let is_led = u128::from(silent_ms) < 2 * ASK_EVERY.as_millis();
             tokio::time::sleep(if is_led { ASK_EVERY } else { HURRY }).await;
         }
