@@ -370,7 +370,14 @@ impl Cluster {
         if !std::mem::take(&mut member.is_full) || !member.has_power {
             return Ok(());
         }
-        member.disk.free()?;
+        if let Err(why) = member.disk.free() {
+            // A write has failed meanwhile, and the kernel made the file system read-only: the machine starts again, on a sound disk.
+            member.disk.repair();
+            self.tell(format_args!("node {id} gets no room: {why}"));
+            self.cut_power(&[id])?;
+            let seed = self.rng.u64(..);
+            return self.restore_power(&[id], seed);
+        }
         // A node whose disk was full may have refused to go on: it goes on after a start.
         self.kill(id)?;
         Ok(self.start(id)?)
