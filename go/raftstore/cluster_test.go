@@ -1,4 +1,4 @@
-// Raft itself on the stores: three nodes, one that is away until it needs a snapshot, and all opened again.
+// Raft itself on the stores: three nodes, one that is away until it needs a snapshot, a leader that is killed, and all opened again.
 
 package raftstore
 
@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -139,34 +141,44 @@ func agree(t *testing.T, members []*member, want string) {
 	t.FailNow()
 }
 
-func TestRaftOnTheStores(t *testing.T) {
-	path := t.TempDir()
-	var all []raft.Server
+// servers has the nodes of a cluster.
+func servers() (all []raft.Server) {
 	for _, name := range []string{"a", "b", "c"} {
 		all = append(all, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
 	}
-	var members []*member
-	for _, server := range all {
-		members = append(members, start(t, path, string(server.ID), all, members))
+	return all
+}
+
+// startAll starts a cluster, the first time or again.
+func startAll(t *testing.T, path string) (members []*member) {
+	t.Helper()
+	for _, server := range servers() {
+		members = append(members, start(t, path, string(server.ID), servers(), members))
 	}
-	applied := 0
-	apply := func(count int) {
-		t.Helper()
-		for range count {
-			// A leader that was elected a moment ago may lose its office: ask the next one.
-			for try := 0; ; try++ {
-				err := leader(t, members).Apply(fmt.Appendf(nil, "command %d", applied+1), 5*time.Second).Error()
-				if err == nil {
-					break
-				} else if try == 20 {
-					t.Fatal(err)
-				}
-				time.Sleep(50 * time.Millisecond)
+	return members
+}
+
+// apply has these commands applied, by whoever is the leader of these members.
+func apply(t *testing.T, members []*member, first, last int) {
+	t.Helper()
+	for number := first; number <= last; number++ {
+		// A leader that was elected a moment ago may lose its office: ask the next one.
+		for try := 0; ; try++ {
+			err := leader(t, members).Apply(fmt.Appendf(nil, "command %d", number), 5*time.Second).Error()
+			if err == nil {
+				break
+			} else if try == 20 {
+				t.Fatal(err)
 			}
-			applied++
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	apply(100)
+}
+
+func TestRaftOnTheStores(t *testing.T) {
+	path := t.TempDir()
+	members := startAll(t, path)
+	apply(t, members, 1, 100)
 	agree(t, members, "100 command 100")
 
 	// One goes away; the others forget what it lacks.
@@ -180,7 +192,7 @@ func TestRaftOnTheStores(t *testing.T) {
 	for _, m := range members {
 		m.at.Disconnect(away.at.LocalAddr())
 	}
-	apply(200)
+	apply(t, members, 101, 300)
 	agree(t, members, "300 command 300")
 	for _, m := range members {
 		well(t, m.raft.Snapshot().Error())
@@ -188,9 +200,9 @@ func TestRaftOnTheStores(t *testing.T) {
 			t.Fatal("the entries begin at", first, err)
 		}
 	}
-	members = append(members, start(t, path, name, all, members))
+	members = append(members, start(t, path, name, servers(), members))
 	agree(t, members, "300 command 300")
-	apply(20)
+	apply(t, members, 301, 320)
 	agree(t, members, "320 command 320")
 	// It has got a snapshot, so its entries begin anew.
 	if first, err := members[2].store.FirstIndex(); err != nil || first < 290 {
@@ -200,12 +212,117 @@ func TestRaftOnTheStores(t *testing.T) {
 	for _, m := range members {
 		m.stop(t)
 	}
-	members = nil
-	for _, server := range all {
-		members = append(members, start(t, path, string(server.ID), all, members))
-	}
-	apply(1)
+	members = startAll(t, path)
+	apply(t, members, 321, 321)
 	agree(t, members, "321 command 321")
+	for _, m := range members {
+		m.stop(t)
+	}
+}
+
+// kill stops a member and leaves its files as a killed process leaves them: what it did not write while it was open is not there.
+func (m *member) kill(t *testing.T, place string) {
+	t.Helper()
+	well(t, m.raft.Shutdown().Error())
+	well(t, os.CopyFS(place+".killed", os.DirFS(place)))
+	well(t, m.store.Close())
+	well(t, os.RemoveAll(place))
+	well(t, os.Rename(place+".killed", place))
+}
+
+// commands are those of the entries that a closed store has, each with its index and term.
+func commands(t *testing.T, place string) (entries, texts []string) {
+	t.Helper()
+	store, err := Open(place)
+	well(t, err)
+	first, last, err := store.ends()
+	well(t, err)
+	for index := first; index <= last; index++ {
+		var entry raft.Log
+		well(t, store.GetLog(index, &entry))
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		entries = append(entries, fmt.Sprint(entry.Index, " ", entry.Term, " ", string(entry.Data)))
+		texts = append(texts, string(entry.Data))
+	}
+	well(t, store.Close())
+	return entries, texts
+}
+
+// cutOffWithEntries cuts the leader off, with entries that it has stored and nobody else has; the others are left.
+func cutOffWithEntries(t *testing.T, members []*member) (old *member, others []*member) {
+	t.Helper()
+	for range 20 {
+		leads := leader(t, members)
+		at := slices.IndexFunc(members, func(m *member) bool { return m.raft == leads })
+		old, others = members[at], slices.Delete(slices.Clone(members), at, at+1)
+		old.at.DisconnectAll()
+		for _, m := range others {
+			m.at.Disconnect(old.at.LocalAddr())
+		}
+		lost := leads.Apply([]byte("lost"), 0)
+		isStored := func() bool {
+			var entry raft.Log
+			last, err := old.store.LastIndex()
+			well(t, err)
+			well(t, old.store.GetLog(last, &entry))
+			return string(entry.Data) == "lost"
+		}
+		for leads.State() == raft.Leader && !isStored() {
+			time.Sleep(time.Millisecond)
+		}
+		// Out of office it stores nothing more once it has refused the command.
+		if isStored() || lost.Error() == nil || isStored() {
+			return old, others
+		}
+		for _, m := range others {
+			m.at.Connect(old.at.LocalAddr(), old.at)
+			old.at.Connect(m.at.LocalAddr(), m.at)
+		}
+	}
+	t.Fatal("no leader stored an entry after it was cut off")
+	return nil, nil
+}
+
+// The leader stores entries that no other node has, and is killed. The others elect a new one; the old one comes back and must take theirs.
+func TestALeaderThatIsKilledTakesTheEntriesOfItsSuccessor(t *testing.T) {
+	path := t.TempDir()
+	members := startAll(t, path)
+	apply(t, members, 1, 100)
+	agree(t, members, "100 command 100")
+
+	old, members := cutOffWithEntries(t, members)
+	name := string(old.at.LocalAddr())
+	old.kill(t, filepath.Join(path, name))
+	if _, texts := commands(t, filepath.Join(path, name)); texts[len(texts)-1] != "lost" {
+		t.Fatal("the killed leader's last entry is", texts[len(texts)-1])
+	}
+
+	apply(t, members, 101, 200)
+	agree(t, members, "200 command 200")
+	members = append(members, start(t, path, name, servers(), members))
+	agree(t, members, "200 command 200")
+	for _, m := range members {
+		m.stop(t)
+	}
+
+	// Opened again, the stores of all three have the same 200 entries.
+	want, texts := commands(t, filepath.Join(path, "a"))
+	is200 := slices.Compact(texts)
+	if len(is200) != 200 || is200[0] != "command 1" || is200[199] != "command 200" || slices.Contains(is200, "lost") {
+		t.Fatal(len(is200), "commands:", is200)
+	}
+	for _, name := range []string{"b", "c"} {
+		if got, _ := commands(t, filepath.Join(path, name)); !slices.Equal(got, want) {
+			t.Fatal(name, "has", got, "and a has", want)
+		}
+	}
+
+	// And a cluster on them goes on.
+	members = startAll(t, path)
+	apply(t, members, 201, 201)
+	agree(t, members, "201 command 201")
 	for _, m := range members {
 		m.stop(t)
 	}

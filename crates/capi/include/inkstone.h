@@ -26,6 +26,9 @@
  * it. To free a handle while a call uses it is undefined. A thread whose thread-local storage is being destroyed for the second time
  * (a key of pthread whose destructor sets it again) may get INKSTONE_PANICKED: do not call from there.
  *
+ * STACK. A thread that calls the library, main included, needs INKSTONE_STACK_BYTES of stack for it; on much less the process dies with
+ * SIGSEGV.
+ *
  * TEXTS are in UTF-8 and end with a zero byte. Paths are bytes and end with one; they need not be UTF-8.
  *
  * TIMES are microseconds. LSNs are uint64_t, from 1; 0 is "before the first record".
@@ -57,6 +60,10 @@
 // The ABI that this header describes. It rises when a function or structure changes in a way that a compiled program notices; what is
 // only added leaves it. It is the number in the shared library's soname.
 #define INKSTONE_ABI_VERSION 1
+
+// How much stack a thread needs for the calls of this library, in bytes: more than twice what they use in a release build. What the
+// thread's own functions use, its callbacks and listeners among them, comes on top. The log's own threads have 2 MiB.
+#define INKSTONE_STACK_BYTES 131072
 
 // How a call ended. Further codes may come in later versions: treat one that you do not know as a failure.
 enum inkstone_code

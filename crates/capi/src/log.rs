@@ -19,6 +19,10 @@ use crate::options::inkstone_options;
 use crate::pointers::{given, out, path, text};
 use crate::text::give;
 
+/// How much stack a thread needs for the calls of this library, in bytes: more than twice what they use in a release build. What the
+/// thread's own functions use, its callbacks and listeners among them, comes on top. The log's own threads have 2 MiB.
+pub const INKSTONE_STACK_BYTES: usize = 131_072;
+
 /// A log that is open for writing. All threads may use it at the same time. One log has one writer at a time.
 #[derive(Debug)]
 pub struct inkstone_log {

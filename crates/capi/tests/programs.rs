@@ -37,6 +37,16 @@ fn callbacks_listeners_and_sixty_four_threads() {
 }
 
 #[test]
+fn sixty_four_writers_whose_callbacks_use_a_lock_of_the_program() {
+    run("tests/c/threads.c", &[], "each writer got its callbacks");
+}
+
+#[test]
+fn a_thread_needs_no_more_stack_than_the_header_says() {
+    run("tests/c/stack.c", &[], "the stack was enough");
+}
+
+#[test]
 fn the_cpp_door_of_cpp_17_and_20_with_exceptions_and_without() {
     for flags in [&["-std=c++17"][..], &["-std=c++20"], &["-std=c++17", "-fno-exceptions", "-fno-rtti"]] {
         run("tests/c/door.cpp", flags, "the C++ door does what it says");

@@ -124,6 +124,11 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
+    /// Whether this process (`EMFILE`), or the whole system (`ENFILE`), had no descriptor left for another open file.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    }
+
     /// What happened, without what to do: for an error around it that gives its own advice.
     pub fn without_advice(&self) -> impl fmt::Display {
         WithoutAdvice(self)

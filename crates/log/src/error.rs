@@ -202,9 +202,14 @@ impl fmt::Display for Corruption {
 }
 
 impl Error {
-    /// Whether the same call can succeed later, without opening the log again.
+    /// Whether the same call can succeed later, without opening the log again: when there is room, say, or when there are descriptors again
+    /// (`EMFILE`, `ENFILE`).
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. })
+        match self {
+            Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. } => true,
+            Self::Io(error) => error.is_out_of_descriptors(),
+            _ => false,
+        }
     }
 
     /// Whether the disk or a quota was full, also as the cause of a poison.

@@ -3,6 +3,7 @@
 //! *Owns*: directories below cargo's temporary directory, processes, and for some tests mounts, for which it must be root.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
 use inkstone_host::{Mount, give_up_root};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Where the child of a test opens a log.
 const CHILD: &str = "INKSTONE_TEST_SURROUNDINGS_IN";
@@ -225,6 +227,43 @@ fn a_limit_on_the_size_of_files_is_no_room_and_no_signal() {
     drop(log);
     let name = "child_uses_a_log_with_a_limit_on_the_size_of_files";
     check(&in_child("ulimit -f 4000;", name, made.path(), "default"));
+}
+
+/// Run by [`a_process_without_descriptors_tries_again`].
+#[test]
+fn child_runs_out_of_descriptors() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    for (name, options) in [("threads", options()), ("alone", options().own_thread(false))] {
+        let log = Log::open(Path::new(&path).join(name), options.prepare_ahead(false)).unwrap();
+        let all = getrlimit(Resource::Nofile);
+        // The lowest number that is free, so that no other can be had.
+        let free = fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(free), maximum: all.maximum }).unwrap();
+        let refused = loop {
+            if let Err(refused) = log.append_durable(&[7; 8000]) {
+                break refused;
+            }
+        };
+        let last = log.last();
+        let again = log.append_durable(&[7; 8000]).unwrap_err();
+        setrlimit(Resource::Nofile, all).unwrap();
+        for refused in [refused, again] {
+            assert!(
+                matches!(&refused, Error::Io(error) if error.is_out_of_descriptors()),
+                "{name}: {refused}"
+            );
+            assert!(refused.is_retryable(), "{name}: {refused}");
+        }
+        assert_eq!(log.append_durable(&[7; 8000]).unwrap().get(), last.get() + 1, "{name}");
+        assert_eq!(log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64, last.get() + 1);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_process_without_descriptors_tries_again() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    check(&in_child("", "child_runs_out_of_descriptors", made.path(), "default"));
 }
 
 /// Run by [`a_daemon_that_gives_up_root_keeps_its_log`].
