@@ -55,7 +55,8 @@ fn public_functions_of(root: &Path, file: &Path, calls: &mut Vec<Call>) {
             }
         }
         // It is about the item after it; more attributes and comments may stand between.
-        is_hidden = line == "#[doc(hidden)]" || (is_hidden && (line.starts_with('#') || line.starts_with("//")));
+        is_hidden =
+            line == "#[doc(hidden)]" || (is_hidden && (line.starts_with('#') || line.starts_with("//")));
     }
 }
 
@@ -98,8 +99,11 @@ impl Call {
     /// What a row can call it: by its type, or by a module or the crate.
     fn names(&self) -> Vec<String> {
         let modules = self.file.components().map(|part| word(&part.as_os_str().to_string_lossy()));
-        let places =
-            if self.of.is_empty() { modules.chain(["inkstone".into()]).collect() } else { vec![self.of.clone()] };
+        let places = if self.of.is_empty() {
+            modules.chain(["inkstone".into()]).collect()
+        } else {
+            vec![self.of.clone()]
+        };
         places.iter().flat_map(|place| [format!("{place}::{}", self.name), format!("{place}::*")]).collect()
     }
 }

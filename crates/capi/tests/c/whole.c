@@ -116,7 +116,7 @@ static void a_full_log_is_busy(const char *directory) {
     OK(inkstone_open(in(directory, "busy"), options, &log, &error));
     inkstone_options_free(options);
     /* Two buffers of one record each, and a disk: memory is faster. */
-    for (int i = 0; i < 100000 && busy < 20; i++) {
+    for (int i = 0; i < 1000000 && (busy < 20 || last <= 2); i++) {
         const inkstone_bytes part = {record, sizeof record};
         const inkstone_code code = i % 2 ? inkstone_try_append(log, record, sizeof record, &pending, &error)
                                          : inkstone_try_append_parts(log, &part, 1, &pending, &error);
@@ -131,7 +131,7 @@ static void a_full_log_is_busy(const char *directory) {
             inkstone_let_go(&pending);
         }
     }
-    CHECK(busy == 20 && last > 2);
+    CHECK(busy >= 20 && last > 2);
     OK(inkstone_sync(log, &last, &error));
     CHECK(inkstone_durable(log) == last && inkstone_last(log) == last);
     inkstone_log_free(log);
