@@ -23,12 +23,16 @@ enum Kind {
     Deaf,
     Mute,
     Halves,
+    /// Two nodes see each other only through others.
+    Bridge,
+    /// A node that has just voted loses its power, and then only the other candidate reaches it.
+    Votes,
     SlowFlushes,
     Stop,
     Weather,
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 22] = [
     Kind::PowerOne,
     Kind::PowerArmed,
     Kind::PowerArmed,
@@ -46,6 +50,9 @@ const KINDS: [Kind; 19] = [
     Kind::Deaf,
     Kind::Mute,
     Kind::Halves,
+    Kind::Bridge,
+    Kind::Votes,
+    Kind::Votes,
     Kind::SlowFlushes,
     Kind::Stop,
 ];
@@ -129,6 +136,13 @@ impl World {
                 self.a_while().await;
                 self.lock().slots.iter_mut().for_each(|slot| slot.side = 0);
             }
+            Kind::Bridge => {
+                let other = 1 + victim % self.machines();
+                self.lock().cut_link = Some((victim, other));
+                self.a_while().await;
+                self.lock().cut_link = None;
+            }
+            Kind::Votes => self.votes(victim, settings).await,
             Kind::SlowFlushes => {
                 let (most, one) = (10 + self.below(150), self.happens(500));
                 let set = |ms| {
@@ -175,11 +189,11 @@ impl World {
         self.bring_up(id, settings).await;
     }
 
-    /// Cuts the power of the node that is next asked for `what`, or of all with it.
-    async fn power_after(&self, what: Waits, settings: &Settings) {
+    /// Waits until a node, this one or any, is asked to make `what` durable; not for ever.
+    async fn next(&self, what: Waits, on: Option<u64>) -> Option<u64> {
         {
             let mut state = self.lock();
-            (state.watched, state.seen) = (Some(what), None);
+            (state.watched, state.seen) = (Some((what, on)), None);
         }
         let mut seen = None;
         for _ in 0..1000 {
@@ -190,7 +204,31 @@ impl World {
             }
         }
         self.lock().watched = None;
-        let Some(id) = seen else { return };
+        seen
+    }
+
+    /// Two nodes want to lead and do not see each other. The node between them votes for one and loses its power; when it is back, only
+    /// one of the two reaches it. If it has forgotten its vote, both lead.
+    async fn votes(&self, between: u64, settings: &Settings) {
+        let machines = self.machines();
+        let (one, other) = (1 + between % machines, 1 + (between + 1) % machines);
+        self.lock().cut_link = Some((one, other));
+        self.take_down(between, false);
+        self.bring_up(between, settings).await;
+        if self.next(Waits::Vote, Some(between)).await.is_some() {
+            let pause = 3 + self.below(6);
+            self.sleep(pause).await;
+            self.take_down(between, true);
+            let alone = if self.happens(500) { one } else { other };
+            self.bring_up(between, settings).await;
+            self.parted(alone, true, true).await;
+        }
+        self.lock().cut_link = None;
+    }
+
+    /// Cuts the power of the node that is next asked for `what`, or of all with it.
+    async fn power_after(&self, what: Waits, settings: &Settings) {
+        let Some(id) = self.next(what, None).await else { return };
         let pause = self.below(8);
         self.sleep(pause).await;
         if self.happens(300) {
@@ -219,6 +257,7 @@ impl World {
         {
             let mut state = self.lock();
             state.weather = crate::world::Weather { delay_ms: 2, ..crate::world::Weather::default() };
+            state.cut_link = None;
             for slot in &mut state.slots {
                 (slot.is_deaf, slot.is_mute, slot.side, slot.flush_ms) = (false, false, 0, (1, 2));
                 slot.stopped_until = Instant::now();

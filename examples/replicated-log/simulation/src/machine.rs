@@ -141,7 +141,9 @@ impl World {
             }
             _ => slot.waits.entries = true,
         }
-        if state.watched == Some(what) && state.seen.is_none() {
+        let is_watched =
+            state.watched.is_some_and(|(wanted, on)| wanted == what && on.is_none_or(|on| on == id));
+        if is_watched && state.seen.is_none() {
             state.seen = Some(id);
         }
     }
@@ -171,16 +173,20 @@ impl World {
         };
         let lies = is_current
             && (self.makes(Mistake::VoteNotSynced) && waits.vote
-                || self.makes(Mistake::TruncationNotSynced) && waits.truncation
                 || self.makes(Mistake::CallbackBeforeDurable)
                     && waits.entries
                     && !waits.vote
                     && !waits.truncation);
+        let loses = is_current && self.makes(Mistake::TruncationLost) && waits.truncation;
         if lies {
             lie(&disk);
         }
+        if loses {
+            // A sync that only comes later would be harmless here: the log keeps one order, and the node answers after the next one.
+            disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write).times(u64::MAX));
+        }
         let synced = log.sync();
-        if lies {
+        if lies || loses {
             disk.clear_faults();
         }
         synced

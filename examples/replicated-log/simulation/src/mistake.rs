@@ -11,8 +11,8 @@ pub enum Mistake {
     CallbackBeforeDurable,
     /// The same for votes.
     VoteNotSynced,
-    /// The same for truncations.
-    TruncationNotSynced,
+    /// A truncation never reaches the disk.
+    TruncationLost,
     /// The same for snapshots.
     SnapshotNotDurable,
     /// A node answers reads without asking whether it still leads.
@@ -28,7 +28,7 @@ impl Mistake {
     pub const ALL: [Self; 7] = [
         Self::CallbackBeforeDurable,
         Self::VoteNotSynced,
-        Self::TruncationNotSynced,
+        Self::TruncationLost,
         Self::SnapshotNotDurable,
         Self::StaleRead,
         Self::BlindRetry,
@@ -40,7 +40,7 @@ impl Mistake {
         match self {
             Self::CallbackBeforeDurable => "callback-before-durable",
             Self::VoteNotSynced => "vote-not-synced",
-            Self::TruncationNotSynced => "truncation-not-synced",
+            Self::TruncationLost => "truncation-lost",
             Self::SnapshotNotDurable => "snapshot-not-durable",
             Self::StaleRead => "stale-read",
             Self::BlindRetry => "blind-retry",

@@ -101,6 +101,9 @@ impl World {
 
     fn is_open(&self, from: u64, to: u64) -> bool {
         let state = self.lock();
+        if state.cut_link.is_some_and(|link| link == (from, to) || link == (to, from)) {
+            return false;
+        }
         let (from, to) = (&state.slots[from as usize - 1], &state.slots[to as usize - 1]);
         !from.is_mute && !to.is_deaf && from.side == to.side
     }

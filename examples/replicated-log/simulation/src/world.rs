@@ -31,12 +31,14 @@ pub struct State {
     pub rng: fastrand::Rng,
     /// The nodes, from id 1 on.
     pub slots: Vec<Slot>,
+    /// Two nodes that do not reach each other, though others reach both.
+    pub cut_link: Option<(u64, u64)>,
     /// The weather of the network.
     pub weather: Weather,
     /// What was counted.
     pub counts: Counts,
-    /// For what a fault waits to happen on any node.
-    pub watched: Option<Waits>,
+    /// For what a fault waits to happen, on this node or any.
+    pub watched: Option<(Waits, Option<u64>)>,
     /// Where it has happened.
     pub seen: Option<u64>,
     /// What went wrong besides the history.
@@ -152,6 +154,7 @@ impl World {
         let state = State {
             rng: fastrand::Rng::with_seed(seed),
             slots: Vec::new(),
+            cut_link: None,
             weather: Weather { delay_ms: 2, ..Weather::default() },
             counts: Counts::default(),
             watched: None,
