@@ -130,10 +130,10 @@ fn check_key(key: &str, history: &[&Operation], last: &[String], wrong: &mut Vec
                 one.begun,
                 pieces.len()
             )),
-            (Asked::Append(piece), _) => {
-                if places.get(piece.as_str()).is_some_and(|place| *place < at_least) {
-                    wrong.push(format!("{key}: {piece} comes before what was known when it was asked for"));
-                }
+            (Asked::Append(piece), _)
+                if places.get(piece.as_str()).is_some_and(|place| *place < at_least) =>
+            {
+                wrong.push(format!("{key}: {piece} comes before what was known when it was asked for"));
             }
             _ => (),
         }
