@@ -195,7 +195,8 @@ impl Node {
     /// `AlreadyExists` when this node has been a member before; `InvalidInput` when it is none of them.
     ///
     /// # Durability
-    /// The membership is in this node's log; it counts when more than half of the members have it.
+    /// The membership is in this node's log, and durable a flush later: openraft answers before. It counts when more than half of the members have
+    /// it. A node that lost its power at once may have to begin again.
     pub async fn init(&self, members: BTreeMap<u64, String>) -> io::Result<()> {
         let members: BTreeMap<u64, BasicNode> =
             members.into_iter().map(|(id, addr)| (id, BasicNode { addr })).collect();
