@@ -8,14 +8,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use inkstone_openraft::LogStore;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{Fatal, InitializeError, RaftError};
+use openraft::network::{NetSnapshot, RaftNetworkFactory};
 use openraft::{BasicNode, Config, SnapshotPolicy};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
+use crate::answers::answer;
 use crate::machine::StateMachine;
 use crate::network::Network;
 use crate::runtime::blocking;
@@ -24,6 +27,7 @@ use crate::snapshots::Snapshots;
 use crate::storage::{Identity, Storage};
 use crate::transport::{Accepted, Transport};
 use crate::types::{Raft, TypeConfig};
+use crate::wire::{Answer, Question};
 
 /// How much may be asked at once.
 #[derive(Debug, Clone, Copy)]
@@ -76,9 +80,10 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
-    fn config(&self) -> io::Result<Arc<Config>> {
+    /// openraft's configuration for it.
+    pub fn config(&self) -> Config {
         let election = self.election.as_millis() as u64;
-        let config = Config {
+        Config {
             heartbeat_interval: self.heartbeat.as_millis() as u64,
             election_timeout_min: election,
             election_timeout_max: 2 * election,
@@ -90,9 +95,7 @@ impl NodeOptions {
             // the power failed: it would lead on in the same term with a log that lacks it.
             enable_leader_restore: Some(false),
             ..Config::default()
-        };
-        let config = config.validate();
-        config.map(Arc::new).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))
+        }
     }
 }
 
@@ -119,9 +122,30 @@ impl Node {
     /// # Errors
     /// `InvalidInput` for options that contradict each other; those of the storage.
     pub async fn start(storage: Storage, options: NodeOptions, transport: Transport) -> io::Result<Self> {
+        let (config, cluster) = (options.config(), storage.identity.cluster);
+        let network = Network::new(cluster, transport.clone());
+        Self::start_over(storage, options, config, network, transport).await
+    }
+
+    /// As [`Node::start`], with another way to the other nodes and a configuration of its own: for simulations.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn start_over<N>(
+        storage: Storage,
+        options: NodeOptions,
+        config: Config,
+        network: N,
+        transport: Transport,
+    ) -> io::Result<Self>
+    where
+        N: RaftNetworkFactory<TypeConfig>,
+        N::Network: NetSnapshot<TypeConfig, SnapshotData = Bytes>,
+    {
         let Storage { identity, log, snapshots, machine } = storage;
-        let network = Network::new(identity.cluster, transport.clone());
-        let raft = Raft::new(identity.node, options.config()?, network, log.clone(), machine.clone());
+        let config = config.validate();
+        let config = config.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
+        let raft = Raft::new(identity.node, Arc::new(config), network, log.clone(), machine.clone());
         let raft = raft.await.map_err(io::Error::other)?;
         let flight = Arc::new(Semaphore::new(options.limits.flight_bytes));
         let lost = Arc::new(watch::Sender::new(None));
@@ -160,13 +184,19 @@ impl Node {
         }
     }
 
+    /// Answers one question, as [`Node::serve`] does for those that come over a connection.
+    pub async fn answer(&self, question: Question) -> Answer {
+        answer(self, question).await
+    }
+
     /// Begins a cluster: these nodes are its members, each with the address at which the others reach it.
     ///
     /// # Errors
     /// `AlreadyExists` when this node has been a member before; `InvalidInput` when it is none of them.
     ///
     /// # Durability
-    /// The membership is in this node's log; it counts when more than half of the members have it.
+    /// The membership is in this node's log, and durable a flush later: openraft answers before. It counts when more than half of the members have
+    /// it. A node that lost its power at once may have to begin again.
     pub async fn init(&self, members: BTreeMap<u64, String>) -> io::Result<()> {
         let members: BTreeMap<u64, BasicNode> =
             members.into_iter().map(|(id, addr)| (id, BasicNode { addr })).collect();

@@ -103,7 +103,11 @@ impl Storage {
         Self::of(identity, log, snapshots).await
     }
 
-    async fn of(identity: Identity, mut log: LogStore<TypeConfig>, snapshots: Log) -> io::Result<Self> {
+    /// Of two logs that were opened in some other way, for example without threads.
+    ///
+    /// # Errors
+    /// `InvalidData` when they do not fit together, or when `snapshots` holds something else.
+    pub async fn of(identity: Identity, mut log: LogStore<TypeConfig>, snapshots: Log) -> io::Result<Self> {
         let snapshots = Snapshots::new(snapshots)?;
         let machine = StateMachine::new(snapshots.clone())?;
         // openraft does not look: entries that are purged and in no snapshot would be missing without a word.

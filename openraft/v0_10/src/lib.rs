@@ -67,7 +67,7 @@ pub use inkstone_openraft_common::NodeName;
 pub use inkstone_raft::Options;
 pub use leader::StoredLeader;
 pub use reader::LogReader;
-pub use store::LogStore;
+pub use store::{LogStore, Waits};
 
 /// The example of the package's README.
 #[cfg(doctest)]

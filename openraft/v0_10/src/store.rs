@@ -35,15 +35,31 @@ use crate::reader::LogReader;
 pub struct LogStore<C, K = Postcard> {
     raft: Arc<RaftLog>,
     batch: Batch,
+    /// Who calls [`LogStore::sync`], where the log has no thread that would make things durable.
+    due: Option<Arc<Due>>,
     types: PhantomData<fn() -> (C, K)>,
 }
+
+/// What a store was given and has not made durable yet: see [`LogStore::open_unthreaded_in`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waits {
+    /// Entries were appended.
+    Entries,
+    /// A vote is being saved.
+    Vote,
+    /// Entries are being truncated at the end.
+    Truncation,
+}
+
+type Due = dyn Fn(Waits) + Send + Sync;
 
 impl<C: RaftTypeConfig> LogStore<C> {
     /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they are not there.
     ///
     /// # Errors
     /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open already. Options with
-    /// `own_thread(false)` are refused, since nobody would make awaited entries durable.
+    /// `own_thread(false)` are refused, since nobody would make awaited entries durable: see [`LogStore::open_unthreaded_in`].
     ///
     /// # Durability
     /// Everything that the opened store shows is on stable storage on return.
@@ -77,8 +93,50 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self::on(RaftLog::open_in(directory, options)?))
     }
 
+    /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in [`Options::log`]). For simulations,
+    /// where everything happens in one thread.
+    ///
+    /// You do what the log's thread would do: `due` is called when openraft has begun to wait for something, and soon after that you must
+    /// call [`LogStore::sync`] from *outside* of it. Until then openraft waits: no entry counts, no vote is given. `due` is not called for a
+    /// purge, which makes itself durable.
+    ///
+    /// # Errors
+    /// As [`LogStore::open_in`]; [`inkstone::Error::Invalid`] when the log has a thread.
+    ///
+    /// # Durability
+    /// As [`LogStore::open_in`].
+    pub fn open_unthreaded_in(
+        directory: impl Into<AnyDirectory>,
+        options: Options,
+        due: impl Fn(Waits) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        if options.has_own_thread() {
+            let why = "open_unthreaded_in: own_thread(true): the log would make durable by itself what you promise to";
+            return Err(Error::from(inkstone::Error::Invalid(why.into())).into());
+        }
+        Ok(Self { due: Some(Arc::new(due)), ..Self::on(RaftLog::open_in(directory, options)?) })
+    }
+
     fn on(raft: RaftLog) -> Self {
-        Self { raft: Arc::new(raft), batch: Batch::default(), types: PhantomData }
+        Self { raft: Arc::new(raft), batch: Batch::default(), due: None, types: PhantomData }
+    }
+
+    fn tell_due(&self, what: Waits) {
+        if let Some(due) = &self.due {
+            due(what);
+        }
+    }
+
+    /// Makes everything durable that openraft waits for, and completes it on this thread. It waits for the device. A store that has a
+    /// thread needs nobody who calls this.
+    ///
+    /// # Errors
+    /// [`inkstone::Error::Poisoned`].
+    ///
+    /// # Durability
+    /// On `Ok` entries, votes and truncations before it are on stable storage.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(self.raft.sync()?)
     }
 
     /// A reader, as openraft's `get_log_reader`.
@@ -108,6 +166,7 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     /// Makes a call of the raft log and awaits its callback.
     async fn awaited(
         &self,
+        what: Waits,
         call: impl FnOnce(
             &RaftLog,
             Box<dyn FnOnce(inkstone_raft::Result<()>) + Send>,
@@ -116,6 +175,7 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
         let (done, wait) = C::oneshot();
         // Whether anybody still waits is not our concern.
         call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
+        self.tell_due(what);
         match wait.await {
             Ok(result) => Ok(result?),
             Err(_) => Err(Error::Closed.into()),
@@ -144,7 +204,7 @@ where
 
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> Result<(), io::Error> {
         let vote = stored_vote::<C>(vote);
-        self.awaited(move |raft, callback| raft.save_vote_then(&vote, callback)).await
+        self.awaited(Waits::Vote, move |raft, callback| raft.save_vote_then(&vote, callback)).await
     }
 
     async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> Result<(), io::Error> {
@@ -170,7 +230,9 @@ where
         }
         let callback =
             move |result: inkstone_raft::Result<()>| callback.io_completed(result.map_err(Into::into));
-        Ok(self.batch.append(&self.raft, callback)?)
+        self.batch.append(&self.raft, callback)?;
+        self.tell_due(Waits::Entries);
+        Ok(())
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogIdOf<C>>) -> Result<(), io::Error> {
@@ -181,7 +243,7 @@ where
             }
             None => self.raft.bounds()?.first,
         };
-        self.awaited(move |raft, callback| raft.truncate_from_then(from, callback)).await
+        self.awaited(Waits::Truncation, move |raft, callback| raft.truncate_from_then(from, callback)).await
     }
 
     async fn purge(&mut self, log_id: LogIdOf<C>) -> Result<(), io::Error> {
@@ -207,7 +269,12 @@ where
 
 impl<C, K> Clone for LogStore<C, K> {
     fn clone(&self) -> Self {
-        Self { raft: Arc::clone(&self.raft), batch: Batch::default(), types: PhantomData }
+        Self {
+            raft: Arc::clone(&self.raft),
+            batch: Batch::default(),
+            due: self.due.clone(),
+            types: PhantomData,
+        }
     }
 }
 

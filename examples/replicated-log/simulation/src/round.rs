@@ -1,0 +1,217 @@
+//! One seed, from a new cluster to the verdict.
+//!
+//! *Owns*: the order of things, and what must hold at the end. *May not touch*: single faults and messages.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Once, PoisonError};
+use std::time::Duration;
+
+use inkstone::{Access, Durability};
+use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDisk};
+use replicated_log::node::NodeOptions;
+use replicated_log::runtime::simulate;
+use tokio::time::Instant;
+
+use crate::check::check;
+use crate::clients::{Client, History};
+use crate::faults;
+use crate::machine::Settings;
+use crate::mistake::Mistake;
+use crate::world::{Counts, Slot, Weather, World};
+
+/// What a seed has shown.
+#[derive(Debug)]
+pub struct Report {
+    /// A number for everything that happened, and when.
+    pub hash: u64,
+    /// The promises that were broken.
+    pub broken: Vec<String>,
+    /// What happened.
+    pub counts: Counts,
+}
+
+/// How long after all is mended a cluster may need, in simulated time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Panics of a node's tasks are kept, not printed: they are a verdict.
+fn keep_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+        }));
+    });
+}
+
+/// Runs one seed.
+///
+/// # Panics
+/// Without a runtime: the system has no memory, for example.
+pub fn run(seed: u64, mistake: Option<Mistake>, is_verbose: bool) -> Report {
+    keep_panics();
+    simulate(seed);
+    PANICS.take();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    #[cfg(tokio_unstable)]
+    builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
+    let runtime = builder.build().expect("a runtime without threads or sockets");
+    let world = runtime.block_on(async {
+        let world = World::new(seed, mistake, is_verbose);
+        whole(&world, seed).await;
+        world
+    });
+    let panics = PANICS.take();
+    // Nodes hold the world, and the world holds them.
+    let nodes: Vec<_> = world.lock().slots.drain(..).collect();
+    drop(runtime);
+    drop(nodes);
+    let hash = world.hash();
+    let mut state = world.lock();
+    let mut broken = std::mem::take(&mut state.broken);
+    broken.extend(panics.into_iter().map(|panic| format!("a panic: {panic}")));
+    Report { hash, broken, counts: state.counts }
+}
+
+fn settings(world: &World) -> Settings {
+    let mut log = inkstone::Options::small().own_thread(false);
+    // A lie about a sync needs a sync.
+    if world.is_mistaken() || world.happens(500) {
+        log = log.access(Access::Buffered).durability(Durability::Fdatasync);
+    }
+    let election = if world.happens(300) { 60 } else { 150 };
+    let node = NodeOptions {
+        heartbeat: Duration::from_millis(election / 3),
+        election: Duration::from_millis(election),
+        snapshot_every: 6 + world.below(50),
+        write_timeout: Duration::from_millis(500),
+        ..NodeOptions::default()
+    };
+    Settings { node, log }
+}
+
+fn disk(world: &World, seed: u64) -> SimDisk {
+    let options = DiskOptions {
+        directory_order: if world.happens(500) { DirectoryOrder::Any } else { DirectoryOrder::Prefix },
+        new_blocks: if world.happens(300) { NewBlocks::Stale } else { NewBlocks::Zeros },
+        ..DiskOptions::default()
+    };
+    SimDisk::new(seed, options)
+}
+
+async fn whole(world: &World, seed: u64) {
+    let settings = settings(world);
+    let machines = if world.happens(200) { 5 } else { 3 };
+    for id in 1..=machines {
+        let slot = Slot::new(disk(world, seed.wrapping_mul(8).wrapping_add(id)));
+        world.lock().slots.push(slot);
+    }
+    for id in 1..=machines {
+        if let Err(why) = world.start(id, &settings).await {
+            return world.broken(format!("node {id} does not start on a new disk: {why}"));
+        }
+    }
+    if let Err(why) = world.init().await {
+        return world.broken(format!("the cluster does not begin: {why}"));
+    }
+    begun(world).await;
+    if world.happens(500) {
+        world.lock().weather = Weather { delay_ms: 1 + seed % 8, late: 20, lost: 5, twice: 10 };
+    }
+    let history = History::default();
+    let padding = if world.happens(150) { 1500 } else { 0 };
+    let keys = 1 + world.below(3);
+    let end = Instant::now() + Duration::from_millis(1500 + world.below(2000));
+    let mut clients = tokio::task::JoinSet::new();
+    let pause_ms = 5 + world.below(60);
+    for number in 1..=(2 + world.below(4)) {
+        let client = Client::new(world.clone(), Arc::clone(&history), number, padding);
+        clients.spawn(client.run(end, keys, pause_ms));
+    }
+    faults::run(world, &settings, end).await;
+    while clients.join_next().await.is_some() {}
+    world.mend(&settings).await;
+    verdict(world, &history, keys).await;
+}
+
+/// Waits for the first leader. openraft's `initialize` returns before the membership is durable: a cluster whose first node loses its power
+/// then has not begun, and must be begun again.
+async fn begun(world: &World) {
+    use openraft::async_runtime::watch::WatchReceiver;
+    while let Some((node, _)) = world.live(1) {
+        if node.raft().metrics().borrow_watched().current_leader.is_some() {
+            return;
+        }
+        world.sleep(10).await;
+    }
+}
+
+async fn verdict(world: &World, history: &History, keys: u64) {
+    world.note(format_args!("all is mended"));
+    let ended = tokio::time::timeout(PATIENCE, last_words(world, history, keys)).await;
+    (1..=world.machines()).for_each(|id| world.check_running(id));
+    let Ok(last) = ended else {
+        let how = (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
+        return world.broken(format!("no progress within {PATIENCE:?} after all was mended: {how}"));
+    };
+    let operations = history.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for wrong in check(&operations, &last) {
+        world.broken(wrong);
+    }
+    if tokio::time::timeout(PATIENCE, agreement(world)).await.is_err() {
+        let how = (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
+        world.broken(format!("the nodes do not agree {PATIENCE:?} after all was mended: {how}"));
+    }
+}
+
+/// One more append to each key, and what the key holds then.
+async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<String, Vec<String>> {
+    let mut client = Client::new(world.clone(), Arc::clone(history), 99, 0);
+    let mut last = BTreeMap::new();
+    for key in (0..keys).map(|key| format!("k{key}")) {
+        while !client.append(&key).await {
+            world.sleep(20).await;
+        }
+        let pieces = loop {
+            match client.read(&key).await {
+                Some(pieces) => break pieces,
+                None => world.sleep(20).await,
+            }
+        };
+        last.insert(key, pieces);
+    }
+    last
+}
+
+async fn agreement(world: &World) {
+    loop {
+        let states: Vec<_> = (1..=world.machines())
+            .map(|id| {
+                world.live(id).map(|(node, _)| (node.machine().applied(), node.machine().fingerprint()))
+            })
+            .collect();
+        if states[0].is_some() && states.iter().all(|state| *state == states[0]) {
+            return;
+        }
+        world.sleep(20).await;
+    }
+}
+
+fn describe(world: &World, id: u64) -> String {
+    use openraft::async_runtime::watch::WatchReceiver;
+    let Some((node, _)) = world.live(id) else { return format!("node {id} is down") };
+    let metrics = node.raft().metrics().borrow_watched().clone();
+    format!(
+        "node {id} {:?} in term {} has {:?}, applied {:?}, state {:x}",
+        metrics.state,
+        metrics.current_term,
+        metrics.last_log_index,
+        node.machine().applied().map(|id| id.index),
+        node.machine().fingerprint().1
+    )
+}

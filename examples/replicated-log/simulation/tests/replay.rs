@@ -1,0 +1,63 @@
+//! A seed is a history: the same one each time, also after others, and another seed is another one.
+
+use replicated_log_simulation::mistake::Mistake;
+use replicated_log_simulation::round::run;
+
+/// A failure that no seed repeats helps nobody.
+fn replays() -> bool {
+    if cfg!(not(tokio_unstable)) {
+        println!(
+            "NOT RUN: tokio takes its random numbers from the seed only with --cfg tokio_unstable; .ci/simulate builds so"
+        );
+    }
+    cfg!(tokio_unstable)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    if cfg!(not(tokio_unstable)) {
+        println!(
+            "NOT RUN: tokio takes its random numbers from the seed only with --cfg tokio_unstable; .ci/simulate builds so"
+        );
+        return;
+    }
+    let once: Vec<u64> = (1..=12).map(|seed| run(seed, None, false).hash).collect();
+    let again: Vec<u64> = (1..=12).rev().map(|seed| run(seed, None, false).hash).rev().collect();
+    assert_eq!(once, again);
+    let mut others = once.clone();
+    others.sort_unstable();
+    others.dedup();
+    assert_eq!(others.len(), once.len(), "each seed has a history of its own");
+}
+
+#[test]
+fn seeds_hold_every_promise_and_do_what_they_are_for() {
+    if !replays() {
+        return;
+    }
+    let mut counts = replicated_log_simulation::world::Counts::default();
+    for seed in 1..=40 {
+        let report = run(seed, None, false);
+        assert_eq!(report.broken, Vec::<String>::new(), "seed {seed}");
+        counts.add(&report.counts);
+    }
+    for (count, what) in [
+        (counts.power_cuts, "power cuts"),
+        (counts.cuts_in_a_flush, "power cuts in the middle of a flush"),
+        (counts.kills, "kills"),
+        (counts.truncations, "truncations"),
+        (counts.snapshots_sent, "snapshots between nodes"),
+        (counts.appended, "appends"),
+        (counts.read, "reads"),
+    ] {
+        assert!(count > 0, "no {what}: {counts}");
+    }
+}
+
+#[test]
+fn a_read_that_asks_nobody_is_caught() {
+    if !replays() {
+        return;
+    }
+    assert!((1..=100).any(|seed| !run(seed, Some(Mistake::StaleRead), false).broken.is_empty()));
+}
