@@ -49,10 +49,10 @@ fn public_functions_of(root: &Path, file: &Path, calls: &mut Vec<Call>) {
         let line = line.trim_start();
         if let Some(begun) = type_of(line) {
             of = begun;
-        } else if let Some(name) = public_function(line) {
-            if !is_hidden {
-                calls.push(Call { file: file.to_path_buf(), of: of.clone(), name });
-            }
+        } else if let Some(name) = public_function(line)
+            && !is_hidden
+        {
+            calls.push(Call { file: file.to_path_buf(), of: of.clone(), name });
         }
         // It is about the item after it; more attributes and comments may stand between.
         is_hidden =
