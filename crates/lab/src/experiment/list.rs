@@ -1,25 +1,24 @@
-//! Every experiment. A new one is a file beside this one with a type that implements [`Experiment`], and its line here.
+//! Every experiment. A new one is a file beside this one with a type that implements [`Experiment`], its `mod`, and its line here.
 //!
 //! *Owns*: the list, and its order: that of `lab all`, so the most useful come first. *May not touch*: what any of them measures.
 
 use super::definition::{Experiment, OwnCommand, Size};
-use super::{depth, log, mixed, neighbours, pool, practice, read, reads_writes, reserved, text};
 
 type Make = fn(Size) -> Box<dyn Experiment>;
 
 const LIST: &[Make] = &[
-    made::<depth::DepthPlan>,
-    made::<practice::PracticePlan>,
-    made::<log::LogPlan>,
-    made::<mixed::MixedPlan>,
-    made::<pool::PoolPlan>,
-    made::<read::ReadPlan>,
-    made::<text::TextPlan>,
+    made::<super::depth::DepthPlan>,
+    made::<super::practice::PracticePlan>,
+    made::<super::log::LogPlan>,
+    made::<super::mixed::MixedPlan>,
+    made::<super::pool::PoolPlan>,
+    made::<super::read::ReadPlan>,
+    made::<super::text::TextPlan>,
     // Only claims run these.
-    made::<reserved::UnwrittenReads>,
-    made::<reserved::Reserving>,
-    made::<reads_writes::ReadsAndWrites>,
-    made::<neighbours::Neighbours>,
+    made::<super::reserved::UnwrittenReads>,
+    made::<super::reserved::Reserving>,
+    made::<super::reads_writes::ReadsAndWrites>,
+    made::<super::neighbours::Neighbours>,
 ];
 
 fn made<E: Experiment + 'static>(size: Size) -> Box<dyn Experiment> {
