@@ -1,11 +1,13 @@
 //! A child made by `fork` alone, and a process without standard descriptors, for tests of what must hold in one.
 //!
-//! *Owns*: making it, waiting for it, closing the three descriptors; giving up root. *May not touch*: what it does.
+//! *Owns*: making it, waiting for it, closing the three descriptors; giving up root, or all descriptors. *May not touch*: what it does.
 
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A forked child that was not waited for.
 #[derive(Debug)]
@@ -91,6 +93,23 @@ pub fn give_up_root() -> Result<()> {
     let answers =
         unsafe { [libc::setgroups(0, std::ptr::null()), libc::setgid(NOBODY), libc::setuid(NOBODY)] };
     given_up(answers.iter().all(|answer| *answer == 0))
+}
+
+/// Runs `call` while no thread of this process can open a file: as many are open as it may have. For a process of a test's own.
+///
+/// # Errors
+/// The limit of open files cannot be changed, or there is no descriptor left already.
+pub fn without_descriptors<T>(call: impl FnOnce() -> T) -> Result<T> {
+    let failed = |what, why: std::io::Error| Error::new(what, Path::new("/dev/null"), why);
+    let all = getrlimit(Resource::Nofile);
+    // The lowest number that is free is the limit: no other can be had.
+    let free = std::fs::File::open("/dev/null").map_err(|why| failed("open", why))?;
+    let none = Rlimit { current: Some(free.as_raw_fd() as u64), maximum: all.maximum };
+    drop(free);
+    setrlimit(Resource::Nofile, none).map_err(|why| failed("setrlimit", why.into()))?;
+    let done = call();
+    setrlimit(Resource::Nofile, all).map_err(|why| failed("setrlimit", why.into()))?;
+    Ok(done)
 }
 
 /// Makes only the calling thread that of the user `nobody`, for good.

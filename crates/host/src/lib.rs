@@ -50,7 +50,7 @@ pub use advice::Advice;
 pub use beside::{Helper, end_with_parent, spin};
 pub use child::{
     ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
-    in_forked_child,
+    in_forked_child, without_descriptors,
 };
 pub use confine::{HalfCpu, OneCpu};
 pub use device::{BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns};

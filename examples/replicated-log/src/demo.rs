@@ -45,7 +45,7 @@ pub(crate) async fn demo() -> Result<(), String> {
     ))
 }
 
-/// The story, until it is told, something fails, or somebody ends it. The processes have ended on return.
+/// Runs the demonstration until it ends, fails or is interrupted. On return its processes have ended.
 async fn tell(directory: &TempDir, signals: &mut Signals) -> Result<(), String> {
     let addresses = free_addresses(3).map_err(|why| format!("no free ports on 127.0.0.1: {why}"))?;
     let processes = Processes::new(directory.path(), addresses);

@@ -1,6 +1,7 @@
 //! Finds the files of the log, also where its chain of segments is broken.
 //!
-//! *Owns*: continuing after a broken link; what a stop means in a segment of such a chain. *May not touch*: groups, except the first group of a segment whose header is lost.
+//! *Owns*: continuing after a broken link; what a stop means in a segment of such a chain. *May not touch*: groups, except the first
+//! group of a segment whose header is lost.
 //!
 //! `Chain::resolve` follows an unbroken chain. Where a link names a segment that is missing or has no header of its own, the
 //! next older segment with a header is taken for the end of another chain, if it begins before the segments found so far. If

@@ -3,7 +3,6 @@
 //! *Owns*: directories below cargo's temporary directory, processes, and for some tests mounts, for which it must be root.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,8 +10,7 @@ use std::time::Duration;
 
 use crate::host_support::{BTRFS, EXT4, FileSystem, can_run, not_run, run, temporary};
 use inkstone::{Error, Log, Lsn, Options, Reader, inspect};
-use inkstone_host::{Mount, give_up_root};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use inkstone_host::{Mount, give_up_root, without_descriptors};
 
 /// Where the child of a test opens a log.
 const CHILD: &str = "INKSTONE_TEST_SURROUNDINGS_IN";
@@ -235,18 +233,12 @@ fn child_runs_out_of_descriptors() {
     let Ok(path) = std::env::var(CHILD) else { return };
     for (name, options) in [("threads", options()), ("alone", options().own_thread(false))] {
         let log = Log::open(Path::new(&path).join(name), options.prepare_ahead(false)).unwrap();
-        let all = getrlimit(Resource::Nofile);
-        // The lowest number that is free, so that no other can be had.
-        let free = fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
-        setrlimit(Resource::Nofile, Rlimit { current: Some(free), maximum: all.maximum }).unwrap();
-        let refused = loop {
-            if let Err(refused) = log.append_durable(&[7; 8000]) {
-                break refused;
-            }
-        };
-        let last = log.last();
-        let again = log.append_durable(&[7; 8000]).unwrap_err();
-        setrlimit(Resource::Nofile, all).unwrap();
+        let append = || log.append_durable(&[7; 8000]);
+        let (refused, last, again) = without_descriptors(|| {
+            let refused = std::iter::repeat_with(append).find_map(Result::err).unwrap();
+            (refused, log.last(), append().unwrap_err())
+        })
+        .unwrap();
         for refused in [refused, again] {
             assert!(
                 matches!(&refused, Error::Io(error) if error.is_out_of_descriptors()),

@@ -1,4 +1,4 @@
-//! What everything of one seed shares: the random numbers, the trace, who is up, which ways are open.
+//! The state that all parts of one seed share: the random numbers, the trace, which nodes are up, which links are open.
 //!
 //! *Owns*: the lock around it. *May not touch*: what nodes and clients do.
 
