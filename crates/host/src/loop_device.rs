@@ -29,8 +29,8 @@ const LOOP_CLR_FD: u32 = 0x4C01;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// Other programs take free devices too: how often the next free one may be gone again.
-const ATTEMPTS: u32 = 64;
+/// Other programs take free devices too: for how long the next free one may be gone again.
+const ATTACHES_IN: Duration = Duration::from_secs(10);
 /// The pause before taking the next one.
 const RETRY_AFTER: Duration = Duration::from_millis(2);
 /// How long a detached device may stay busy: udev opens each new one for a moment.
@@ -116,17 +116,21 @@ impl LoopDevice {
             Error::new("open", CONTROL, error)
                 .advise("loop devices need root and the loop driver (modprobe loop)")
         })?;
+        // `GET_FREE` names the lowest device that is not attached *yet*. On a busy disk the kernel attaches one in 100 ms (it
+        // syncs the file first), all others get the same name in that time, and one thread can lose every race. So ours take turns.
+        retry(|| control.lock()).map_err(|error| Error::new("lock", CONTROL, error))?;
         let config = config(&file, backing, options);
-        let mut attempt = 0;
+        let start = Instant::now();
         loop {
-            attempt += 1;
             // SAFETY: this request takes no argument and returns a number.
             let index = retry(|| unsafe { control_request(control.as_raw_fd(), LOOP_CTL_GET_FREE, 0) })
                 .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
             let path = PathBuf::from(format!("/dev/loop{index}"));
             match Self::configure(&path, &config, options) {
                 Ok(file) => return Self::attached(path, file, options),
-                Err(error) if is_taken(&error) && attempt < ATTEMPTS => thread::sleep(RETRY_AFTER),
+                Err(error) if is_taken(&error) && start.elapsed() < ATTACHES_IN => {
+                    thread::sleep(RETRY_AFTER);
+                }
                 Err(error) => {
                     let advice = format!("no loop device for {} with {options:?}", backing.display());
                     return Err(error.advise(advice));
@@ -222,8 +226,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Whether another program was faster: the device is attached (EBUSY), or still being detached, which `GET_FREE` does not notice
-/// (ENXIO).
+/// Whether another program was faster since `GET_FREE`: the device is attached (EBUSY), or is being detached again (ENXIO).
 fn is_taken(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
 }
