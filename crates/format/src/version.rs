@@ -6,26 +6,19 @@
 //! The header of a segment names the version of everything after it ([`crate::SegmentHeader::version`]). The version is part of the
 //! [`crate::Identity`] with which every group and frame is read and written, so no other code has to ask for it.
 //!
-//! Version 2 exists only for tests, which show that segments of several versions are one log. In a build without the feature
-//! `version-two` there is one version: a `Version` uses no memory, and nothing is checked at run time.
+//! There is one version so far: a `Version` uses no memory, and nothing is checked at run time. `mistakes/format/version.rs.patch` puts a
+//! version 2 into the copy of the tree that `.ci/mistaken` makes, and the tests there show that segments of several versions are one log.
 
 /// A version of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// The first.
     One,
-    /// For tests: longer headers with their fields in another order.
-    #[cfg(feature = "version-two")]
-    Two,
 }
 
 impl Version {
     /// All versions that this code reads. It writes them too, since a segment is continued in the version in which it was begun.
-    pub const ALL: &'static [Self] = &[
-        Self::One,
-        #[cfg(feature = "version-two")]
-        Self::Two,
-    ];
+    pub const ALL: &'static [Self] = &[Self::One];
 
     /// The version of new segments.
     pub const NEWEST: Self = Self::One;
@@ -34,8 +27,6 @@ impl Version {
     pub const fn of(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::One,
-            #[cfg(feature = "version-two")]
-            2 => Self::Two,
             _ => return None,
         })
     }
@@ -44,8 +35,6 @@ impl Version {
     pub const fn number(self) -> u32 {
         match self {
             Self::One => 1,
-            #[cfg(feature = "version-two")]
-            Self::Two => 2,
         }
     }
 
@@ -54,8 +43,6 @@ impl Version {
     pub const fn group_header_bytes(self) -> usize {
         match self {
             Self::One => crate::limits::GROUP_HEADER_BYTES,
-            #[cfg(feature = "version-two")]
-            Self::Two => crate::limits::GROUP_HEADER_BYTES + 8,
         }
     }
 
@@ -64,8 +51,6 @@ impl Version {
     pub const fn frame_header_bytes(self) -> usize {
         match self {
             Self::One => crate::limits::FRAME_HEADER_BYTES,
-            #[cfg(feature = "version-two")]
-            Self::Two => crate::limits::FRAME_HEADER_BYTES + 8,
         }
     }
 
@@ -82,8 +67,6 @@ impl Version {
     pub(crate) const fn group_marker(self) -> [u8; 4] {
         match self {
             Self::One => crate::limits::GROUP_MARKER,
-            #[cfg(feature = "version-two")]
-            Self::Two => *b"\xA7IG2",
         }
     }
 
@@ -92,8 +75,6 @@ impl Version {
     pub(crate) const fn tags(self) -> [&'static [u8; 8]; 2] {
         match self {
             Self::One => [b"IK1GROUP", b"IK1FRAME"],
-            #[cfg(feature = "version-two")]
-            Self::Two => [b"IK2GROUP", b"IK2FRAME"],
         }
     }
 
@@ -102,8 +83,6 @@ impl Version {
     pub(crate) const fn first_lsn_and_epoch_at(self) -> (usize, usize) {
         match self {
             Self::One => (16, 24),
-            #[cfg(feature = "version-two")]
-            Self::Two => (24, 16),
         }
     }
 
@@ -112,8 +91,6 @@ impl Version {
     pub(crate) const fn shape_and_lsn_at(self) -> (usize, usize) {
         match self {
             Self::One => (0, 8),
-            #[cfg(feature = "version-two")]
-            Self::Two => (8, 0),
         }
     }
 }
@@ -132,8 +109,7 @@ pub(crate) const HEADER_BYTES_MOST: usize = {
     most
 };
 
-// A build with one version pays nothing for versions.
-#[cfg(not(feature = "version-two"))]
+// One version costs nothing: nobody asks which it is.
 const _: () = assert!(size_of::<Version>() == 0 && HEADER_BYTES_MOST == crate::limits::GROUP_HEADER_BYTES);
 
 #[cfg(test)]

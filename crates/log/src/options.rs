@@ -298,13 +298,6 @@ impl Options {
         Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
     }
 
-    /// The format version of new segments, for tests of logs with segments of several versions.
-    #[doc(hidden)]
-    #[cfg(feature = "version-two")]
-    pub fn with_version(self, version: Version) -> Self {
-        Self { version, ..self }
-    }
-
     /// Refuses options that contradict each other, each with its reason.
     ///
     /// # Errors

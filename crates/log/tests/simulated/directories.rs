@@ -221,6 +221,28 @@ fn a_version_that_is_not_known_is_refused_wherever_it_is() {
     }
 }
 
+/// The program of the follower is older than the one that continues the log.
+#[test]
+fn a_follower_is_told_when_a_newer_program_goes_on() {
+    let disk = SimDisk::new(3, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    append(&log, 1, 20).unwrap_or_else(|error| panic!("{error}"));
+    log.sync().unwrap();
+    log.close().unwrap();
+    let reader = Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap();
+    let mut cursor = reader.from(Lsn::FIRST);
+    (0..20).for_each(|_| assert!(cursor.next().unwrap().is_some()));
+    assert!(cursor.next().unwrap().is_none());
+    let mut bytes = read_file(&disk.directory(LOG), &name(1));
+    bytes[8] = 9;
+    let sum = crc32c(&bytes[..508]);
+    bytes[508..512].copy_from_slice(&sum.to_le_bytes());
+    write_file(&disk.directory(LOG), &name(2), 0, &bytes);
+    let told = cursor.next().map(drop);
+    assert!(matches!(told, Err(Error::UnknownVersion { version: 9, .. })), "{told:?}");
+    assert!(reader.get(Lsn::new(7)).unwrap() == record(7), "what it knows it shows");
+}
+
 /// Segments large enough for a record that holds a small one.
 fn large() -> Options {
     small().segment_bytes(512 << 10).record_bytes_max(96 << 10)

@@ -37,4 +37,3 @@ mod reading;
 mod signatures;
 mod steady;
 mod tail;
-mod versions;
