@@ -64,7 +64,7 @@ pub fn first_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Lsn> {
 /// # Errors
 /// As [`first_to_keep`].
 pub fn what_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Kept> {
-    what_to_keep_in(&AnyDirectory::new(OsDirectory::open(path.as_ref())?), keep, SystemTime::now())
+    what_to_keep_in(&AnyDirectory::new(OsDirectory::open(path.as_ref())?), keep, SystemTime::now)
 }
 
 /// As [`first_to_keep`], in any directory ([`AnyDirectory`]), at the time `now`.
@@ -72,10 +72,10 @@ pub fn what_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Kept> {
 /// # Errors
 /// As [`first_to_keep`].
 pub fn first_to_keep_in(directory: impl Into<AnyDirectory>, keep: Keep, now: SystemTime) -> Result<Lsn> {
-    what_to_keep_in(&directory.into(), keep, now).map(|kept| kept.first)
+    what_to_keep_in(&directory.into(), keep, || now).map(|kept| kept.first)
 }
 
-fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, now: SystemTime) -> Result<Kept> {
+fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, clock: impl FnOnce() -> SystemTime) -> Result<Kept> {
     let report = look_in(directory.clone())?;
     let mut of_the_future = Vec::new();
     if let Some(damage) = report.damage.first() {
@@ -86,6 +86,8 @@ fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, now: SystemTime) -> Res
         Keep::Bytes(bytes) => first_of(&report, by_bytes(&report, bytes)),
         Keep::For(age) => {
             let times = times(directory, &report)?;
+            // Asked after the files: a writer may change them until then, and what it changes is not of the future.
+            let now = clock();
             let newest = report.segments.iter().rev();
             let ahead = newest.zip(&times).filter(|(_, time)| **time > now);
             of_the_future = ahead.map(|(segment, _)| segment.path.clone()).collect();
@@ -148,4 +150,31 @@ fn by_age(times: &[SystemTime], age: Duration, now: SystemTime) -> usize {
         index == 0 || now.duration_since(not_after).is_ok_and(|old| old <= age)
     };
     times.iter().zip(counts.iter().rev()).enumerate().map(is_kept).take_while(|is_kept| *is_kept).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Log, Options};
+
+    #[test]
+    fn what_a_writer_changes_meanwhile_is_not_of_the_future() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("log");
+        let log = Log::open(&path, Options::new().own_thread(false)).expect("a log");
+        log.append_durable(b"before").expect("durable");
+        let clock = || {
+            let now = SystemTime::now();
+            // Longer than the steps in which a file's time goes on.
+            std::thread::sleep(Duration::from_millis(30));
+            log.append_durable(b"meanwhile").expect("durable");
+            now
+        };
+        let directory = AnyDirectory::new(OsDirectory::open(&path).expect("the log's"));
+        let kept = what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), clock).expect("kept");
+        assert_eq!(kept, Kept { first: Lsn::FIRST, of_the_future: Vec::new() });
+        let early = SystemTime::now() - Duration::from_secs(60);
+        let kept = what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), || early).expect("kept");
+        assert_eq!(kept.of_the_future.len(), 1, "a clock that is behind");
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Span {
     pub(crate) header: SegmentHeader,
     /// The header of the next segment, which names the end of this one; `None` where it is unknown.
     pub(crate) successor: Option<SegmentHeader>,
-    /// The last segment of the log.
+    /// The last segment of the log, and no successor has come while it was read.
     pub(crate) is_head: bool,
     /// The header was rebuilt from the first group.
     pub(crate) is_stand_in: bool,
@@ -68,16 +68,15 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Follows the links from `head` back to `first_live`, past broken ones.
+    /// Follows the links from `last` back to `first_live`, past broken ones.
     pub(crate) fn find(
         directory: &AnyDirectory,
         headers: &Headers<'_>,
-        head: &SegmentHeader,
+        last: Span,
         first_live: Lsn,
     ) -> Result<Self> {
         let mut found = Self { spans: Vec::new(), faults: Vec::new() };
-        let mut next =
-            Some(Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None });
+        let mut next = Some(last);
         while let Some(last) = next {
             next = found.follow(directory, headers, last, first_live)?;
         }

@@ -152,14 +152,20 @@ fn read_all(
     (depth, stop): (Depth, &AtomicBool),
     found: &mut Surveyed,
 ) -> Result<()> {
-    let head_span = Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
+    let mut head_span =
+        Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
     let mut head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
+    if head_read.is_sealed_without_successor() && has_successor(directory, headers, head)? {
+        // Its successor came after the listing: the log is shown as it was then. A look takes longer than a segment on a busy disk.
+        head_span.is_head = false;
+        head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
+    }
     if head_read.tail.first_live > head.first_lsn {
         // The first pass has also counted records that it then found to be truncated.
         head_read = read_span(directory, headers, &head_span, (head_read.tail.first_live, stop))?;
     }
     let first_live = head_read.tail.first_live;
-    let Spans { mut spans, faults } = Spans::find(directory, headers, head, first_live)?;
+    let Spans { mut spans, faults } = Spans::find(directory, headers, head_span, first_live)?;
     for fault in faults {
         let error = headers.corrupt(fault.segment, fault.reason, "D1");
         found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
@@ -172,7 +178,7 @@ fn read_all(
             for span in spans.iter_mut().filter(|span| !span.is_stand_in) {
                 span.below = Some(span.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
             }
-            spans.push(Span { header, is_stand_in: true, ..head_span });
+            spans.push(Span { header, is_head: true, is_stand_in: true, ..head_span });
         }
     }
     let report = &mut found.report;
@@ -397,7 +403,20 @@ fn read_span(
     Ok(read)
 }
 
+/// Whether the segment has a successor by now.
+fn has_successor(directory: &AnyDirectory, headers: &Headers<'_>, head: &SegmentHeader) -> Result<bool> {
+    let mut above = Listing::of(directory)?.segments;
+    above.retain(|number| *number > head.number);
+    let files = Headers::read(directory, headers.options, &above)?.files;
+    let mut begun = files.iter().filter_map(|file| file.own(head.log)?.predecessor);
+    Ok(begun.any(|end| end.segment == head.number))
+}
+
 impl Read {
+    fn is_sealed_without_successor(&self) -> bool {
+        self.damage.iter().any(|damage| damage.reason == Reason::MissingSegment)
+    }
+
     fn count(&mut self, group: &Counts) {
         self.report.counts = self.report.counts.plus(group);
     }

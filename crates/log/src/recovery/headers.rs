@@ -29,7 +29,7 @@ const FEW: usize = 8;
 /// The files of a directory with the contents of their first blocks.
 pub(crate) struct Headers<'d> {
     directory: &'d AnyDirectory,
-    pub(super) options: &'d Options,
+    pub(crate) options: &'d Options,
     pub(crate) files: Vec<FileHeader>,
 }
 

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader};
+use crate::watched::{Call, watched};
+use inkstone::inspect::{Entry, Kind, dump_in, look_in, verify_in};
+use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader, Verdict};
 use inkstone_io::OpenFile;
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
@@ -291,4 +293,36 @@ fn what_the_caller_knows_to_be_durable_must_be_there() {
     log.abandon();
     assert_eq!(open_expecting(10).unwrap().durable().get(), 10);
     assert!(matches!(open_expecting(11), Err(Error::Corrupt(_))));
+}
+
+/// On a busy disk a look takes longer than the writer takes for a segment: what was the last segment when the directory was listed is
+/// not the last any more when it is read.
+#[test]
+fn a_writer_that_begins_a_segment_during_each_look_is_no_damage() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = Arc::new(open(&disk, small()));
+    append(&log, 1..=200, 0);
+    let writer = Arc::clone(&log);
+    let directory = Arc::new(watched(disk.directory("/log"), move |call| {
+        if matches!(call, Call::SyncNames) {
+            let next = writer.last().get() + 1;
+            append(&writer, next..=next + 80, 0);
+        }
+    }));
+    for look in [look_in, verify_in] {
+        let (before, segments) = (log.last(), look_in(&disk.directory("/log")).unwrap().segments.len());
+        let report = look(Arc::clone(&directory)).unwrap();
+        assert!(report.is_intact(), "{:?}", report.damage);
+        assert!(report.last >= before && report.segments.len() >= segments, "{} of {before}", report.last);
+        assert!(log.last() > report.last, "the writer did not go on");
+    }
+    let before = log.last().get() as usize;
+    let dump = dump_in(Arc::clone(&directory), 0).unwrap();
+    assert!(dump.damage().is_empty(), "{:?}", dump.damage());
+    let entries: Vec<_> = dump.map(Result::unwrap).collect();
+    let is_damage = |entry: &&Entry| matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
+    assert!(entries.iter().find(is_damage).is_none(), "{:?}", entries.iter().find(is_damage));
+    let records =
+        entries.iter().filter(|entry| matches!(entry, Entry::Frame { kind: Kind::Record, .. })).count();
+    assert!(records >= before, "{records} of {before}");
 }
