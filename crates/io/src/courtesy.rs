@@ -7,12 +7,18 @@
 //! others want the processor, and then threads sleep at once. After a rest the next yield shows whether that is still so. The rest
 //! is a multiple of what the late yield has cost, and doubles while yields come back late again soon: so trying costs little, and
 //! one late yield on a quiet machine costs little too.
+//!
+//! A control group with a quota of processor time stops all threads of a process for some 50 ms in each 100, whether they yield or not,
+//! and a host may stop a whole machine. So a yield that comes back very late counts only if the process had just begun to run again:
+//! neighbours who take so long are there again at the next yield.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A yield is late after this time: Linux gives no time slice that is shorter (0.7 ms is its least).
 const LATE: Duration = Duration::from_micros(500);
+/// After this time a yield may have waited for a process that was stopped, and not for a neighbour.
+const STOPPED: Duration = Duration::from_millis(20);
 /// The first rest, and the longest, as multiples of the late yield's time.
 const FIRST_REST: u64 = 8;
 const LONGEST_REST: u64 = 64;
@@ -26,6 +32,8 @@ pub struct Courtesy {
     /// Until then threads sleep at once. Nanoseconds since the caller's beginning of time, like all others.
     rests_until_ns: AtomicU64,
     rest_ns: AtomicU64,
+    /// The end of the last yield that may have been a stop.
+    stopped_ns: AtomicU64,
 }
 
 impl Courtesy {
@@ -64,6 +72,9 @@ impl Courtesy {
         if took < LATE {
             return true;
         }
+        if took >= STOPPED && self.is_one_stop(nanoseconds(now.saturating_sub(took)), nanoseconds(now)) {
+            return false;
+        }
         let (now, took) = (nanoseconds(now), nanoseconds(took));
         let (until, last) =
             (self.rests_until_ns.load(Ordering::Relaxed), self.rest_ns.load(Ordering::Relaxed));
@@ -76,6 +87,12 @@ impl Courtesy {
             self.rests_until_ns.store(now.saturating_add(rest), Ordering::Relaxed);
         }
         false
+    }
+
+    /// Whether the process ran for a while before this very late yield, or another thread has noted the same stop.
+    fn is_one_stop(&self, began: u64, now: u64) -> bool {
+        let last = self.stopped_ns.fetch_max(now, Ordering::Relaxed);
+        began < last || began - last >= nanoseconds(STOPPED)
     }
 }
 
@@ -141,6 +158,34 @@ mod tests {
                     (3000, Yields(3000, false)),
                     (3023, Waits(false)),
                     (3024, Waits(true)),
+                ],
+            ),
+            (
+                "a quota: stopped for 75 ms of each 100, two threads yield",
+                &[
+                    (25, Waits(true)),
+                    (100, Yields(75_000, false)),
+                    (101, Yields(75_000, false)),
+                    (101, Waits(true)),
+                    (124, Yields(2, true)),
+                    (200, Yields(75_000, false)),
+                    (201, Waits(true)),
+                ],
+            ),
+            // A rest of 8 times 25 ms, then of twice that.
+            (
+                "so many neighbours that each yield takes 25 ms",
+                &[
+                    (1000, Yields(25_000, false)),
+                    (1001, Waits(true)),
+                    (1026, Yields(25_000, false)),
+                    (1027, Waits(false)),
+                    (1225, Waits(false)),
+                    (1227, Waits(true)),
+                    (1252, Yields(25_000, false)),
+                    (1253, Waits(true)),
+                    (1278, Yields(25_000, false)),
+                    (1600, Waits(false)),
                 ],
             ),
             (

@@ -150,7 +150,8 @@ impl Shared {
         }
         let memory = self.tail.keep(&placed, written.memory);
         self.keep_memory(&mut state, is_large, memory);
-        self.followers.notify_all();
+        // When the lock is released: waking a follower takes some microseconds, and the writers who were woken want the lock.
+        state.to_post.wake(&self.followers);
         (state, Ok(()))
     }
 

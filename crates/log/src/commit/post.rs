@@ -1,7 +1,8 @@
-//! Posting to readers in other processes: how far the log is durable, and where that ends.
+//! Posting to readers in other processes: how far the log is durable, and where that ends. The followers in this process are woken
+//! with it.
 //!
-//! *Owns*: what the words of a bulletin mean, the order of posts, and that a post is made while no lock of the log is held. *May not
-//! touch*: the page and its memory (`inkstone-io`); when the watermark moves (`group.rs`).
+//! *Owns*: what the words of a bulletin mean, the order of posts, and that both happen while no lock of the log is held. *May not
+//! touch*: the page and its memory (`inkstone-io`); when the watermark moves (`group.rs`); when a follower sleeps (`following.rs`).
 //!
 //! A post is made after the waiters of the group were woken and the state's lock was released: it can cost a system call, if a
 //! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use inkstone_format::{Epoch, Lsn, SegmentNumber};
 use inkstone_io::{BULLETIN_WORDS, Bulletin};
 
+use crate::commit::sleepers::Sleepers;
 use crate::tail::Placed;
 
 /// The end of what is durable.
@@ -72,26 +74,41 @@ impl Board {
     pub(crate) fn post(&mut self, posted: Posted) -> Post {
         self.last += 1;
         let number = self.last;
-        Post(self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words())))
+        let words = self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words()));
+        Post { words, followers: None }
     }
 }
 
-/// Something to post: dropping this posts it.
+/// Something to post: dropping this posts it, and wakes followers.
 #[derive(Default)]
-pub(crate) struct Post(Option<(Arc<Bulletin>, u64, [u64; BULLETIN_WORDS])>);
+pub(crate) struct Post {
+    words: Option<(Arc<Bulletin>, u64, [u64; BULLETIN_WORDS])>,
+    followers: Option<Arc<Sleepers>>,
+}
 
 impl Post {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.0.is_some()
+        self.words.is_some() || self.followers.is_some()
+    }
+
+    /// Wakes the followers too, if any sleeps. The caller holds the lock, with which they fall asleep, and has raised the watermark.
+    #[inline]
+    pub(crate) fn wake(&mut self, followers: &Arc<Sleepers>) {
+        if followers.is_any_here() {
+            self.followers = Some(Arc::clone(followers));
+        }
     }
 }
 
 impl Drop for Post {
     #[inline]
     fn drop(&mut self) {
-        if let Some((bulletin, number, words)) = self.0.take() {
+        if let Some((bulletin, number, words)) = self.words.take() {
             bulletin.post(number, words);
+        }
+        if let Some(followers) = self.followers.take() {
+            followers.ring();
         }
     }
 }

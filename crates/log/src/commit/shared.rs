@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     /// The committer.
     pub(crate) committer: Sleepers,
     /// Readers that wait for the watermark.
-    pub(crate) followers: Sleepers,
+    pub(crate) followers: Arc<Sleepers>,
     /// The preparer.
     pub(crate) preparer: Sleepers,
     pub(crate) pool: Pool,
@@ -141,7 +141,7 @@ impl Shared {
             groups: [sleepers(), sleepers()],
             room: sleepers(),
             committer: sleepers(),
-            followers: sleepers(),
+            followers: Arc::new(sleepers()),
             preparer: sleepers(),
             tail: Tail::new(options.tail_bytes),
             directory,
@@ -321,7 +321,7 @@ impl Shared {
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        self.groups.iter().chain([&self.room, &self.committer, &self.followers, &self.preparer])
+        self.groups.iter().chain([&self.room, &self.committer, &*self.followers, &self.preparer])
     }
 
     /// Wakes all threads, to check the state again.

@@ -39,6 +39,11 @@ impl Sleepers {
         is_late
     }
 
+    /// Whether a thread sleeps, or is about to.
+    pub(crate) fn is_any_here(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn notify_one(&self) {
         if self.count.load(Ordering::Relaxed) > 0 {
             self.bell.ring_one();
@@ -51,7 +56,8 @@ impl Sleepers {
         }
     }
 
-    /// Wakes all threads, and keeps threads awake that are about to sleep: for changes that are made without the lock.
+    /// Wakes all threads, and keeps threads awake that are about to sleep: after changes that were made without the lock, or when
+    /// the lock was released since.
     pub(crate) fn ring(&self) {
         self.bell.ring_all();
     }
