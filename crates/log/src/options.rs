@@ -341,6 +341,21 @@ impl Options {
                 2 * BLOCK_BYTES
             ));
         }
+        self.check_ways()?;
+        if self.periodic.is_some() && !self.own_thread {
+            return invalid("periodic: it needs the log's own thread, so leave own_thread(true)".into());
+        }
+        if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
+            return invalid(format!(
+                "disk_budget_bytes: it must be at least segment_bytes, which is {bytes}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses a way of writing that a log cannot have.
+    fn check_ways(&self) -> Result<()> {
+        let invalid = |why: String| Err(Error::Invalid(why));
         if !matches!(self.preparation_chosen(), Preparation::Zeros | Preparation::Fallocate) {
             return invalid(format!(
                 "preparation {}: a segment has its full size from the start, so choose zeros or fallocate",
@@ -361,14 +376,6 @@ impl Options {
             return invalid(format!(
                 "durability {}: the log acknowledges only what is durable, so choose fdatasync, fsync, rwf-dsync, o-dsync or o-sync",
                 self.durability_chosen()
-            ));
-        }
-        if self.periodic.is_some() && !self.own_thread {
-            return invalid("periodic: it needs the log's own thread, so leave own_thread(true)".into());
-        }
-        if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
-            return invalid(format!(
-                "disk_budget_bytes: it must be at least segment_bytes, which is {bytes}"
             ));
         }
         Ok(())

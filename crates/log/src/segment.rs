@@ -180,7 +180,7 @@ impl Segments {
     }
 
     /// Makes segments obsolete that hold only records before `first_live`. The head always stays.
-    pub(crate) fn give_up(&mut self, first_live: Lsn) {
+    pub(crate) fn truncate_before(&mut self, first_live: Lsn) {
         self.first_live = self.first_live.max(first_live);
         let dead =
             self.links.iter().skip(1).take_while(|next| next.segment.header.first_lsn <= self.first_live);

@@ -68,77 +68,97 @@ struct Bio {
 
 /// Pairs the events of all layers, by time.
 pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
-    let mut requests: Vec<DeviceRequest> = Vec::new();
-    let mut open: Vec<usize> = Vec::new();
-    let mut bios: Vec<Bio> = Vec::new();
+    let mut pairs = Pairs { layers, requests: Vec::new(), open: Vec::new(), bios: Vec::new() };
     let layer_of = |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));
     for event in events {
         match event.what {
             TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
                 let Some(layer) = layer_of(device) else { continue };
-                if bios.len() >= BIOS_KEPT {
-                    bios.drain(..BIOS_KEPT / 2);
-                }
-                bios.push(Bio { layer, sector, sectors, flags, tid: event.tid, comm });
+                pairs.queued(Bio { layer, sector, sectors, flags, tid: event.tid, comm });
             }
             TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
                 let Some(layer) = layer_of(device) else { continue };
-                let bytes = sectors * SECTOR_BYTES;
-                // A driver without room returns a request, and it is issued again: still one request. A queue has at most one flush
-                // in progress; several queues have several, which look alike.
-                let is_flush = flags.op == RequestOp::Flush;
-                let again = |&&index: &&usize| {
-                    let open = &requests[index];
-                    let same = (open.layer, open.sector, open.bytes, open.flags.op)
-                        == (layer, sector, bytes, flags.op);
-                    same && (!is_flush || layers[layer].one_flush)
-                };
-                if let Some(&index) = open.iter().find(again) {
-                    requests[index].issue_ns = event.time_ns;
-                    continue;
-                }
-                let mut overlapped = false;
-                for &index in open.iter().filter(|_| is_flush) {
-                    if requests[index].layer == layer && requests[index].is_flush() {
-                        (requests[index].overlapped, overlapped) = (true, true);
-                    }
-                }
-                let issued = Bio { layer, sector, sectors, flags, tid: event.tid, comm };
-                let asked = bios.iter().rev().find(|bio| is_behind(bio, &issued)).copied();
-                let asker = asked.unwrap_or(issued);
-                let flags = RequestFlags { meta: flags.meta || asker.flags.meta, ..flags };
-                open.push(requests.len());
-                requests.push(DeviceRequest {
-                    layer,
-                    issue_ns: event.time_ns,
-                    complete_ns: None,
-                    overlapped,
-                    sector,
-                    bytes,
-                    flags,
-                    tid: asker.tid,
-                    comm: asker.comm,
-                });
+                pairs.issued(event.time_ns, Bio { layer, sector, sectors, flags, tid: event.tid, comm });
             }
             TraceKind::RequestComplete { device, sector, flags, .. } => {
                 let Some(layer) = layer_of(device) else { continue };
-                let is_it = |&index: &usize| {
-                    let request = &requests[index];
-                    let same_kind = request.flags.op == flags.op;
-                    // The kernel gives a flush no meaningful sector.
-                    request.layer == layer
-                        && same_kind
-                        && (flags.op == RequestOp::Flush || request.sector == sector)
-                };
-                if let Some(at) = open.iter().position(is_it) {
-                    let index = open.remove(at);
-                    requests[index].complete_ns = Some(event.time_ns);
-                }
+                pairs.completed(event.time_ns, layer, sector, flags.op);
             }
             _ => {}
         }
     }
-    requests
+    pairs.requests
+}
+
+/// Requests so far.
+struct Pairs<'a> {
+    layers: &'a [Layer],
+    requests: Vec<DeviceRequest>,
+    /// Those that were issued and not completed.
+    open: Vec<usize>,
+    bios: Vec<Bio>,
+}
+
+impl Pairs<'_> {
+    fn queued(&mut self, bio: Bio) {
+        if self.bios.len() >= BIOS_KEPT {
+            self.bios.drain(..BIOS_KEPT / 2);
+        }
+        self.bios.push(bio);
+    }
+
+    fn issued(&mut self, time_ns: u64, issued: Bio) {
+        let Bio { layer, sector, sectors, flags, .. } = issued;
+        let bytes = sectors * SECTOR_BYTES;
+        // A driver without room returns a request, and it is issued again: still one request. A queue has at most one flush
+        // in progress; several queues have several, which look alike.
+        let is_flush = flags.op == RequestOp::Flush;
+        let again = |&&index: &&usize| {
+            let open = &self.requests[index];
+            let same =
+                (open.layer, open.sector, open.bytes, open.flags.op) == (layer, sector, bytes, flags.op);
+            same && (!is_flush || self.layers[layer].one_flush)
+        };
+        if let Some(&index) = self.open.iter().find(again) {
+            self.requests[index].issue_ns = time_ns;
+            return;
+        }
+        let mut overlapped = false;
+        for &index in self.open.iter().filter(|_| is_flush) {
+            if self.requests[index].layer == layer && self.requests[index].is_flush() {
+                (self.requests[index].overlapped, overlapped) = (true, true);
+            }
+        }
+        let asked = self.bios.iter().rev().find(|bio| is_behind(bio, &issued)).copied();
+        let asker = asked.unwrap_or(issued);
+        let flags = RequestFlags { meta: flags.meta || asker.flags.meta, ..flags };
+        self.open.push(self.requests.len());
+        self.requests.push(DeviceRequest {
+            layer,
+            issue_ns: time_ns,
+            complete_ns: None,
+            overlapped,
+            sector,
+            bytes,
+            flags,
+            tid: asker.tid,
+            comm: asker.comm,
+        });
+    }
+
+    fn completed(&mut self, time_ns: u64, layer: usize, sector: u64, op: RequestOp) {
+        let is_it = |&index: &usize| {
+            let request = &self.requests[index];
+            // The kernel gives a flush no meaningful sector.
+            request.layer == layer
+                && request.flags.op == op
+                && (op == RequestOp::Flush || request.sector == sector)
+        };
+        if let Some(at) = self.open.iter().position(is_it) {
+            let index = self.open.remove(at);
+            self.requests[index].complete_ns = Some(time_ns);
+        }
+    }
 }
 
 /// Whether `bio` caused this request.

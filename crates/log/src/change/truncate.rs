@@ -34,7 +34,7 @@ impl Shared {
         if result.is_ok() && first > lock(&self.segments).first_live {
             (state, result) = self.control(state, &Control::TruncateBefore(first));
             if result.is_ok() {
-                lock(&self.segments).give_up(first);
+                lock(&self.segments).truncate_before(first);
                 self.tail.forget_before(first);
                 self.note_change();
             }

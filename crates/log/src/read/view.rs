@@ -285,7 +285,7 @@ impl View {
         if first_live > seen.segments.first_live {
             self.note_change();
         }
-        seen.segments.give_up(first_live);
+        seen.segments.truncate_before(first_live);
         seen.segments.obsolete.clear();
         seen.settled = settled;
         seen.durable = seen.durable.max(durable);
