@@ -140,8 +140,16 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
             let last = log.last().get();
             check(&log, log.first().get(), last);
             let first = log.first().get() + 90;
-            log.truncate_before(Lsn::new(first)).unwrap_or_else(|why| panic!("{mixed} {round}: {why}"));
-            check(&log, first, last);
+            let kept_bytes = std::fs::metadata(path.join("inkstone.room")).map_or(0, |room| room.len());
+            match log.truncate_before(Lsn::new(first)) {
+                Ok(()) => check(&log, first, last),
+                // `fill` has taken what the round before had freed, and this opening has used the kept room up.
+                Err(Error::NoRoom { .. }) if round > 0 && kept_bytes < 1 << 20 => {
+                    println!("mixed {mixed}, round {round}: refused with {kept_bytes} bytes of kept room");
+                    check(&log, log.first().get(), last);
+                }
+                Err(why) => panic!("mixed {mixed}, round {round}, {kept_bytes} bytes kept: {why}"),
+            }
             if round % 2 == 0 { close(log) } else { log.abandon() }
         }
         // Nothing is kept, and others have all the room.
