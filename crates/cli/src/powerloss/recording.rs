@@ -38,7 +38,7 @@ pub(crate) struct RecordArguments {
     /// Operations in the history
     #[arg(long, value_name = "N", default_value_t = 24)]
     length: usize,
-    /// A raft log, not a log
+    /// Record a raft log instead of a plain log
     #[arg(long)]
     raft: bool,
 }

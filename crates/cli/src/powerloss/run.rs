@@ -44,7 +44,7 @@ pub(crate) struct RunArguments {
     /// States projected from these without a mount, for each file system [default: 6000; of a raft log none]
     #[arg(long, value_name = "N", conflicts_with = "raft")]
     projected: Option<u64>,
-    /// A raft log, not a log
+    /// Test a raft log instead of a plain log
     #[arg(long)]
     raft: bool,
     /// Seed of the first history
