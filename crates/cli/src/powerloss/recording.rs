@@ -22,7 +22,15 @@ use inkstone_powerloss::kernel::states::{Player, choose};
 use super::writer::program;
 use crate::parse::names;
 
+const EXAMPLES: &str = "\
+Examples:
+  sudo inkstone powerloss record one.rec --fs xfs --seed 7
+  sudo inkstone powerloss replay one.rec                          checks states at every cut
+  sudo inkstone powerloss replay one.rec --entry 200 --subset all    checks one state
+  inkstone powerloss show one.rec --entries                       lists what reached the disk";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct RecordArguments {
     /// The recording to create, in the format of dm-log-writes
     file: PathBuf,
@@ -44,6 +52,7 @@ pub(crate) struct RecordArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReplayArguments {
     /// A recording
     file: PathBuf,
@@ -66,6 +75,7 @@ pub(crate) struct ReplayArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArguments {
     /// A recording or a certificate
     file: PathBuf,
