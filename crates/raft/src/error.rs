@@ -186,7 +186,7 @@ impl fmt::Display for Error {
             Self::IsCommitted { index, committed } => {
                 write!(
                     f,
-                    "cannot change index {index}: entries up to {committed} are committed, and committed entries never change"
+                    "index {index} cannot change: entries up to {committed} are committed, and committed entries never change"
                 )
             }
             Self::IsPurged { index, first } => {
@@ -208,10 +208,10 @@ impl fmt::Display for Error {
                 )
             }
             Self::OtherEntry { here, came } => {
-                write!(f, "the caller named {came}, but the raft log has {here}")
+                write!(f, "the raft log has {here}, not {came}")
             }
             Self::VoteGoesBack { saved, came } => {
-                write!(f, "cannot save {came}: it goes back, since {saved} is saved")
+                write!(f, "{came} goes back: {saved} is saved already")
             }
             Self::HoleBehindPurge { upto, first } => {
                 write!(
@@ -220,10 +220,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::CommittedGoesBack { saved, came } => {
-                write!(
-                    f,
-                    "cannot lower the committed index to {came}: entries up to {saved} are committed, and stay committed"
-                )
+                write!(f, "the committed index cannot go back to {came}: entries up to {saved} are committed")
             }
             Self::LeaderGoesBack { index, before, came } => {
                 write!(
