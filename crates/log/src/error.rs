@@ -314,7 +314,7 @@ impl fmt::Display for Error {
             }
             Self::NoLog { path } => write!(
                 f,
-                "there is no log in {}: check the path, or create a log there with Log::open or `inkstone append`",
+                "there is no log in {}: check the path, or create a log there by opening it for writing (`inkstone append` does)",
                 path.display()
             ),
             Self::Incomplete { path } => write!(
