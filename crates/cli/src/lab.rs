@@ -65,7 +65,7 @@ Examples:
   sudo inkstone lab filesystems            every file system on both kinds of loop devices: minutes
   sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --loops direct --bills
   sudo inkstone lab filesystems --file-systems xfs --reuse new,reuse --durability fdatasync,o-dsync
-  sudo inkstone lab filesystems --preset e2 --published        article 1's own size: hours";
+  sudo inkstone lab filesystems --preset e2 --published        at article 1's own size";
 const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             a quick comparison in the current directory: under a minute
