@@ -12,7 +12,7 @@ use crate::ledger::payload;
 use crate::run::PATH;
 use crate::setup::{Before, plain};
 
-/// A log that was closed in order.
+/// A log that was closed cleanly.
 pub struct Template {
     pub disk: SimDisk,
     pub records: u64,

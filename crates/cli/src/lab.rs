@@ -47,6 +47,25 @@ const PUBLISHED_ZEROING_BYTES: u64 = 10 << 30;
 /// Enough to see which requests repeat.
 const TIMELINE_COMMITS: usize = 3;
 
+const BILL_EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab bill                   every way of the published comparison, at 4 KiB and at 512 B
+  sudo inkstone lab bill /mnt/nvme --preset quick --commits 1000
+  sudo inkstone lab bill --reuse new,reuse --durability fdatasync --timeline
+                                           two ways, and every request of three commits of each
+
+Exact bills need root, for the kernel's trace of the block layer.";
+const FALLOCATE_EXAMPLES: &str = "\
+Examples:
+  inkstone lab fallocate                   this directory's file system only
+  inkstone lab fallocate /mnt/nvme --size 1GiB
+  sudo inkstone lab fallocate --file-systems ext4,xfs,btrfs    these too, created on loop devices";
+const FILESYSTEMS_EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab filesystems            every file system on both kinds of loop devices: minutes
+  sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --loops direct --bills
+  sudo inkstone lab filesystems --file-systems xfs --reuse new,reuse --durability fdatasync,o-dsync
+  sudo inkstone lab filesystems --preset e2 --published        at article 1's own size";
 const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             a quick comparison in the current directory: under a minute
@@ -95,8 +114,8 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// What one commit costs at the block layer: reads, data writes, journal writes, flushes, and who submits them
-    #[command(after_help = EXAMPLES)]
+    /// Show what one commit costs at the block layer: reads, data writes, journal writes, flushes, and who submits them
+    #[command(after_help = BILL_EXAMPLES)]
     Bill {
         #[command(flatten)]
         place: Where,
@@ -114,8 +133,8 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// What each mode of fallocate does to a file
-    #[command(after_help = EXAMPLES)]
+    /// Show what each mode of fallocate does to a file
+    #[command(after_help = FALLOCATE_EXAMPLES)]
     Fallocate {
         #[command(flatten)]
         place: Where,
@@ -131,8 +150,8 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// The same cells on file systems created for this, on loop devices (root)
-    #[command(after_help = EXAMPLES)]
+    /// Measure the same cells on file systems created for this, on loop devices (root)
+    #[command(after_help = FILESYSTEMS_EXAMPLES)]
     Filesystems {
         #[command(flatten)]
         place: Where,
@@ -158,12 +177,12 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Whether ZERO_RANGE makes syncs faster (articles 1 and 2: yes, article 4: no), for each file system, size, sync and pass
+    /// Measure whether ZERO_RANGE makes syncs faster (articles 1 and 2: yes, article 4: no), for each file system, size, sync and pass
     #[command(after_help = zero_range::EXAMPLES)]
     ZeroRange(ZeroRangeArguments),
     #[command(flatten)]
     Results(ResultCommand),
-    /// All experiments in one result, within a time limit
+    /// Run all experiments into one result, within a time limit
     #[command(after_help = experiments::EXAMPLES)]
     All(AllArguments),
     #[command(flatten)]
@@ -173,7 +192,7 @@ enum LabCommand {
     /// Run every published table at its published size, with results in a directory; continues where it stopped
     Published(PublishedArguments),
     /// Compare identical arms: how often the lab calls equal things different
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = aa::EXAMPLES)]
     Aa {
         #[command(flatten)]
         arguments: AaArguments,

@@ -62,7 +62,7 @@ pub struct Tail {
     pub first_live: Lsn,
     /// The number of groups.
     pub groups: u64,
-    /// The log was closed in order, and nothing follows.
+    /// The log was closed cleanly, and nothing follows.
     pub closed: bool,
     /// The segment was sealed, and this is the next one.
     pub sealed: Option<SegmentNumber>,

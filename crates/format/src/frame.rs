@@ -212,7 +212,7 @@ impl Frame<'_> {
 pub enum PromiseReason {
     /// Nothing was appended for a moment.
     Idle = 1,
-    /// The log was closed in order.
+    /// The log was closed cleanly.
     Close = 2,
 }
 

@@ -17,7 +17,7 @@ use crate::error::Result;
 /// A record, or a batch, that was appended and is not necessarily durable yet.
 ///
 /// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any runtime or none; polling
-/// does no I/O: the log's own thread commits what is awaited, as soon as those are there that are expected to share the flush. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
+/// does no I/O: the log's own thread commits what is awaited, as soon as the waiters expected to share the flush are there. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
 /// that thread the next caller that commits does). A failure then shows only in that the log is poisoned. A future that is dropped
 /// while it is pending leaves nothing behind, and no group waits for it any more.
 ///
@@ -84,7 +84,7 @@ impl<'log> Append<'log> {
         (self.first, self.last, self.cuts as u64)
     }
 
-    /// If it was polled, it waits as a future no more.
+    /// If it was polled, its waker is withdrawn.
     #[inline]
     fn await_no_more(&mut self) {
         if let Some(ticket) = self.ticket.take() {

@@ -312,7 +312,11 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
-            Self::NoLog { path } => write!(f, "there is no log in {}", path.display()),
+            Self::NoLog { path } => write!(
+                f,
+                "there is no log in {}: check the path, or create a log there by opening it for writing (`inkstone append` does)",
+                path.display()
+            ),
             Self::Incomplete { path } => write!(
                 f,
                 "{} holds an unfinished copy of a log: if no copy is running, copy again (it starts over) or remove the directory",
@@ -357,7 +361,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Invalid(why) => f.write_str(why),
-            Self::Closed => write!(f, "the log is closed"),
+            Self::Closed => write!(f, "the log is closed: open it again to continue"),
             Self::Forked { path } => {
                 write!(
                     f,

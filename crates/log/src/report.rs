@@ -12,7 +12,7 @@ use inkstone_format::{Epoch, Lsn, Position, Verdict};
 pub struct Recovery {
     /// The log did not exist and was created.
     pub created: bool,
-    /// The log was closed in order, and nothing was written after that.
+    /// The log was closed cleanly, and nothing was written after that.
     pub clean: bool,
     /// [`Verdict::End`]: nothing follows the end of the log. [`Verdict::Torn`]: a crash left part of a commit there, which was
     /// never acknowledged and is not part of the log.
@@ -45,7 +45,7 @@ impl fmt::Display for Recovery {
         }
         match self.verdict {
             Verdict::Torn => write!(f, "torn tail after LSN {} [{}]", self.last, self.row)?,
-            _ if self.clean => write!(f, "closed in order at LSN {}", self.last)?,
+            _ if self.clean => write!(f, "closed cleanly at LSN {}", self.last)?,
             _ => write!(f, "ends at LSN {} [{}]", self.last, self.row)?,
         }
         write!(f, ", {} segments from LSN {}", self.segments, self.first)?;

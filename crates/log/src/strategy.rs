@@ -104,17 +104,16 @@ fn unknown() -> (Strategy, String) {
 fn by_rule(found: &Capabilities) -> (Strategy, String) {
     let name = &found.mount.file_system;
     if found.copy_on_write == CopyOnWrite::Always {
-        let reason = format!(
-            "{name} writes every block to a new place, so that preparing and reusing blocks gains little"
-        );
+        let reason =
+            format!("{name} writes every block to a new place, so preparing and reusing blocks gains little");
         return (strategy(Preparation::Fallocate, Reuse::New, Access::Buffered), reason);
     }
     if let Some(why) = no_direct(found) {
         return (strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered), why);
     }
     let fua = match found.device.as_ref().map(|device| (device.fua, device.volatile_cache)) {
-        Some((_, Some(false))) => "the device has no volatile cache, so that no flush is needed",
-        Some((Some(true), _)) => "the device has FUA, so that a commit is one write",
+        Some((_, Some(false))) => "the device has no volatile cache, so no flush is needed",
+        Some((Some(true), _)) => "the device has FUA, so a commit is one write",
         _ => "a commit is one write and one flush",
     };
     let reason = format!("{name} overwrites in place and has O_DIRECT; {fua}");

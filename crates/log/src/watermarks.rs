@@ -1,4 +1,4 @@
-//! The durable watermark, to be awaited.
+//! Awaiting the durable watermark.
 //!
 //! *Owns*: the public face: what a caller learns when the watermark moves. *May not touch*: how a task waits (`commit/watching.rs`).
 

@@ -27,7 +27,7 @@ fn append(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// The records of the log, and whether it was closed in order.
+/// The records of the log, and whether it was closed cleanly.
 fn shown(path: &Path) -> (Vec<Vec<u8>>, bool) {
     let log = Log::open(path, Options::small()).expect("opened");
     let records = log.reader().records(Lsn::FIRST).map(|record| record.expect("read").bytes).collect();

@@ -1,6 +1,6 @@
 //! The table of mistakes is true: every mistake has a row, and what its row says catches it.
 //!
-//! *Owns*: comparing docs/mistakes.md with the labs. *May not touch*: the labs.
+//! *Owns*: comparing docs/mistakes-table.md with the labs. *May not touch*: the labs.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -13,7 +13,7 @@ use inkstone_io::NamedChoice;
 use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
 use processors::on_all_processors;
 
-const PAGE: &str = include_str!("../../../docs/mistakes.md");
+const PAGE: &str = include_str!("../../../docs/mistakes-table.md");
 /// Its table is that of the explorer, which is run by itself.
 const EXPLORER: &str = include_str!("../../../docs/interleavings.md");
 /// Where the directed tests are.

@@ -1,10 +1,10 @@
-//! The callbacks of appends: in order, once each, with nothing of ours held.
+//! Calls the callbacks of appends: in order, once each, while we hold no lock.
 //!
 //! *Owns*: the callbacks that wait, up to where the log is durable, the first failure. *May not touch*: the log and the state, so that
 //! a callback that waits keeps neither alive.
 //!
-//! The log tells on any thread that commits. One thread at a time calls back, and goes on until nothing is due; others leave it to that
-//! thread. A thread that holds the order of writes calls nothing back before it has let go: the callback may append. The same holds for
+//! The log reports durability on any thread that commits. One thread at a time calls back, until nothing is due; other threads leave
+//! their callbacks to it. A thread that holds the order of writes releases it first, since a callback may append. The same holds for
 //! the user's listener (`listener.rs`).
 
 use std::collections::VecDeque;

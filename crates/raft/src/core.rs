@@ -107,8 +107,8 @@ impl Core {
         }
     }
 
-    /// What runs when the record `lsn` is durable, or will not be. It tells of all that is durable then, so that one call of the many of
-    /// a group calls all of them back. A callback that waits must not keep the state alive.
+    /// What runs when the record `lsn` is durable, or will not be. It reports everything that is durable by then, so one of the many
+    /// calls of a group runs all callbacks. A callback that waits must not keep the state alive.
     pub(crate) fn teller(
         self: &Arc<Self>,
     ) -> impl FnOnce(std::result::Result<Lsn, inkstone::Error>) + Send + 'static {

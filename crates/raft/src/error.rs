@@ -47,7 +47,7 @@ pub enum Error {
         /// The index of the next entry.
         next: u64,
     },
-    /// A purge goes beyond what is committed, and no snapshot was said to be installed.
+    /// A purge goes beyond what is committed, and the caller did not say that a snapshot has it.
     NotCommitted {
         /// The last index that was to be purged.
         upto: u64,
@@ -181,19 +181,16 @@ impl fmt::Display for Error {
         match self {
             Self::Log(error) => error.fmt(f),
             Self::Hole { expected, came } => {
-                write!(
-                    f,
-                    "the next entry must have index {expected}, and {came} came: a raft log has no holes"
-                )
+                write!(f, "the next entry must have index {expected}, not {came}: a raft log has no holes")
             }
             Self::IsCommitted { index, committed } => {
                 write!(
                     f,
-                    "index {index} is committed (up to {committed}), and committed entries never change"
+                    "index {index} cannot change: entries up to {committed} are committed, and committed entries never change"
                 )
             }
             Self::IsPurged { index, first } => {
-                write!(f, "index {index} was purged; the first entry that is left is {first}")
+                write!(f, "index {index} was purged; the first entry left is {first}")
             }
             Self::NotHere { index, next } => {
                 write!(f, "there is no entry {index}: the next one will be {next}")
@@ -210,8 +207,12 @@ impl fmt::Display for Error {
                     "cannot purge up to {upto}: nothing is known to be committed; if a snapshot has it, call purge_to_snapshot"
                 )
             }
-            Self::OtherEntry { here, came } => write!(f, "{came} was named, but the raft log has {here}"),
-            Self::VoteGoesBack { saved, came } => write!(f, "{came} goes back: {saved} was saved"),
+            Self::OtherEntry { here, came } => {
+                write!(f, "the raft log has {here}, not {came}")
+            }
+            Self::VoteGoesBack { saved, came } => {
+                write!(f, "{came} goes back: {saved} is saved already")
+            }
             Self::HoleBehindPurge { upto, first } => {
                 write!(
                     f,
@@ -219,28 +220,25 @@ impl fmt::Display for Error {
                 )
             }
             Self::CommittedGoesBack { saved, came } => {
-                write!(
-                    f,
-                    "entries up to {saved} are committed, and {came} is less: what is committed stays so"
-                )
+                write!(f, "the committed index cannot go back to {came}: entries up to {saved} are committed")
             }
             Self::LeaderGoesBack { index, before, came } => {
                 write!(
                     f,
-                    "entry {index} is of {came}, and the entry before it is of {before}: leaders never go back"
+                    "entry {index} is of {came}, but the entry before it is of {before}: leaders never go back"
                 )
             }
             Self::NameTooLong { bytes } => {
                 write!(f, "a leader's name has {bytes} bytes: the limit is 255")
             }
-            Self::IndexesUsedUp => write!(f, "index {} is not used: no entry could follow it", u64::MAX),
+            Self::IndexesUsedUp => write!(f, "index {} cannot be used: no entry could follow it", u64::MAX),
             Self::Foreign { path, lsn, why } => {
                 write!(f, "{} is not a raft log: record {lsn} {why}", path.display())
             }
             Self::OtherRaftGroup { path, expected, came } => {
                 write!(
                     f,
-                    "{} belongs to raft group {came:#x}, and {expected:#x} was asked for",
+                    "{} belongs to raft group {came:#x}, not to {expected:#x}: check the path and Options::raft_group",
                     path.display()
                 )
             }
@@ -252,9 +250,9 @@ impl fmt::Display for Error {
                 )
             }
             Self::Contradiction { path, lsn, why } => {
-                write!(f, "{}: record {lsn} breaks a rule: {why}", path.display())
+                write!(f, "{}: record {lsn} breaks a rule of the raft log: {why}", path.display())
             }
-            Self::Closed => write!(f, "the raft log is closed"),
+            Self::Closed => write!(f, "the raft log is closed: open it again to continue"),
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct RaftLog {
     _end: End,
 }
 
-/// What only the thread knows that writes.
+/// What only the writing thread knows.
 #[derive(Default)]
 pub(crate) struct Order {
     /// The index that was saved as committed and has a record.
@@ -131,7 +131,8 @@ impl RaftLog {
         Ok(())
     }
 
-    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next entry may have any index again. Their records stay in the log until a purge lets go of them.
+    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next entry may have any index again.
+    /// Their records stay in the log until a purge removes them.
     ///
     /// # Errors
     /// [`Error::IsCommitted`], [`Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
@@ -143,11 +144,11 @@ impl RaftLog {
         self.change(&Change::Truncate(from)).map(|_| ())
     }
 
-    /// Purges the entries up to `upto`, which must be committed, and gives the segments back that no entry needs any more. What was
-    /// purged before, or more, is purged already: then nothing changes. The last entry that was purged is [`Bounds::purged`].
+    /// Purges the entries up to `upto`, which must be committed, and releases the segments that no entry needs any more. If they were
+    /// purged before, nothing changes. The last entry that was purged is [`Bounds::purged`].
     ///
     /// # Errors
-    /// [`Error::NotCommitted`], [`Error::OtherEntry`], [`Error::HoleBehindPurge`]; [`inkstone::Error::NoRoom`] when the disk is full and giving segments back has
+    /// [`Error::NotCommitted`], [`Error::OtherEntry`], [`Error::HoleBehindPurge`]; [`inkstone::Error::NoRoom`] when the disk is full and releasing segments has
     /// not made room for the record of the purge: the entries in those segments are purged, the others are not;
     /// [`inkstone::Error::Poisoned`]. An error of a file that cannot be released comes after the purge: the next purge or opening tries
     /// again.
@@ -165,8 +166,8 @@ impl RaftLog {
     ///
     /// # Errors
     /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is committed; else as [`RaftLog::purge`].
-    /// On a full disk it gives back first what lies before `upto`; what it has given back when it fails, or when the process ends, is
-    /// purged and noted as committed, which is less than the snapshot has.
+    /// On a full disk it first releases the segments before `upto`. If it fails then, or the process ends, their entries are purged
+    /// and noted as committed, which is less than the snapshot has.
     ///
     /// # Durability
     /// On `Ok` it stays so.
@@ -449,7 +450,7 @@ impl Order {
         said.filter(|index| said > self.committed && state.committed == Some(*index))
     }
 
-    /// Gives back the memory that one large append took.
+    /// Releases the memory that one large append took.
     fn forget_large(&mut self) {
         const KEPT_BYTES: usize = 1 << 20;
         if self.bytes.capacity() > KEPT_BYTES {

@@ -141,10 +141,10 @@ impl RaftReader {
         let why = match decode(bytes) {
             Ok(record) => match record.body {
                 Body::Entry(id, payload) if id == *expected => return Ok(Arc::from(payload)),
-                Body::Entry(id, _) => format!("it should be {expected}, and is {id}"),
-                _ => format!("it should be {expected}, and is no entry"),
+                Body::Entry(id, _) => format!("it should be {expected}, but is {id}"),
+                _ => format!("it should be {expected}, but is no entry"),
             },
-            Err(flaw) => format!("it should be {expected}, and {flaw}"),
+            Err(flaw) => format!("it should be {expected}, but {flaw}"),
         };
         Err(Error::Contradiction { path: self.core.directory.path().into(), lsn, why })
     }

@@ -1,4 +1,4 @@
-//! What an opening believes: the state, made again from the log's records.
+//! Rebuilds the state of a raft log from its records, at an opening.
 //!
 //! *Owns*: which records are read, and which contradict each other. *May not touch*: files; it writes nothing.
 //!
@@ -139,7 +139,7 @@ impl Expected<'_> {
     fn begin(&self, mut state: State, lsn: Lsn) -> Result<State> {
         self.check_raft_group(&state)?;
         if state.highest_lsn().is_some_and(|highest| highest >= lsn) {
-            return Err(self.contradiction(lsn, "it is a state that names records behind it"));
+            return Err(self.contradiction(lsn, "it is a state that names records after it"));
         }
         state.states.push(lsn);
         Ok(state)
@@ -226,7 +226,7 @@ mod tests {
             vec![state(&State::new(7)), state(&two_entries()), entry(1), entry(2)],
         ] {
             let told = replay(&log_of(&records), Lsn::FIRST).unwrap_err().to_string();
-            assert!(told.contains("names records behind it"), "{told}");
+            assert!(told.contains("names records after it"), "{told}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Runs: what many entries have in common, said once.
+//! Runs: what many entries in a row have in common, stored once.
 //!
 //! *Owns*: where entries lie (index to LSN) and who made them (index to leader), each as runs. *May not touch*: rules (`state.rs`).
 //!

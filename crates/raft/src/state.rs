@@ -333,18 +333,18 @@ impl State {
     pub(crate) fn is_sound(&self) -> std::result::Result<(), &'static str> {
         let is_empty = self.first == self.next;
         if self.first > self.next {
-            return Err("its first index lies behind its next one");
+            return Err("its first index is above its next one");
         }
         if self.next_index().is_none() && self.first > 0 {
-            return Err("it says where entries begin, and has none, and none was purged");
+            return Err("it has a first index, but no entry, and none was purged");
         }
         if self.purged.is_some()
             && self.first.checked_sub(1).is_none_or(|purged| self.committed < Some(purged))
         {
-            return Err("what it says to be purged is not committed");
+            return Err("it says that entries are purged which are not committed");
         }
         if self.committed.is_some_and(|index| self.leader_of(index).is_none()) {
-            return Err("what it says to be committed is not there");
+            return Err("it says that an entry is committed which is not there");
         }
         if let Some(said) = &self.said {
             let is_theirs = match self.leader_of(said.index) {
@@ -352,7 +352,7 @@ impl State {
                 None => self.purged.as_ref().is_some_and(|purged| said.leader <= *purged),
             };
             if !is_theirs || self.committed < Some(said.index) {
-                return Err("what was saved as committed is not");
+                return Err("its saved committed index is above what is committed");
             }
         }
         let firsts = |of: &mut dyn Iterator<Item = u64>| {

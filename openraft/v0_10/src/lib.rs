@@ -45,11 +45,11 @@
 //! | `purge` | durable; the segments that nothing needs are given back |
 //! | `save_committed` | readers see it. It is durable with the next record: an older one may be found after a crash, which is safe |
 //!
-//! docs/raft.md, "openraft", says what that means across a kill and a power loss.
+//! docs/openraft.md says what that means across a kill and a power loss.
 //!
 //! # What is on disk
 //!
-//! The raft log's own records, which docs/raft.md has byte by byte. In these the leader of an entry or vote is its term and the name of
+//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of an entry or vote is its term and the name of
 //! its node ([`NodeName`]), and the payload is what the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes
 //! are on the page of `inkstone-openraft-common`. They are not openraft's own serialization, so that a new version of openraft
 //! does not change them.

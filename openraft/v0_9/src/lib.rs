@@ -44,14 +44,14 @@
 //! | `purge` | durable; the segments that nothing needs are given back |
 //! | `save_committed` | readers see it. It is durable with the next record: an older one may be found after a crash, which is safe |
 //!
-//! docs/raft.md, "openraft", says what that means across a kill and a power loss.
+//! docs/openraft.md says what that means across a kill and a power loss.
 //!
 //! openraft 0.9 waits for each append's callback before it takes the next message. So its leader pays one
 //! flush for each `client_write`: where many at once matter, use openraft 0.10.
 //!
 //! # What is on disk
 //!
-//! The raft log's own records, which docs/raft.md has byte by byte. In these the leader of an entry or vote is its term and the name of
+//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of an entry or vote is its term and the name of
 //! its node ([`NodeName`]), and the payload is what the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes
 //! are on the page of `inkstone-openraft-common`. They are not openraft's own serialization: `inkstone-openraft` opens the same
 //! directory when you move to openraft 0.10.

@@ -137,7 +137,7 @@ async fn all_of_it_is_there_again() {
         .unwrap();
     assert_eq!(store.try_get_log_entries(..).await.unwrap(), [text(5, 8, 1001, "c")]);
     let contradicts = store.blocking_append([text(6, 8, 1000, "d")]).await.unwrap_err();
-    assert!(contradicts.to_string().contains("index 1000 is committed"), "{contradicts}");
+    assert!(contradicts.to_string().contains("index 1000 cannot change"), "{contradicts}");
     store.close().unwrap();
 }
 
@@ -174,11 +174,11 @@ async fn errors_say_what_was_expected_and_what_came() {
         let text = result.unwrap_err().to_string();
         assert!(text.contains(what), "{text}");
     };
-    said(store.blocking_append([text(3, 1, 6, "a hole")]).await, "must have index 5, and 6 came");
-    said(store.blocking_append([text(3, 1, 2, "once more")]).await, "index 2 is committed");
+    said(store.blocking_append([text(3, 1, 6, "a hole")]).await, "must have index 5, not 6");
+    said(store.blocking_append([text(3, 1, 2, "once more")]).await, "index 2 cannot change");
     said(store.save_vote(&Vote::new(3, 1)).await, "goes back");
-    said(store.truncate(id(3, 1, 2)).await, "index 2 is committed");
-    said(store.truncate(id(2, 1, 3)).await, "was named");
+    said(store.truncate(id(3, 1, 2)).await, "index 2 cannot change");
+    said(store.truncate(id(2, 1, 3)).await, "the raft log has");
     said(store.save_committed(Some(id(3, 1, 9))).await, "there is no entry 9");
     store.save_committed(None).await.unwrap();
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));

@@ -196,7 +196,7 @@ static void records(const char *directory) {
     copy = pending;
     OK(inkstone_wait(&pending, &error));
     CHECK(pending.log == NULL && pending.lsn == 1);
-    FAILS(inkstone_wait(&pending, &error), INKSTONE_INVALID, "waited for or let go before");
+    FAILS(inkstone_wait(&pending, &error), INKSTONE_INVALID, "already waited for this record or let it go");
     inkstone_let_go(&pending);
     OK(inkstone_wait(&copy, &error)); /* A copy is not seen; it breaks nothing. */
     FAILS(inkstone_truncate_before(log, 9, &error), INKSTONE_NOT_YET, "LSN 9");

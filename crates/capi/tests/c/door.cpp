@@ -137,7 +137,7 @@ static void with_exceptions(const std::string &path) {
         log.append_durable("x");
         CHECK(!"a closed log throws");
     } catch (const std::exception &error) {
-        CHECK(std::string(error.what()) == "the log is closed");
+        CHECK(std::string(error.what()) == "the log is closed: open it again to continue");
     }
     inkstone::reader outside(path);
     CHECK(outside.get(1).size() > 0);

@@ -202,7 +202,7 @@ int main(int count, char **arguments) {
     CHECK(number == 11);
     FAILS(inkstone_copy(place, copy, NULL, NULL, &error), INKSTONE_INVALID, "");
     OK(inkstone_reader_open(copy, NULL, &outside, &error));
-    says(inkstone_reader_recovery_text(outside, &text, &error), &text, "closed in order at LSN 110");
+    says(inkstone_reader_recovery_text(outside, &text, &error), &text, "closed cleanly at LSN 110");
     read_in_every_way(outside);
     inkstone_reader_free(outside);
 
@@ -218,7 +218,7 @@ int main(int count, char **arguments) {
     CHECK(inkstone_options_set_periodic_us(options, 1000) == INKSTONE_OK);
     OK(inkstone_open(place, options, &log, &error));
     inkstone_options_free(options);
-    says(inkstone_recovery_text(log, &text, &error), &text, "closed in order at LSN 105");
+    says(inkstone_recovery_text(log, &text, &error), &text, "closed cleanly at LSN 105");
     inkstone_log_free(log);
     puts("every function did what it says");
     return 0;

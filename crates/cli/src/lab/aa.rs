@@ -13,11 +13,20 @@ use crate::output::{Output, View};
 use crate::parse::duration;
 use crate::select::{Where, seed};
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  inkstone lab aa                          200 pairs of one overwrite: how many are called different
+  inkstone lab aa /mnt/nvme --pairs 1000 --rounds 20
+  inkstone lab aa --of pool,read --seconds 60s
+  inkstone lab aa --of all                 every row of every experiment against itself: 6 minutes
+
+Chance alone calls about one pair in twenty different. Many more than that mean: distrust this machine's verdicts.";
+
 #[derive(Debug, Args)]
 pub(crate) struct AaArguments {
     #[command(flatten)]
     place: Where,
-    /// Pairs [default: 200]
+    /// How many pairs to compare [default: 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
     /// Instead of pairs of one overwrite, compare every row of these experiments with itself; `all` takes every experiment

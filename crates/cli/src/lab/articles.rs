@@ -21,6 +21,7 @@ const PAGE: &str = concat!(
     include_str!("../../../../docs/notebook/lab-claims.md"),
     include_str!("../../../../docs/notebook/lab-choice.md"),
     include_str!("../../../../docs/lab.md"),
+    include_str!("../../../../docs/bench-and-tune.md"),
     include_str!("../../../../docs/lab-answers.md"),
 );
 const NOTEBOOK: &str = include_str!("../../../../.ci/notebook");

@@ -21,9 +21,9 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss faults                                   each fault on each file system, 4 times
-  inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
-  inkstone powerloss faults --rounds 50 --certificate faults.json
+  sudo inkstone powerloss faults                              each fault on each file system, 4 times
+  sudo inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
+  sudo inkstone powerloss faults --rounds 50 --certificate faults.json
 
 Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or nothing could run.";
 

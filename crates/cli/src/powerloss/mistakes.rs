@@ -25,7 +25,7 @@ pub(crate) struct MistakesArguments {
     /// Which mistakes [default: all except those about threads, which `.ci/explore` catches]
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
-    /// Put the figures into the table of this page too (docs/mistakes.md)
+    /// Also write the figures into the table of this page (docs/mistakes-table.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

@@ -22,7 +22,15 @@ use inkstone_powerloss::kernel::states::{Player, choose};
 use super::writer::program;
 use crate::parse::names;
 
+const EXAMPLES: &str = "\
+Examples:
+  sudo inkstone powerloss record one.rec --fs xfs --seed 7
+  sudo inkstone powerloss replay one.rec                          checks states at every cut
+  sudo inkstone powerloss replay one.rec --entry 200 --subset all    checks one state
+  inkstone powerloss show one.rec --entries                       lists what reached the disk";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct RecordArguments {
     /// The recording to create, in the format of dm-log-writes
     file: PathBuf,
@@ -38,12 +46,13 @@ pub(crate) struct RecordArguments {
     /// Operations in the history
     #[arg(long, value_name = "N", default_value_t = 24)]
     length: usize,
-    /// A raft log, not a log
+    /// Record a raft log instead of a plain log
     #[arg(long)]
     raft: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReplayArguments {
     /// A recording
     file: PathBuf,
@@ -66,6 +75,7 @@ pub(crate) struct ReplayArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArguments {
     /// A recording or a certificate
     file: PathBuf,

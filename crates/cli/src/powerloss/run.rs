@@ -18,13 +18,13 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss run                      60 mounted states on each file system: about a minute
-  inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
-  inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
-  inkstone powerloss run --raft               the same for a raft log: entries, votes, truncations, purges
+  sudo inkstone powerloss run                 60 mounted states on each file system: about a minute
+  sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
+  sudo inkstone powerloss run --mounted 1000 --projected 100000 --certificate certificate.json
+  sudo inkstone powerloss run --raft          the same for a raft log: entries, votes, truncations, purges
 
-Exit code 0: every promise held in every state that was checked, and at least one was. 1: a promise was broken,
-or nothing could run. The output always names what did not run.";
+Exit code 0: every promise held in every state that was checked, and at least one state was checked. 1: a promise was
+broken, or nothing could run. The output always names what did not run.";
 
 /// Unless somebody says otherwise.
 const PROJECTED: u64 = 6000;
@@ -41,10 +41,10 @@ pub(crate) struct RunArguments {
     /// States that the kernel mounts, for each file system
     #[arg(long, value_name = "N", default_value_t = 60)]
     mounted: u64,
-    /// States projected from these without a mount, for each file system [default: 6000; of a raft log none]
+    /// States projected from these without a mount, for each file system [default: 6000; none for a raft log]
     #[arg(long, value_name = "N", conflicts_with = "raft")]
     projected: Option<u64>,
-    /// A raft log, not a log
+    /// Test a raft log instead of a plain log
     #[arg(long)]
     raft: bool,
     /// Seed of the first history

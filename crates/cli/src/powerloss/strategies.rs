@@ -22,9 +22,9 @@ use crate::parse::names;
 
 const EXAMPLES: &str = "\
 Examples:
-  inkstone powerloss strategies                     every strategy on every file system: minutes
-  inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
-  inkstone powerloss strategies --fs ext4 --strategy write-only --state ack:8/none      only this state
+  sudo inkstone powerloss strategies                every strategy on every file system: minutes
+  sudo inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
+  sudo inkstone powerloss strategies --fs ext4 --strategy write-only --state ack:8/none      only this state
 
 Exit code 0: every strategy that claims durability kept its data in every state, and every other one was caught losing some.
 1: not so, or nothing could run. The output always names what did not run.";

@@ -82,7 +82,7 @@ pub fn follow(
         let Some(record) = next.map_err(|error| error.to_string())? else {
             let since: Instant = *idle_since.get_or_insert_with(Instant::now);
             if since.elapsed() > PATIENCE {
-                return Err(format!("a follower waits in vain for record {expected}"));
+                return Err(format!("a follower waited for record {expected}, which did not come"));
             }
             continue;
         };

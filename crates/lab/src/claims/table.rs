@@ -207,14 +207,14 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "fdatasync-no-journal",
-        statement: "And so it is without a journal: fdatasync is faster than fsync over a ZERO_RANGE file.",
+        statement: "Without a journal too, fdatasync is faster than fsync over a ZERO_RANGE file.",
         source: "article 1 (15.56 s and 15.07 s), on its set-up",
         by: speed(Article1NoJournal, &[ZERO_RANGE_FSYNC], ZERO_RANGE),
         band: FASTER,
     },
     Claim {
         id: "fdatasync-second-pass",
-        statement: "And so it is in a second pass, over written blocks, with a journal.",
+        statement: "fdatasync is faster in a second pass too, over written blocks, with a journal.",
         source: "article 1 (8.68 s, both), on its set-up",
         by: speed(Article1Journal, &[ZERO_RANGE_FSYNC_AGAIN], ZERO_RANGE_AGAIN),
         band: FASTER,
@@ -228,14 +228,14 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "journal-amplifies-overwrites",
-        statement: "And so the journal does in a second pass, which overwrites blocks.",
+        statement: "The journal amplifies them in a second pass too, which overwrites blocks.",
         source: "article 1, which makes no exception, on its set-up",
         by: By::JournalCount { cell: ZERO_RANGE_FSYNC_AGAIN, what: Counted::WrittenKib },
         band: Band::at_least(1.1),
     },
     Claim {
         id: "journal-slows",
-        statement: "And the journal makes synchronous writes slower.",
+        statement: "The journal makes synchronous writes slower.",
         source: "article 1 (its figures: 15.56 s without, 15.63 s with), on its set-up",
         by: By::JournalTime { cell: ZERO_RANGE_FSYNC },
         band: FASTER,
@@ -270,7 +270,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "neighbours-overwrites",
-        statement: "And so does fdatasync of a log that only overwrites written blocks.",
+        statement: "So does fdatasync of a log that only overwrites written blocks.",
         source: "cockroachdb/pebble#5121, which makes no exception",
         by: rate("neighbours", Rows { slow: "overwrite, beside new files", fast: "overwrite, alone" }),
         band: Band::at_least(1.2),
@@ -319,7 +319,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "device-reads-beat-writes",
-        statement: "And so are random reads from the device (O_DIRECT).",
+        statement: "Random reads from the device (O_DIRECT) are faster too.",
         source: "article 5, whose reads do not",
         by: rate("reads-and-writes", Rows { slow: "write and fsync", fast: "read, from the device" }),
         band: FASTER,

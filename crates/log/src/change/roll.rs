@@ -1,4 +1,4 @@
-//! From one segment to the next.
+//! Rolls: changes from one segment to the next.
 //!
 //! *Owns*: the order of durability when the segment changes. *May not touch*: how a group is written (`commit/group.rs`), where
 //! files come from (`segment/pool.rs`), why the segment changes (`control.rs`, `truncate.rs`).

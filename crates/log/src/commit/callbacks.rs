@@ -1,9 +1,9 @@
-//! Callbacks whose record is decided, and calling them one at a time.
+//! Calls the callbacks of decided records, one at a time.
 //!
 //! *Owns*: their order, and that each is called once. *May not touch*: which record is decided (`state.rs`).
 //!
-//! A thread that finds another thread at it leaves its callbacks to that thread: so they are called in order, and a callback that
-//! uses the log never finds itself inside another one.
+//! A thread that finds another thread calling leaves its callbacks to that thread. So they are called in order, and a callback that
+//! uses the log never runs inside another one.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,11 @@
-//! Waiting of readers for the watermark.
+//! How readers wait for the watermark.
 //!
 //! *Owns*: when a follower sleeps, and that a reader wants the tail. *May not touch*: what it reads (`read/`), the waiters of records
 //! (`wait.rs`).
 //!
 //! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes the state's lock, so that no group
-//! becomes durable between its last look and its sleep. Woken, it asks again without the lock, which the writer needs then.
+//! becomes durable between its last look and its sleep. When it wakes, it asks again without the lock,
+//! which the writer needs then.
 
 use inkstone_format::Lsn;
 

@@ -4,7 +4,7 @@
 //! running them (`waking.rs`, `callbacks.rs`).
 //!
 //! One group is in flight at a time. So a record that is not decided is in that group or in the gathering, and a list for each of
-//! these two is all that is needed. To leave a waker is one step, however many are there, and a whole list is taken at once.
+//! these two is enough. Registering a waker is one step, however many there are, and a whole list is taken at once.
 
 use std::task::Waker;
 

@@ -37,10 +37,10 @@ impl Shared {
         self.write_closed(state, group, &Way::Usual, None)
     }
 
-    /// As [`Shared::write_gathered`]. If the write needs room and there is none, a group without records is taken back.
+    /// As [`Shared::write_gathered`]. If the write needs room and there is none, a group without records is withdrawn.
     ///
     /// # Errors
-    /// The poison; [`Error::NoRoom`] when the group was taken back: the log is unchanged.
+    /// The poison; [`Error::NoRoom`] when the group was withdrawn: the log is unchanged.
     pub(crate) fn write_control<'a>(&'a self, mut state: Guard<'a>, need: Need) -> (Guard<'a>, Result<()>) {
         if !self.options.keeps_room {
             return self.write_gathered(state);

@@ -8,8 +8,8 @@
 //! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
 //! the lock, and an older one changes nothing.
 //!
-//! The bytes of a durable group are shared before it is posted, under the lock, so that they follow each other: a copy that is made
-//! only for a reader that asked for it a moment ago.
+//! Before the post, and under the lock, the writer copies the bytes of the durable group into shared memory, so that groups follow
+//! each other there. It copies them only for a reader that asked a moment ago.
 //!
 //! A post says nothing that its reader may believe without looking (`read/fresh.rs`). What it does not say, the files do: cuts and
 //! truncations are groups and headers.

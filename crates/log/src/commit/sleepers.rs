@@ -1,6 +1,6 @@
 //! Threads that sleep until a state under a lock changes.
 //!
-//! *Owns*: their count. *May not touch*: what they wait for. Waking costs no system call if no thread sleeps; a commit wakes on
+//! *Owns*: their count. *May not touch*: what they wait for. Waking costs no system call if no thread sleeps: a commit wakes
 //! half a dozen of these.
 
 use std::time::Duration;

@@ -81,7 +81,7 @@ pub(crate) struct State {
     pub(crate) last_commit: Instant,
     /// The committer has no timer: it sleeps until it is notified.
     pub(crate) committer_rests: bool,
-    /// The committer is to be notified when the turn is given back.
+    /// The committer is to be notified when the turn is released.
     pub(crate) committer_waits: bool,
     /// When the first record of the gathering was appended.
     pub(crate) gathered_since: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What is the user's, and runs when the log has nothing locked: wakers and callbacks.
+//! Runs the user's wakers and callbacks, while the log holds no lock.
 //!
 //! *Owns*: the one rule about them: wakers are cloned, woken and dropped, and callbacks called, while no lock of the log is held.
 //! *May not touch*: which of them is due (`state.rs`).

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: their wakers, each found again by its seat. *May not touch*: what the watermark is; running the wakers (`waking.rs`).
 //!
-//! To leave a waker takes a moment, however many are there: an LSN that is not below the others goes to the end of the order, and
-//! a waker that is left again is replaced in its seat. Only those are woken whose LSN is reached.
+//! Registering a waker is quick, however many there are: an LSN that is not below the others goes to the end of the order, and
+//! a task that registers again replaces the waker in its seat. Only tasks whose LSN is reached are woken.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

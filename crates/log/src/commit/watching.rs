@@ -1,6 +1,6 @@
 //! Awaiting the watermark: until it reaches an LSN, or the log is cut, closed or poisoned.
 //!
-//! *Owns*: what one such task has left with the log, and taking it back. *May not touch*: waiters of records (`wait.rs`), threads that
+//! *Owns*: what one such task has registered with the log, and unregistering it. *May not touch*: waiters of records (`wait.rs`), threads that
 //! follow (`following.rs`), whose rule this is.
 
 use std::future::Future;

@@ -30,7 +30,7 @@ pub struct Report {
     pub epoch: Option<Epoch>,
     /// Where the log ends.
     pub end: Option<Position>,
-    /// The log was closed in order, and nothing was written after that.
+    /// The log was closed cleanly, and nothing was written after that.
     pub clean: bool,
     /// The segments of the log, as far as they are known, lowest first.
     pub segments: Vec<SegmentReport>,

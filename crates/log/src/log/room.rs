@@ -15,7 +15,7 @@ use crate::commit::gathering::Payload;
 use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 
-/// A future that waits for room. Dropping it takes its waker back.
+/// A future that waits for room. Dropping it withdraws its waker.
 struct InLine<'log> {
     shared: &'log Shared,
     ticket: Option<Ticket>,

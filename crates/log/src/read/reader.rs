@@ -41,7 +41,7 @@ impl Reader {
     /// If no writer lives, this recovers what the last one left, without changing it, and shows all of it. Beside a living
     /// writer it shows what the writer has *promised*: what was durable before its latest group. [`Options::idle`] bounds how long
     /// the last records take to be promised. On Linux a writer of the same user also posts in shared memory what is durable; the
-    /// reader sleeps until it does, and believes it after its own checks (docs/durability.md, "A post is a hint"). Where that
+    /// reader sleeps until it does, and believes it after its own checks (docs/reading.md, "A post is a hint"). Where that
     /// cannot be, it polls, four times a second at last.
     ///
     /// Only two options apply: [`Options::access`] (for the last segment of a living writer; records that are durable are read

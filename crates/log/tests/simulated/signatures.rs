@@ -65,7 +65,8 @@ fn a_program_of_io_errors_uses_the_question_mark() {
     let directory = tempfile::tempdir().expect("a directory");
     let error = last(directory.path()).expect_err("there is none");
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-    assert!(error.to_string().contains("there is no log in"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("there is no log in") && text.contains("check the path"), "{text}");
     let inside =
         error.into_inner().expect("the log's error").downcast::<inkstone::Error>().expect("its type");
     assert!(matches!(*inside, inkstone::Error::NoLog { .. }), "{inside}");

@@ -195,7 +195,7 @@ fn records_that_are_not_known_or_contradict_are_refused() {
         (&hole, &["index 10", "77"]),
         (&older, &["term 2", "term 3"]),
         (&committed, &["no entry 10"]),
-        (&cut, &["index 4 is committed"]),
+        (&cut, &["index 4 cannot change"]),
         (b"\x02\0", &["too short"]),
     ] {
         let path = directory.path().join("raft");
