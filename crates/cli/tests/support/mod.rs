@@ -15,6 +15,13 @@ pub(crate) fn inkstone() -> Command {
     command
 }
 
+/// Copies the command for a user who cannot reach it where it is. Another process does it: if this one had the copy open for writing, a child
+/// that another test starts at that moment would have it open too, and until it becomes another program nobody could execute the copy.
+pub(crate) fn copy_the_command(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_inkstone")).arg(to).status();
+    assert!(copied.expect("cp").success());
+}
+
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
