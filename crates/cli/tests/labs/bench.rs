@@ -5,8 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn bench(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
-    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("LC_ALL", "C.UTF-8");
+    let mut command = crate::support::inkstone();
     command.current_dir(directory).arg("bench").args(arguments);
     command
 }

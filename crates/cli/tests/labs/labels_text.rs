@@ -25,8 +25,8 @@ fn calls(log: &str) -> Vec<(String, Vec<u64>)> {
     found
 }
 
-#[test]
-fn the_practice_overwrites_whole_blocks_of_written_files() {
+/// What strace saw of the practice in this time; `None` if there is no strace, which is printed loudly.
+fn traced(seconds: &str) -> Option<String> {
     let directory = directory();
     let at = directory.path();
     let traced = Command::new("strace")
@@ -36,7 +36,7 @@ fn the_practice_overwrites_whole_blocks_of_written_files() {
             "trace=pwrite64,write,pwritev2,ftruncate,fallocate,rename,renameat,renameat2,fdatasync,fsync",
         ])
         .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args(["lab", "text", "--lines", "60000", "--rounds", "1", "--seconds", "2s", "--quiet"])
+        .args(["lab", "text", "--lines", "60000", "--rounds", "1", "--seconds", seconds, "--quiet"])
         .current_dir(at)
         .output();
     let output = match traced {
@@ -46,13 +46,29 @@ fn the_practice_overwrites_whole_blocks_of_written_files() {
                 "\nNOT RUN: the_practice_overwrites_whole_blocks_of_written_files: strace: {error}\n"
             );
             let _ = std::io::stderr().write_all(why.as_bytes());
-            return;
+            return None;
         }
     };
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("as article 1 practises it"), "{}", text(&output.stdout));
-    let log = std::fs::read_to_string(at.join("log")).expect("what strace saw");
-    let calls = calls(&log);
+    Some(std::fs::read_to_string(at.join("log")).expect("what strace saw"))
+}
+
+#[test]
+fn the_practice_overwrites_whole_blocks_of_written_files() {
+    // On a busy machine two seconds may be over before a file is reused.
+    for seconds in ["2s", "8s", "30s"] {
+        let Some(log) = traced(seconds) else { return };
+        if rotations(&log) > 8 {
+            return;
+        }
+    }
+    panic!("hardly any file was reused in 30 s");
+}
+
+/// Checks each call, and says how many files were renamed.
+fn rotations(log: &str) -> u64 {
+    let calls = calls(log);
     let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, numbers) in &calls {
         *counted.entry(name).or_default() += 1;
@@ -68,10 +84,11 @@ fn the_practice_overwrites_whole_blocks_of_written_files() {
     }
     let count = |name: &str| counted.get(name).copied().unwrap_or(0);
     let renames = count("rename") + count("renameat") + count("renameat2");
-    assert!(count("pwrite64") > renames && renames > 8, "{counted:?}");
+    assert!(count("pwrite64") > renames && renames > 0, "{counted:?}");
     for none in ["write", "pwritev2", "fallocate"] {
         assert_eq!(count(none), 0, "{none}: {counted:?}");
     }
     // Cut once, when it is closed.
     assert!(count("ftruncate") <= renames, "{counted:?}");
+    renames
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use inkstone_host::{loops_backed_under, mounts_under};
 
 fn inkstone(arguments: &[&str], directory: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    let mut command = crate::support::inkstone();
     let output = command.arg("powerloss").args(arguments).current_dir(directory).output().unwrap();
     assert!(output.status.code().is_some(), "{output:?}");
     output
@@ -117,7 +117,7 @@ fn what_is_no_recording_is_an_error() {
 
 /// A lab at work in `directory`: its file system is mounted when this returns.
 fn at_work(directory: &Path) -> std::process::Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    let mut command = crate::support::inkstone();
     command.args(["powerloss", "run", "--fs", "ext4", "--mounted", "100000", "--directory"]).arg(directory);
     let mut child =
         command.stderr(Stdio::null()).stdout(Stdio::null()).current_dir(directory).spawn().unwrap();

@@ -17,8 +17,10 @@ fn start(directory: &Path, command: &mut Command) -> (Child, ChildStdin, BufRead
 
 /// The command started by another, which becomes it: `nohup`, or a shell that ignores a signal.
 fn behind(words: &[&str], arguments: &[&str]) -> Command {
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_inkstone")).args(arguments);
+    // Signals as a shell leaves them: the tests themselves may run where one is ignored.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,TERM").args(words);
+    command.arg(env!("CARGO_BIN_EXE_inkstone")).args(arguments);
     command
 }
 
