@@ -80,7 +80,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "it does not come");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(600), "it does not come");
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
