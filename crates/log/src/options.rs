@@ -219,8 +219,8 @@ impl Options {
     /// writer waits for no other thread. A thread that waits for the log's lock beside a producer that drops its handles yields in
     /// the same way.
     ///
-    /// Set 32 where many threads wait and a control group limits the processor time: the kernel stops the process there for tens of
-    /// milliseconds, and the log takes that for a busy neighbour.
+    /// A control group that limits the processor time stops the process for tens of milliseconds. The log does not take one such
+    /// stop for a busy neighbour.
     pub fn yields(self, yields: impl Into<Option<u32>>) -> Self {
         Self { yields: yields.into(), ..self }
     }
