@@ -138,6 +138,8 @@ counts! {
     cuts_in_a_flush,
     /// Nodes that were killed.
     kills,
+    /// Elections whose voters lost their power.
+    elections,
     /// Starts that found a disk from before.
     restarts,
     /// Appends that were acknowledged.
