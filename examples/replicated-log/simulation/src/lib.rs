@@ -4,7 +4,7 @@
 //! node, state machine, snapshots and answers, openraft, the store and the log, on simulated disks. docs/cluster-simulation.md says what is not run.
 //!
 //! Read it in this order: [`round`] (one seed), [`world`] (what all share), [`machine`] (a node's power, disk and flushes), [`network`], [`faults`],
-//! [`clients`], [`check`].
+//! [`clients`], [`check`], [`witness`].
 
 #![forbid(unsafe_code)]
 
@@ -15,4 +15,5 @@ pub mod machine;
 pub mod mistake;
 pub mod network;
 pub mod round;
+pub mod witness;
 pub mod world;

@@ -172,7 +172,7 @@ impl World {
             (slot.disk.clone(), waits, is_current)
         };
         let lies = is_current
-            && (self.makes(Mistake::VoteNotSynced) && waits.vote
+            && (self.makes(Mistake::VoteNotSynced) && waits.vote && !waits.entries && !waits.truncation
                 || self.makes(Mistake::CallbackBeforeDurable)
                     && waits.entries
                     && !waits.vote

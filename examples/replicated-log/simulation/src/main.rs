@@ -30,6 +30,9 @@ struct Arguments {
     mistake: Option<Mistake>,
 }
 
+/// So many seeds must have done everything once, or they have tested less than they say.
+const ENOUGH: u64 = 200;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if cfg!(not(tokio_unstable)) {
@@ -78,5 +81,10 @@ fn seeds(arguments: &Arguments) -> ExitCode {
         println!("{} was NOT caught", mistake.name());
         return ExitCode::FAILURE;
     }
-    if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let missing = if done >= ENOUGH { counts.missing() } else { Vec::new() };
+    missing.iter().for_each(|what| println!("BROKEN: no {what} in any of these seeds"));
+    if done == 0 {
+        println!("BROKEN: no seed was run");
+    }
+    if bad == 0 && done > 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -18,6 +18,7 @@ use crate::clients::{Client, History};
 use crate::faults;
 use crate::machine::Settings;
 use crate::mistake::Mistake;
+use crate::witness;
 use crate::world::{Counts, Slot, Weather, World};
 
 /// What a seed has shown.
@@ -119,7 +120,10 @@ async fn whole(world: &World, seed: u64) {
     if let Err(why) = world.init().await {
         return world.broken(format!("the cluster does not begin: {why}"));
     }
-    begun(world).await;
+    if tokio::time::timeout(PATIENCE, begun(world)).await.is_err() {
+        return world.broken(format!("no leader within {PATIENCE:?} of a new cluster without faults"));
+    }
+    let witness = tokio::spawn(witness::run(world.clone())).abort_handle();
     if world.happens(500) {
         world.lock().weather = Weather { delay_ms: 1 + seed % 8, late: 20, lost: 5, twice: 10 };
     }
@@ -137,6 +141,7 @@ async fn whole(world: &World, seed: u64) {
     while clients.join_next().await.is_some() {}
     world.mend(&settings).await;
     verdict(world, &history, keys).await;
+    witness.abort();
 }
 
 /// Waits for the first leader. openraft's `initialize` returns before the membership is durable: a cluster whose first node loses its power

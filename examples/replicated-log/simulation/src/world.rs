@@ -138,6 +138,8 @@ counts! {
     cuts_in_a_flush,
     /// Nodes that were killed.
     kills,
+    /// Elections whose voters lost their power.
+    elections,
     /// Starts that found a disk from before.
     restarts,
     /// Appends that were acknowledged.
@@ -146,6 +148,29 @@ counts! {
     unknown,
     /// Reads that were answered.
     read,
+    /// States of nodes that were compared with those of others at the same index.
+    witnessed,
+}
+
+impl Counts {
+    /// What never happened, of all that a run of some seeds must have done to have tested anything.
+    pub fn missing(&self) -> Vec<&'static str> {
+        [
+            (self.appended, "append that was acknowledged"),
+            (self.read, "read"),
+            (self.votes, "vote"),
+            (self.truncations, "truncation"),
+            (self.snapshots_sent, "snapshot between nodes"),
+            (self.power_cuts, "power cut"),
+            (self.cuts_in_a_flush, "power cut in the middle of a flush"),
+            (self.kills, "kill"),
+            (self.elections, "election whose voters lost their power"),
+            (self.witnessed, "state that was compared"),
+        ]
+        .into_iter()
+        .filter_map(|(count, what)| (count == 0).then_some(what))
+        .collect()
+    }
 }
 
 impl World {
