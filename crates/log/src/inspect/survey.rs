@@ -155,9 +155,11 @@ fn read_all(
     let mut head_span =
         Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
     let mut head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
-    if head_read.is_sealed_without_successor() && has_successor(directory, headers, head)? {
-        // Its successor came after the listing: the log is shown as it was then. A look takes longer than a segment on a busy disk.
-        head_span.is_head = false;
+    if head_read.is_sealed_without_successor()
+        && let Some(next) = successor_of(directory, headers, head)?
+    {
+        // It came after the listing: the log is shown as it was then. A look takes longer than a segment on a busy disk.
+        head_span = Span { successor: Some(next), is_head: false, ..head_span };
         head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
     }
     if head_read.tail.first_live > head.first_lsn {
@@ -178,7 +180,7 @@ fn read_all(
             for span in spans.iter_mut().filter(|span| !span.is_stand_in) {
                 span.below = Some(span.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
             }
-            spans.push(Span { header, is_head: true, is_stand_in: true, ..head_span });
+            spans.push(Span { header, successor: None, is_head: true, is_stand_in: true, ..head_span });
         }
     }
     let report = &mut found.report;
@@ -403,13 +405,18 @@ fn read_span(
     Ok(read)
 }
 
-/// Whether the segment has a successor by now.
-fn has_successor(directory: &AnyDirectory, headers: &Headers<'_>, head: &SegmentHeader) -> Result<bool> {
+/// The header of the segment's successor, if it has one by now.
+fn successor_of(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
+    head: &SegmentHeader,
+) -> Result<Option<SegmentHeader>> {
     let mut above = Listing::of(directory)?.segments;
     above.retain(|number| *number > head.number);
     let files = Headers::read(directory, headers.options, &above)?.files;
-    let mut begun = files.iter().filter_map(|file| file.own(head.log)?.predecessor);
-    Ok(begun.any(|end| end.segment == head.number))
+    let begun = files.iter().filter_map(|file| file.own(head.log).copied());
+    let names_it = |next: &SegmentHeader| next.predecessor.is_some_and(|end| end.segment == head.number);
+    Ok(begun.filter(names_it).max_by_key(|next| next.number))
 }
 
 impl Read {

@@ -313,6 +313,7 @@ fn a_writer_that_begins_a_segment_during_each_look_is_no_damage() {
         let (before, segments) = (log.last(), look_in(&disk.directory("/log")).unwrap().segments.len());
         let report = look(Arc::clone(&directory)).unwrap();
         assert!(report.is_intact(), "{:?}", report.damage);
+        assert!(report.verdict == Verdict::End && report.row == "E1", "{}", report.row);
         assert!(report.last >= before && report.segments.len() >= segments, "{} of {before}", report.last);
         assert!(log.last() > report.last, "the writer did not go on");
     }
