@@ -100,7 +100,7 @@ const _: () = assert!(size_of::<LoopInfo>() == 232);
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
 impl LoopDevice {
-    /// Attaches a file to a free loop device.
+    /// Attaches a file to a free loop device. Waits while another process attaches one with this function.
     ///
     /// # Errors
     /// Not root, no loop driver or no `/dev/loop*` nodes (a container), a kernel before 5.8, a file that
@@ -119,7 +119,19 @@ impl LoopDevice {
         // `GET_FREE` names the lowest device that is not attached *yet*. On a busy disk the kernel attaches one in 100 ms (it
         // syncs the file first), all others get the same name in that time, and one thread can lose every race. So ours take turns.
         retry(|| control.lock()).map_err(|error| Error::new("lock", CONTROL, error))?;
-        let config = config(&file, backing, options);
+        let attached = Self::attach_in_turn(&control, &file, backing, options);
+        // Not by closing it: a child that another thread forks at this moment has it open too.
+        let _ = control.unlock();
+        attached
+    }
+
+    fn attach_in_turn(
+        control: &File,
+        file: &File,
+        backing: &Path,
+        options: LoopOptions,
+    ) -> Result<LoopDevice> {
+        let config = config(file, backing, options);
         let start = Instant::now();
         loop {
             // SAFETY: this request takes no argument and returns a number.

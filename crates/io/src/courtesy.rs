@@ -9,16 +9,19 @@
 //! one late yield on a quiet machine costs little too.
 //!
 //! A control group with a quota of processor time stops all threads of a process for some 50 ms in each 100, whether they yield or not,
-//! and a host may stop a whole machine. So a yield that comes back very late counts only if the process had just begun to run again:
-//! neighbours who take so long are there again at the next yield.
+//! and a host may stop a whole machine. So a very late yield does not count if yields came back in time before it, and the process
+//! ran for a while: where neighbours take so long, the next yield is late too. The threads of a process come back from one stop at
+//! the same time, which tells it from neighbours as well.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A yield is late after this time: Linux gives no time slice that is shorter (0.7 ms is its least).
 const LATE: Duration = Duration::from_micros(500);
 /// After this time a yield may have waited for a process that was stopped, and not for a neighbour.
 const STOPPED: Duration = Duration::from_millis(20);
+/// Within this time all threads of a process that was stopped have come back from their yields.
+const TOGETHER: Duration = Duration::from_millis(5);
 /// The first rest, and the longest, as multiples of the late yield's time.
 const FIRST_REST: u64 = 8;
 const LONGEST_REST: u64 = 64;
@@ -32,8 +35,10 @@ pub struct Courtesy {
     /// Until then threads sleep at once. Nanoseconds since the caller's beginning of time, like all others.
     rests_until_ns: AtomicU64,
     rest_ns: AtomicU64,
-    /// The end of the last yield that may have been a stop.
+    /// The end of the last stop: when the first yield came back from it.
     stopped_ns: AtomicU64,
+    /// A yield has come back in time since.
+    was_in_time: AtomicBool,
 }
 
 impl Courtesy {
@@ -70,9 +75,13 @@ impl Courtesy {
     /// Notes a yield that took `took` and came back `now`; whether it pays to yield again.
     pub fn yielded(&self, now: Duration, took: Duration) -> bool {
         if took < LATE {
+            // Read first: threads that yield all the time must not write to the same place all the time.
+            if !self.was_in_time.load(Ordering::Relaxed) {
+                self.was_in_time.store(true, Ordering::Relaxed);
+            }
             return true;
         }
-        if took >= STOPPED && self.is_one_stop(nanoseconds(now.saturating_sub(took)), nanoseconds(now)) {
+        if took >= STOPPED && self.is_a_stop(nanoseconds(now.saturating_sub(took)), nanoseconds(now)) {
             return false;
         }
         let (now, took) = (nanoseconds(now), nanoseconds(took));
@@ -89,10 +98,30 @@ impl Courtesy {
         false
     }
 
-    /// Whether the process ran for a while before this very late yield, or another thread has noted the same stop.
-    fn is_one_stop(&self, began: u64, now: u64) -> bool {
-        let last = self.stopped_ns.fetch_max(now, Ordering::Relaxed);
-        began < last || began - last >= nanoseconds(STOPPED)
+    /// Whether this very late yield comes from a stop of the whole process. Notes the stop.
+    fn is_a_stop(&self, began: u64, now: u64) -> bool {
+        let last = self.stopped_ns.load(Ordering::Relaxed);
+        if self.is_noted(began, now) {
+            return true;
+        }
+        let ran_before = began >= last.saturating_add(nanoseconds(STOPPED));
+        if !ran_before || !self.was_in_time.load(Ordering::Acquire) {
+            // Another thread may have noted it since.
+            return self.is_noted(began, now);
+        }
+        match self.stopped_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                self.was_in_time.store(false, Ordering::Release);
+                true
+            }
+            Err(_) => self.is_noted(began, now),
+        }
+    }
+
+    /// Whether another thread has come back from the same stop.
+    fn is_noted(&self, began: u64, now: u64) -> bool {
+        let last = self.stopped_ns.load(Ordering::Relaxed);
+        began < last && now.saturating_sub(last) < nanoseconds(TOGETHER)
     }
 }
 
@@ -163,6 +192,7 @@ mod tests {
             (
                 "a quota: stopped for 75 ms of each 100, two threads yield",
                 &[
+                    (24, Yields(2, true)),
                     (25, Waits(true)),
                     (100, Yields(75_000, false)),
                     (101, Yields(75_000, false)),
@@ -176,16 +206,37 @@ mod tests {
             (
                 "so many neighbours that each yield takes 25 ms",
                 &[
-                    (1000, Yields(25_000, false)),
-                    (1001, Waits(true)),
-                    (1026, Yields(25_000, false)),
-                    (1027, Waits(false)),
-                    (1225, Waits(false)),
-                    (1227, Waits(true)),
-                    (1252, Yields(25_000, false)),
-                    (1253, Waits(true)),
-                    (1278, Yields(25_000, false)),
-                    (1600, Waits(false)),
+                    (999, Yields(2, true)),
+                    (1024, Yields(25_000, false)),
+                    (1025, Waits(true)),
+                    (1050, Yields(25_000, false)),
+                    (1051, Waits(false)),
+                    (1249, Waits(false)),
+                    (1251, Waits(true)),
+                    (1276, Yields(25_000, false)),
+                    (1277, Waits(false)),
+                    (1675, Waits(false)),
+                ],
+            ),
+            (
+                "the same, and two threads whose yields overlap",
+                &[
+                    (999, Yields(2, true)),
+                    (1025, Yields(25_000, false)),
+                    (1037, Yields(25_000, false)),
+                    (1038, Waits(false)),
+                    (1236, Waits(false)),
+                    (1238, Waits(true)),
+                ],
+            ),
+            (
+                "the same, and 30 ms of other work between two waits",
+                &[
+                    (999, Yields(2, true)),
+                    (1025, Yields(25_000, false)),
+                    (1055, Waits(true)),
+                    (1080, Yields(25_000, false)),
+                    (1081, Waits(false)),
                 ],
             ),
             (

@@ -46,8 +46,8 @@ use crate::strategy::tuned::Stored;
 /// Beside a living writer the files change while they are read, so damage counts only if a second pass finds it in the same place.
 ///
 /// # Errors
-/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; errors of the file system. Damage is not
-/// an error: it is in the report.
+/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; errors of the file system, of the kind
+/// `ResourceBusy` where a writer changes the files faster than they can be read. Damage is not an error: it is in the report.
 pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
     verify_in(&OsDirectory::open(path.as_ref())?)
 }

@@ -3,6 +3,7 @@
 //! *Owns*: the order of the questions when the survey must not end at the first damage. *May not touch*: what a stop means
 //! (`inkstone-format`), which files are the log (`spans.rs`).
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
@@ -61,32 +62,37 @@ pub fn look_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
 }
 
 /// Surveys the directory. Beside a living writer files come, go and grow while they are read, so damage counts only when two
-/// surveys in a row find it in the same places.
+/// surveys in a row find it in the same place.
 pub(crate) fn steady(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
-    let mut before = None;
-    let mut looks = 1;
-    loop {
+    let mut before = Vec::new();
+    for _ in 0..LOOKS_MAX {
         let is_alive = directory.locked_by(names::LOCK)?.is_some();
         let result = survey(directory, depth, stop);
         let is_alive = is_alive || directory.locked_by(names::LOCK)?.is_some();
-        if !is_alive || looks == LOOKS_MAX {
+        if !is_alive {
             return result;
         }
-        looks += 1;
         match result {
-            Ok(surveyed) => {
-                let damage = &surveyed.report.damage;
-                let places: Vec<_> = damage.iter().map(|place| (place.segment, place.offset)).collect();
-                if places.is_empty() || before.as_ref() == Some(&places) {
+            Ok(mut surveyed) => {
+                let place = |damage: &Corruption| (damage.segment, damage.offset);
+                let damage = &mut surveyed.report.damage;
+                let places: Vec<_> = damage.iter().map(place).collect();
+                damage.retain(|damage| before.contains(&place(damage)));
+                let confirmed = damage.first().map(|first| (Verdict::Corrupt(first.reason), first.row));
+                if let Some(confirmed) = confirmed {
+                    (surveyed.report.verdict, surveyed.report.row) = confirmed;
+                }
+                if places.is_empty() || confirmed.is_some() {
                     return Ok(surveyed);
                 }
-                before = Some(places);
+                before = places;
             }
             // A file was removed between listing and opening.
-            Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
+    Err(busy(directory))
 }
 
 fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
@@ -152,21 +158,7 @@ fn read_all(
     (depth, stop): (Depth, &AtomicBool),
     found: &mut Surveyed,
 ) -> Result<()> {
-    let mut head_span =
-        Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
-    let mut head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
-    if head_read.is_sealed_without_successor()
-        && let Some(next) = successor_of(directory, headers, head)?
-    {
-        // It came after the listing: the log is shown as it was then. A look takes longer than a segment on a busy disk.
-        head_span = Span { successor: Some(next), is_head: false, ..head_span };
-        head_read = read_span(directory, headers, &head_span, (Lsn::FIRST, stop))?;
-    }
-    if head_read.tail.first_live > head.first_lsn {
-        // The first pass has also counted records that it then found to be truncated.
-        head_read = read_span(directory, headers, &head_span, (head_read.tail.first_live, stop))?;
-    }
-    let first_live = head_read.tail.first_live;
+    let (head_span, head_read, first_live) = read_head(directory, headers, head, stop)?;
     let Spans { mut spans, faults } = Spans::find(directory, headers, head_span, first_live)?;
     for fault in faults {
         let error = headers.corrupt(fault.segment, fault.reason, "D1");
@@ -405,6 +397,45 @@ fn read_span(
     Ok(read)
 }
 
+/// Reads the head until what it says of the log is what it was read with: where the log begins, and that it is the last segment. Returns
+/// it with the first record of the log.
+fn read_head(
+    directory: &AnyDirectory,
+    headers: &Headers<'_>,
+    head: &SegmentHeader,
+    stop: &AtomicBool,
+) -> Result<(Span, Read, Lsn)> {
+    let mut span = Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
+    let mut first_live = head.first_live;
+    for _ in 1..LOOKS_MAX {
+        let read = read_span(directory, headers, &span, (first_live, stop))?;
+        if read.is_sealed_without_successor()
+            && let Some(next) = successor_of(directory, headers, head)?
+        {
+            // It came after the listing: the log is shown as it was then. A look takes longer than a segment on a busy disk.
+            span = Span { successor: Some(next), is_head: false, ..span };
+            // A cut may have truncated the group that said where the log begins.
+            first_live = first_live.max(read.tail.first_live).max(next.first_live);
+        } else if read.tail.first_live > first_live.max(head.first_lsn) {
+            // Records were counted that are truncated.
+            first_live = read.tail.first_live;
+        } else {
+            let first_live = first_live.max(read.tail.first_live);
+            return Ok((span, read, first_live));
+        }
+    }
+    Err(busy(directory))
+}
+
+/// The error of a log that is never twice the same.
+fn busy(directory: &AnyDirectory) -> Error {
+    let why = io::Error::from(io::ErrorKind::ResourceBusy);
+    let error = inkstone_io::Error::new("look at the log", directory.path(), why);
+    error
+        .advise("its writer changes the files faster than they can be read: try again when it writes less")
+        .into()
+}
+
 /// The header of the segment's successor, if it has one by now.
 fn successor_of(
     directory: &AnyDirectory,
@@ -516,7 +547,7 @@ fn others(
         match file_bytes(directory, &name) {
             Ok(bytes) => files.push(OtherFile { number, path, bytes, state }),
             // It was used or removed since it was listed; it is not part of the log, so it does not matter.
-            Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }

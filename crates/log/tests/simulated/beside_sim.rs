@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::watched::{Call, watched};
 use inkstone::inspect::{Entry, Kind, dump_in, look_in, verify_in};
@@ -326,4 +328,89 @@ fn a_writer_that_begins_a_segment_during_each_look_is_no_damage() {
     let records =
         entries.iter().filter(|entry| matches!(entry, Entry::Frame { kind: Kind::Record, .. })).count();
     assert!(records >= before, "{records} of {before}");
+}
+
+/// The last segment says where the log begins, so it is read twice. It is sealed, or says more, in between.
+#[test]
+fn a_last_segment_that_changes_between_its_two_readings_is_no_damage_and_is_counted_right() {
+    let mut shown = 0;
+    for nth in 2..=8 {
+        for seals in [true, false] {
+            let disk = SimDisk::new(1, DiskOptions::default());
+            let log = Arc::new(open(&disk, small()));
+            append(&log, 1..=130, 0);
+            log.truncate_before(log.last()).unwrap();
+            let (writer, opened) = (Arc::clone(&log), Mutex::new(BTreeMap::new()));
+            let directory = Arc::new(watched(disk.directory("/log"), move |call| match call {
+                Call::Open { name, .. } => {
+                    let mut opened = opened.lock().unwrap();
+                    let count: &mut u32 = opened.entry(name.to_string()).or_default();
+                    *count += 1;
+                    let next = writer.last().get() + 1;
+                    if *count == nth {
+                        append(&writer, next..=next + if seals { 80 } else { 3 }, 0);
+                        writer.truncate_before(writer.last().before().unwrap()).unwrap();
+                    }
+                }
+                Call::LockedBy { .. } => {
+                    let next = writer.last().get() + 1;
+                    append(&writer, next..=next + 2, 0);
+                    writer.truncate_before(writer.last()).unwrap();
+                }
+                _ => {}
+            }));
+            let report = match verify_in(directory) {
+                Ok(report) => report,
+                // Each look met a file that was removed meanwhile.
+                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::ResourceBusy => continue,
+                Err(error) => panic!("{nth}, {seals}: {error}"),
+            };
+            assert!(report.is_intact() && report.row != "S1", "{nth}, {seals}: {:?}", report.damage);
+            shown += 1;
+            let records = report.last.get() + 1 - report.first.get();
+            assert_eq!(
+                report.counts().records,
+                records,
+                "{nth}, {seals}: {} to {}",
+                report.first,
+                report.last
+            );
+        }
+    }
+}
+
+/// After the listing the last segment is sealed, and a cut takes back the group that said where the log begins.
+#[test]
+fn a_cut_meanwhile_brings_no_truncated_record_back() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = Arc::new(open(&disk, small()));
+    append(&log, 1..=33, 0);
+    log.truncate_before(Lsn::new(30)).unwrap();
+    let (writer, is_done) = (Arc::clone(&log), AtomicBool::new(false));
+    let directory = Arc::new(watched(disk.directory("/log"), move |call| {
+        if matches!(call, Call::SyncNames) && !is_done.swap(true, Ordering::Relaxed) {
+            append(&writer, 34..=120, 0);
+            writer.truncate_after(Lsn::new(32)).unwrap();
+        }
+    }));
+    let report = verify_in(directory).unwrap();
+    assert!(report.is_intact(), "{:?}", report.damage);
+    assert_eq!((report.first.get(), report.last.get(), report.counts().records), (30, 32, 3));
+}
+
+#[test]
+fn a_writer_that_removes_what_is_listed_before_it_is_read_is_named_and_no_damage() {
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let log = Arc::new(open(&disk, small()));
+    append(&log, 1..=200, 0);
+    let writer = Arc::clone(&log);
+    let directory = Arc::new(watched(disk.directory("/log"), move |call| {
+        if matches!(call, Call::SyncNames) {
+            let next = writer.last().get() + 1;
+            append(&writer, next..=next + 80, 0);
+            writer.truncate_before(writer.last()).unwrap();
+        }
+    }));
+    let error = verify_in(directory).unwrap_err().to_string();
+    assert!(error.contains("try again when it writes less"), "{error}");
 }
