@@ -377,6 +377,7 @@ fn a_last_segment_that_changes_between_its_two_readings_is_no_damage_and_is_coun
             );
         }
     }
+    assert!(shown >= 7, "{shown} of 14 looks ended with a report");
 }
 
 /// After the listing the last segment is sealed, and a cut takes back the group that said where the log begins.
