@@ -7,7 +7,6 @@ mod arguments;
 mod asks;
 mod beside;
 mod engine;
-mod executor;
 mod floor;
 mod follow;
 mod load;

@@ -11,7 +11,6 @@ use inkstone_host::monotonic_ns;
 use inkstone_lab::histogram::Recorder;
 
 use crate::engine::{Engine, await_durable, call_when_durable, give_up_old};
-use crate::executor;
 use crate::record::Record;
 use crate::threads::{TIDY_BYTES, Turn};
 
@@ -68,7 +67,7 @@ pub fn awaited(engine: &dyn Engine, records: &mut [Record], workers: usize, time
             ended.tasks.lock().unwrap_or_else(PoisonError::into_inner).push((task, record, end));
         }
     });
-    executor::run(workers, tasks);
+    run(workers, tasks)?;
     let mut turn = Turn { latency: Some(Recorder::new()), ..Turn::default() };
     let mut failed = Ok(());
     for (task, record, end) in ended.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -87,6 +86,18 @@ pub fn awaited(engine: &dyn Engine, records: &mut [Record], workers: usize, time
     }
     turn.flushes_min = turn.commits / count as u64;
     Ok(turn)
+}
+
+/// Runs tasks on so many threads of a runtime, as most programs that await do, until all have ended.
+fn run(workers: usize, tasks: impl Iterator<Item = impl Future<Output = ()> + Send + 'static>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build()?;
+    let all: Vec<_> = tasks.map(|task| runtime.spawn(task)).collect();
+    runtime.block_on(async {
+        for task in all {
+            task.await.context("a task panicked")?;
+        }
+        Ok(())
+    })
 }
 
 /// As many records in flight as there are `records`: one thread appends the next one of each whose last one has called back.

@@ -17,7 +17,7 @@ pub const AWAITS: &str = "inkstone awaits";
 pub const CALLS_BACK: &str = "inkstone calls back";
 
 const RECORD_BYTES: usize = 128;
-/// Threads of the executor, where there is more than one task.
+/// Threads of the runtime, where there is more than one task.
 const WORKERS: usize = 2;
 /// Beside a crowd of tasks.
 const THREADS_MAX: u32 = 64;
@@ -58,7 +58,7 @@ fn awaiting(plan: &Plan, load: &Load, tasks: u32) -> Result<LoadResult> {
         }
     }
     result.notes.push(format!(
-        "{}: {} threads; {AWAITS}: {tasks} tasks on {workers} of an executor; {CALLS_BACK}: {tasks} in flight, one thread appends",
+        "{}: {} threads; {AWAITS}: {tasks} tasks on {workers} of tokio; {CALLS_BACK}: {tasks} in flight, one thread appends",
         Kind::Inkstone.name(),
         tasks.min(THREADS_MAX)
     ));

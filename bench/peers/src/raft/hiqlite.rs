@@ -16,11 +16,10 @@ use openraft::storage::RaftLogStorage as _;
 use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader as _, Vote};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
 use super::{Done, Reader, Store};
-use crate::executor::block_on;
 
 /// Its files are as large as the segments of the others; the default of 2 MiB would change them all the time.
 const FILE_BYTES: u32 = 64 << 20;
@@ -124,12 +123,13 @@ impl Store for Log {
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         let mut store = self.store.lock().map_err(|_| anyhow!("a thread of the load panicked"))?;
-        Ok(Box::new(Behind(block_on(store.get_log_reader()))))
+        let reader = self.runtime.block_on(store.get_log_reader());
+        Ok(Box::new(Behind { reader, runtime: self.runtime.handle().clone() }))
     }
 
     fn bounds(&self) -> Result<(u64, u64)> {
         let mut store = self.store.lock().map_err(|_| anyhow!("a thread of the load panicked"))?;
-        let state = block_on(store.get_log_state())?;
+        let state = self.runtime.block_on(store.get_log_state())?;
         let after = |id: Option<LogId<u64>>| id.map_or(1, |id| id.index + 1);
         Ok((after(state.last_purged_log_id), after(state.last_log_id)))
     }
@@ -148,11 +148,15 @@ impl Store for Log {
     }
 }
 
-struct Behind(LogStoreReader<Words>);
+struct Behind {
+    reader: LogStoreReader<Words>,
+    runtime: Handle,
+}
 
 impl Reader for Behind {
     fn read(&mut self, first: u64, end: u64, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        let entries = block_on(self.0.try_get_log_entries(first..end.min(first + READ)))?;
+        let asked = self.reader.try_get_log_entries(first..end.min(first + READ));
+        let entries = self.runtime.block_on(asked)?;
         for entry in &entries {
             if let EntryPayload::Normal(Payload(bytes)) = &entry.payload {
                 show(bytes);

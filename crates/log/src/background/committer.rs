@@ -53,6 +53,7 @@ pub(crate) fn run(shared: &Shared) {
                 state.committer_rests = true;
                 drop(shared.sleep_for(&shared.committer, state, Duration::from_secs(3600)));
             }
+            Work::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
             Work::In(time) => drop(shared.sleep_for(&shared.committer, state, time)),
             Work::Handed => {
                 since = None;

@@ -31,6 +31,14 @@ impl Shared {
         (self.lock(), timed_out)
     }
 
+    /// For the committer: sleeps for `time`, or until the tasks that it expects have come. They come at once, so it yields first.
+    pub(crate) fn sleep_for_tasks<'a>(&'a self, state: Guard<'a>, time: Duration) {
+        let on = &self.committer;
+        if let Some(state) = self.write_what_is_handed_here(on, state) {
+            on.sleep(state, time, Some(&self.yielding), || self.is_panicked());
+        }
+    }
+
     /// A waker, callback or listener on the committer's thread may append and wait there. If a group was handed to the committer
     /// meanwhile, this writes it first, since no other thread would. `None` if there was one. If one is handed over later, all
     /// sleeping threads are woken, and this one comes here again.
