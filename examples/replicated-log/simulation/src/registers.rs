@@ -8,7 +8,7 @@
 //! that is not before the next put, no order explains it. A put belongs at its index, behind all that was known when it was asked for. One order holds
 //! for all keys: that is more than linearizability asks for, and what one log promises.
 //!
-//! The log is not trusted either. What a node said that it has applied, at any time, must be the same entry (`Chronicle::differs`), a node's answer
+//! The log is not trusted either. What a node said that it has applied, at any time, must be the same entry ([`crate::chronicle::differs`]), a node's answer
 //! names the index, and what is read at the end comes from the nodes, not from the log.
 
 use std::cmp::Reverse;
