@@ -171,8 +171,13 @@ async fn remove(node: &Node, id: u64) -> Answer {
 }
 
 async fn change(node: &Node, members: ChangeMembers<u64, BasicNode>) -> Answer {
+    let before = node.machine.membership_entry();
     match tokio::time::timeout(CATCH_UP, node.raft.change_membership(members, false)).await {
         Ok(Ok(_)) => Answer::Changed,
+        // Voters change in two steps, and openraft's error does not say which of them failed. The first one was applied here if it was done.
+        Ok(Err(why)) if node.machine.membership_entry() != before => Answer::Unknown(format!(
+            "the membership changed meanwhile, and this change may be half done, so that a later one completes it: ask again ({why})"
+        )),
         Ok(Err(why)) => refused(why),
         Err(_) => Answer::Unknown(format!("the new membership was not confirmed within {CATCH_UP:?}")),
     }

@@ -95,6 +95,11 @@ impl StateMachine {
         self.read().applied
     }
 
+    /// The entry that says who is in the cluster, as far as this node has applied the log.
+    pub(crate) fn membership_entry(&self) -> Option<LogId> {
+        *self.read().membership.log_id()
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
-//! The checker: whether a history of appends and reads is linearizable.
+//! The checker of lists: whether a history of appends and reads is linearizable.
 //!
-//! *Owns*: what a history must fulfil. *May not touch*: how it came about.
+//! *Owns*: what such a history must fulfil. *May not touch*: how it came about.
 //!
 //! Every piece is unique and nothing is removed, so the final list of a key *is* the order of its appends, and the check is exact and
 //! linear: what was done is in it once, what is unknown at most once, and nothing else; who was answered before another began comes before
@@ -8,40 +8,7 @@
 
 use std::collections::BTreeMap;
 
-/// What was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    /// Append this piece, which nobody else appends.
-    Append(String),
-    /// All pieces.
-    Read,
-}
-
-/// What was heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// The append is done; so many pieces were there with it.
-    Appended(u64),
-    /// The pieces.
-    Pieces(Vec<String>),
-    /// It certainly did not happen.
-    NotDone,
-    /// It may have happened.
-    Unknown,
-}
-
-/// One call of a client.
-#[derive(Debug, Clone)]
-pub struct Operation {
-    /// On which key.
-    pub key: String,
-    /// What was asked.
-    pub asked: Asked,
-    /// When: a place among all events.
-    pub begun: u64,
-    /// When the answer came, and what it was.
-    pub heard: (u64, Heard),
-}
+use crate::history::{Asked, Heard, Operation};
 
 /// What is wrong with a history whose keys hold `last` at its end.
 pub fn check(history: &[Operation], last: &BTreeMap<String, Vec<String>>) -> Vec<String> {
@@ -104,7 +71,7 @@ fn check_key(key: &str, history: &[&Operation], last: &[String], wrong: &mut Vec
                 }
                 known.push((*at, pieces.len()));
             }
-            (Asked::Read, _) => (),
+            _ => (),
         }
     }
     wrong.extend(

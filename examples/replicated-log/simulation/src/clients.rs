@@ -1,21 +1,18 @@
-//! Clients: they append unique pieces and read, one thing after the other, and write down what they heard.
+//! Clients: they append unique pieces to lists, put unique values into registers, and read both, one thing after the other, and write down what they heard.
 //!
 //! *Owns*: whom they ask, and what an answer means. *May not touch*: judging.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::Bytes;
 use replicated_log::node::Node;
 use replicated_log::types::{Request, Value};
-use replicated_log::{Answer, Question};
+use replicated_log::{Answer, Question, Written};
 
-use crate::check::{Asked, Heard, Operation};
+use crate::history::{Asked, Heard, History, Operation};
 use crate::mistake::Mistake;
 use crate::world::World;
-
-/// What all clients have written down. Clones are the same.
-pub type History = Arc<Mutex<Vec<Operation>>>;
 
 /// How long a client waits.
 const PATIENCE: Duration = Duration::from_millis(600);
@@ -40,11 +37,12 @@ impl Client {
     /// Asks until the time is over.
     pub async fn run(mut self, until: tokio::time::Instant, keys: u64, pause_ms: u64) {
         while tokio::time::Instant::now() < until {
-            let key = format!("k{}", self.world.below(keys));
-            if self.world.happens(600) {
-                self.append(&key).await;
-            } else {
-                self.read(&key).await;
+            let (key, is_write) = (self.world.below(keys), self.world.happens(600));
+            match (self.world.happens(500), is_write) {
+                (true, true) => drop(self.append(&format!("k{key}")).await),
+                (true, false) => drop(self.read(&format!("k{key}")).await),
+                (false, true) => drop(self.put(&format!("r{key}")).await),
+                (false, false) => drop(self.get(&format!("r{key}")).await),
             }
             let pause = self.world.below(pause_ms + 1);
             self.world.sleep(pause).await;
@@ -59,6 +57,55 @@ impl Client {
             .world
             .note(format_args!("client {} appends {}.{} to {key}", self.number, self.number, self.pieces));
         let request = Request::Append { key: key.to_owned(), value: Bytes::from(piece.clone().into_bytes()) };
+        let heard = self.write(request, |written| Heard::Appended(written.pieces)).await;
+        let is_done = matches!(heard, Heard::Appended(_));
+        {
+            let mut state = self.world.lock();
+            state.counts.appended += u64::from(is_done);
+            state.counts.unknown += u64::from(heard == Heard::Unknown);
+        }
+        self.write_down(key, Asked::Append(piece), begun, heard);
+        is_done
+    }
+
+    /// Puts a new value, and says whether that is done.
+    pub async fn put(&mut self, key: &str) -> bool {
+        self.pieces += 1;
+        let value = format!("{}.{}{}", self.number, self.pieces, "-".repeat(self.padding));
+        let begun = self
+            .world
+            .note(format_args!("client {} puts {}.{} into {key}", self.number, self.number, self.pieces));
+        let request = Request::Put { key: key.to_owned(), value: Bytes::from(value.clone().into_bytes()) };
+        let heard = self.write(request, |written| Heard::Put(written.index)).await;
+        let is_done = matches!(heard, Heard::Put(_));
+        {
+            let mut state = self.world.lock();
+            state.counts.put += u64::from(is_done);
+            state.counts.unknown += u64::from(heard == Heard::Unknown);
+        }
+        self.write_down(key, Asked::Put(value), begun, heard);
+        is_done
+    }
+
+    /// Reads a register, and says whether there was an answer.
+    pub async fn get(&mut self, key: &str) -> bool {
+        let begun = self.world.note(format_args!("client {} gets {key}", self.number));
+        let answer = self.ask(Question::Get { key: key.to_owned() }).await;
+        let mut heard = Heard::Unknown;
+        if let Some(Answer::Value(value)) = answer {
+            let mut values = text(value);
+            if values.len() > 1 {
+                self.world.broken(format!("{key}: a get saw {} values at once", values.len()));
+            }
+            heard = Heard::Value(values.pop());
+        }
+        let is_done = heard != Heard::Unknown;
+        self.world.lock().counts.got += u64::from(is_done);
+        self.write_down(key, Asked::Get, begun, heard);
+        is_done
+    }
+
+    async fn write(&mut self, request: Request, done: impl Fn(Written) -> Heard) -> Heard {
         let mut answer = self.ask(Question::Write(request.clone())).await;
         if self.world.makes(Mistake::BlindRetry) {
             for _ in 0..3 {
@@ -68,19 +115,11 @@ impl Client {
                 answer = self.ask(Question::Write(request.clone())).await;
             }
         }
-        let heard = match answer {
-            Some(Answer::Written(written)) => Heard::Appended(written.pieces),
+        match answer {
+            Some(Answer::Written(written)) => done(written),
             Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)) => Heard::NotDone,
             _ => Heard::Unknown,
-        };
-        let is_done = matches!(heard, Heard::Appended(_));
-        {
-            let mut state = self.world.lock();
-            state.counts.appended += u64::from(is_done);
-            state.counts.unknown += u64::from(heard == Heard::Unknown);
         }
-        self.write_down(key, Asked::Append(piece), begun, heard);
-        is_done
     }
 
     /// Reads, and returns the pieces if there was an answer.
@@ -109,6 +148,9 @@ impl Client {
     fn write_down(&self, key: &str, asked: Asked, begun: u64, heard: Heard) {
         let told = match &heard {
             Heard::Pieces(pieces) => format!("{} pieces of {key}", pieces.len()),
+            Heard::Value(value) => {
+                format!("{key} is {}", value.as_ref().map_or("nothing", |it| it.trim_end_matches('-')))
+            }
             other => format!("{other:?}"),
         };
         let at = self.world.note(format_args!("client {} hears: {told}", self.number));
@@ -128,7 +170,18 @@ impl World {
             Question::Get { key } if self.makes(Mistake::StaleRead) => {
                 Answer::Value(node.machine().get(&key))
             }
+            Question::Write(Request::Put { .. })
+                if self.makes(Mistake::PutUnproposed) && self.leads(node) && self.happens(50) =>
+            {
+                let index = node.machine().applied().map_or(0, |id| id.index) + 1;
+                Answer::Written(Written { index, pieces: 1 })
+            }
             question => node.answer(question).await,
         }
+    }
+
+    fn leads(&self, node: &Node) -> bool {
+        use openraft::async_runtime::watch::WatchReceiver;
+        node.raft().metrics().borrow_watched().state == openraft::ServerState::Leader
     }
 }

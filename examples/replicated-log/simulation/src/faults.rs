@@ -86,7 +86,7 @@ pub async fn run(world: &World, settings: &Settings, until: Instant) {
 
 impl World {
     /// The node that takes itself for the leader, but not `old`; where two do, the one of the highest term and id.
-    fn leader_but(&self, old: Option<u64>) -> Option<u64> {
+    pub fn leader_but(&self, old: Option<u64>) -> Option<u64> {
         let leads = |id| {
             let (node, _) = self.live(id)?;
             let metrics = node.raft().metrics();
@@ -99,7 +99,7 @@ impl World {
     /// Half of the faults hit the leader.
     fn victim(&self) -> u64 {
         let leader = if self.happens(500) { self.leader_but(None) } else { None };
-        leader.unwrap_or_else(|| 1 + self.below(self.machines()))
+        leader.unwrap_or_else(|| self.any_standing())
     }
 
     async fn fault(&self, kind: Kind, settings: &Settings) {

@@ -11,7 +11,7 @@ use inkstone::{AnyDirectory, Log};
 use inkstone_io::Result as DiskResult;
 use inkstone_openraft::{LogStore, Waits};
 use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
-use inkstone_sim::{Effect, Fate, Fault, OperationKind, SimDisk};
+use inkstone_sim::{DirectoryOrder, DiskOptions, Effect, Fate, Fault, NewBlocks, OperationKind, SimDisk};
 use replicated_log::node::{Node, NodeOptions};
 use replicated_log::storage::{Identity, Storage};
 use replicated_log::transport::Transport;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::mistake::Mistake;
 use crate::network::Network;
-use crate::world::{Waiting, World};
+use crate::world::{Slot, Waiting, World};
 
 /// How all nodes of a seed are configured.
 #[derive(Debug, Clone)]
@@ -63,6 +63,24 @@ impl Hook for Lies {
 }
 
 impl World {
+    /// A machine with an empty disk, on which nothing runs. Returns its id.
+    pub fn new_machine(&self) -> u64 {
+        let id = self.machines() + 1;
+        let disk = self.new_disk(id);
+        self.lock().slots.push(Slot::new(disk));
+        id
+    }
+
+    /// An empty disk.
+    pub fn new_disk(&self, number: u64) -> SimDisk {
+        let options = DiskOptions {
+            directory_order: if self.happens(500) { DirectoryOrder::Any } else { DirectoryOrder::Prefix },
+            new_blocks: if self.happens(300) { NewBlocks::Stale } else { NewBlocks::Zeros },
+            ..DiskOptions::default()
+        };
+        SimDisk::new(self.seed().wrapping_mul(8).wrapping_add(number), options)
+    }
+
     /// Starts the node on what its disk has.
     ///
     /// # Errors
@@ -259,7 +277,7 @@ impl World {
         {
             let mut state = self.lock();
             let slot = &mut state.slots[id as usize - 1];
-            if slot.node.is_some() || std::mem::replace(&mut slot.is_starting, true) {
+            if slot.is_gone || slot.node.is_some() || std::mem::replace(&mut slot.is_starting, true) {
                 return;
             }
             state.counts.restarts += 1;
@@ -271,6 +289,15 @@ impl World {
             Err(_) => self.broken(format!("node {id} does not start within 10 s")),
         }
         self.lock().slots[id as usize - 1].is_starting = false;
+    }
+
+    /// The machine never runs again.
+    pub async fn stop_for_good(&self, id: u64, is_power: bool) {
+        self.lock().slots[id as usize - 1].is_gone = true;
+        while self.lock().slots[id as usize - 1].is_starting {
+            self.sleep(1).await;
+        }
+        self.take_down(id, is_power);
     }
 
     /// A node that ended although its disk is sound broke a promise.

@@ -21,11 +21,17 @@ pub enum Mistake {
     BlindRetry,
     /// openraft's default: a leader that starts again leads on.
     LeaderRestore,
+    /// A leader acknowledges some puts without proposing them.
+    PutUnproposed,
+    /// What is sent to a voter reaches the node that joins, whose answer counts as the voter's.
+    LearnerForVoter,
+    /// A node that lost its disk while it joined comes back under its id, and answers as if it had all that it had confirmed.
+    JoinsAgainEmpty,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::CallbackBeforeDurable,
         Self::VoteNotSynced,
         Self::TruncationLost,
@@ -33,6 +39,9 @@ impl Mistake {
         Self::StaleRead,
         Self::BlindRetry,
         Self::LeaderRestore,
+        Self::PutUnproposed,
+        Self::LearnerForVoter,
+        Self::JoinsAgainEmpty,
     ];
 
     /// Its name on the command line.
@@ -45,6 +54,9 @@ impl Mistake {
             Self::StaleRead => "stale-read",
             Self::BlindRetry => "blind-retry",
             Self::LeaderRestore => "leader-restore",
+            Self::PutUnproposed => "put-unproposed",
+            Self::LearnerForVoter => "learner-for-voter",
+            Self::JoinsAgainEmpty => "joins-again-empty",
         }
     }
 }

@@ -16,6 +16,7 @@ use replicated_log::types::{Raft, Snapshot, TypeConfig, Vote};
 use replicated_log::{Answer, Question};
 use tokio::sync::oneshot;
 
+use crate::mistake::Mistake;
 use crate::world::World;
 
 #[derive(Clone)]
@@ -108,6 +109,26 @@ impl World {
         !from.is_mute && !to.is_deaf && from.side == to.side
     }
 
+    /// An address leads to another node only by mistake: the example's nodes check for whom a message is.
+    fn where_it_goes(&self, to: u64) -> u64 {
+        let joining = self.lock().joining;
+        match joining {
+            Some(joining) if self.makes(Mistake::LearnerForVoter) && self.happens(500) => joining,
+            _ => to,
+        }
+    }
+
+    fn chronicle(&self, message: &Message) {
+        let Message::Append(request) = message else { return };
+        let wrong = {
+            let state = &mut *self.lock();
+            state.chronicle.note(request, state.step)
+        };
+        if let Some(why) = wrong {
+            self.broken(why);
+        }
+    }
+
     /// The time that a message takes between two nodes. It is lost if the way is cut when it would arrive.
     async fn pass(&self, from: u64, to: u64) -> Fate {
         let lost = self.lock().weather.lost;
@@ -165,13 +186,15 @@ impl Peer {
         message: Message,
         answered: Option<oneshot::Sender<Reply>>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (world, from, to, generation) = (self.world.clone(), self.from, self.to, self.generation);
+        let (world, from, generation) = (self.world.clone(), self.from, self.generation);
+        let to = world.where_it_goes(self.to);
         async move {
             // What is lost keeps the sender waiting until its deadline.
             const LOST_MS: u64 = 20_000;
             if !world.is_current(from, generation) {
                 return world.sleep(LOST_MS).await;
             }
+            world.chronicle(&message);
             world.while_stopped(from).await;
             if matches!(world.pass(from, to).await, Fate::Lost) {
                 return world.sleep(LOST_MS).await;
@@ -246,9 +269,14 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        // A cancelled transfer goes on; its answer is not wanted. The receiver decides by the vote.
-        drop(cancel);
-        match self.call(Message::Snapshot(vote, snapshot), Duration::from_secs(2)).await {
+        // What is under way arrives all the same, and the receiver decides by the vote. But a deposed leader's transfer must end here: openraft
+        // would try again under the old vote, with a snapshot that its state machine has of a newer leader, and the receiver would panic.
+        let sent = tokio::select! {
+            biased;
+            closed = cancel => return Err(closed.into()),
+            sent = self.call(Message::Snapshot(vote, snapshot), Duration::from_secs(2)) => sent,
+        };
+        match sent {
             Ok(Reply::Snapshot(answer)) => Ok(answer),
             Ok(_) => Err(unexpected()),
             Err(RPCError::Unreachable(why)) => Err(why.into()),

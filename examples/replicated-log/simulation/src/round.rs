@@ -8,18 +8,19 @@ use std::sync::{Arc, Once, PoisonError};
 use std::time::Duration;
 
 use inkstone::{Access, Durability};
-use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks, SimDisk};
-use replicated_log::node::NodeOptions;
+use replicated_log::node::{Node, NodeOptions};
 use replicated_log::runtime::simulate;
+use replicated_log::types::LogId;
 use tokio::time::Instant;
 
 use crate::check::check;
-use crate::clients::{Client, History};
-use crate::faults;
+use crate::clients::Client;
+use crate::history::History;
 use crate::machine::Settings;
 use crate::mistake::Mistake;
-use crate::witness;
-use crate::world::{Counts, Slot, Weather, World};
+use crate::operator::Operator;
+use crate::world::{Counts, Weather, World};
+use crate::{chronicle, faults, members, registers, witness};
 
 /// What a seed has shown.
 #[derive(Debug)]
@@ -96,21 +97,11 @@ fn settings(world: &World) -> Settings {
     Settings { node, log }
 }
 
-fn disk(world: &World, seed: u64) -> SimDisk {
-    let options = DiskOptions {
-        directory_order: if world.happens(500) { DirectoryOrder::Any } else { DirectoryOrder::Prefix },
-        new_blocks: if world.happens(300) { NewBlocks::Stale } else { NewBlocks::Zeros },
-        ..DiskOptions::default()
-    };
-    SimDisk::new(seed, options)
-}
-
 async fn whole(world: &World, seed: u64) {
     let settings = settings(world);
     let machines = if world.happens(200) { 5 } else { 3 };
-    for id in 1..=machines {
-        let slot = Slot::new(disk(world, seed.wrapping_mul(8).wrapping_add(id)));
-        world.lock().slots.push(slot);
+    for _ in 0..machines {
+        world.new_machine();
     }
     for id in 1..=machines {
         if let Err(why) = world.start(id, &settings).await {
@@ -137,10 +128,13 @@ async fn whole(world: &World, seed: u64) {
         let client = Client::new(world.clone(), Arc::clone(&history), number, padding);
         clients.spawn(client.run(end, keys, pause_ms));
     }
-    faults::run(world, &settings, end).await;
+    let operator = Operator::new(world.clone(), settings.clone());
+    let works = world.makes(Mistake::LearnerForVoter) || world.makes(Mistake::JoinsAgainEmpty);
+    let until = if works || world.happens(450) { end } else { Instant::now() };
+    let ((), mut operator) = tokio::join!(faults::run(world, &settings, end), operator.run(until));
     while clients.join_next().await.is_some() {}
     world.mend(&settings).await;
-    verdict(world, &history, keys).await;
+    verdict(world, &history, &mut operator, keys).await;
     witness.abort();
 }
 
@@ -156,9 +150,13 @@ async fn begun(world: &World) {
     }
 }
 
-async fn verdict(world: &World, history: &History, keys: u64) {
+async fn verdict(world: &World, history: &History, operator: &mut Operator, keys: u64) {
     world.note(format_args!("all is mended"));
-    let ended = tokio::time::timeout(PATIENCE, last_words(world, history, keys)).await;
+    let ended = tokio::time::timeout(PATIENCE, async {
+        operator.finish().await;
+        last_words(world, history, keys).await
+    })
+    .await;
     (1..=world.machines()).for_each(|id| world.check_running(id));
     let Ok(last) = ended else {
         let how = (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
@@ -168,13 +166,28 @@ async fn verdict(world: &World, history: &History, keys: u64) {
     for wrong in check(&operations, &last) {
         world.broken(wrong);
     }
-    if tokio::time::timeout(PATIENCE, agreement(world)).await.is_err() {
+    let Ok(applied) = tokio::time::timeout(PATIENCE, agreement(world)).await else {
         let how = (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
-        world.broken(format!("the nodes do not agree {PATIENCE:?} after all was mended: {how}"));
-    }
+        return world.broken(format!("the nodes do not agree {PATIENCE:?} after all was mended: {how}"));
+    };
+    let entries = world.lock().chronicle.up_to(applied);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(why) => return world.broken(why),
+    };
+    let witnessed = std::mem::take(&mut world.lock().witnessed);
+    let mut wrong: Vec<String> = witnessed
+        .into_values()
+        .filter_map(|(node, (applied, _))| chronicle::differs(&entries, node, applied))
+        .collect();
+    wrong.extend(registers::check(&operations, &chronicle::puts(&entries)));
+    let memberships = chronicle::memberships(&entries);
+    wrong.extend(members::check(&operator.changes, &memberships));
+    wrong.into_iter().for_each(|wrong| world.broken(wrong));
+    members::count(&memberships, &mut world.lock().counts);
 }
 
-/// One more append to each key, and what the key holds then.
+/// One more append to each list, and what it holds then; of each register the value, another put, and the value.
 async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<String, Vec<String>> {
     let mut client = Client::new(world.clone(), Arc::clone(history), 99, 0);
     let mut last = BTreeMap::new();
@@ -190,18 +203,29 @@ async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<Str
         };
         last.insert(key, pieces);
     }
+    for key in (0..keys).map(|key| format!("r{key}")) {
+        while !client.get(&key).await || !client.put(&key).await || !client.get(&key).await {
+            world.sleep(20).await;
+        }
+    }
     last
 }
 
-async fn agreement(world: &World) {
+/// Waits until all members that can run have the state of the leader, and returns the last entry in it. A node that was removed need not agree.
+async fn agreement(world: &World) -> LogId {
+    use openraft::async_runtime::watch::WatchReceiver;
     loop {
-        let states: Vec<_> = (1..=world.machines())
-            .map(|id| {
-                world.live(id).map(|(node, _)| (node.machine().applied(), node.machine().fingerprint()))
-            })
-            .collect();
-        if states[0].is_some() && states.iter().all(|state| *state == states[0]) {
-            return;
+        if let Some((leader, _)) = world.leader_but(None).and_then(|id| world.live(id)) {
+            let state = (leader.machine().applied(), leader.machine().fingerprint());
+            let membership = leader.raft().metrics().borrow_watched().membership_config.clone();
+            let agrees = |(id, _): (&u64, &_)| {
+                let is_gone = world.lock().slots[*id as usize - 1].is_gone;
+                let of = |node: Node| (node.machine().applied(), node.machine().fingerprint());
+                is_gone || world.live(*id).is_some_and(|(node, _)| of(node) == state)
+            };
+            if let (Some(applied), true) = (state.0, membership.membership().nodes().all(agrees)) {
+                return applied;
+            }
         }
         world.sleep(20).await;
     }

@@ -15,11 +15,13 @@ use crate::world::World;
 const EVERY_MS: u64 = 20;
 
 /// What was applied last, and the number of keys with a checksum over them.
-type Seen = (LogId, (u64, u64));
+pub type Seen = (LogId, (u64, u64));
+
+/// Under each index which node was seen there first, and how.
+pub type Witnessed = BTreeMap<u64, (u64, Seen)>;
 
 /// Looks until it is aborted.
 pub async fn run(world: World) {
-    let mut by_index = BTreeMap::new();
     let mut last = BTreeMap::new();
     while world.lock().broken.is_empty() {
         for id in 1..=world.machines() {
@@ -29,7 +31,8 @@ pub async fn run(world: World) {
                 continue;
             }
             let seen = (applied, node.machine().fingerprint());
-            if let Some(why) = differs(&mut by_index, id, seen) {
+            let differs = differs(&mut world.lock().witnessed, id, seen);
+            if let Some(why) = differs {
                 world.broken(why);
             }
             world.lock().counts.witnessed += 1;
@@ -39,7 +42,7 @@ pub async fn run(world: World) {
 }
 
 /// What is wrong with this state of a node, if another one was seen at this index.
-fn differs(by_index: &mut BTreeMap<u64, (u64, Seen)>, node: u64, seen: Seen) -> Option<String> {
+fn differs(by_index: &mut Witnessed, node: u64, seen: Seen) -> Option<String> {
     let (first, before) = *by_index.entry(seen.0.index).or_insert((node, seen));
     (before != seen).then(|| {
         let show = |(id, (keys, sum)): Seen| format!("entry {id}, {keys} keys, state {sum:x}");

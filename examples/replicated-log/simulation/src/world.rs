@@ -11,14 +11,17 @@ use inkstone_sim::SimDisk;
 use replicated_log::node::Node;
 use tokio::time::Instant;
 
+use crate::chronicle::Chronicle;
 use crate::machine::Flusher;
 use crate::mistake::Mistake;
+use crate::witness::Witnessed;
 
 /// Everything of one seed. Clones are the same.
 #[derive(Clone)]
 pub struct World(Arc<Inner>);
 
 struct Inner {
+    seed: u64,
     mistake: Option<Mistake>,
     begun: Instant,
     is_verbose: bool,
@@ -41,10 +44,17 @@ pub struct State {
     pub watched: Option<(Waits, Option<u64>)>,
     /// Where it has happened.
     pub seen: Option<u64>,
+    /// The log as the network has seen it.
+    pub chronicle: Chronicle,
+    /// What nodes were seen to have applied.
+    pub witnessed: Witnessed,
+    /// The node that joins.
+    pub joining: Option<u64>,
     /// What went wrong besides the history.
     pub broken: Vec<String>,
     hash: u64,
-    step: u64,
+    /// How much was noted.
+    pub step: u64,
 }
 
 /// How messages fare, in parts of 1000 and milliseconds.
@@ -88,6 +98,8 @@ pub struct Slot {
     pub flusher: Option<Flusher>,
     /// Somebody starts it.
     pub is_starting: bool,
+    /// It will never run again: it was removed, or has lost its disk.
+    pub is_gone: bool,
 }
 
 /// What waits for a flush of a log.
@@ -144,10 +156,28 @@ counts! {
     restarts,
     /// Appends that were acknowledged.
     appended,
-    /// Appends whose outcome stayed unknown.
-    unknown,
-    /// Reads that were answered.
+    /// Reads of lists that were answered.
     read,
+    /// Puts that were acknowledged.
+    put,
+    /// Gets of registers that were answered.
+    got,
+    /// Appends and puts whose outcome stayed unknown.
+    unknown,
+    /// Memberships that the log has after the first one.
+    memberships,
+    /// Nodes that began to learn.
+    learners,
+    /// Nodes that began to vote.
+    voters_added,
+    /// Nodes that were removed.
+    removals,
+    /// Of these, leaders at the moment when that was asked.
+    leaders_removed,
+    /// Nodes that were stopped for good after their removal.
+    stopped_for_good,
+    /// Nodes that lost their disk while they joined.
+    disks_lost,
     /// States of nodes that were compared with those of others at the same index.
     witnessed,
 }
@@ -158,6 +188,14 @@ impl Counts {
         [
             (self.appended, "append that was acknowledged"),
             (self.read, "read"),
+            (self.put, "put that was acknowledged"),
+            (self.got, "get of a register"),
+            (self.learners, "node that began to learn"),
+            (self.voters_added, "node that began to vote"),
+            (self.removals, "node that was removed"),
+            (self.leaders_removed, "leader that was removed"),
+            (self.stopped_for_good, "removed node that was stopped"),
+            (self.disks_lost, "node that lost its disk while it joined"),
             (self.votes, "vote"),
             (self.truncations, "truncation"),
             (self.snapshots_sent, "snapshot between nodes"),
@@ -184,16 +222,24 @@ impl World {
             counts: Counts::default(),
             watched: None,
             seen: None,
+            chronicle: Chronicle::default(),
+            witnessed: Witnessed::default(),
+            joining: None,
             broken: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
             step: 0,
         };
-        Self(Arc::new(Inner { mistake, begun: Instant::now(), is_verbose, state: Mutex::new(state) }))
+        Self(Arc::new(Inner { seed, mistake, begun: Instant::now(), is_verbose, state: Mutex::new(state) }))
     }
 
     /// The lock. Held for moments, never across a call of a node or disk.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.0.seed
     }
 
     /// Whether this mistake is made.
@@ -242,7 +288,19 @@ impl World {
         of_1000 > 0 && self.lock().rng.u32(..1000) < of_1000
     }
 
-    /// How many machines there are.
+    /// The machines that may run.
+    pub fn standing(&self) -> Vec<u64> {
+        let state = self.lock();
+        (1..).zip(&state.slots).filter(|(_, slot)| !slot.is_gone).map(|(id, _)| id).collect()
+    }
+
+    /// One of them.
+    pub fn any_standing(&self) -> u64 {
+        let ids = self.standing();
+        ids[self.below(ids.len() as u64) as usize]
+    }
+
+    /// How many machines there are, with those that will never run again.
     pub fn machines(&self) -> u64 {
         self.lock().slots.len() as u64
     }
@@ -296,6 +354,7 @@ impl Slot {
             armed_nth: 0,
             flusher: None,
             is_starting: false,
+            is_gone: false,
         }
     }
 

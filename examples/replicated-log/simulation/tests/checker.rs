@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use replicated_log_simulation::check::{Asked, Heard, Operation, check};
+use replicated_log_simulation::check::check;
+use replicated_log_simulation::history::{Asked, Heard, Operation};
 
 fn append(piece: &str, begun: u64, ended: u64, heard: Heard) -> Operation {
     Operation { key: "k".into(), asked: Asked::Append(piece.into()), begun, heard: (ended, heard) }

@@ -6,7 +6,7 @@ use crate::world::{Weather, World};
 
 impl World {
     /// For a while this machine hears nobody, or nobody hears it.
-    pub(super) async fn parted(&self, id: u64, is_deaf: bool, is_mute: bool) {
+    pub(crate) async fn parted(&self, id: u64, is_deaf: bool, is_mute: bool) {
         self.part(id, is_deaf, is_mute);
         self.a_while().await;
         self.part(id, false, false);

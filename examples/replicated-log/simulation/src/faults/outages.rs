@@ -11,7 +11,7 @@ use crate::machine::Settings;
 use crate::world::World;
 
 impl World {
-    pub(super) async fn outage(&self, id: u64, is_power: bool, settings: &Settings) {
+    pub(crate) async fn outage(&self, id: u64, is_power: bool, settings: &Settings) {
         self.take_down(id, is_power);
         let pause = if self.happens(500) { self.below(20) } else { self.below(500) };
         self.sleep(pause).await;

@@ -1,0 +1,141 @@
+//! The chronicle: the log, as the network has seen it.
+//!
+//! *Owns*: every entry that a leader sent, and behind which one. *May not touch*: what nodes do with it.
+//!
+//! An entry is committed only when another node has it, so it was sent; and it was sent behind the entry that it follows. So the last entry that
+//! all nodes have applied at the end names all before it, and with them the order of everything that happened: no disk needs to be read, and nothing
+//! is missing that nodes have purged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openraft::EntryPayload;
+use openraft::raft::AppendEntriesRequest;
+use replicated_log::types::{LogId, Request, TypeConfig};
+
+use crate::registers::Puts;
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A leader begins.
+    Blank,
+    /// A client's change.
+    Change(Request),
+    /// Who is in the cluster.
+    Members(Members),
+}
+
+/// Who is in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Members {
+    /// Those who vote: two sets, of which each must agree, while one becomes the other.
+    pub voters: Vec<BTreeSet<u64>>,
+    /// All, with those who only learn.
+    pub all: BTreeSet<u64>,
+}
+
+impl Members {
+    /// Whether it votes, in any set.
+    pub fn votes(&self, id: u64) -> bool {
+        self.voters.iter().any(|voters| voters.contains(&id))
+    }
+}
+
+#[derive(Debug)]
+struct Sent {
+    behind: Option<LogId>,
+    entry: Entry,
+}
+
+/// An entry that was sent.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its id.
+    pub id: LogId,
+    /// What it says.
+    pub what: What,
+    /// When it was sent first: a place among all events.
+    pub sent: u64,
+}
+
+/// Every entry that was sent.
+#[derive(Debug, Default)]
+pub struct Chronicle {
+    sent: BTreeMap<LogId, Sent>,
+}
+
+/// A log: under each index the entry.
+pub type Entries = BTreeMap<u64, Entry>;
+
+impl Chronicle {
+    /// Notes what a leader sends, and when. Two entries with one id are what raft rules out.
+    pub fn note(&mut self, request: &AppendEntriesRequest<TypeConfig>, now: u64) -> Option<String> {
+        let mut behind = request.prev_log_id;
+        for entry in &request.entries {
+            let what = match &entry.payload {
+                EntryPayload::Blank => What::Blank,
+                EntryPayload::Normal(request) => What::Change(request.clone()),
+                EntryPayload::Membership(membership) => What::Members(Members {
+                    voters: membership.get_joint_config().clone(),
+                    all: membership.nodes().map(|(id, _)| *id).collect(),
+                }),
+            };
+            let id = entry.log_id;
+            let new = || Sent { behind, entry: Entry { id, what: what.clone(), sent: now } };
+            let first = self.sent.entry(id).or_insert_with(new);
+            if (first.behind, &first.entry.what) != (behind, &what) {
+                return Some(format!("entry {} was sent in two forms", entry.log_id));
+            }
+            behind = Some(entry.log_id);
+        }
+        None
+    }
+
+    /// Everything that was sent.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.sent.values().map(|sent| &sent.entry)
+    }
+
+    /// The log whose last entry is `last`.
+    ///
+    /// # Errors
+    /// When an entry was never sent, although a node has applied it.
+    pub fn up_to(&self, last: LogId) -> Result<Entries, String> {
+        let mut entries = Entries::new();
+        let mut next = Some(last);
+        while let Some(id) = next {
+            let Some(sent) = self.sent.get(&id) else {
+                return Err(format!("entry {id} was applied, and no leader ever sent it"));
+            };
+            entries.insert(id.index, sent.entry.clone());
+            next = sent.behind;
+        }
+        Ok(entries)
+    }
+}
+
+/// Whether this log has another entry at the index of an entry that a node has applied.
+pub fn differs(entries: &Entries, node: u64, applied: LogId) -> Option<String> {
+    let Entry { id, .. } = entries.get(&applied.index)?;
+    (*id != applied).then(|| format!("node {node} has applied entry {applied}, and the log has {id} there"))
+}
+
+/// The puts of a log.
+pub fn puts(entries: &Entries) -> Puts {
+    let put = |(index, entry): (&u64, &Entry)| match &entry.what {
+        What::Change(Request::Put { key, value }) => {
+            Some((*index, (key.clone(), String::from_utf8_lossy(value).into_owned())))
+        }
+        _ => None,
+    };
+    entries.iter().filter_map(put).collect()
+}
+
+/// The memberships of a log, in order, and when each was sent first.
+pub fn memberships(entries: &Entries) -> Vec<(u64, Members)> {
+    let members = |entry: &Entry| match &entry.what {
+        What::Members(members) => Some((entry.sent, members.clone())),
+        _ => None,
+    };
+    entries.values().filter_map(members).collect()
+}
