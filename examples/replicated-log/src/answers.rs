@@ -14,7 +14,7 @@ use openraft::{BasicNode, ChangeMembers, Instant, ReadPolicy};
 
 use crate::node::Node;
 use crate::types::{Request, Response, TypeConfig};
-use crate::wire::{Answer, Leader, NodeStatus, Question, Written};
+use crate::wire::{Answer, Commits, Leader, NodeStatus, Question, Written};
 
 type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
 
@@ -210,5 +210,16 @@ fn status(node: &Node) -> NodeStatus {
         keys,
         fingerprint,
         quorum_ms_ago: metrics.last_quorum_acked.map(|at| at.elapsed().as_millis() as u64),
+        commits: commits(&node.log.stats()),
+    }
+}
+
+fn commits(stats: &inkstone::Stats) -> Commits {
+    Commits {
+        count: stats.groups,
+        records: stats.records,
+        queue_us: stats.queue.quantile_us(0.5),
+        commit_us: stats.commit.quantile_us(0.5),
+        commit_us_p99: stats.commit.quantile_us(0.99),
     }
 }

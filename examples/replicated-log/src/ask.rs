@@ -5,7 +5,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use replicated_log::NodeStatus;
+use replicated_log::{Commits, NodeStatus};
 use replicated_log::client::{Client, ClientOptions, Outcome};
 
 use crate::arguments::{Cluster, Command};
@@ -144,7 +144,7 @@ fn describe(status: &NodeStatus) -> String {
     let learners: Vec<_> =
         status.nodes.keys().filter(|id| !status.voters.contains(id)).map(u64::to_string).collect();
     format!(
-        "node {} {}, term {}, leader {}, log to {}, applied {}, snapshot {}, purged {}, voters {}{}, {} keys, state {:016x}{}",
+        "node {} {}, term {}, leader {}, log to {}, applied {}, snapshot {}, purged {}, voters {}{}, {} keys, state {:016x}{}, {}",
         status.id,
         status.state.to_lowercase(),
         status.term,
@@ -158,5 +158,14 @@ fn describe(status: &NodeStatus) -> String {
         status.keys,
         status.fingerprint,
         status.quorum_ms_ago.map_or(String::new(), |ms| format!(", heard of a majority {ms} ms ago")),
+        commits(&status.commits),
+    )
+}
+
+fn commits(commits: &Commits) -> String {
+    let Commits { count, records, queue_us, commit_us, commit_us_p99 } = commits;
+    let each = *records as f64 / (*count).max(1) as f64;
+    format!(
+        "{count} commits of {each:.1} records (each {commit_us} us at the median, 99% {commit_us_p99}; before that {queue_us} of waiting)"
     )
 }

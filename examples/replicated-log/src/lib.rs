@@ -22,4 +22,4 @@ pub mod transport;
 pub mod types;
 mod wire;
 
-pub use wire::{Answer, Applied, Leader, NodeStatus, Question, Written};
+pub use wire::{Answer, Applied, Commits, Leader, NodeStatus, Question, Written};

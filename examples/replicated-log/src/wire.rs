@@ -163,6 +163,23 @@ pub struct NodeStatus {
     pub fingerprint: u64,
     /// On a leader: how long ago, in milliseconds, more than half of the nodes were heard of.
     pub quorum_ms_ago: Option<u64>,
+    /// What its log has committed.
+    pub commits: Commits,
+}
+
+/// What a node's log has committed since it was opened. A commit makes one group of records durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commits {
+    /// How many commits.
+    pub count: u64,
+    /// The records in them: entries, and what else the raft log notes.
+    pub records: u64,
+    /// How long a group's first record waited until its write began, at the median, in microseconds.
+    pub queue_us: u64,
+    /// How long writing and syncing a group took, at the median, in microseconds.
+    pub commit_us: u64,
+    /// The same, for 99 of 100.
+    pub commit_us_p99: u64,
 }
 
 /// From which index a client wants entries.
