@@ -97,6 +97,7 @@ impl Shared {
         let mut locked = None;
         if is_writing() {
             self.courtesy.until(
+                Duration::MAX,
                 || self.opened.elapsed(),
                 thread::yield_now,
                 || {

@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A yield is late after this time: Linux gives no time slice that is shorter (0.7 ms is its least).
+/// A yield is late after this time, if nothing else is said: Linux gives no time slice that is shorter (0.7 ms is its least).
 const LATE: Duration = Duration::from_micros(500);
 /// After this time a yield may have waited for a process that was stopped, and not for a neighbour.
 const STOPPED: Duration = Duration::from_millis(20);
@@ -30,8 +30,9 @@ const LONGEST_REST: u64 = 64;
 const YIELDS_MAX: u32 = 32;
 
 /// Says whether it pays to yield before sleeping. Shared by the threads that wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Courtesy {
+    late: Duration,
     /// Until then threads sleep at once. Nanoseconds since the caller's beginning of time, like all others.
     rests_until_ns: AtomicU64,
     rest_ns: AtomicU64,
@@ -41,30 +42,50 @@ pub struct Courtesy {
     was_in_time: AtomicBool,
 }
 
+impl Default for Courtesy {
+    fn default() -> Self {
+        Self::late_after(LATE)
+    }
+}
+
 impl Courtesy {
-    /// Gives the processor away until `is_over`, or until it is better to sleep; whether it is over. `now` is the time since the
-    /// caller's beginning of time.
+    /// For threads to which a yield is late after this time.
+    pub fn late_after(late: Duration) -> Self {
+        Self {
+            late,
+            rests_until_ns: AtomicU64::new(0),
+            rest_ns: AtomicU64::new(0),
+            stopped_ns: AtomicU64::new(0),
+            was_in_time: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives the processor away until `is_over`, until `within` has passed, or until it is better to sleep. `None` if it is over, else
+    /// what is left of `within`. `now` is the time since the caller's beginning of time.
     pub fn until(
         &self,
+        within: Duration,
         now: impl Fn() -> Duration,
         give_way: impl Fn(),
         mut is_over: impl FnMut() -> bool,
-    ) -> bool {
-        let mut before = now();
+    ) -> Option<Duration> {
+        let begun = now();
+        let (mut before, mut left) = (begun, within);
         let mut pays = self.pays(before);
         for _ in 0..YIELDS_MAX {
-            if !pays {
-                return false;
+            if !pays || left.is_zero() {
+                break;
             }
             give_way();
             let after = now();
             pays = self.yielded(after, after.saturating_sub(before));
             if is_over() {
-                return true;
+                return None;
             }
+            left = within.saturating_sub(after.saturating_sub(begun));
             before = after;
         }
-        false
+        Some(left)
     }
 
     /// Whether a thread that begins to wait `now` should yield first.
@@ -74,7 +95,7 @@ impl Courtesy {
 
     /// Notes a yield that took `took` and came back `now`; whether it pays to yield again.
     pub fn yielded(&self, now: Duration, took: Duration) -> bool {
-        if took < LATE {
+        if took < self.late {
             // Read first: threads that yield all the time must not write to the same place all the time.
             if !self.was_in_time.load(Ordering::Relaxed) {
                 self.was_in_time.store(true, Ordering::Relaxed);
@@ -137,6 +158,7 @@ mod tests {
     fn a_thread_yields_until_it_is_over_or_a_yield_is_late_or_often_enough() {
         use std::cell::Cell;
 
+        const WITHIN: Duration = Duration::from_secs(1);
         let clock = Cell::new(Duration::ZERO);
         // Each yield takes this long; it is over after so many; how often the thread yielded, and whether it was over.
         let run = |courtesy: &Courtesy, us: u64, over_after: u32| {
@@ -145,8 +167,8 @@ mod tests {
                 yields.set(yields.get() + 1);
                 clock.set(clock.get() + Duration::from_micros(us));
             };
-            let is_over = courtesy.until(|| clock.get(), give_way, || yields.get() == over_after);
-            (yields.get(), is_over)
+            let left = courtesy.until(WITHIN, || clock.get(), give_way, || yields.get() == over_after);
+            (yields.get(), left.is_none())
         };
         let courtesy = Courtesy::default();
         assert_eq!(run(&courtesy, 1, 3), (3, true));
@@ -154,6 +176,41 @@ mod tests {
         assert_eq!(run(&courtesy, 600, 1), (1, true), "late, but over");
         assert_eq!(run(&courtesy, 600, 2), (0, false), "a rest follows");
         assert_eq!(run(&Courtesy::default(), 600, 2), (1, false));
+    }
+
+    /// Each yield comes back in time, and all of them together are longer than the caller's own timer.
+    #[test]
+    fn a_thread_yields_no_longer_than_it_was_to_wait() {
+        use std::cell::Cell;
+
+        let us = Duration::from_micros;
+        // The time of a yield, the caller's timer; how often it yields, and what is left.
+        for (took, within, yields, left) in [
+            (300, 100, 1, 0),
+            (300, 1000, 4, 0),
+            (30, 100, 4, 0),
+            (25, 100, 4, 0),
+            (2, 100, YIELDS_MAX, 100 - 2 * u64::from(YIELDS_MAX)),
+            (1, 0, 0, 0),
+        ] {
+            let (clock, count) = (Cell::new(us(7)), Cell::new(0));
+            let give_way = || {
+                count.set(count.get() + 1);
+                clock.set(clock.get() + us(took));
+            };
+            let over = Courtesy::default().until(us(within), || clock.get(), give_way, || false);
+            assert_eq!((count.get(), over), (yields, Some(us(left))), "{took} us, {within} us");
+        }
+    }
+
+    #[test]
+    fn when_a_yield_is_late_is_the_callers_choice() {
+        let ms = Duration::from_millis;
+        for (late_us, again) in [(50, false), (500, true)] {
+            let courtesy = Courtesy::late_after(Duration::from_micros(late_us));
+            assert_eq!(courtesy.yielded(ms(1), Duration::from_micros(60)), again, "{late_us} us");
+            assert_eq!(courtesy.pays(ms(1)), again, "{late_us} us");
+        }
     }
 
     #[derive(Debug)]

@@ -35,7 +35,9 @@ use crate::options::Options;
 use crate::segment::Segments;
 use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
-use crate::sync::{AtomicBool, AtomicU64, JoinHandle, Mutex, MutexGuard, Ordering, lock, spawn, try_lock};
+use crate::sync::{
+    AtomicBool, AtomicU64, FALLBACK, JoinHandle, Mutex, MutexGuard, Ordering, lock, spawn, try_lock,
+};
 use crate::tail::Tail;
 
 /// Shared by the log, its handles, its readers and its own threads.
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     waking: Waking,
     pub(super) yielding: Yielding,
+    /// The committer's, while it waits for tasks.
+    pub(super) yielding_for_tasks: Yielding,
     /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
     pub(super) groups: [Sleepers; 2],
     /// Threads that wait for the turn, for room in a buffer, or for a segment change.
@@ -146,6 +150,7 @@ impl Shared {
             tail: Tail::new(options.tail_bytes),
             directory,
             yielding: Yielding::new(&options),
+            yielding_for_tasks: Yielding::for_tasks(&options),
             options,
             state: Mutex::new(state),
             waking: Waking::default(),
@@ -197,7 +202,7 @@ impl Shared {
         let is_claimed = || self.unclaimed.load(Ordering::Relaxed);
         let mut locked = None;
         if is_claimed() {
-            self.yielding.until(|| {
+            self.yielding.until(FALLBACK, || {
                 locked = try_lock(&self.state);
                 locked.is_some() || !is_claimed()
             });

@@ -32,9 +32,13 @@ impl Sleepers {
         self.count.fetch_add(1, Ordering::Relaxed);
         let rings = self.bell.rings();
         drop(guard);
-        let is_awake = is_over()
-            || yielding.is_some_and(|yielding| yielding.until(|| is_over() || self.bell.rings() != rings));
-        let is_late = !is_awake && self.bell.wait(rings, time);
+        let is_awake = || is_over() || self.bell.rings() != rings;
+        let left = match yielding {
+            _ if is_over() => None,
+            Some(yielding) => yielding.until(time, is_awake),
+            None => Some(time),
+        };
+        let is_late = left.is_some_and(|left| self.bell.wait(rings, left));
         self.count.fetch_sub(1, Ordering::Relaxed);
         is_late
     }

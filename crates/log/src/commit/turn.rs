@@ -35,7 +35,7 @@ impl Shared {
     pub(crate) fn sleep_for_tasks<'a>(&'a self, state: Guard<'a>, time: Duration) {
         let on = &self.committer;
         if let Some(state) = self.write_what_is_handed_here(on, state) {
-            on.sleep(state, time, Some(&self.yielding), || self.is_panicked());
+            on.sleep(state, time, Some(&self.yielding_for_tasks), || self.is_panicked());
         }
     }
 
