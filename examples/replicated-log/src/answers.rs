@@ -13,7 +13,7 @@ use openraft::errors::{
 use openraft::{BasicNode, ChangeMembers, Instant, ReadPolicy};
 
 use crate::node::Node;
-use crate::types::{Request, Response, TypeConfig};
+use crate::types::{LogId, Request, Response, TypeConfig};
 use crate::wire::{Answer, Commits, Leader, NodeStatus, Question, Written};
 
 type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
@@ -138,10 +138,19 @@ async fn get(node: &Node, key: &str) -> Answer {
 }
 
 async fn add(node: &Node, id: u64, address: String) -> Answer {
+    // openraft would keep the address that it knows, and say that all is done.
+    if let Some(there) = address_of(node, id)
+        && there != address
+    {
+        return Answer::Refused(format!(
+            "node {id} is a member at {there}; remove it, and add the machine with an empty directory under an id that was never used"
+        ));
+    }
+    let before = node.machine.membership_entry();
     let learner = node.raft.add_learner(id, BasicNode { addr: address.clone() }, true);
     match tokio::time::timeout(CATCH_UP, learner).await {
         Ok(Ok(_)) => (),
-        Ok(Err(why)) => return refused(why),
+        Ok(Err(why)) => return not_changed(node, before, why),
         Err(_) => {
             return Answer::Unknown(format!(
                 "node {id} at {address} did not catch up within {CATCH_UP:?}. It may be a member without a vote now: see to it that it \
@@ -149,18 +158,19 @@ async fn add(node: &Node, id: u64, address: String) -> Answer {
             ));
         }
     }
-    change(node, ChangeMembers::AddVoterIds(BTreeSet::from([id]))).await
+    change(node, before, ChangeMembers::AddVoterIds(BTreeSet::from([id]))).await
 }
 
 async fn remove(node: &Node, id: u64) -> Answer {
+    let before = node.machine.membership_entry();
     let membership = node.raft.metrics().borrow_watched().membership_config.clone();
     let membership = membership.membership();
     let ids = BTreeSet::from([id]);
     if membership.voter_ids().any(|voter| voter == id) {
-        return change(node, ChangeMembers::RemoveVoters(ids)).await;
+        return change(node, before, ChangeMembers::RemoveVoters(ids)).await;
     }
     if membership.get_node(&id).is_some() {
-        return change(node, ChangeMembers::RemoveNodes(ids)).await;
+        return change(node, before, ChangeMembers::RemoveNodes(ids)).await;
     }
     match known_leader(node) {
         // What another node knows may be old.
@@ -170,25 +180,36 @@ async fn remove(node: &Node, id: u64) -> Answer {
     }
 }
 
-async fn change(node: &Node, members: ChangeMembers<u64, BasicNode>) -> Answer {
-    let before = node.machine.membership_entry();
+/// Changes the members. `before`: the entry with the membership when the question began.
+async fn change(node: &Node, before: Option<LogId>, members: ChangeMembers<u64, BasicNode>) -> Answer {
     match tokio::time::timeout(CATCH_UP, node.raft.change_membership(members, false)).await {
         Ok(Ok(_)) => Answer::Changed,
-        // Voters change in two steps, and openraft's error does not say which of them failed. The first one was applied here if it was done.
-        Ok(Err(why)) if node.machine.membership_entry() != before => Answer::Unknown(format!(
-            "the membership changed meanwhile, and this change may be half done, so that a later one completes it: ask again ({why})"
-        )),
-        Ok(Err(why)) => refused(why),
+        Ok(Err(why)) => not_changed(node, before, why),
         Err(_) => Answer::Unknown(format!("the new membership was not confirmed within {CATCH_UP:?}")),
     }
 }
 
-fn known_leader(node: &Node) -> Option<Leader> {
+/// What is certain after a step of a change has failed. A node is added in three steps and removed in up to two, and openraft's error does not say
+/// which of them failed. An earlier one was applied here, if it was done.
+fn not_changed(node: &Node, before: Option<LogId>, why: WriteError) -> Answer {
+    if node.machine.membership_entry() == before {
+        return refused(why);
+    }
+    Answer::Unknown(format!(
+        "the membership changed meanwhile, and this change may be half done, so that a later one completes it: ask again ({why})"
+    ))
+}
+
+/// The address of a member, as this node knows it.
+fn address_of(node: &Node, id: u64) -> Option<String> {
     let metrics = node.raft.metrics();
     let metrics = metrics.borrow_watched();
-    let id = metrics.current_leader?;
-    let address = metrics.membership_config.membership().get_node(&id)?.addr.clone();
-    Some(Leader { id, address })
+    Some(metrics.membership_config.membership().get_node(&id)?.addr.clone())
+}
+
+fn known_leader(node: &Node) -> Option<Leader> {
+    let id = node.raft.metrics().borrow_watched().current_leader?;
+    Some(Leader { id, address: address_of(node, id)? })
 }
 
 fn status(node: &Node) -> NodeStatus {

@@ -5,8 +5,8 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use replicated_log::{Commits, NodeStatus};
 use replicated_log::client::{Client, ClientOptions, Outcome};
+use replicated_log::{Commits, NodeStatus};
 
 use crate::arguments::{Cluster, Command};
 

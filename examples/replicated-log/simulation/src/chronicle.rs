@@ -114,9 +114,14 @@ impl Chronicle {
     }
 }
 
-/// Whether this log has another entry at the index of an entry that a node has applied.
+/// Whether this log has another entry, or none, at the index of an entry that a node has applied.
 pub fn differs(entries: &Entries, node: u64, applied: LogId) -> Option<String> {
-    let Entry { id, .. } = entries.get(&applied.index)?;
+    let Some(Entry { id, .. }) = entries.get(&applied.index) else {
+        let last = entries.keys().next_back();
+        let is_beyond = last.is_none_or(|last| *last < applied.index);
+        return is_beyond
+            .then(|| format!("node {node} has applied entry {applied}, and the log ends at {last:?}"));
+    };
     (*id != applied).then(|| format!("node {node} has applied entry {applied}, and the log has {id} there"))
 }
 

@@ -64,6 +64,11 @@ pub fn check(changes: &[Change], memberships: &[(u64, Members)]) -> Vec<String> 
         if of(add).next().is_some() && votes_since.is_some_and(|sent| !explains(add, sent)) {
             wrong.push(format!("node {id} was not added, say all answers, and got a vote"));
         }
+        let member_since =
+            memberships.iter().find(|(_, members)| members.all.contains(&id)).map(|(sent, _)| *sent);
+        if of(add).next().is_some() && member_since.is_some_and(|sent| !explains(add, sent)) {
+            wrong.push(format!("node {id} was not added, say all answers, and became a member"));
+        }
         // An `add` without an answer may come after the removal.
         if has(remove, Told::Done) && !has(add, Told::Unknown) && last.all.contains(&id) {
             wrong.push(format!("node {id} was removed, says the answer, and is a member"));

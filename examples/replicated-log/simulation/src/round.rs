@@ -14,7 +14,7 @@ use replicated_log::types::LogId;
 use tokio::time::Instant;
 
 use crate::check::check;
-use crate::clients::Client;
+use crate::clients::{Client, LAST_WORDS};
 use crate::history::History;
 use crate::machine::Settings;
 use crate::mistake::Mistake;
@@ -189,7 +189,7 @@ async fn verdict(world: &World, history: &History, operator: &mut Operator, keys
 
 /// One more append to each list, and what it holds then; of each register the value, another put, and the value.
 async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<String, Vec<String>> {
-    let mut client = Client::new(world.clone(), Arc::clone(history), 99, 0);
+    let mut client = Client::new(world.clone(), Arc::clone(history), LAST_WORDS, 0);
     let mut last = BTreeMap::new();
     for key in (0..keys).map(|key| format!("k{key}")) {
         while !client.append(&key).await {

@@ -80,4 +80,6 @@ fn what_a_node_applied_is_the_log_s_entry() {
     let entries = two_leaders().up_to(at(2, 4)).unwrap();
     assert_eq!(differs(&entries, 3, at(2, 2)), None);
     assert!(differs(&entries, 3, at(1, 2)).is_some_and(|why| why.starts_with("node 3 has applied")));
+    // Entries that it applied are gone.
+    assert!(differs(&entries, 3, at(2, 9)).is_some_and(|why| why.contains("and the log ends at")));
 }

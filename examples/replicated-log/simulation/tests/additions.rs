@@ -1,0 +1,116 @@
+//! What is answered to `add`: done only with the address that was asked for, and not done only if nothing happened.
+//!
+//! `add` has three steps: a learner, and a voter in two. Here the first one is done, and the leader that was asked is deposed before the next.
+
+use std::time::Duration;
+
+use replicated_log::node::NodeOptions;
+use replicated_log::runtime::simulate;
+use replicated_log::{Answer, Question};
+use replicated_log_simulation::chronicle::What;
+use replicated_log_simulation::machine::Settings;
+use replicated_log_simulation::world::World;
+use tokio::time::Instant;
+
+fn settings() -> Settings {
+    let node = NodeOptions {
+        heartbeat: Duration::from_millis(20),
+        election: Duration::from_millis(60),
+        write_timeout: Duration::from_millis(500),
+        ..NodeOptions::default()
+    };
+    Settings { node, log: inkstone::Options::small().own_thread(false) }
+}
+
+async fn cluster(seed: u64, machines: u64) -> (World, u64) {
+    let (world, settings) = (World::new(seed, None, false), settings());
+    for id in 1..=machines {
+        world.new_machine();
+        world.start(id, &settings).await.expect("a new disk");
+    }
+    world.init().await.expect("a new cluster");
+    let leader = loop {
+        match world.leader_but(None) {
+            Some(leader) => break leader,
+            None => world.sleep(1).await,
+        }
+    };
+    world.sleep(100).await;
+    (world, leader)
+}
+
+fn run<T>(seed: u64, test: impl Future<Output = T>) -> T {
+    simulate(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+async fn status(world: &World, id: u64) -> replicated_log::NodeStatus {
+    match world.ask(id, Question::Status, Duration::from_secs(1)).await {
+        Some(Answer::Status(status)) => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn end(world: &World) {
+    world.lock().slots.iter_mut().for_each(|slot| drop(slot.node.take()));
+}
+
+#[test]
+fn an_add_that_made_a_member_is_not_called_not_done() {
+    for seed in 1..=5 {
+        let (answer, nodes) = run(seed, async {
+            let (world, leader) = cluster(seed, 3).await;
+            let id = world.new_machine();
+            world.start(id, &settings()).await.expect("a new disk");
+            let asked = {
+                let (world, address) = (world.clone(), format!("node-{id}"));
+                tokio::spawn(async move {
+                    world.ask(leader, Question::Add { id, address }, Duration::from_secs(10)).await
+                })
+            };
+            let learns =
+                |world: &World| {
+                    world.lock().chronicle.entries().any(
+                        |entry| matches!(&entry.what, What::Members(members) if members.all.contains(&id)),
+                    )
+                };
+            while !learns(&world) {
+                world.sleep(1).await;
+            }
+            world.lock().slots[leader as usize - 1].stopped_until = Instant::now() + Duration::from_secs(1);
+            let answer = asked.await.unwrap();
+            world.sleep(2000).await;
+            let other = world.leader_but(None).expect("a leader");
+            let nodes = status(&world, other).await.nodes;
+            end(&world);
+            (answer, nodes)
+        });
+        let is_member = nodes.contains_key(&4);
+        assert!(
+            !(matches!(answer, Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)))
+                && is_member),
+            "seed {seed}: the answer is {answer:?}, and the members are {nodes:?}"
+        );
+    }
+}
+
+/// `add` of a member with another address is `done`, and the address stays what it was.
+#[test]
+fn an_add_that_is_done_has_the_address_that_was_asked_for() {
+    let (answer, nodes) = run(1, async {
+        let (world, leader) = cluster(1, 3).await;
+        let id = 1 + leader % 3;
+        let question = Question::Add { id, address: "moved".into() };
+        let answer = world.ask(leader, question, Duration::from_secs(5)).await;
+        world.sleep(500).await;
+        let nodes = status(&world, leader).await.nodes;
+        end(&world);
+        (answer, (id, nodes))
+    });
+    let (id, nodes) = nodes;
+    assert!(
+        !matches!(answer, Some(Answer::Changed)) || nodes[&id] == "moved",
+        "the answer is {answer:?}, and the members are {nodes:?}"
+    );
+}
