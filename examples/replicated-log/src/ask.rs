@@ -166,6 +166,6 @@ fn commits(commits: &Commits) -> String {
     let Commits { count, records, queue_us, commit_us, commit_us_p99 } = commits;
     let each = *records as f64 / (*count).max(1) as f64;
     format!(
-        "{count} commits of {each:.1} records (each {commit_us} us at the median, 99% {commit_us_p99}; before that {queue_us} of waiting)"
+        "{count} commits of {each:.1} records (median {commit_us} us, 99% {commit_us_p99} us, after {queue_us} us in the queue)"
     )
 }

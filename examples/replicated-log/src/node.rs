@@ -142,7 +142,7 @@ impl Node {
         N: RaftNetworkFactory<TypeConfig>,
         N::Network: NetSnapshot<TypeConfig, SnapshotData = Bytes>,
     {
-        let Storage { identity, log, snapshots, machine } = storage;
+        let Storage { identity, log, snapshots, machine, .. } = storage;
         let config = config.validate();
         let config = config.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
         let raft = Raft::new(identity.node, Arc::new(config), network, log.clone(), machine.clone());

@@ -64,6 +64,7 @@ pub struct Storage {
     pub(crate) log: LogStore<TypeConfig>,
     pub(crate) snapshots: Snapshots,
     pub(crate) machine: StateMachine,
+    last: Option<u64>,
 }
 
 impl Storage {
@@ -111,7 +112,8 @@ impl Storage {
         let snapshots = Snapshots::new(snapshots)?;
         let machine = StateMachine::new(snapshots.clone())?;
         // openraft does not look: entries that are purged and in no snapshot would be missing without a word.
-        let purged = log.get_log_state().await?.last_purged_log_id;
+        let found = log.get_log_state().await?;
+        let purged = found.last_purged_log_id;
         if purged > machine.applied() {
             let show = |id: Option<crate::types::LogId>| id.map_or("nothing".to_owned(), |id| id.to_string());
             return Err(io::Error::new(
@@ -124,7 +126,13 @@ impl Storage {
                 ),
             ));
         }
-        Ok(Self { identity, log, snapshots, machine })
+        let last = found.last_log_id.map(|id| id.index);
+        Ok(Self { identity, log, snapshots, machine, last })
+    }
+
+    /// The index of the last entry that the log had when it was opened.
+    pub fn last(&self) -> Option<u64> {
+        self.last
     }
 }
 

@@ -11,7 +11,6 @@ use std::task::{Context, Poll};
 use futures_util::{StreamExt, TryStreamExt};
 use inkstone_sim::hooked::{Call, Hook, Hooked};
 use inkstone_sim::{DiskOptions, Fate, PowerCut, SimDisk};
-use openraft::async_runtime::watch::WatchReceiver;
 use replicated_log::node::{Limits, Node, NodeOptions};
 use replicated_log::storage::{Identity, Storage, StorageOptions};
 use replicated_log::transport::{Stream, Transport, listen};
@@ -51,9 +50,10 @@ impl SimulatedNode {
         let (log, snapshots) = (directory("/node/log"), directory("/node/snapshots"));
         let options = StorageOptions::of_segments(SEGMENT_BYTES);
         let storage = Storage::open_in(&log, &snapshots, identity, options).await?;
+        // Asked of the log: openraft's metrics may not have it yet.
+        let last = storage.last();
         let options = NodeOptions { limits: Limits::of_segments(SEGMENT_BYTES), ..NodeOptions::default() };
         let node = Node::start(storage, options, power.transport()).await?;
-        let last = node.raft().metrics().borrow_watched().last_log_index;
 
         let (served, wires) = (node.clone(), power.clone());
         let incoming = listen(address).await?.map_ok(move |stream| wires.wire(stream));
