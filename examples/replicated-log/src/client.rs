@@ -88,6 +88,8 @@ enum Attempt {
     NotSent(String),
     /// It was sent, and no answer came.
     Lost(String),
+    /// Not sent: the time was over before.
+    TooLate,
 }
 
 /// A client of a cluster. It makes one request at a time; several clients work side by side.
@@ -137,6 +139,7 @@ impl Client {
             Attempt::Answered(Answer::Status(status)) => Ok(*status),
             Attempt::Answered(_) => Err("the answer is one to another question".into()),
             Attempt::NotSent(why) | Attempt::Lost(why) => Err(why),
+            Attempt::TooLate => Err(format!("{address} took too long to connect to")),
         }
     }
 
@@ -167,14 +170,16 @@ impl Client {
         let mut leader = self.connection.as_ref().map(|connection| connection.address.clone());
         let mut last = String::from("no server was asked");
         let mut attempts = 0;
+        let gave_up = |last| Outcome::NotDone(format!("gave up after {patience:?}; the last answer: {last}"));
         loop {
             attempts += 1;
             if attempts > self.servers.len() + 1 {
                 sleep(PAUSE).await;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Outcome::NotDone(format!("gave up after {patience:?}; the last answer: {last}"));
+            // A write whose answer has no time to come would only become unknown.
+            if left.is_zero() || attempts > 1 && left < PAUSE {
+                return gave_up(last);
             }
             let address = leader.take().unwrap_or_else(|| self.next_server());
             let within = if is_read { left.min(self.options.attempt) } else { left };
@@ -188,6 +193,7 @@ impl Client {
                 Attempt::Answered(Answer::Unknown(why)) => return Outcome::Unknown(why),
                 Attempt::Answered(answer) => return Outcome::Done(answer),
                 Attempt::NotSent(why) => why,
+                Attempt::TooLate => return gave_up(last),
                 Attempt::Lost(why) if is_read => why,
                 Attempt::Lost(why) => return Outcome::Unknown(why),
             };
@@ -207,6 +213,9 @@ impl Client {
             Ok(connection) => connection,
             Err(why) => return Attempt::NotSent(why),
         };
+        if Instant::now() >= deadline {
+            return Attempt::TooLate;
+        }
         // The server is there: from here on a write may happen.
         match timeout_at(deadline, call(&mut connection.grpc, question)).await {
             Ok(Ok(answer)) => {
