@@ -222,10 +222,26 @@ mod tests {
     }
     use Step::{Waits, Yields};
 
+    /// Rows of what threads do, each at its millisecond from the beginning of the row.
+    fn check(rows: &[(&str, &[(u64, Step)])]) {
+        for (what, steps) in rows {
+            let courtesy = Courtesy::default();
+            for (at, step) in *steps {
+                let now = Duration::from_millis(*at);
+                match step {
+                    Waits(pays) => assert_eq!(courtesy.pays(now), *pays, "{what}: at {at} ms"),
+                    Yields(us, again) => {
+                        let took = Duration::from_micros(*us);
+                        assert_eq!(courtesy.yielded(now, took), *again, "{what}: at {at} ms");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn threads_yield_as_long_as_the_processor_comes_back_soon() {
-        // In milliseconds, from the beginning of each row.
-        let rows: &[(&str, &[(u64, Step)])] = &[
+        check(&[
             (
                 "a quiet machine",
                 &[(0, Waits(true)), (0, Yields(1, true)), (5, Yields(499, true)), (9, Waits(true))],
@@ -246,6 +262,43 @@ mod tests {
                     (3024, Waits(true)),
                 ],
             ),
+            (
+                "several threads that yield at the same time",
+                &[
+                    (3, Yields(3000, false)),
+                    (4, Yields(3000, false)),
+                    (5, Yields(4000, false)),
+                    (26, Waits(false)),
+                    (27, Waits(true)),
+                ],
+            ),
+            // The rests double up to 64 times the yield's time.
+            (
+                "a busy machine",
+                &[
+                    (3, Yields(3000, false)),
+                    (30, Yields(3000, false)),
+                    (77, Waits(false)),
+                    (78, Waits(true)),
+                    (81, Yields(3000, false)),
+                    (176, Waits(false)),
+                    (180, Yields(3000, false)),
+                    (371, Waits(false)),
+                    (372, Waits(true)),
+                    (375, Yields(3000, false)),
+                    (566, Waits(false)),
+                    // The neighbours are gone: the first yield shows it.
+                    (567, Waits(true)),
+                    (567, Yields(1, true)),
+                    (568, Waits(true)),
+                ],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_stop_of_the_whole_process_is_told_from_neighbours() {
+        check(&[
             (
                 "a quota: stopped for 75 ms of each 100, two threads yield",
                 &[
@@ -296,50 +349,6 @@ mod tests {
                     (1081, Waits(false)),
                 ],
             ),
-            (
-                "several threads that yield at the same time",
-                &[
-                    (3, Yields(3000, false)),
-                    (4, Yields(3000, false)),
-                    (5, Yields(4000, false)),
-                    (26, Waits(false)),
-                    (27, Waits(true)),
-                ],
-            ),
-            // The rests double up to 64 times the yield's time.
-            (
-                "a busy machine",
-                &[
-                    (3, Yields(3000, false)),
-                    (30, Yields(3000, false)),
-                    (77, Waits(false)),
-                    (78, Waits(true)),
-                    (81, Yields(3000, false)),
-                    (176, Waits(false)),
-                    (180, Yields(3000, false)),
-                    (371, Waits(false)),
-                    (372, Waits(true)),
-                    (375, Yields(3000, false)),
-                    (566, Waits(false)),
-                    // The neighbours are gone: the first yield shows it.
-                    (567, Waits(true)),
-                    (567, Yields(1, true)),
-                    (568, Waits(true)),
-                ],
-            ),
-        ];
-        for (what, steps) in rows {
-            let courtesy = Courtesy::default();
-            for (at, step) in *steps {
-                let now = Duration::from_millis(*at);
-                match step {
-                    Waits(pays) => assert_eq!(courtesy.pays(now), *pays, "{what}: at {at} ms"),
-                    Yields(us, again) => {
-                        let took = Duration::from_micros(*us);
-                        assert_eq!(courtesy.yielded(now, took), *again, "{what}: at {at} ms");
-                    }
-                }
-            }
-        }
+        ]);
     }
 }

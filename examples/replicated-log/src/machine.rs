@@ -95,7 +95,7 @@ impl StateMachine {
         self.read().applied
     }
 
-    /// The entry that says who is in the cluster, as far as this node has applied the log.
+    /// The log id of the last membership that this node has applied.
     pub(crate) fn membership_entry(&self) -> Option<LogId> {
         *self.read().membership.log_id()
     }

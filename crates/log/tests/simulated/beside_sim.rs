@@ -297,20 +297,26 @@ fn what_the_caller_knows_to_be_durable_must_be_there() {
     assert!(matches!(open_expecting(11), Err(Error::Corrupt(_))));
 }
 
-/// On a busy disk a look takes longer than the writer takes for a segment: what was the last segment when the directory was listed is
-/// not the last any more when it is read.
+/// The log's directory, for a look that takes longer than the writer takes for a segment, as on a busy disk: between the listing and the
+/// reading the writer begins the next one, and then does this.
+fn written_during_looks(disk: &SimDisk, log: &Arc<Log>, then: fn(&Log)) -> Arc<impl Directory + use<>> {
+    let writer = Arc::clone(log);
+    Arc::new(watched(disk.directory("/log"), move |call| {
+        if matches!(call, Call::SyncNames) {
+            let next = writer.last().get() + 1;
+            append(&writer, next..=next + 80, 0);
+            then(&writer);
+        }
+    }))
+}
+
+/// What was the last segment when the directory was listed is not the last any more when it is read.
 #[test]
 fn a_writer_that_begins_a_segment_during_each_look_is_no_damage() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let log = Arc::new(open(&disk, small()));
     append(&log, 1..=200, 0);
-    let writer = Arc::clone(&log);
-    let directory = Arc::new(watched(disk.directory("/log"), move |call| {
-        if matches!(call, Call::SyncNames) {
-            let next = writer.last().get() + 1;
-            append(&writer, next..=next + 80, 0);
-        }
-    }));
+    let directory = written_during_looks(&disk, &log, |_| {});
     for look in [look_in, verify_in] {
         let (before, segments) = (log.last(), look_in(&disk.directory("/log")).unwrap().segments.len());
         let report = look(Arc::clone(&directory)).unwrap();
@@ -404,14 +410,8 @@ fn a_writer_that_removes_what_is_listed_before_it_is_read_is_named_and_no_damage
     let disk = SimDisk::new(1, DiskOptions::default());
     let log = Arc::new(open(&disk, small()));
     append(&log, 1..=200, 0);
-    let writer = Arc::clone(&log);
-    let directory = Arc::new(watched(disk.directory("/log"), move |call| {
-        if matches!(call, Call::SyncNames) {
-            let next = writer.last().get() + 1;
-            append(&writer, next..=next + 80, 0);
-            writer.truncate_before(writer.last()).unwrap();
-        }
-    }));
+    let directory =
+        written_during_looks(&disk, &log, |writer| writer.truncate_before(writer.last()).unwrap());
     let error = verify_in(directory).unwrap_err().to_string();
     assert!(error.contains("try again when it writes less"), "{error}");
 }

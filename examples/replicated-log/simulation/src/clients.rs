@@ -58,39 +58,42 @@ impl Client {
 
     /// Appends a new piece, and says whether that is done.
     pub async fn append(&mut self, key: &str) -> bool {
-        self.pieces += 1;
-        let piece = format!("{}.{}{}", self.number, self.pieces, "-".repeat(self.padding));
-        let begun = self
-            .world
-            .note(format_args!("client {} appends {}.{} to {key}", self.number, self.number, self.pieces));
-        let request = Request::Append { key: key.to_owned(), value: Bytes::from(piece.clone().into_bytes()) };
-        let heard = self.write(request, |written| Heard::Appended(written.pieces)).await;
-        let is_done = matches!(heard, Heard::Appended(_));
-        {
-            let mut state = self.world.lock();
-            state.counts.appended += self.count(is_done);
-            state.counts.unknown += u64::from(heard == Heard::Unknown);
-        }
-        self.write_down(key, Asked::Append(piece), begun, heard);
+        let request = |key, value| Request::Append { key, value };
+        let done = |written: Written| Heard::Appended(written.pieces);
+        let is_done = self.write(key, "appends", request, Asked::Append, done).await;
+        self.world.lock().counts.appended += self.count(is_done);
         is_done
     }
 
     /// Puts a new value, and says whether that is done.
     pub async fn put(&mut self, key: &str) -> bool {
+        let request = |key, value| Request::Put { key, value };
+        let done = |written: Written| Heard::Put(written.index);
+        let is_done = self.write(key, "puts", request, Asked::Put, done).await;
+        self.world.lock().counts.put += self.count(is_done);
+        is_done
+    }
+
+    async fn write(
+        &mut self,
+        key: &str,
+        verb: &str,
+        request: impl Fn(String, Bytes) -> Request,
+        asked: impl Fn(String) -> Asked,
+        done: impl Fn(Written) -> Heard,
+    ) -> bool {
         self.pieces += 1;
-        let value = format!("{}.{}{}", self.number, self.pieces, "-".repeat(self.padding));
-        let begun = self
-            .world
-            .note(format_args!("client {} puts {}.{} into {key}", self.number, self.number, self.pieces));
-        let request = Request::Put { key: key.to_owned(), value: Bytes::from(value.clone().into_bytes()) };
-        let heard = self.write(request, |written| Heard::Put(written.index)).await;
-        let is_done = matches!(heard, Heard::Put(_));
-        {
-            let mut state = self.world.lock();
-            state.counts.put += self.count(is_done);
-            state.counts.unknown += u64::from(heard == Heard::Unknown);
-        }
-        self.write_down(key, Asked::Put(value), begun, heard);
+        let name = format!("{}.{}", self.number, self.pieces);
+        let begun = self.world.note(format_args!("client {} {verb} {name}: {key}", self.number));
+        let value = name + &"-".repeat(self.padding);
+        let answer = self.propose(request(key.to_owned(), Bytes::from(value.clone().into_bytes()))).await;
+        let (heard, is_done) = match answer {
+            Some(Answer::Written(written)) => (done(written), true),
+            Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)) => (Heard::NotDone, false),
+            _ => (Heard::Unknown, false),
+        };
+        self.world.lock().counts.unknown += u64::from(heard == Heard::Unknown);
+        self.write_down(key, asked(value), begun, heard);
         is_done
     }
 
@@ -112,7 +115,7 @@ impl Client {
         is_done
     }
 
-    async fn write(&mut self, request: Request, done: impl Fn(Written) -> Heard) -> Heard {
+    async fn propose(&mut self, request: Request) -> Option<Answer> {
         let mut answer = self.ask(Question::Write(request.clone())).await;
         if self.world.makes(Mistake::BlindRetry) {
             for _ in 0..3 {
@@ -122,11 +125,7 @@ impl Client {
                 answer = self.ask(Question::Write(request.clone())).await;
             }
         }
-        match answer {
-            Some(Answer::Written(written)) => done(written),
-            Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)) => Heard::NotDone,
-            _ => Heard::Unknown,
-        }
+        answer
     }
 
     /// Reads, and returns the pieces if there was an answer.

@@ -1,14 +1,14 @@
-//! A change of the membership that is half done is not called undone.
+//! What is answered to `add` and `remove`: done only if all of it is done, and not done only if nothing happened.
 //!
-//! openraft changes voters in two steps. Here the first one is committed by another leader than the one that was asked, whose second step then fails with
-//! the error of a node that does not lead. A later change completes the first step, so the answer must not be that nothing happened.
+//! openraft changes voters in two steps, and `add` makes a learner first. Here one step is done, and the leader that was asked is deposed before
+//! the next. A later change completes what was begun, so the answer must not be that nothing happened.
 
 use std::time::Duration;
 
 use replicated_log::node::NodeOptions;
 use replicated_log::runtime::simulate;
 use replicated_log::{Answer, Question};
-use replicated_log_simulation::chronicle::What;
+use replicated_log_simulation::chronicle::{Entry, Members, What};
 use replicated_log_simulation::machine::Settings;
 use replicated_log_simulation::world::World;
 use tokio::time::Instant;
@@ -23,18 +23,9 @@ fn settings() -> Settings {
     Settings { node, log: inkstone::Options::small().own_thread(false) }
 }
 
-fn is_half_done(world: &World) -> bool {
-    let state = world.lock();
-    state
-        .chronicle
-        .entries()
-        .any(|entry| matches!(&entry.what, What::Members(members) if members.voters.len() > 1))
-}
-
-/// Asks the leader to remove itself, and lets it stand still when the first step is on its way to the others.
-async fn removal_of_a_leader_that_stands_still(seed: u64) -> Option<Answer> {
+async fn cluster(seed: u64, machines: u64) -> (World, u64) {
     let (world, settings) = (World::new(seed, None, false), settings());
-    for id in 1..=3 {
+    for id in 1..=machines {
         world.new_machine();
         world.start(id, &settings).await.expect("a new disk");
     }
@@ -46,29 +37,105 @@ async fn removal_of_a_leader_that_stands_still(seed: u64) -> Option<Answer> {
         }
     };
     world.sleep(100).await;
+    (world, leader)
+}
+
+fn run<T>(seed: u64, test: impl Future<Output = T>) -> T {
+    simulate(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+async fn status(world: &World, id: u64) -> replicated_log::NodeStatus {
+    match world.ask(id, Question::Status, Duration::from_secs(1)).await {
+        Some(Answer::Status(status)) => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn end(world: &World) {
+    world.lock().slots.iter_mut().for_each(|slot| drop(slot.node.take()));
+}
+
+/// Asks the leader for a change, and lets it stand still when the log has what is awaited.
+async fn asked_of_a_leader_that_stands_still(
+    world: &World,
+    leader: u64,
+    question: Question,
+    is_there: impl Fn(&Members) -> bool,
+) -> Option<Answer> {
     let asked = {
         let world = world.clone();
-        tokio::spawn(async move {
-            world.ask(leader, Question::Remove { id: leader }, Duration::from_secs(10)).await
-        })
+        tokio::spawn(async move { world.ask(leader, question, Duration::from_secs(10)).await })
     };
-    while !is_half_done(&world) {
+    let is_half_done = || {
+        let is_there = |entry: &Entry| matches!(&entry.what, What::Members(members) if is_there(members));
+        world.lock().chronicle.entries().any(is_there)
+    };
+    while !is_half_done() {
         world.sleep(1).await;
     }
     world.lock().slots[leader as usize - 1].stopped_until = Instant::now() + Duration::from_secs(1);
-    let answer = asked.await.expect("a question does not panic");
-    assert!(world.leader_but(Some(leader)).is_some(), "another node leads");
-    // Nodes hold the world, and the world holds them.
-    world.lock().slots.iter_mut().for_each(|slot| drop(slot.node.take()));
-    answer
+    asked.await.expect("a question does not panic")
 }
 
 #[test]
-fn a_change_whose_first_step_was_done_is_unknown() {
+fn a_removal_whose_first_step_was_done_is_unknown() {
     for seed in 1..=20 {
-        simulate(seed);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        let answer = runtime.unwrap().block_on(removal_of_a_leader_that_stands_still(seed));
+        let answer = run(seed, async {
+            let (world, leader) = cluster(seed, 3).await;
+            let question = Question::Remove { id: leader };
+            let is_joint = |members: &Members| members.voters.len() > 1;
+            let answer = asked_of_a_leader_that_stands_still(&world, leader, question, is_joint).await;
+            assert!(world.leader_but(Some(leader)).is_some(), "another node leads");
+            end(&world);
+            answer
+        });
         assert!(matches!(answer, Some(Answer::Unknown(_))), "seed {seed}: {answer:?}");
     }
+}
+
+#[test]
+fn an_add_that_made_a_member_is_not_called_not_done() {
+    for seed in 1..=5 {
+        let (answer, nodes) = run(seed, async {
+            let (world, leader) = cluster(seed, 3).await;
+            let id = world.new_machine();
+            world.start(id, &settings()).await.expect("a new disk");
+            let question = Question::Add { id, address: format!("node-{id}") };
+            let learns = |members: &Members| members.all.contains(&id);
+            let answer = asked_of_a_leader_that_stands_still(&world, leader, question, learns).await;
+            world.sleep(2000).await;
+            let other = world.leader_but(None).expect("a leader");
+            let nodes = status(&world, other).await.nodes;
+            end(&world);
+            (answer, nodes)
+        });
+        let is_member = nodes.contains_key(&4);
+        assert!(
+            !(matches!(answer, Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)))
+                && is_member),
+            "seed {seed}: the answer is {answer:?}, and the members are {nodes:?}"
+        );
+    }
+}
+
+/// `add` of a member with another address is `done`, and the address stays what it was.
+#[test]
+fn an_add_that_is_done_has_the_address_that_was_asked_for() {
+    let (answer, nodes) = run(1, async {
+        let (world, leader) = cluster(1, 3).await;
+        let id = 1 + leader % 3;
+        let question = Question::Add { id, address: "moved".into() };
+        let answer = world.ask(leader, question, Duration::from_secs(5)).await;
+        world.sleep(500).await;
+        let nodes = status(&world, leader).await.nodes;
+        end(&world);
+        (answer, (id, nodes))
+    });
+    let (id, nodes) = nodes;
+    assert!(
+        !matches!(answer, Some(Answer::Changed)) || nodes[&id] == "moved",
+        "the answer is {answer:?}, and the members are {nodes:?}"
+    );
 }
