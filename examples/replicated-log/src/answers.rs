@@ -16,6 +16,7 @@ use crate::node::Node;
 use crate::types::{LogId, Request, Response, TypeConfig};
 use crate::wire::{Answer, Commits, Leader, NodeStatus, Question, Written};
 
+type Membership = openraft::Membership<u64, BasicNode>;
 type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
 
 /// How long a new node may take to catch up.
@@ -138,19 +139,21 @@ async fn get(node: &Node, key: &str) -> Answer {
 }
 
 async fn add(node: &Node, id: u64, address: String) -> Answer {
-    // openraft would keep the address that it knows, and say that all is done.
-    if let Some(there) = address_of(node, id)
-        && there != address
-    {
-        return Answer::Refused(format!(
-            "node {id} is a member at {there}; remove it, and add the machine with an empty directory under an id that was never used"
-        ));
+    // openraft would keep the address that it knows, and say that all is done. A membership that is not committed may come to nothing.
+    let committed = node.raft.metrics().borrow_watched().committed_membership_config.clone();
+    if let Some(elsewhere) = elsewhere(committed.membership(), id, &address) {
+        return elsewhere;
     }
     let before = node.machine.membership_entry();
     let learner = node.raft.add_learner(id, BasicNode { addr: address.clone() }, true);
     match tokio::time::timeout(CATCH_UP, learner).await {
-        Ok(Ok(_)) => (),
-        Ok(Err(why)) => return not_changed(node, before, why),
+        Ok(Ok(done)) => {
+            let members = done.membership.unwrap_or_default();
+            if let Some(elsewhere) = elsewhere(&members, id, &address) {
+                return elsewhere;
+            }
+        }
+        Ok(Err(why)) => return refused(why),
         Err(_) => {
             return Answer::Unknown(format!(
                 "node {id} at {address} did not catch up within {CATCH_UP:?}. It may be a member without a vote now: see to it that it \
@@ -161,15 +164,30 @@ async fn add(node: &Node, id: u64, address: String) -> Answer {
     change(node, before, ChangeMembers::AddVoterIds(BTreeSet::from([id]))).await
 }
 
+/// The answer to who would add a member under another address.
+fn elsewhere(members: &Membership, id: u64, address: &str) -> Option<Answer> {
+    let there = &members.get_node(&id)?.addr;
+    (there != address).then(|| {
+        Answer::Refused(format!(
+            "node {id} is a member at {there}; remove it, and add the machine with an empty directory under an id that was never used"
+        ))
+    })
+}
+
 async fn remove(node: &Node, id: u64) -> Answer {
     let before = node.machine.membership_entry();
-    let membership = node.raft.metrics().borrow_watched().membership_config.clone();
-    let membership = membership.membership();
+    // The newest membership may not be committed, and may come to nothing; the committed one may be a step behind.
+    let memberships = {
+        let metrics = node.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        [metrics.membership_config.clone(), metrics.committed_membership_config.clone()]
+    };
+    let any = |is: fn(&Membership, u64) -> bool| memberships.iter().any(|stored| is(stored.membership(), id));
     let ids = BTreeSet::from([id]);
-    if membership.voter_ids().any(|voter| voter == id) {
+    if any(|members, id| members.voter_ids().any(|voter| voter == id)) {
         return change(node, before, ChangeMembers::RemoveVoters(ids)).await;
     }
-    if membership.get_node(&id).is_some() {
+    if any(|members, id| members.get_node(&id).is_some()) {
         return change(node, before, ChangeMembers::RemoveNodes(ids)).await;
     }
     match known_leader(node) {
@@ -189,8 +207,8 @@ async fn change(node: &Node, before: Option<LogId>, members: ChangeMembers<u64, 
     }
 }
 
-/// What is certain after a step of a change has failed. A node is added in three steps and removed in up to two, and openraft's error does not say
-/// which of them failed. An earlier one was applied here, if it was done.
+/// What is certain after a step of a change of voters has failed. It has up to two, and one before it if a node is added; openraft's error does
+/// not say which of them failed. An earlier one was applied here, if it was done.
 fn not_changed(node: &Node, before: Option<LogId>, why: WriteError) -> Answer {
     if node.machine.membership_entry() == before {
         return refused(why);
@@ -200,16 +218,12 @@ fn not_changed(node: &Node, before: Option<LogId>, why: WriteError) -> Answer {
     ))
 }
 
-/// The address of a member, as this node knows it.
-fn address_of(node: &Node, id: u64) -> Option<String> {
+fn known_leader(node: &Node) -> Option<Leader> {
     let metrics = node.raft.metrics();
     let metrics = metrics.borrow_watched();
-    Some(metrics.membership_config.membership().get_node(&id)?.addr.clone())
-}
-
-fn known_leader(node: &Node) -> Option<Leader> {
-    let id = node.raft.metrics().borrow_watched().current_leader?;
-    Some(Leader { id, address: address_of(node, id)? })
+    let id = metrics.current_leader?;
+    let address = metrics.membership_config.membership().get_node(&id)?.addr.clone();
+    Some(Leader { id, address })
 }
 
 fn status(node: &Node) -> NodeStatus {

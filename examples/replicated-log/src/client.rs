@@ -88,8 +88,8 @@ enum Attempt {
     NotSent(String),
     /// It was sent, and no answer came.
     Lost(String),
-    /// Not sent: the time was over before.
-    TooLate,
+    /// A write that was not sent: its answer would have had no time to come.
+    TooLate(String),
 }
 
 /// A client of a cluster. It makes one request at a time; several clients work side by side.
@@ -138,8 +138,7 @@ impl Client {
         match self.attempt(address, &Question::Status, self.options.attempt).await {
             Attempt::Answered(Answer::Status(status)) => Ok(*status),
             Attempt::Answered(_) => Err("the answer is one to another question".into()),
-            Attempt::NotSent(why) | Attempt::Lost(why) => Err(why),
-            Attempt::TooLate => Err(format!("{address} took too long to connect to")),
+            Attempt::NotSent(why) | Attempt::Lost(why) | Attempt::TooLate(why) => Err(why),
         }
     }
 
@@ -177,8 +176,7 @@ impl Client {
                 sleep(PAUSE).await;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            // A write whose answer has no time to come would only become unknown.
-            if left.is_zero() || attempts > 1 && left < PAUSE {
+            if left.is_zero() {
                 return gave_up(last);
             }
             let address = leader.take().unwrap_or_else(|| self.next_server());
@@ -193,7 +191,7 @@ impl Client {
                 Attempt::Answered(Answer::Unknown(why)) => return Outcome::Unknown(why),
                 Attempt::Answered(answer) => return Outcome::Done(answer),
                 Attempt::NotSent(why) => why,
-                Attempt::TooLate => return gave_up(last),
+                Attempt::TooLate(why) => return gave_up(if attempts > 1 { last } else { why }),
                 Attempt::Lost(why) if is_read => why,
                 Attempt::Lost(why) => return Outcome::Unknown(why),
             };
@@ -213,8 +211,10 @@ impl Client {
             Ok(connection) => connection,
             Err(why) => return Attempt::NotSent(why),
         };
-        if Instant::now() >= deadline {
-            return Attempt::TooLate;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let is_read = matches!(question, Question::Get { .. } | Question::Status);
+        if !is_read && left < PAUSE.min(within / 4) {
+            return Attempt::TooLate(format!("{address} took too long to connect to"));
         }
         // The server is there: from here on a write may happen.
         match timeout_at(deadline, call(&mut connection.grpc, question)).await {

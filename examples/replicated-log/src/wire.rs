@@ -170,9 +170,9 @@ pub struct NodeStatus {
 /// What a node's log has committed since it was opened. A commit makes one group of records durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commits {
-    /// How many commits.
+    /// How many commits, those of the log's own notes too.
     pub count: u64,
-    /// The records in them: entries, and what else the raft log notes.
+    /// The records that were appended: entries, and what else the raft log notes.
     pub records: u64,
     /// How long a group's first record waited until its write began, at the median, in microseconds.
     pub queue_us: u64,

@@ -83,7 +83,7 @@ fn seeds(arguments: &Arguments) -> ExitCode {
     }
     let missing = if done >= ENOUGH { counts.missing() } else { Vec::new() };
     if done < ENOUGH {
-        println!("NOT CHECKED: whether everything happened that is counted; that takes {ENOUGH} seeds");
+        println!("NOT RUN: the check that everything happened which is counted; it takes {ENOUGH} seeds");
     }
     missing.iter().for_each(|what| println!("BROKEN: no {what} in any of these seeds"));
     if done == 0 {

@@ -96,7 +96,7 @@ fn a_removal_whose_first_step_was_done_is_unknown() {
 }
 
 #[test]
-fn an_add_that_made_a_member_is_not_called_not_done() {
+fn an_add_that_made_a_member_is_unknown() {
     for seed in 1..=5 {
         let (answer, nodes) = run(seed, async {
             let (world, leader) = cluster(seed, 3).await;
@@ -111,19 +111,14 @@ fn an_add_that_made_a_member_is_not_called_not_done() {
             end(&world);
             (answer, nodes)
         });
-        let is_member = nodes.contains_key(&4);
-        assert!(
-            !(matches!(answer, Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)))
-                && is_member),
-            "seed {seed}: the answer is {answer:?}, and the members are {nodes:?}"
-        );
+        assert!(matches!(answer, Some(Answer::Unknown(_))), "seed {seed}: {answer:?}");
+        assert!(nodes.contains_key(&4), "seed {seed}: {nodes:?}");
     }
 }
 
-/// `add` of a member with another address is `done`, and the address stays what it was.
 #[test]
-fn an_add_that_is_done_has_the_address_that_was_asked_for() {
-    let (answer, nodes) = run(1, async {
+fn a_member_is_not_added_at_another_address() {
+    let (answer, id, nodes) = run(1, async {
         let (world, leader) = cluster(1, 3).await;
         let id = 1 + leader % 3;
         let question = Question::Add { id, address: "moved".into() };
@@ -131,11 +126,35 @@ fn an_add_that_is_done_has_the_address_that_was_asked_for() {
         world.sleep(500).await;
         let nodes = status(&world, leader).await.nodes;
         end(&world);
-        (answer, (id, nodes))
+        (answer, id, nodes)
     });
-    let (id, nodes) = nodes;
-    assert!(
-        !matches!(answer, Some(Answer::Changed)) || nodes[&id] == "moved",
-        "the answer is {answer:?}, and the members are {nodes:?}"
-    );
+    assert!(matches!(answer, Some(Answer::Refused(_))), "{answer:?}");
+    assert_eq!(nodes[&id], format!("node-{id}"));
+}
+
+/// A leader that is cut off has noted a membership that comes to nothing. It must not send away who asks for the right one.
+#[test]
+fn a_membership_that_is_not_committed_refuses_nobody() {
+    let (noted, answer, nodes) = run(1, async {
+        let (world, leader) = cluster(1, 3).await;
+        let id = world.new_machine();
+        world.start(id, &settings()).await.expect("a new disk");
+        world.lock().slots[leader as usize - 1].side = 1;
+        let wrong = Question::Add { id, address: "wrong".into() };
+        assert!(world.ask(leader, wrong, Duration::from_millis(300)).await.is_none(), "nobody confirms it");
+        let other = loop {
+            match world.leader_but(Some(leader)) {
+                Some(other) => break other,
+                None => world.sleep(5).await,
+            }
+        };
+        let noted = status(&world, leader).await.nodes.contains_key(&id);
+        let right = Question::Add { id, address: format!("node-{id}") };
+        let answer = world.ask(leader, right, Duration::from_secs(1)).await;
+        let nodes = status(&world, other).await.nodes;
+        end(&world);
+        (noted, answer, nodes)
+    });
+    assert!(noted && !nodes.contains_key(&4), "{nodes:?}");
+    assert!(!matches!(answer, Some(Answer::Refused(_) | Answer::Changed)), "{answer:?}");
 }
