@@ -216,8 +216,10 @@ pub unsafe extern "C" fn inkstone_append_parts(
         unsafe { (log.as_ref(), array(parts, count, "parts"), out(pending), out(error)) };
     door(error, || {
         append(log, pending, |log| {
+            let parts = parts?;
+            log.log.check_fits(1, check_pieces(parts, "parts")?)?;
             // SAFETY: the rules of the header, for each part.
-            let parts = unsafe { slices(parts?, "parts")? };
+            let parts = unsafe { slices(parts) };
             Ok(log.log.append_parts(&parts)?)
         })
     })
@@ -239,8 +241,10 @@ pub unsafe extern "C" fn inkstone_try_append_parts(
         unsafe { (log.as_ref(), array(parts, count, "parts"), out(pending), out(error)) };
     door(error, || {
         append(log, pending, |log| {
+            let parts = parts?;
+            log.log.check_fits(1, check_pieces(parts, "parts")?)?;
             // SAFETY: the rules of the header, for each part.
-            let parts = unsafe { slices(parts?, "parts")? };
+            let parts = unsafe { slices(parts) };
             Ok(log.log.try_append_parts(&parts)?)
         })
     })
@@ -286,12 +290,20 @@ pub unsafe extern "C" fn inkstone_append_batch_parts(
     let (log, records, pending, error) =
         unsafe { (log.as_ref(), array(records, count, "records"), out(pending), out(error)) };
     door(error, || {
-        let in_parts = |record: &inkstone_parts| {
-            // SAFETY: the rules of the header, for each record and each of its parts.
-            unsafe { slices(array(record.parts, record.count, "records[].parts")?, "records[].parts") }
-        };
         append(log, pending, |log| {
-            let records = records?.iter().map(in_parts).collect::<Result<Vec<_>, _>>()?;
+            let records = records?;
+            // Too many are refused before the lists below take memory for each.
+            log.log.check_fits(records.len(), 0)?;
+            let mut record_bytes = 0_u64;
+            let in_parts = |record: &inkstone_parts| {
+                // SAFETY: the rules of the header, for each record.
+                let parts = unsafe { array(record.parts, record.count, "records[].parts")? };
+                record_bytes = record_bytes.saturating_add(check_pieces(parts, "records[].parts")?);
+                log.log.check_fits(records.len(), record_bytes)?;
+                // SAFETY: and for each of its parts.
+                Ok(unsafe { slices(parts) })
+            };
+            let records = records.iter().map(in_parts).collect::<Result<Vec<_>, Failure>>()?;
             let records: Vec<_> = records.iter().map(|record| &**record).collect();
             Ok(log.log.append_batch_parts(&records)?)
         })

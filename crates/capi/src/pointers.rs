@@ -113,8 +113,9 @@ pub(crate) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Pat
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
-/// Checks each piece, and that no place is null where there are bytes.
-pub(crate) fn check_pieces(pieces: &[inkstone_bytes], name: &str) -> Result<(), Failure> {
+/// Checks each piece, and that no place is null where there are bytes. Returns how many bytes all have together.
+pub(crate) fn check_pieces(pieces: &[inkstone_bytes], name: &str) -> Result<u64, Failure> {
+    let mut bytes = 0_u64;
     for (index, piece) in pieces.iter().enumerate() {
         if piece.size > 0 && piece.data.is_null() {
             return Err(Failure::Misuse(format!(
@@ -125,26 +126,23 @@ pub(crate) fn check_pieces(pieces: &[inkstone_bytes], name: &str) -> Result<(), 
         if piece.size > isize::MAX as usize {
             return Err(Failure::Misuse(format!("{name}[{index}].size is more than memory can hold")));
         }
+        bytes = bytes.saturating_add(piece.size as u64);
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// The parts of a record, as the log takes them. Parts without bytes may be null in C, and not here: then they are left out, which
 /// takes memory for the list.
 ///
 /// # Safety
-/// Each part points at its bytes, which nothing changes during the call.
-pub(crate) unsafe fn slices<'a>(
-    parts: &'a [inkstone_bytes],
-    name: &str,
-) -> Result<Cow<'a, [IoSlice<'a>]>, Failure> {
-    check_pieces(parts, name)?;
+/// `check_pieces` has passed the parts, and each points at its bytes, which nothing changes during the call.
+pub(crate) unsafe fn slices(parts: &[inkstone_bytes]) -> Cow<'_, [IoSlice<'_>]> {
     if parts.iter().any(|part| part.data.is_null()) {
         let with_bytes = parts.iter().filter(|part| part.size > 0);
-        return Ok(with_bytes.map(|part| IoSlice::new(part.as_ref())).collect::<Vec<_>>().into());
+        return with_bytes.map(|part| IoSlice::new(part.as_ref())).collect::<Vec<_>>().into();
     }
     // SAFETY: `inkstone_bytes` has the layout of `iovec`, which is that of `IoSlice` (asserted beside the type), no place is null,
     // and each part is bytes that the caller vouches for.
     let slices = unsafe { std::slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
-    Ok(slices.into())
+    slices.into()
 }

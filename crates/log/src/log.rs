@@ -392,19 +392,29 @@ impl Log {
         if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 
+    /// Refuses so many records with so many bytes in all if no batch can hold them. For who would take memory for each record before it
+    /// asks for a batch, as the C door does; a batch that passes can be too large all the same.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    #[doc(hidden)]
+    pub fn check_fits(&self, records: usize, record_bytes: u64) -> Result<()> {
+        let limit_bytes = self.shared.options.record_bytes_max as u64;
+        let bytes = (records as u64).saturating_mul(frame_bytes(0) as u64).saturating_add(record_bytes);
+        let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
+        if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
+    }
+
     /// Computes the checksums of a batch, unless it is too large: then only its size is computed.
     fn sum_batch<P: Payload>(
         &self,
         records: impl ExactSizeIterator<Item = P>,
     ) -> Result<Vec<(P, PayloadSum)>> {
+        // This many records are too large even if all of them are empty.
+        self.check_fits(records.len(), 0)?;
         let limit_bytes = self.shared.options.record_bytes_max as u64;
         let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
-        // This many records are too large even if all of them are empty.
-        let mut bytes = (records.len() as u64).saturating_mul(frame_bytes(0) as u64);
-        if bytes > most {
-            return Err(Error::TooLarge { bytes, limit_bytes });
-        }
-        bytes = 0;
+        let mut bytes = 0_u64;
         let mut summed = Vec::with_capacity(records.len());
         for record in records {
             // A size that does not fit into a `usize` is too large, whatever is added to it.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -178,6 +179,13 @@ static void records(const char *directory) {
     CHECK(inkstone_append_unwaited(log, NULL, 1, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
     lsn = 7;
     CHECK(inkstone_sync(NULL, &lsn, NULL) == INKSTONE_INVALID && lsn == 0);
+    // So many records that a list of them takes gigabytes: refused before the list is made. Untouched pages take no memory.
+    const size_t many = 200 * 1000 * 1000, bytes = many * sizeof(inkstone_parts);
+    void *none = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(none != MAP_FAILED);
+    FAILS(inkstone_append_batch_parts(log, none, many, &pending, &error), INKSTONE_TOO_LARGE, "record_bytes_max");
+    CHECK(pending.log == NULL);
+    munmap(none, bytes);
     inkstone_bytes parts[2] = {{"a", 1}, {NULL, 1}};
     REFUSED(inkstone_append_parts(log, parts, 2, &pending, &error), "parts[1].data is NULL");
     REFUSED(inkstone_append_batch(log, parts, 2, &pending, &error), "records[1].data is NULL");
