@@ -32,10 +32,10 @@ func Verify(path string) (report Report, err error) {
 //
 // Durable: the copy.
 func Copy(from, to string, options ...Option) (records uint64, err error) {
-	err = withOptions(options, func(o *C.inkstone_options) error {
+	err = withOptions(options, func(s *settings) error {
 		return withText(from, func(f *C.char) error {
 			return withText(to, func(t *C.char) error {
-				a := C.go_copy(f, t, o)
+				a := C.go_copy(f, t, s.c)
 				records = uint64(a.number)
 				return failed(a)
 			})

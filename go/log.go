@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -59,11 +60,12 @@ func (g *gate[P]) slowly(f func(P) error) error {
 //
 // Goroutines: any, also several at the same time.
 type Log struct {
-	gate     gate[*C.inkstone_log]
-	closing  sync.Mutex
-	closeErr error
-	isClosed bool
-	cleanup  runtime.Cleanup
+	gate       gate[*C.inkstone_log]
+	isPeriodic bool
+	closing    sync.Mutex
+	closeErr   error
+	isClosed   bool
+	cleanup    runtime.Cleanup
 	// waiting is how many goroutines wait for records, company how many waits must pass before one counts as alone (Log.isAlone).
 	waiting, company atomic.Int32
 }
@@ -73,13 +75,13 @@ type Log struct {
 // Durable: everything that the opened log shows.
 func Open(path string, options ...Option) (*Log, error) {
 	var log *Log
-	err := withOptions(options, func(o *C.inkstone_options) error {
+	err := withOptions(options, func(s *settings) error {
 		return withText(path, func(p *C.char) error {
-			r := C.go_open(p, o)
+			r := C.go_open(p, s.c)
 			if err := failed(r.answer); err != nil {
 				return err
 			}
-			log = &Log{gate: opened(r.log)}
+			log = &Log{gate: opened(r.log), isPeriodic: s.isPeriodic}
 			// For a program that forgets to close; what goes wrong then is lost.
 			log.cleanup = runtime.AddCleanup(log, func(c *C.inkstone_log) { C.inkstone_log_free(c) }, r.log)
 			return nil
@@ -195,15 +197,40 @@ func (l *Log) AppendUnwaited(data []byte) (lsn uint64, err error) {
 	return lsn, err
 }
 
+// How long AppendDurable pauses before it asks again for room: the first time, and at most.
+const (
+	pauseMin = 100 * time.Microsecond
+	pauseMax = 5 * time.Millisecond
+)
+
+// appendWithin is Append that ends with the context; then nothing was appended. A call that waits in C could not end, so this one asks again.
+func (l *Log) appendWithin(ctx context.Context, data []byte) (*Pending, error) {
+	if ctx.Done() == nil {
+		return l.Append(data)
+	}
+	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+		p, err := l.TryAppend(data)
+		if err == nil || err.(*Error).Code != ErrBusy {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
 // AppendDurable appends one record, waits until it is durable, and returns its LSN. Goroutines that wait together share a flush.
-// If the context ends first, the LSN comes with the context's error: the record is in the log, and durable soon. Goroutines: any.
+// If the context ends first, its error comes with the record's LSN: the record is in the log, and durable soon; or with 0, if every
+// buffer was full: nothing was appended. Goroutines: any.
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (l *Log) AppendDurable(ctx context.Context, data []byte) (lsn uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	p, err := l.Append(data)
+	p, err := l.appendWithin(ctx, data)
 	if err != nil {
 		return 0, err
 	}
@@ -243,6 +270,9 @@ func (l *Log) Sync(ctx context.Context) (uint64, error) {
 		return 0, ctx.Err()
 	}
 }
+
+// IsPeriodic says whether the log was opened with WithPeriodicNotDurableAtOnce. A library that needs durable records refuses such a log.
+func (l *Log) IsPeriodic() bool { return l.isPeriodic }
 
 // number asks for a watermark; 0 when the log is closed.
 func (l *Log) number(f func(*C.inkstone_log) C.uint64_t) uint64 {

@@ -12,10 +12,15 @@ import (
 )
 
 // Option changes how a log is opened. Without any the log is durable and fits most uses.
-type Option func(*C.inkstone_options) error
+type Option func(*settings) error
+
+type settings struct {
+	c          *C.inkstone_options
+	isPeriodic bool
+}
 
 func set(f func(*C.inkstone_options) C.inkstone_code) Option {
-	return func(o *C.inkstone_options) error { return failed(C.go_answer{code: f(o)}) }
+	return func(s *settings) error { return failed(C.go_answer{code: f(s.c)}) }
 }
 
 // WithSegmentBytes sets the size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default.
@@ -108,9 +113,10 @@ func WithDiskBudgetBytes(n uint64) Option {
 // WithPeriodicNotDurableAtOnce has every append count as acknowledged when it returns, and waiting does not wait. A power loss or a killed
 // process can lose the records of the last maxAge. What is left is still a prefix. Log.Sync makes durable all the same.
 func WithPeriodicNotDurableAtOnce(maxAge time.Duration) Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_periodic_us(o, micros(maxAge))
-	})
+	return func(s *settings) error {
+		s.isPeriodic = true
+		return failed(C.go_answer{code: C.inkstone_options_set_periodic_us(s.c, micros(maxAge))})
+	}
 }
 
 // WithFileMode sets the permissions of the files that the log creates: 0600 by default. The umask clears bits as usual.
@@ -136,23 +142,23 @@ func WithDurability(name string) Option {
 }
 
 func setText(text string, f func(*C.inkstone_options, *C.char) C.go_answer) Option {
-	return func(o *C.inkstone_options) error {
-		return withText(text, func(t *C.char) error { return failed(f(o, t)) })
+	return func(s *settings) error {
+		return withText(text, func(t *C.char) error { return failed(f(s.c, t)) })
 	}
 }
 
 func micros(d time.Duration) C.uint64_t { return C.uint64_t(max(d, 0) / time.Microsecond) }
 
 // withOptions calls f with options that are freed after.
-func withOptions(options []Option, f func(*C.inkstone_options) error) error {
-	c := C.inkstone_options_new()
-	defer C.inkstone_options_free(c)
+func withOptions(options []Option, f func(*settings) error) error {
+	s := &settings{c: C.inkstone_options_new()}
+	defer C.inkstone_options_free(s.c)
 	for _, option := range options {
-		if err := option(c); err != nil {
+		if err := option(s); err != nil {
 			return err
 		}
 	}
-	return f(c)
+	return f(s)
 }
 
 // withText calls f with a copy of text in C's memory.

@@ -78,9 +78,13 @@ func (p *Pending) Err() error {
 }
 
 // Wait waits until the record is durable. A context that ends ends the waiting alone. It may be called again, and gives the same answer.
+// In a log with WithPeriodicNotDurableAtOnce it does not wait: use Done to learn when the record is durable.
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (p *Pending) Wait(ctx context.Context) error {
+	if p.log.isPeriodic {
+		return p.accepted()
+	}
 	isAlone := p.log.isAlone()
 	defer p.log.waiting.Add(-1)
 	if isAlone && p.takesThread() {
@@ -102,6 +106,15 @@ func (p *Pending) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// accepted is what C says of a record of a periodic log, at once.
+func (p *Pending) accepted() error {
+	if _, err := p.log.gate.enter(); err != nil {
+		return p.log.outcome()
+	}
+	defer p.log.gate.leave()
+	return failed(C.go_wait(p.c))
 }
 
 // How many waits in a row must have been alone before one counts as alone.

@@ -22,6 +22,8 @@ const slice = 50 * time.Millisecond
 type Reader struct {
 	gate    gate[*C.inkstone_reader]
 	cleanup runtime.Cleanup
+	// log is the Log whose reader this is, so that one that nobody else keeps is not closed; nil for OpenReader.
+	log *Log
 }
 
 // Record is a record and its LSN. Its bytes are the caller's.
@@ -36,9 +38,9 @@ type Record struct {
 // Durable: everything that the reader shows.
 func OpenReader(path string, options ...Option) (*Reader, error) {
 	var reader *Reader
-	err := withOptions(options, func(o *C.inkstone_options) error {
+	err := withOptions(options, func(s *settings) error {
 		return withText(path, func(p *C.char) (err error) {
-			reader, err = readerOf(C.go_reader_open(p, o))
+			reader, err = readerOf(C.go_reader_open(p, s.c), nil)
 			return err
 		})
 	})
@@ -52,14 +54,14 @@ func (l *Log) Reader() (*Reader, error) {
 		return nil, err
 	}
 	defer l.gate.leave()
-	return readerOf(C.go_reader_of(c))
+	return readerOf(C.go_reader_of(c), l)
 }
 
-func readerOf(r C.go_opened) (*Reader, error) {
+func readerOf(r C.go_opened, log *Log) (*Reader, error) {
 	if err := failed(r.answer); err != nil {
 		return nil, err
 	}
-	reader := &Reader{gate: opened(r.reader)}
+	reader := &Reader{gate: opened(r.reader), log: log}
 	reader.cleanup = runtime.AddCleanup(reader, func(c *C.inkstone_reader) { C.inkstone_reader_free(c) }, r.reader)
 	return reader, nil
 }
@@ -146,7 +148,7 @@ func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
 	if err := failed(made.answer); err != nil {
 		return nil, err
 	}
-	cursor := &Cursor{c: made.cursor}
+	cursor := &Cursor{c: made.cursor, log: r.log}
 	cursor.cleanup = runtime.AddCleanup(cursor, func(c *C.inkstone_cursor) { C.inkstone_cursor_free(c) }, made.cursor)
 	return cursor, nil
 }
@@ -158,6 +160,7 @@ type Cursor struct {
 	mu      sync.Mutex
 	c       *C.inkstone_cursor
 	cleanup runtime.Cleanup
+	log     *Log // As in Reader.
 }
 
 // Close frees the cursor; a call that waits on it ends soon with ErrClosed. A second call does nothing. Goroutines: any.

@@ -8,6 +8,7 @@ package raftstore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,10 +29,11 @@ type Store struct {
 	reader  *inkstone.Reader
 	state   *inkstone.Log
 
-	// writing is held by one StoreLogs or DeleteRange at a time, never by a reader.
+	// writing is held by one StoreLogs, DeleteRange or Close at a time, never by a reader.
 	writing sync.Mutex
-	// broken is why entries that were refused are still there; the store takes no more until it is opened again.
-	broken error
+	// keep is the last record to keep: those above it are of a StoreLogs that failed, and could not be removed again (for want of room,
+	// say). They are not shown, and later changes try to remove them. keepAll: there are none.
+	keep uint64
 	// distance is index minus LSN, in wrapping arithmetic. A new pointer is a new numbering.
 	distance atomic.Pointer[uint64]
 	// known are the ends, so that asking for them calls no C. Who holds writing changes them.
@@ -46,16 +48,18 @@ type Store struct {
 // ends are the first and the last index; 0 and 0 if there is no entry.
 type ends struct{ first, last uint64 }
 
+const keepAll = math.MaxUint64
+
 var errClosed = fmt.Errorf("raftstore: the store is closed: %w", inkstone.ErrClosed)
 
 // Open opens the stores of one node in the directory path, and creates what is not there. The options are those of the log of entries: an
-// entry may have as many bytes as a record (inkstone.WithRecordBytesMax). Do not use inkstone.WithPeriodicNotDurableAtOnce: raft needs durable
-// entries. Close it.
+// entry may have as many bytes as a record (inkstone.WithRecordBytesMax). With inkstone.WithPeriodicNotDurableAtOnce it is an error: raft needs
+// durable entries. Close it.
 func Open(path string, options ...inkstone.Option) (*Store, error) {
 	if err := makeDirectory(path, (*os.File).Sync); err != nil {
 		return nil, err
 	}
-	store := &Store{}
+	store := &Store{keep: keepAll}
 	err := store.open(path, options)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -74,6 +78,9 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 	}
 	if s.entries, err = inkstone.Open(filepath.Join(path, "entries"), options...); err != nil {
 		return err
+	}
+	if s.entries.IsPeriodic() {
+		return errors.New("raftstore: WithPeriodicNotDurableAtOnce is refused: raft needs entries that are durable when they are stored")
 	}
 	if s.reader, err = s.entries.Reader(); err != nil {
 		return err
@@ -100,10 +107,14 @@ func makeDirectory(path string, sync func(*os.File) error) error {
 	return errors.Join(sync(parent), parent.Close())
 }
 
-// Close closes both logs. Calls of other goroutines end, and later ones get inkstone.ErrClosed.
+// Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls get inkstone.ErrClosed.
 func (s *Store) Close() error {
+	s.isClosed.Store(true)
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	var errs []error
 	if s.reader != nil {
+		_ = s.removeRefused() // Else they would come back with the next opening.
 		errs = append(errs, s.reader.Close())
 	}
 	for _, log := range []*inkstone.Log{s.entries, s.state} {
@@ -111,7 +122,6 @@ func (s *Store) Close() error {
 			errs = append(errs, log.Close())
 		}
 	}
-	s.isClosed.Store(true)
 	return errors.Join(errs...)
 }
 
@@ -130,14 +140,13 @@ func (s *Store) ends() (first, last uint64, err error) {
 // look finds out the ends, after a change or its failure. The caller holds writing.
 func (s *Store) look() {
 	first, last := s.reader.First(), s.reader.Durable()
-	switch {
-	case first == 0: // LSNs begin at 1: the store is being closed.
-	case first > last:
+	last = min(last, s.keep)
+	if first > last {
 		s.known.Store(&ends{})
-	default:
-		distance := *s.distance.Load()
-		s.known.Store(&ends{first + distance, last + distance})
+		return
 	}
+	distance := *s.distance.Load()
+	s.known.Store(&ends{first + distance, last + distance})
 }
 
 // FirstIndex is the first entry; 0 if there is none.
@@ -156,12 +165,14 @@ func (s *Store) LastIndex() (uint64, error) {
 func (s *Store) GetLog(index uint64, log *raft.Log) error {
 	for {
 		distance := s.distance.Load()
-		// LSN 0 is before the first record; Get would take it as the first.
-		var record []byte
-		err := error(inkstone.ErrTruncatedBefore)
-		if lsn := index - *distance; lsn != 0 {
-			record, err = s.reader.Get(lsn)
+		first, last, err := s.ends()
+		if err != nil {
+			return err
 		}
+		if index == 0 || index < first || index > last {
+			return raft.ErrLogNotFound
+		}
+		record, err := s.reader.Get(index - *distance)
 		if distance != s.distance.Load() {
 			continue // The numbering has changed meanwhile: that was another entry.
 		}
@@ -179,7 +190,7 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 func (s *Store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs stores entries. Their indexes follow one another, and the last that is there; the first of all may have any index above 0.
-// If it fails, none of them is there.
+// If it fails, none of them is there. If it fails and cannot write any more, some may be there when the store is opened again.
 //
 // Durable when it returns: all of them. After a crash before that the first of them may be there, without a gap.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
@@ -195,33 +206,40 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.broken != nil {
-		return s.broken
+	if s.isClosed.Load() {
+		return errClosed
+	}
+	if err := s.removeRefused(); err != nil {
+		return fmt.Errorf("raftstore: entries that were refused before cannot be removed yet: %w", err)
 	}
 	if err := s.follow(logs[0].Index); err != nil {
 		return err
 	}
 	defer s.look()
 	before := s.entries.Last()
-	if err := s.append(records); err != nil {
-		if s.entries.Last() == before {
-			return err
-		}
-		if undo := s.entries.TruncateAfter(before); undo != nil {
-			s.broken = fmt.Errorf("raftstore: entries could not be stored (%w), nor removed again (%w); open the store again", err, undo)
-			return s.broken
-		}
-		return err
+	err := s.append(records)
+	if err != nil && s.entries.Last() != before {
+		s.keep = before
+		_ = s.removeRefused() // If that fails, the next change tries again.
 	}
-	return nil
+	return err
+}
+
+// removeRefused removes what a StoreLogs that failed has left. The caller holds writing, and looks after it.
+func (s *Store) removeRefused() error {
+	if s.keep == keepAll {
+		return nil
+	}
+	err := s.entries.TruncateAfter(s.keep)
+	if err == nil {
+		s.keep = keepAll
+	}
+	return err
 }
 
 // follow sees to it that the next record gets this index.
 func (s *Store) follow(index uint64) error {
 	first, last := s.entries.First(), s.entries.Last()
-	if first == 0 {
-		return errClosed
-	}
 	next := max(last+1, first)
 	if index == next+*s.distance.Load() {
 		return nil
@@ -262,9 +280,6 @@ func (s *Store) append(records [][]byte) error {
 func (s *Store) DeleteRange(low, high uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.broken != nil {
-		return s.broken
-	}
 	first, last, err := s.ends()
 	if err != nil || first == 0 || low > high || high < first || low > last {
 		return err
@@ -275,14 +290,20 @@ func (s *Store) DeleteRange(low, high uint64) error {
 	switch {
 	case low <= first && high >= last:
 		s.known.Store(&ends{})
-		return s.entries.TruncateBefore(last + 1 - distance)
+		err = s.entries.TruncateBefore(last + 1 - distance)
 	case low <= first:
 		s.known.Store(&ends{high + 1, last})
-		return s.entries.TruncateBefore(high + 1 - distance)
+		err = s.entries.TruncateBefore(high + 1 - distance)
 	case high >= last:
 		s.known.Store(&ends{first, low - 1})
-		return s.entries.TruncateAfter(low - 1 - distance)
+		if err = s.entries.TruncateAfter(low - 1 - distance); err == nil {
+			s.keep = keepAll
+		}
 	default:
 		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); delete the first or the last", low, high, first, last)
 	}
+	if err == nil {
+		_ = s.removeRefused() // There may be room now.
+	}
+	return err
 }

@@ -145,6 +145,13 @@ func TestAnEmptyStoreBeginsAnywhere(t *testing.T) {
 	}
 }
 
+func TestAPeriodicLogIsRefused(t *testing.T) {
+	store, err := Open(t.TempDir(), inkstone.WithPeriodicNotDurableAtOnce(time.Second))
+	if store != nil || err == nil {
+		t.Fatal("raft would take for durable what is not")
+	}
+}
+
 func TestLargeEntries(t *testing.T) {
 	path := t.TempDir()
 	store := open(t, path)
@@ -163,6 +170,111 @@ func TestLargeEntries(t *testing.T) {
 	well(t, store.DeleteRange(1, 50))
 	is(t, store.StoreLogs([]*raft.Log{entry(50, 1), large}), inkstone.ErrTooLarge) // In an empty store.
 	has(t, &store, path)
+}
+
+// What a full disk has refused is not there, also where it could not be removed at once; deleting the first entries makes room.
+func TestADiskThatIsFull(t *testing.T) {
+	pending := 0
+	for kilobytes := 100; kilobytes <= 900; kilobytes += 100 {
+		path := t.TempDir()
+		full := func() *Store {
+			store, err := Open(path, inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19), inkstone.WithBufferBytes(1<<16),
+				inkstone.WithoutPrepareAhead(), inkstone.WithFreeSegmentsMax(0), inkstone.WithDiskBudgetBytes(5<<20))
+			well(t, err)
+			t.Cleanup(func() { store.Close() })
+			return store
+		}
+		store, last := full(), uint64(0)
+		batch := func() (logs []*raft.Log) {
+			for i := range 30 {
+				logs = append(logs, &raft.Log{Index: last + 1 + uint64(i), Term: 1, Data: make([]byte, kilobytes*1000/10)})
+			}
+			return logs
+		}
+		err := store.StoreLogs(batch())
+		for ; err == nil; err = store.StoreLogs(batch()) {
+			last += 30
+		}
+		is(t, err, inkstone.ErrNoRoom)
+		isPending := store.keep != keepAll
+		if isPending {
+			pending++
+			is(t, store.StoreLogs(batch()), inkstone.ErrNoRoom)
+		}
+		got, err := store.LastIndex()
+		if well(t, err); got != last {
+			t.Fatalf("%d kB: the last entry is %d, not %d", kilobytes, got, last)
+		}
+		for index := last + 1; index < last+40; index++ {
+			is(t, store.GetLog(index, &raft.Log{}), raft.ErrLogNotFound)
+		}
+		well(t, store.DeleteRange(1, last-2))
+		if store.keep != keepAll {
+			t.Fatalf("%d kB: there is room, and what was refused is still there", kilobytes)
+		}
+		few := batch()[:3]
+		well(t, store.StoreLogs(few))
+		for range 2 {
+			first, err := store.FirstIndex()
+			well(t, err)
+			end, err := store.LastIndex()
+			if well(t, err); first != last-1 || end != last+3 {
+				t.Fatalf("%d kB: %d to %d, and not %d to %d", kilobytes, first, end, last-1, last+3)
+			}
+			well(t, store.Close())
+			store = full()
+		}
+	}
+	if pending == 0 {
+		t.Fatal("no refused entry had to wait for its removal: this test shows nothing")
+	}
+	t.Logf("%d of 9 times what was refused could not be removed at once", pending)
+}
+
+// Who closes beside others gets them errors, never another answer, and an open log never a wrong number.
+func TestClosingBesideOthers(t *testing.T) {
+	path := t.TempDir()
+	store, last := open(t, path), uint64(1)
+	well(t, store.StoreLog(entry(1, 1)))
+	for range 100 {
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				for {
+					first, err := store.FirstIndex()
+					end, errEnd := store.LastIndex()
+					if err = errors.Join(err, errEnd); err != nil {
+						is(t, err, inkstone.ErrClosed)
+						return
+					}
+					if first != 1 || end < last {
+						t.Errorf("%d to %d in a store with 1 to %d", first, end, last)
+						return
+					}
+				}
+			})
+		}
+		stored := last
+		group.Go(func() {
+			for err := error(nil); ; stored++ {
+				if err = store.StoreLog(entry(stored+1, 1)); err != nil {
+					is(t, err, inkstone.ErrClosed)
+					return
+				}
+			}
+		})
+		time.Sleep(time.Millisecond)
+		well(t, store.Close())
+		group.Wait()
+		store, last = open(t, path), stored
+		end, err := store.LastIndex()
+		if well(t, err); end != last {
+			t.Fatalf("the last entry is %d, not %d", end, last)
+		}
+		for index := max(last, 10) - 9; index <= last; index++ {
+			well(t, store.GetLog(index, &raft.Log{}))
+		}
+	}
 }
 
 func TestStateIsThereAfterEachSet(t *testing.T) {
