@@ -18,6 +18,7 @@
 #include "inkstone.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +33,6 @@
 #include <utility>
 #include <vector>
 #if __has_include(<span>) && __cplusplus >= 202002L
-#include <cstddef>
 #include <span>
 #endif
 
@@ -50,10 +50,12 @@ public:
     /** Takes the object, which may be NULL. */
     explicit error(inkstone_code code, inkstone_error *object = nullptr) noexcept
         : code_(code), object_(object, inkstone_error_free) {}
+    /** INKSTONE_INVALID. `words` must outlive the error. */
+    explicit error(const char *words) noexcept : code_(INKSTONE_INVALID), words_(words) {}
     inkstone_code code() const noexcept { return code_; }
     /** What happened, to what, and what to do. */
     const char *what() const noexcept override {
-        return object_ ? inkstone_error_message(object_.get()) : inkstone_code_name(code_);
+        return object_ ? inkstone_error_message(object_.get()) : words_ ? words_ : inkstone_code_name(code_);
     }
     const char *advice() const noexcept { return inkstone_error_advice(object_.get()); }
     /** The file or directory; empty if there is none. */
@@ -75,6 +77,7 @@ public:
 
 private:
     inkstone_code code_;
+    const char *words_ = nullptr;
     /* Shared, because exceptions are copied. */
     std::shared_ptr<inkstone_error> object_;
 };
@@ -109,32 +112,37 @@ public:
         if (!value_) detail::fail(*error_);
         if constexpr (!std::is_void_v<T>) return (*value_);
     }
+    decltype(auto) value() const & {
+        if (!value_) detail::fail(*error_);
+        if constexpr (!std::is_void_v<T>) return (*value_);
+    }
     T value() && {
         if (!value_) detail::fail(*error_);
         if constexpr (!std::is_void_v<T>) return std::move(*value_);
     }
     decltype(auto) operator*() & { return value(); }
+    decltype(auto) operator*() const & { return value(); }
     T operator*() && { return std::move(*this).value(); }
     auto operator->() { return &value(); }
+    auto operator->() const { return &value(); }
 
 private:
     std::optional<value_type> value_;
     std::optional<inkstone::error> error_;
 };
 
-/** Bytes to append: from std::string_view, std::string, a literal, std::span, a vector of bytes, or a place and a size. */
+/** Bytes to append: a literal or other text, a place and a size, or what has data() and size() of elements of one byte:
+ *  std::string, std::span, std::array, std::vector. */
 class bytes {
 public:
     bytes(const void *data, std::size_t size) noexcept : bytes_{data, size} {}
     bytes(std::string_view text) noexcept : bytes(text.data(), text.size()) {}
-    bytes(const std::string &text) noexcept : bytes(text.data(), text.size()) {}
-    bytes(const char *text) noexcept : bytes(std::string_view(text)) {}
-    template <class T, class = std::enable_if_t<sizeof(T) == 1 && std::is_trivially_copyable_v<T>>>
-    bytes(const std::vector<T> &data) noexcept : bytes(data.data(), data.size()) {}
-#if defined(__cpp_lib_span)
-    bytes(std::span<const std::byte> data) noexcept : bytes(data.data(), data.size()) {}
-    bytes(std::span<const unsigned char> data) noexcept : bytes(data.data(), data.size()) {}
-#endif
+    /** A null pointer gets a size of 1, so that the call is INKSTONE_INVALID and not an empty record. */
+    bytes(const char *text) noexcept : bytes(text, text == nullptr ? 1 : std::string_view(text).size()) {}
+    bytes(std::nullptr_t) = delete;
+    template <class All, class Byte = std::remove_reference_t<decltype(*std::declval<const All &>().data())>,
+              class = std::enable_if_t<sizeof(Byte) == 1 && std::is_trivially_copyable_v<Byte>>>
+    bytes(const All &all) noexcept : bytes(all.data(), static_cast<std::size_t>(all.size())) {}
     const void *data() const noexcept { return bytes_.data; }
     std::size_t size() const noexcept { return bytes_.size; }
 
@@ -146,7 +154,7 @@ static_assert(sizeof(bytes) == sizeof(inkstone_bytes) && std::is_standard_layout
 /** A record, borrowed from its cursor: valid until the next call on it. */
 class record {
 public:
-    explicit record(const inkstone_record &record) noexcept : record_(record) {}
+    explicit record(const inkstone_record &found) noexcept : record_(found) {}
     std::uint64_t lsn() const noexcept { return record_.lsn; }
     const void *data() const noexcept { return record_.data; }
     std::size_t size() const noexcept { return record_.size; }
@@ -184,6 +192,11 @@ template <class Call> result<std::string> text(Call call) {
     owned<char, inkstone_text_free> owner(made);
     return std::string(made);
 }
+/** The error of a text with a zero byte in it: C would take what stands before that byte. */
+inline std::optional<error> cut(const std::string &text, const char *words = "a path has a zero byte in it: no file has such a name") {
+    if (text.find('\0') == std::string::npos) return std::nullopt;
+    return error(words);
+}
 inline std::uint64_t microseconds(std::chrono::microseconds time) noexcept {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
@@ -199,16 +212,12 @@ public:
     /** For many small logs, and for tests. */
     static options small() { return options(inkstone_options_small()); }
 
-#define INKSTONE_OPTION(name, type)                                                                                     \
-    options &name(type value) {                                                                                         \
-        inkstone_options_set_##name(options_.get(), value);                                                             \
-        return *this;                                                                                                   \
-    }
+#define INKSTONE_SETTER(name, type, set)                                                                                \
+    options &name(type value) & { return set, *this; }                                                                  \
+    options name(type value) && { return std::move(name(value)); }
+#define INKSTONE_OPTION(name, type) INKSTONE_SETTER(name, type, inkstone_options_set_##name(get(), value))
 #define INKSTONE_TIME(name)                                                                                             \
-    options &name(std::chrono::microseconds value) {                                                                    \
-        inkstone_options_set_##name##_us(options_.get(), detail::microseconds(value));                                  \
-        return *this;                                                                                                   \
-    }
+    INKSTONE_SETTER(name, std::chrono::microseconds, inkstone_options_set_##name##_us(get(), detail::microseconds(value)))
     INKSTONE_OPTION(segment_bytes, std::uint64_t)
     INKSTONE_OPTION(record_bytes_max, std::size_t)
     INKSTONE_OPTION(buffer_bytes, std::size_t)
@@ -239,13 +248,14 @@ public:
     INKSTONE_NAMED(durability)
 #undef INKSTONE_NAMED
 #if INKSTONE_EXCEPTIONS
-    options &preparation(const char *name) { return preparation(name, std::nothrow).value(), *this; }
-    options &access(const char *name) { return access(name, std::nothrow).value(), *this; }
-    options &durability(const char *name) { return durability(name, std::nothrow).value(), *this; }
+    INKSTONE_SETTER(preparation, const char *, preparation(value, std::nothrow).value())
+    INKSTONE_SETTER(access, const char *, access(value, std::nothrow).value())
+    INKSTONE_SETTER(durability, const char *, durability(value, std::nothrow).value())
 #endif
+#undef INKSTONE_SETTER
 
     /** `function(const inkstone_event *)` is called for every event, on several threads at the same time. */
-    template <class Function> options &listener(Function function) {
+    template <class Function> options &listener(Function function) & {
         auto kept = std::make_unique<Function>(std::move(function));
         inkstone_options_set_listener(
             options_.get(),
@@ -253,6 +263,7 @@ public:
             [](void *context) noexcept { delete static_cast<Function *>(context); });
         return *this;
     }
+    template <class Function> options listener(Function function) && { return std::move(listener(std::move(function))); }
 
     result<void> check(std::nothrow_t) const {
         return detail::done([&](auto error) { return inkstone_options_check(options_.get(), error); });
@@ -346,6 +357,7 @@ public:
     explicit reader(inkstone_reader *taken) noexcept : reader_(taken) {}
     /** Opens a log that another process may be writing. */
     static result<reader> open(const std::string &path, std::nothrow_t, const options &options = {}) {
+        if (auto why = detail::cut(path)) return *std::move(why);
         inkstone_reader *made = nullptr;
         auto why = detail::failed([&](auto error) {
             if (!options.get()) return options.moved_from(error);
@@ -390,6 +402,7 @@ private:
 class log {
 public:
     static result<log> open(const std::string &path, std::nothrow_t, const options &options = {}) {
+        if (auto why = detail::cut(path)) return *std::move(why);
         inkstone_log *made = nullptr;
         auto why = detail::failed([&](auto error) {
             if (!options.get()) return options.moved_from(error);
@@ -463,6 +476,7 @@ public:
         return detail::text([&](auto text, auto error) { return inkstone_stats_json(log_.get(), text, error); });
     }
     result<std::string> stats_prometheus(const std::string &name, std::nothrow_t) const {
+        if (auto why = detail::cut(name, "the name has a zero byte in it")) return *std::move(why);
         return detail::text([&](auto text, auto error) { return inkstone_stats_prometheus(log_.get(), name.c_str(), text, error); });
     }
 #if INKSTONE_EXCEPTIONS
@@ -524,23 +538,24 @@ struct report {
     bool is_intact = false;
     std::string json;
 };
-inline result<report> verify(const std::string &path, std::nothrow_t) {
+namespace detail {
+inline result<report> reported(decltype(inkstone_verify) call, const std::string &path) {
+    if (auto why = cut(path)) return *std::move(why);
     report made;
-    auto json = detail::text([&](auto text, auto error) { return inkstone_verify(path.c_str(), &made.is_intact, text, error); });
+    auto json = text([&](auto to, auto error) { return call(path.c_str(), &made.is_intact, to, error); });
     if (!json) return json.error();
     made.json = std::move(json).value();
     return made;
 }
+} // namespace detail
+inline result<report> verify(const std::string &path, std::nothrow_t) { return detail::reported(inkstone_verify, path); }
 /** The same from the headers and the last segment alone. */
-inline result<report> look(const std::string &path, std::nothrow_t) {
-    report made;
-    auto json = detail::text([&](auto text, auto error) { return inkstone_look(path.c_str(), &made.is_intact, text, error); });
-    if (!json) return json.error();
-    made.json = std::move(json).value();
-    return made;
-}
+inline result<report> look(const std::string &path, std::nothrow_t) { return detail::reported(inkstone_look, path); }
 /** Copies a log into a new one; the number of records. */
 inline result<std::uint64_t> copy(const std::string &from, const std::string &to, std::nothrow_t, const options &options = {}) {
+    for (const auto *path : {&from, &to}) {
+        if (auto why = detail::cut(*path)) return *std::move(why);
+    }
     std::uint64_t records = 0;
     auto why = detail::failed([&](auto error) {
         if (!options.get()) return options.moved_from(error);
@@ -552,6 +567,7 @@ inline result<std::uint64_t> copy(const std::string &from, const std::string &to
 /** What to keep of a log, for log::truncate_before: inkstone_keep_bytes. */
 #define INKSTONE_KEEP(name)                                                                                             \
     inline result<std::uint64_t> name(const std::string &path, std::uint64_t amount, std::nothrow_t) {                  \
+        if (auto why = detail::cut(path)) return *std::move(why);                                                       \
         std::uint64_t first = 0;                                                                                        \
         auto why = detail::failed([&](auto error) { return inkstone_##name(path.c_str(), amount, &first, error); });    \
         if (why) return *std::move(why);                                                                                \

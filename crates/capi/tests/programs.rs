@@ -67,6 +67,55 @@ fn the_cpp_door_without_exceptions() {
 }
 
 #[test]
+fn the_cpp_door_of_cpp_20_without_exceptions() {
+    the_cpp_door(&["-std=c++20", "-fno-exceptions", "-fno-rtti"]);
+}
+
+/// Whether a function of C++ that does this with a log compiles; `None` if there is no compiler.
+fn compiles(statement: &str) -> Option<bool> {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("function.cpp");
+    let text = format!("#include <inkstone.hpp>\nvoid use(inkstone::log &log) {{ {statement}; }}\n");
+    std::fs::write(&source, text).unwrap();
+    let output = Command::new(support::tool("c++")?)
+        .args(["-std=c++17", "-fsyntax-only"])
+        .arg("-I")
+        .arg(support::root().join("include"))
+        .arg(source)
+        .output()
+        .unwrap();
+    Some(output.status.success())
+}
+
+#[test]
+fn cpp_that_would_be_a_fault_at_run_time_does_not_compile() {
+    // What is bad, and the same made good.
+    let pairs = [
+        ("log.append(nullptr)", "log.append(\"\")"),
+        ("log.append_parts({\"a\", nullptr})", "log.append_parts({\"a\", \"b\"})"),
+        ("log.append(std::vector<int>{1})", "log.append(std::vector<char>{1})"),
+        (
+            "auto &o = inkstone::options().segment_bytes(1); o.get()",
+            "auto o = inkstone::options().segment_bytes(1); o.get()",
+        ),
+        (
+            "auto &o = inkstone::options().access(\"direct\"); o.get()",
+            "auto o = inkstone::options().access(\"direct\"); o.get()",
+        ),
+        (
+            "auto &o = inkstone::options().listener([](auto) {}); o.get()",
+            "auto o = inkstone::options().listener([](auto) {}); o.get()",
+        ),
+        ("auto other = log; other.get()", "auto other = std::move(log); other.get()"),
+    ];
+    for (bad, good) in pairs {
+        let Some(good_compiles) = compiles(good) else { return };
+        assert!(good_compiles, "{good}");
+        assert_eq!(compiles(bad), Some(false), "{bad}");
+    }
+}
+
+#[test]
 fn the_programs_use_every_function() {
     let header = std::fs::read_to_string(support::root().join("include/inkstone.h")).unwrap();
     let (_, body) = header.split_once("*/").unwrap();

@@ -2,6 +2,7 @@
 // With -fno-exceptions only what needs none is compiled.
 #include <inkstone.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -16,11 +17,64 @@
         }                                                                             \
     } while (0)
 
-using namespace std::chrono_literals;
+using namespace std::literals;
+
+template <class... Types> constexpr bool are_bytes = (std::is_convertible_v<Types, inkstone::bytes> && ...);
+static_assert(are_bytes<const char *, char *, const char (&)[4], std::string, std::string &, const std::string, std::string_view>);
+static_assert(are_bytes<std::vector<char>, std::vector<std::byte>, std::array<char, 3>, const std::array<unsigned char, 3> &>);
+#if defined(__cpp_lib_span)
+static_assert(are_bytes<std::span<std::byte>, std::span<const std::byte>, std::span<char>, std::span<unsigned char, 3>>);
+static_assert(!are_bytes<std::span<int>>);
+#endif
+static_assert(!are_bytes<std::nullptr_t> && !are_bytes<std::vector<int>> && !are_bytes<std::vector<bool>> && !are_bytes<int *>);
+
+static void every_kind_of_bytes(const std::string &path) {
+    auto opened = inkstone::log::open(path, std::nothrow);
+    const auto &log = *std::as_const(opened);
+    CHECK(std::as_const(opened)->durable() == 0 && std::as_const(opened).value().get() == log.get());
+    auto reader = log.reader(std::nothrow);
+    const auto is_kept = [&](const inkstone::bytes &data) {
+        const auto lsn = log.append_durable(data, std::nothrow);
+        return lsn && *reader->get(*lsn, std::nothrow) == "o\0e"s;
+    };
+    std::array<std::byte, 3> array{std::byte{'o'}, std::byte{0}, std::byte{'e'}};
+    CHECK(is_kept("o\0e"s) && is_kept("o\0e"sv) && is_kept(array) && is_kept(std::vector<signed char>{'o', 0, 'e'}) && is_kept({"o\0e", 3}));
+#if defined(__cpp_lib_span)
+    CHECK(is_kept(std::span(array)) && is_kept(std::as_bytes(std::span(array))) && is_kept(std::span<const std::byte>(array)));
+#endif
+    const char *null = nullptr;
+    const inkstone::bytes parts[] = {"a", null};
+    CHECK(log.append(null, std::nothrow).code() == INKSTONE_INVALID && log.append_durable(null, std::nothrow).code() == INKSTONE_INVALID);
+    CHECK(log.append_parts(parts, 2, std::nothrow).code() == INKSTONE_INVALID);
+    CHECK(log.append_batch(parts, 2, std::nothrow).code() == INKSTONE_INVALID);
+    const auto synced = log.sync(std::nothrow);
+    CHECK(*synced == log.last() && !std::as_const(reader)->get(log.last() + 1, std::nothrow));
+    const inkstone::result<void> closed = log.close(std::nothrow);
+    closed.value();
+}
+
+/* What stands before the zero byte is a log: no call may take that for the path. */
+static void zero_bytes(const std::string &path) {
+    CHECK(inkstone::log::open(path, std::nothrow));
+    const std::string cut = path + "\0 and more"s;
+    const auto is_refused = [](const auto &result) {
+        return result.code() == INKSTONE_INVALID && std::strstr(result.error().what(), "has a zero byte in it") != nullptr;
+    };
+    CHECK(is_refused(inkstone::log::open(cut, std::nothrow)) && is_refused(inkstone::reader::open(cut, std::nothrow)));
+    CHECK(is_refused(inkstone::verify(cut, std::nothrow)) && is_refused(inkstone::look(cut, std::nothrow)));
+    CHECK(is_refused(inkstone::copy(cut, path + "-new", std::nothrow)) && is_refused(inkstone::copy(path, path + "-new\0"s, std::nothrow)));
+    CHECK(inkstone::look(path + "-new", std::nothrow).code() == INKSTONE_IO);
+    CHECK(is_refused(inkstone::keep_bytes(cut, 1, std::nothrow)) && is_refused(inkstone::keep_records(cut, 1, std::nothrow)));
+    CHECK(is_refused(inkstone::keep_seconds(cut, 1, std::nothrow)));
+    const auto log = inkstone::log::open(path, std::nothrow);
+    CHECK(is_refused(log->stats_prometheus("a\0b"s, std::nothrow)));
+    const inkstone::error copied = inkstone::verify(cut, std::nothrow).error();
+    CHECK(copied.path().empty() && copied.os() == 0 && !copied.offset() && copied.advice()[0] == 0);
+}
 
 static void without_exceptions(const std::string &path) {
     std::atomic<int> events{0}, called{0};
-    auto options = inkstone::options::small();
+    auto options = inkstone::options::small().linger(1us).listener([](const inkstone_event *) { CHECK(false && "replaced below"); });
     auto counted = std::make_shared<int>(1);
     options.listener([&events, counted](const inkstone_event *event) {
         CHECK(inkstone_event_text(event)[0] != 0);
@@ -99,7 +153,7 @@ static void with_exceptions(const std::string &path) {
     inkstone::log log(path, inkstone::options().create(true).linger(300us).slow_commit(1s).durability("fdatasync"));
     try {
         inkstone::log second(path);
-        CHECK(!"a second opening throws");
+        CHECK(false && "a second opening throws");
     } catch (const inkstone::error &error) {
         CHECK(error.code() == INKSTONE_LOCKED);
     }
@@ -135,7 +189,7 @@ static void with_exceptions(const std::string &path) {
     CHECK(called == 64 * 20 && kept.use_count() == 1);
     try {
         log.append_durable("x");
-        CHECK(!"a closed log throws");
+        CHECK(false && "a closed log throws");
     } catch (const std::exception &error) {
         CHECK(std::string(error.what()) == "the log is closed: open it again to continue");
     }
@@ -148,6 +202,8 @@ static void with_exceptions(const std::string &path) {
 int main(int count, char **arguments) {
     CHECK(count == 2);
     without_exceptions(std::string(arguments[1]) + "/returned");
+    every_kind_of_bytes(std::string(arguments[1]) + "/bytes");
+    zero_bytes(std::string(arguments[1]) + "/zero");
 #if INKSTONE_EXCEPTIONS
     with_exceptions(std::string(arguments[1]) + "/thrown");
 #endif

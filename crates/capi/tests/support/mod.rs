@@ -45,12 +45,24 @@ pub(crate) const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", 
 
 const C: [&str; 3] = ["-std=c11", "-D_GNU_SOURCE", "-Wstrict-prototypes"];
 
+/// Users compile the C++ header with flags of their own: it may not warn under these.
+pub(crate) const CPP: [&str; 8] = [
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wshadow",
+    "-Wconversion",
+    "-Wold-style-cast",
+    "-Wcast-qual",
+    "-Werror",
+];
+
 /// Compiles a C or C++ program of this crate's tests against the static library; `None` if there is no compiler.
 pub(crate) fn compile(source: &str, flags: &[&str], to: &Path) -> Option<PathBuf> {
     let program = to.join(Path::new(source).file_stem().unwrap());
     let is_c = source.ends_with(".c");
     let output = Command::new(tool(if is_c { "cc" } else { "c++" })?)
-        .args(if is_c { &C[..] } else { &[] })
+        .args(if is_c { &C[..] } else { &CPP })
         .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wcast-qual"])
         .args(flags)
         .arg("-I")
