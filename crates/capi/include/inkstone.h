@@ -36,6 +36,9 @@
  * DURABLE. "Durable" says what is on stable storage when the call has returned INKSTONE_OK. After a crash of process, kernel or power
  * a log is a prefix of what was appended, with all that was durable.
  *
+ * DESCRIPTORS. The log's own are never 0, 1 or 2. In a program that has closed one of these, a file that the library opens has that number
+ * for a moment, and what another thread writes to it, or puts there by dup2, meets the log: open /dev/null on the three first.
+ *
  * FORK. In a process that was forked after a log was opened, calls that append, wait, read, sync or truncate are INKSTONE_FORKED. No
  * call writes anything, and calls that only ask what the log knows answer. Free its handles, or call exec. The parent goes on undisturbed.
  *
@@ -44,7 +47,8 @@
  *
  * UNDEFINED, because it cannot be seen: a handle that was freed, or is of another type; a second free; a size beyond the memory at a
  * pointer; a text without its zero byte; bytes that another thread changes during the call; a C++ exception or a longjmp out of a callback;
- * a changed inkstone_pending. A log that was closed and not freed can be seen: INKSTONE_CLOSED.
+ * a changed inkstone_pending; the end of a thread by pthread_exit or pthread_cancel within a call, callback or listener (the process
+ * dies: disable cancellation around calls). A log that was closed and not freed can be seen: INKSTONE_CLOSED.
  *
  * OPENING TWICE is INKSTONE_LOCKED, also within one process. A call from a signal handler is undefined.
  */
@@ -468,9 +472,10 @@ inkstone_code inkstone_options_set_durability(inkstone_options *options,
 // called once with `context` when these options and all logs, readers and cursors opened with them are freed (also when the listener is
 // replaced, or refused because `listener` is NULL).
 //
-// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may use the log,
-// and must not free it. It should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the child must call
-// exec or _exit.
+// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may append,
+// read, truncate and close, and must not free the log. An event that its own call causes can come within that call. One that
+// appends for every event may so never return, and the stack ends: append for rare kinds alone, or let another thread do it. It
+// should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the child must call exec or _exit.
 //
 // Owner: `context` is passed on as it is. Threads: one at a time.
 inkstone_code inkstone_options_set_listener(inkstone_options *options,
@@ -884,7 +889,8 @@ const inkstone_error *inkstone_event_error(const inkstone_event *event);
 // Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file until then. Threads: any.
 inkstone_segment *inkstone_event_segment(const inkstone_event *event);
 
-// The segment's file. NULL for NULL.
+// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is this one: use it before the program
+// changes its working directory. NULL for NULL.
 //
 // Owner: the segment; valid until it is freed. Threads: any.
 const char *inkstone_segment_path(const inkstone_segment *segment);

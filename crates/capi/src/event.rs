@@ -184,7 +184,8 @@ pub unsafe extern "C" fn inkstone_event_segment(event: *const inkstone_event) ->
     })
 }
 
-/// The segment's file. NULL for NULL.
+/// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is this one: use it before the program
+/// changes its working directory. NULL for NULL.
 ///
 /// Owner: the segment; valid until it is freed. Threads: any.
 #[unsafe(no_mangle)]

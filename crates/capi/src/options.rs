@@ -374,9 +374,10 @@ pub unsafe extern "C" fn inkstone_options_set_durability(
 /// called once with `context` when these options and all logs, readers and cursors opened with them are freed (also when the listener is
 /// replaced, or refused because `listener` is NULL).
 ///
-/// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may use the log,
-/// and must not free it. It should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the child must call
-/// exec or _exit.
+/// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may append,
+/// read, truncate and close, and must not free the log. An event that its own call causes can come within that call. One that
+/// appends for every event may so never return, and the stack ends: append for rare kinds alone, or let another thread do it. It
+/// should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the child must call exec or _exit.
 ///
 /// Owner: `context` is passed on as it is. Threads: one at a time.
 #[unsafe(no_mangle)]
