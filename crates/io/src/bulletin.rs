@@ -14,6 +14,9 @@
 //! sets a mark before it sleeps, and the poster clears it when it wakes all who sleep. So a reader that was killed in its sleep
 //! costs one wake-up, and not one for each post.
 //!
+//! **Sleepers and nappers.** A post wakes at once who sleeps. A reader that expects the next post soon *naps*: it looks again by
+//! itself after a moment, and the poster wakes it when that suits the poster ([`Bulletin::wake_nappers`]), not with the post.
+//!
 //! Behind the page lie the last bytes that the poster has written (`recent.rs`): with them a reader that keeps up asks no disk.
 
 use std::fs::File;
@@ -50,6 +53,9 @@ const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
 const MAGIC: u64 = u64::from_le_bytes(*b"inkbull2");
 /// The name that `/proc` shows.
 const NAME: &str = "inkstone-bulletin";
+/// Marks on the page: a reader sleeps until a post; a reader naps.
+const SLEEPS: u32 = 1;
+const NAPS: u32 = 2;
 /// How often a reader tries to read numbers that do not change meanwhile.
 const TRIES: u32 = 64;
 
@@ -65,8 +71,8 @@ struct Page {
     words: [AtomicU64; BULLETIN_WORDS],
     /// Rises with each post: readers sleep on it.
     rings: AtomicU32,
-    /// Not 0: a reader sleeps, or is about to.
-    sleeps: AtomicU32,
+    /// Who sleeps, or is about to: [`SLEEPS`], [`NAPS`]. Readers that know no naps write 1; posters that know none wake for any bit.
+    asleep: AtomicU32,
     recent: RecentPage,
 }
 
@@ -124,6 +130,8 @@ pub struct Bulletin {
     shared: Mutex<Shared>,
     /// The memory for recent bytes is there. Stored with `Release`, loaded with `Acquire`.
     has_memory: AtomicBool,
+    /// A reader napped when something was posted. No other memory goes with it.
+    owes_nappers: AtomicBool,
     mark: ForkMark,
 }
 
@@ -137,7 +145,8 @@ impl Bulletin {
         page.inode.store(inode, Ordering::Relaxed);
         page.magic.store(MAGIC, Ordering::Release);
         let (last, shared) = (Mutex::new((0, 0)), Mutex::default());
-        Some(Self { mapped, file, last, shared, has_memory: AtomicBool::new(false), mark })
+        let (has_memory, owes_nappers) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Self { mapped, file, last, shared, has_memory, owes_nappers, mark })
     }
 
     fn make() -> io::Result<(OwnedFd, Mapped)> {
@@ -190,7 +199,7 @@ impl Bulletin {
     }
 
     /// Posts words and wakes who sleeps on it: one system call if a reader does, else none (and once one that obtains memory for
-    /// [`Bulletin::share`]). Posts may come in any order: one whose `number` is not above all earlier ones changes nothing. Does
+    /// [`Bulletin::share`]). Who naps sleeps on: [`Bulletin::wake_nappers`]. Posts may come in any order: one whose `number` is not above all earlier ones changes nothing. Does
     /// nothing in a forked child.
     pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS]) {
         if self.mark.is_child() {
@@ -211,7 +220,7 @@ impl Bulletin {
             }
             page.count.store(count, Ordering::Release);
         }
-        self.ring();
+        self.ring(SLEEPS);
         self.obtain_memory();
     }
 
@@ -219,19 +228,37 @@ impl Bulletin {
     pub(crate) fn end(&self) {
         if !self.mark.is_child() {
             self.mapped.page().magic.store(0, Ordering::Release);
-            self.ring();
+            self.ring(SLEEPS | NAPS);
         }
     }
 
-    fn ring(&self) {
+    /// Whether a reader napped when something was posted, and still may.
+    #[inline]
+    pub fn owes_nappers(&self) -> bool {
+        self.owes_nappers.load(Ordering::Relaxed)
+    }
+
+    /// Wakes who naps, if anything was posted since they were woken last: one system call, or none. Call it when the processors
+    /// have nothing better to do. Nothing is missed without it: a nap ends.
+    pub fn wake_nappers(&self) {
+        if !self.mark.is_child() && self.owes_nappers.swap(false, Ordering::Relaxed) {
+            self.ring(SLEEPS | NAPS);
+        }
+    }
+
+    /// Notes that something was posted, and wakes all, if any of those to `wake` is asleep.
+    fn ring(&self, wake: u32) {
         let page = self.mapped.page();
         // A reader sets its mark before it looks at the rings: so one of the two sees what the other has done.
         page.rings.fetch_add(1, Ordering::SeqCst);
-        if page.sleeps.load(Ordering::SeqCst) != 0 && page.sleeps.swap(0, Ordering::SeqCst) != 0 {
+        let asleep = page.asleep.load(Ordering::SeqCst);
+        if asleep & wake != 0 && page.asleep.swap(0, Ordering::SeqCst) != 0 {
             // A reader that set its mark before it was cleared, and sleeps only now, does not sleep on the old count.
             page.rings.fetch_add(1, Ordering::SeqCst);
             // It can only fail for an invalid address.
             let _ = futex::wake(&page.rings, Flags::empty(), i32::MAX as u32);
+        } else if asleep != 0 {
+            self.owes_nappers.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -320,9 +347,18 @@ impl BulletinReader {
 
     /// Sleeps until something was posted since `rings` was read, for at most `time`; true if the time has passed. It may return
     /// early, like any wait.
-    pub fn wait(&self, rings: u32, time: Duration) -> bool {
+    pub fn sleep(&self, rings: u32, time: Duration) -> bool {
+        self.wait(SLEEPS, rings, time)
+    }
+
+    /// As [`BulletinReader::sleep`], but a post that comes meanwhile need not end it: for a moment, by who looks again after it.
+    pub fn nap(&self, rings: u32, time: Duration) -> bool {
+        self.wait(NAPS, rings, time)
+    }
+
+    fn wait(&self, mark: u32, rings: u32, time: Duration) -> bool {
         let page = self.mapped.page();
-        page.sleeps.store(1, Ordering::SeqCst);
+        page.asleep.fetch_or(mark, Ordering::SeqCst);
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
         futex::wait(&page.rings, Flags::empty(), rings, Some(&time)) == Err(rustix::io::Errno::TIMEDOUT)
@@ -389,7 +425,7 @@ mod tests {
         let rings = reader.rings();
         std::thread::scope(|scope| {
             let sleepers =
-                [&reader, &other].map(|reader| scope.spawn(|| reader.wait(rings, Duration::from_secs(60))));
+                [&reader, &other].map(|reader| scope.spawn(|| reader.sleep(rings, Duration::from_secs(60))));
             // Not before both sleep: whoever comes later does not sleep, and proves nothing.
             while futex_sleepers() < 2 {
                 std::thread::yield_now();
@@ -397,13 +433,51 @@ mod tests {
             bulletin.post(1, [1; 4]);
             assert!(sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")), "woken");
         });
-        assert!(!reader.wait(rings, Duration::from_secs(60)), "it has rung since");
+        assert!(!reader.sleep(rings, Duration::from_secs(60)), "it has rung since");
         // As a reader would that was killed before it slept.
         let page = bulletin.mapped.page();
-        assert_eq!(page.sleeps.load(Ordering::SeqCst), 1);
+        assert_eq!(page.asleep.load(Ordering::SeqCst), 1);
         bulletin.post(2, [2; 4]);
-        assert_eq!(page.sleeps.load(Ordering::SeqCst), 0);
-        assert!(reader.wait(reader.rings(), Duration::from_millis(1)), "nothing came");
+        assert_eq!(page.asleep.load(Ordering::SeqCst), 0);
+        assert!(reader.sleep(reader.rings(), Duration::from_millis(1)), "nothing came");
+    }
+
+    #[test]
+    fn who_naps_is_woken_when_it_suits_the_poster_and_with_who_sleeps() {
+        let lock = lock_file();
+        let bulletin = posted(&lock);
+        let (reader, long) = (&open(&bulletin, &lock).expect("there"), Duration::from_secs(60));
+        // Each is asleep before the next step: whoever comes later does not sleep, and proves nothing.
+        let until_asleep = |count| while futex_sleepers() < count {};
+        std::thread::scope(|scope| {
+            let nap = || {
+                let rings = reader.rings();
+                let napper = scope.spawn(move || reader.nap(rings, long));
+                until_asleep(1);
+                napper
+            };
+            let is_woken =
+                |napper: std::thread::ScopedJoinHandle<'_, bool>| !napper.join().expect("no panic");
+
+            let napper = nap();
+            bulletin.wake_nappers();
+            assert!(!bulletin.owes_nappers(), "nothing was posted");
+            bulletin.post(1, [1; 4]);
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(futex_sleepers() == 1 && bulletin.owes_nappers(), "it naps on");
+            bulletin.wake_nappers();
+            assert!(is_woken(napper) && !bulletin.owes_nappers());
+            let napper = nap();
+            let rings = reader.rings();
+            let sleeper = scope.spawn(move || reader.sleep(rings, long));
+            until_asleep(2);
+            bulletin.post(2, [2; 4]);
+            assert!(is_woken(napper) && is_woken(sleeper), "with who sleeps");
+            let napper = nap();
+            bulletin.end();
+            assert!(is_woken(napper));
+        });
+        assert!(reader.nap(reader.rings(), Duration::from_millis(1)), "it ends by itself");
     }
 
     /// Threads of this process that sleep on a word that processes share, as the kernel shows their calls.
@@ -504,7 +578,7 @@ mod tests {
             let child = inkstone_host::fork_child(|| {
                 let lock = lock_file();
                 let bulletin = posted(&lock);
-                bulletin.mapped.page().sleeps.store(u32::from(sleeps), Ordering::SeqCst);
+                bulletin.mapped.page().asleep.store(u32::from(sleeps), Ordering::SeqCst);
                 // SAFETY: no memory is passed; this thread, the only one of the child, makes no other call before it ends.
                 unsafe {
                     libc::prctl(libc::PR_SET_SECCOMP, 1, 0, 0, 0);

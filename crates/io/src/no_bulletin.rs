@@ -37,6 +37,16 @@ impl Bulletin {
     pub fn post(&self, _number: u64, _words: [u64; BULLETIN_WORDS]) {
         match *self {}
     }
+
+    /// Never called here.
+    pub fn owes_nappers(&self) -> bool {
+        match *self {}
+    }
+
+    /// Wakes who naps; never called here.
+    pub fn wake_nappers(&self) {
+        match *self {}
+    }
 }
 
 /// There is none: only Linux has it.
@@ -79,7 +89,12 @@ impl BulletinReader {
     }
 
     /// Never called here.
-    pub fn wait(&self, _rings: u32, _time: Duration) -> bool {
+    pub fn sleep(&self, _rings: u32, _time: Duration) -> bool {
+        match *self {}
+    }
+
+    /// Never called here.
+    pub fn nap(&self, _rings: u32, _time: Duration) -> bool {
         match *self {}
     }
 }

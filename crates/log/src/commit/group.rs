@@ -95,7 +95,11 @@ impl Shared {
         way: &Way,
         need: Option<Need>,
     ) -> (Guard<'a>, Result<()>) {
+        let nappers = state.board.nappers();
         drop(state);
+        if let Some(bulletin) = nappers {
+            bulletin.wake_nappers();
+        }
         let Group { number, frozen, waiters, since } = group;
         let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
         let (has_records, is_large, placed) = (frozen.has_records(), frozen.is_large, frozen.placed());

@@ -20,6 +20,8 @@ use crate::sync::{Instant, sleep};
 /// How long nothing may be posted before the lock is asked for, and before the log is observed again.
 const SILENCE: Duration = Duration::from_secs(1);
 const DOUBT: Duration = Duration::from_secs(5);
+/// How long a reader that has just read something naps before it sleeps: several commits of a fast disk.
+const NAP: Duration = Duration::from_millis(1);
 /// The first pause without a bulletin after a record came, and the longest: four observations a second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const POLL_PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -33,6 +35,8 @@ pub(crate) struct News {
     looked: Option<Instant>,
     /// When the lock's holder was asked for last, or the log observed.
     asked: Option<Instant>,
+    /// Records came since the last rest: more may come soon.
+    is_brisk: bool,
     pause: Duration,
 }
 
@@ -44,7 +48,7 @@ pub(crate) struct Quiet {
 
 impl News {
     pub(crate) fn new() -> Self {
-        Self { bulletin: None, agrees: false, looked: None, asked: None, pause: PAUSE_MIN }
+        Self { bulletin: None, agrees: false, looked: None, asked: None, is_brisk: false, pause: PAUSE_MIN }
     }
 
     /// What is posted now, if there is a bulletin and its writer has not ended.
@@ -69,6 +73,7 @@ impl News {
 
     /// Notes that records came.
     pub(crate) fn note_records(&mut self) {
+        self.is_brisk = true;
         self.pause = PAUSE_MIN;
     }
 
@@ -129,8 +134,15 @@ impl News {
 
     /// How to sleep when nothing was found, given the bulletin as it was before.
     pub(crate) fn rest(&mut self, quiet: Option<Quiet>) -> Rest {
+        let naps = std::mem::take(&mut self.is_brisk);
         match (&self.bulletin, quiet) {
-            (Some(now), Some(quiet)) if self.agrees && Arc::ptr_eq(now, &quiet.bulletin) => Rest::On(quiet),
+            (Some(now), Some(quiet)) if self.agrees && Arc::ptr_eq(now, &quiet.bulletin) => {
+                if naps {
+                    Rest::NapOn(quiet)
+                } else {
+                    Rest::On(quiet)
+                }
+            }
             // It was found a moment ago: posts since then count.
             (Some(_), _) if self.agrees => Rest::Not,
             _ => Rest::For(self.next_pause()),
@@ -142,6 +154,7 @@ impl News {
 pub(crate) enum Rest {
     Not,
     On(Quiet),
+    NapOn(Quiet),
     For(Duration),
 }
 
@@ -150,7 +163,8 @@ impl Rest {
     pub(crate) fn sleep(self, at_most: Duration) {
         match self {
             Self::Not => {}
-            Self::On(quiet) => drop(quiet.bulletin.wait(quiet.rings, SILENCE.min(at_most))),
+            Self::On(quiet) => drop(quiet.bulletin.sleep(quiet.rings, SILENCE.min(at_most))),
+            Self::NapOn(quiet) => drop(quiet.bulletin.nap(quiet.rings, NAP.min(at_most))),
             Self::For(pause) => sleep(pause.min(at_most)),
         }
     }

@@ -234,9 +234,12 @@ impl View {
             seen.fresh.forget();
             return false;
         };
+        let before = seen.durable;
         self.advance(seen, proved.settled, proved.durable, proved.settled.first_live);
         seen.news.note_look();
-        seen.news.note_records();
+        if seen.durable > before {
+            seen.news.note_records();
+        }
         true
     }
 

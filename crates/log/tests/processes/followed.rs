@@ -194,6 +194,29 @@ fn each_commit_is_posted_once_before_its_writer_goes_on() {
     assert!(bulletin.has_ended() && bulletin_of(directory.path()).is_none());
 }
 
+/// While a group is written nobody misses a processor: a reader that naps is woken then, and not with the post.
+#[test]
+fn who_naps_is_woken_when_the_next_write_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
+    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    // A post keeps a thread awake that is not asleep yet: then the next try.
+    let naps_through_a_post = |_| {
+        std::thread::scope(|scope| {
+            let (bulletin, rings) = (&bulletin, bulletin.rings());
+            let napper = scope.spawn(move || bulletin.nap(rings, Duration::from_secs(600)));
+            std::thread::sleep(SHORT);
+            log.append_durable(b"posted").unwrap();
+            std::thread::sleep(SHORT);
+            let naps = !napper.is_finished();
+            log.append_durable(b"written").unwrap();
+            assert!(!napper.join().unwrap(), "its time has passed, and nobody woke it");
+            naps
+        })
+    };
+    assert!((0..100).any(naps_through_a_post), "each post woke it");
+}
+
 /// Run by the test below.
 #[test]
 #[ignore = "the other process of a_reader_goes_on_when_writers_are_killed_and_records_cut"]
