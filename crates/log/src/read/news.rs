@@ -93,6 +93,11 @@ impl News {
         self.asked.is_some_and(|asked| asked.elapsed() < SILENCE)
     }
 
+    /// Whether the writer was alive a moment ago. What it has posted since counts in any case.
+    pub(crate) fn was_alive_just_now(&self) -> bool {
+        self.asked.is_some_and(|asked| asked.elapsed() < NAP)
+    }
+
     /// Whether the log need not be observed: the bulletin agreed with it not long ago, and `find` finds the same.
     pub(crate) fn is_still(&mut self, find: impl FnOnce() -> Option<BulletinReader>) -> bool {
         let is_doubted = self.looked.is_none_or(|looked| looked.elapsed() >= DOUBT);
