@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 var background = context.Background()
@@ -74,6 +75,32 @@ func contents(t testing.TB, path string) (all []string) {
 		}
 		well(t, err)
 		all = append(all, fmt.Sprintf("%d:%s", record.LSN, record.Data))
+	}
+}
+
+// Records that are parts of one array, in its order, are not copied; all others are.
+func TestABatchIsJoinedWhateverItsRecordsArePartsOf(t *testing.T) {
+	all := []byte("abcdefgh")
+	for _, batch := range []struct {
+		records [][]byte
+		isArray bool
+	}{
+		{[][]byte{all[:3], all[3:4], all[4:]}, true},
+		{[][]byte{all[:0], all[:3], {}, all[3:8], all[8:]}, true},
+		{[][]byte{all[2:3], all[3:5]}, true},
+		{[][]byte{all[:3:3], all[3:]}, false}, // It may not be known that they are of one array.
+		{[][]byte{all[:3], all[:3]}, false},
+		{[][]byte{all[3:5], all[:3]}, false},
+		{[][]byte{all[:3], all[4:]}, false},
+		{[][]byte{all[:6], all[3:]}, false},
+		{[][]byte{all[:2], []byte("xyz")}, false},
+		{[][]byte{nil, {}, nil}, true},
+		{[][]byte{nil, all[:2]}, false},
+	} {
+		joined := join(batch.records)
+		same(t, string(joined), string(bytes.Join(batch.records, nil)))
+		isArray := unsafe.SliceData(joined) == unsafe.SliceData(batch.records[0])
+		same(t, isArray, batch.isArray)
 	}
 }
 

@@ -165,7 +165,7 @@ func (l *Log) AppendParts(parts ...[]byte) (*Pending, error) {
 
 // AppendBatch appends records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
 // take as much of the log as the largest record (WithRecordBytesMax): each record takes its bytes and 24 more, rounded up to a multiple
-// of 8. Goroutines: any.
+// of 8. They are joined first, unless they are one array already, each behind the last. Goroutines: any.
 //
 // Durable: nothing on return, as with Append.
 func (l *Log) AppendBatch(records ...[]byte) (*Pending, error) {
@@ -176,13 +176,32 @@ func (l *Log) AppendBatch(records ...[]byte) (*Pending, error) {
 	for i, record := range records {
 		sizes[i] = C.size_t(len(record))
 	}
-	joined := slices.Concat(records...)
+	joined := join(records)
 	var p *Pending
 	err := l.gate.slowly(func(c *C.inkstone_log) (err error) {
 		p, err = l.appended(C.go_append_batch(c, bytesOf(joined), &sizes[0], C.size_t(len(sizes))))
 		return err
 	})
 	return p, err
+}
+
+// join is the records behind one another: the array that they are parts of, if they stand in it so, else a copy.
+func join(records [][]byte) []byte {
+	size := 0
+	for _, record := range records {
+		size += len(record)
+	}
+	if cap(records[0]) < size {
+		return slices.Concat(records...)
+	}
+	whole, at := records[0][:size], 0
+	for _, record := range records {
+		if len(record) > 0 && unsafe.SliceData(record) != &whole[at] {
+			return slices.Concat(records...)
+		}
+		at += len(record)
+	}
+	return whole
 }
 
 // AppendUnwaited appends one record that nobody waits for, and returns its LSN. The log commits it soon (WithLinger). Goroutines: any.

@@ -18,8 +18,22 @@ const version = 1
 // An entry: version 1, type 1, index 8, term 8, time 8 (nanoseconds from 1970; 0: none), size of extensions 4; extensions; data.
 const entryHead = 30
 
-func encode(log *raft.Log) []byte {
-	b := make([]byte, 0, entryHead+len(log.Extensions)+len(log.Data))
+// encode is a record for each entry, all in one array, so that a batch of them need not be joined.
+func encode(logs []*raft.Log) [][]byte {
+	size := 0
+	for _, log := range logs {
+		size += entryHead + len(log.Extensions) + len(log.Data)
+	}
+	all, records := make([]byte, 0, size), make([][]byte, len(logs))
+	for i, log := range logs {
+		begin := len(all)
+		all = appendEntry(all, log)
+		records[i] = all[begin:]
+	}
+	return records
+}
+
+func appendEntry(b []byte, log *raft.Log) []byte {
 	b = append(b, version, byte(log.Type))
 	b = binary.LittleEndian.AppendUint64(b, log.Index)
 	b = binary.LittleEndian.AppendUint64(b, log.Term)

@@ -197,13 +197,12 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	records := make([][]byte, len(logs))
 	for i, log := range logs {
 		if log.Index != logs[0].Index+uint64(i) || log.Index == 0 {
 			return fmt.Errorf("raftstore: entry %d stands where %d must; indexes begin at 1 and have no gap", log.Index, max(logs[0].Index, 1)+uint64(i))
 		}
-		records[i] = encode(log)
 	}
+	records := encode(logs)
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.isClosed.Load() {

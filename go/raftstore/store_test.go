@@ -407,7 +407,7 @@ func TestForeignRecords(t *testing.T) {
 			t.Fatalf("%v was taken as an entry", record)
 		}
 	}
-	long := encode(entry(1, 1))
+	long := encode(entries(1, 1, 1))[0]
 	long[29] = 1
 	if decode(long, 1, &raft.Log{}) == nil {
 		t.Fatal("extensions longer than the record")
