@@ -219,7 +219,7 @@ func (l *Log) AppendUnwaited(data []byte) (lsn uint64, err error) {
 // How long AppendDurable pauses before it asks again for room: the first time, and at most.
 const (
 	pauseMin = 100 * time.Microsecond
-	pauseMax = 5 * time.Millisecond
+	pauseMax = time.Millisecond
 )
 
 // appendWithin is Append that ends with the context; then nothing was appended. A call that waits in C could not end, so this one asks again.
@@ -241,8 +241,8 @@ func (l *Log) appendWithin(ctx context.Context, data []byte) (*Pending, error) {
 }
 
 // AppendDurable appends one record, waits until it is durable, and returns its LSN. Goroutines that wait together share a flush.
-// If the context ends first, its error comes with the record's LSN: the record is in the log, and durable soon; or with 0, if every
-// buffer was full: nothing was appended. Goroutines: any.
+// If the context ends first, its error comes with the record's LSN: the record is in the log, and durable soon; or with 0, if it found
+// every buffer full each time it asked: nothing was appended. Goroutines: any.
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (l *Log) AppendDurable(ctx context.Context, data []byte) (lsn uint64, err error) {

@@ -73,7 +73,7 @@ func (r *Reader) Close() error {
 	if r.gate.c != nil {
 		r.cleanup.Stop()
 		C.inkstone_reader_free(r.gate.c)
-		r.gate.c = nil
+		r.gate.c, r.log = nil, nil
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (c *Cursor) Close() error {
 	if c.c != nil {
 		c.cleanup.Stop()
 		C.inkstone_cursor_free(c.c)
-		c.c = nil
+		c.c, c.log = nil, nil
 	}
 	return nil
 }

@@ -85,11 +85,13 @@ func TestAContextEndsBesideFullBuffers(t *testing.T) {
 
 func TestAReaderAloneKeepsItsLogOpen(t *testing.T) {
 	path := t.TempDir()
-	cursor := func() *Cursor {
+	cursor, closed := func() (*Cursor, *Reader) {
 		log := must[*Log](t)(Open(path))
 		must[uint64](t)(log.AppendDurable(background, []byte("record")))
 		reader := must[*Reader](t)(log.Reader())
-		return must[*Cursor](t)(reader.Cursor(1))
+		cursor := must[*Cursor](t)(reader.Cursor(1))
+		well(t, reader.Close())
+		return cursor, reader
 	}()
 	for range 5 { // Cleanups run some time after a collection.
 		runtime.GC()
@@ -99,7 +101,7 @@ func TestAReaderAloneKeepsItsLogOpen(t *testing.T) {
 	is(t, err, ErrLocked)
 	same(t, must[Record](t)(cursor.Next()).LSN, 1)
 	well(t, cursor.Close())
-	// And when nobody keeps it, it is closed.
+	// And when nothing that is open keeps it, it is closed.
 	for err != nil {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
@@ -108,4 +110,6 @@ func TestAReaderAloneKeepsItsLogOpen(t *testing.T) {
 			well(t, log.Close())
 		}
 	}
+	runtime.KeepAlive(cursor)
+	runtime.KeepAlive(closed)
 }

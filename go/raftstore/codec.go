@@ -74,12 +74,20 @@ func decode(b []byte, index uint64, log *raft.Log) error {
 
 type state struct {
 	distance uint64
+	keep     uint64 // All records above it were refused; keepAll: none.
 	values   map[string][]byte
 }
 
-// A state: version 1, distance 8; then each key and its value, each with its size before it, 4.
+// The version of a state that has `keep`; others have `version` and no such field.
+const versionKeep = 2
+
+// A state: version 1, distance 8, keep 8 (version 2 alone); then each key and its value, each with its size before it, 4.
 func (s state) encode() []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{version}, s.distance)
+	if s.keep != keepAll {
+		b[0] = versionKeep
+		b = binary.LittleEndian.AppendUint64(b, s.keep)
+	}
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(key)))
 		b = append(b, key...)
@@ -91,11 +99,16 @@ func (s state) encode() []byte {
 
 func decodeState(b []byte) (s state, err error) {
 	bad := errors.New("raftstore: the last record of state/ is none of this version; was the log written by another program?")
-	if len(b) < 9 || b[0] != version {
+	if len(b) < 9 || (b[0] != version && b[0] != versionKeep) || (b[0] == versionKeep && len(b) < 17) {
 		return s, bad
 	}
-	s = state{distance: binary.LittleEndian.Uint64(b[1:]), values: map[string][]byte{}}
-	b = b[9:]
+	s = state{distance: binary.LittleEndian.Uint64(b[1:]), keep: keepAll, values: map[string][]byte{}}
+	head := 9
+	if b[0] == versionKeep {
+		s.keep = binary.LittleEndian.Uint64(b[9:])
+		head = 17
+	}
+	b = b[head:]
 	sized := func() []byte {
 		if len(b) < 4 || uint64(len(b)-4) < uint64(binary.LittleEndian.Uint32(b)) {
 			err = bad

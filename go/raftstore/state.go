@@ -1,4 +1,4 @@
-// The state: raft's term and vote, and the distance. Each change appends the whole of it, so the last record is all there is to read.
+// The state: raft's term and vote, the distance, and which entries were refused. Each change appends the whole of it, so the last record is all there is to read.
 
 package raftstore
 
@@ -13,7 +13,7 @@ import (
 var background = context.Background()
 
 func (s *Store) readState() error {
-	now := state{}
+	now := state{keep: keepAll}
 	if last := s.state.Durable(); last >= s.state.First() {
 		reader, err := s.state.Reader()
 		if err != nil {
@@ -28,8 +28,8 @@ func (s *Store) readState() error {
 			return err
 		}
 	}
-	s.distance.Store(&now.distance)
-	s.values = now.values
+	s.distance.Store(now.distance)
+	s.values, s.keep, s.noted = now.values, now.keep, now.keep
 	return nil
 }
 
@@ -37,7 +37,7 @@ func (s *Store) readState() error {
 func (s *Store) write(change func(*state)) error {
 	s.keys.Lock()
 	defer s.keys.Unlock()
-	next := state{distance: *s.distance.Load(), values: maps.Clone(s.values)}
+	next := state{distance: s.distance.Load(), keep: s.noted, values: maps.Clone(s.values)}
 	if next.values == nil {
 		next.values = map[string][]byte{}
 	}
@@ -46,10 +46,10 @@ func (s *Store) write(change func(*state)) error {
 	if err != nil {
 		return err
 	}
-	if next.distance != *s.distance.Load() {
-		s.distance.Store(&next.distance)
+	if s.distance.Swap(next.distance) != next.distance {
+		s.renewed.Add(1)
 	}
-	s.values = next.values
+	s.values, s.noted = next.values, next.keep
 	// Older states are not needed: whole files of them go when the log has begun a new one. If that fails, the change is there all the same,
 	// and the next one tries again.
 	if head := min(s.state.HeadFirst(), lsn); head > s.state.First() {

@@ -32,16 +32,21 @@ type Store struct {
 	// writing is held by one StoreLogs, DeleteRange or Close at a time, never by a reader.
 	writing sync.Mutex
 	// keep is the last record to keep: those above it are of a StoreLogs that failed, and could not be removed again (for want of room,
-	// say). They are not shown, and later changes try to remove them. keepAll: there are none.
+	// say). They are not shown, and later changes try to remove them. The state has it too, for the next opening. keepAll: there are none.
 	keep uint64
-	// distance is index minus LSN, in wrapping arithmetic. A new pointer is a new numbering.
-	distance atomic.Pointer[uint64]
+	// distance is index minus LSN, in wrapping arithmetic.
+	distance atomic.Uint64
 	// known are the ends, so that asking for them calls no C. Who holds writing changes them.
 	known atomic.Pointer[ends]
+	// renewed is how often an index may have come to mean another entry: the last ones were deleted, or all are numbered anew.
+	renewed atomic.Uint64
 
+	// keys is for values and noted.
 	keys sync.RWMutex
 	// values is never changed, but replaced.
-	values   map[string][]byte
+	values map[string][]byte
+	// noted is what the state says of keep.
+	noted    uint64
 	isClosed atomic.Bool
 }
 
@@ -59,7 +64,7 @@ func Open(path string, options ...inkstone.Option) (*Store, error) {
 	if err := makeDirectory(path, (*os.File).Sync); err != nil {
 		return nil, err
 	}
-	store := &Store{keep: keepAll}
+	store := &Store{}
 	err := store.open(path, options)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -85,6 +90,7 @@ func (s *Store) open(path string, options []inkstone.Option) (err error) {
 	if s.reader, err = s.entries.Reader(); err != nil {
 		return err
 	}
+	_ = s.removeRefused() // What an earlier process could not remove.
 	s.look()
 	return nil
 }
@@ -145,7 +151,7 @@ func (s *Store) look() {
 		s.known.Store(&ends{})
 		return
 	}
-	distance := *s.distance.Load()
+	distance := s.distance.Load()
 	s.known.Store(&ends{first + distance, last + distance})
 }
 
@@ -164,7 +170,7 @@ func (s *Store) LastIndex() (uint64, error) {
 // GetLog reads an entry into log; raft.ErrLogNotFound if there is none with this index.
 func (s *Store) GetLog(index uint64, log *raft.Log) error {
 	for {
-		distance := s.distance.Load()
+		renewed, distance := s.renewed.Load(), s.distance.Load()
 		first, last, err := s.ends()
 		if err != nil {
 			return err
@@ -172,9 +178,9 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 		if index == 0 || index < first || index > last {
 			return raft.ErrLogNotFound
 		}
-		record, err := s.reader.Get(index - *distance)
-		if distance != s.distance.Load() {
-			continue // The numbering has changed meanwhile: that was another entry.
+		record, err := s.reader.Get(index - distance)
+		if renewed != s.renewed.Load() {
+			continue // That may have been another entry.
 		}
 		switch {
 		case errors.Is(err, inkstone.ErrNotYet), errors.Is(err, inkstone.ErrTruncatedBefore), errors.Is(err, inkstone.ErrTruncatedAfter):
@@ -190,7 +196,8 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 func (s *Store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs stores entries. Their indexes follow one another, and the last that is there; the first of all may have any index above 0.
-// If it fails, none of them is there. If it fails and cannot write any more, some may be there when the store is opened again.
+// If it fails, none of them is there. If it fails because nothing can be written any more, not even the state, some may be there when the
+// store is opened again, without a gap.
 //
 // Durable when it returns: all of them. After a crash before that the first of them may be there, without a gap.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
@@ -219,32 +226,52 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	err := s.append(records)
 	if err != nil && s.entries.Last() != before {
 		s.keep = before
-		_ = s.removeRefused() // If that fails, the next change tries again.
+		if s.removeRefused() != nil { // The next change tries again.
+			err = errors.Join(err, s.note(before))
+		}
 	}
 	return err
 }
 
 // removeRefused removes what a StoreLogs that failed has left. The caller holds writing, and looks after it.
-func (s *Store) removeRefused() error {
-	if s.keep == keepAll {
+func (s *Store) removeRefused() (err error) {
+	switch {
+	case s.keep == keepAll:
 		return nil
+	case s.keep < s.entries.First(): // Nothing else is there, and to truncate from the front needs no room.
+		err = s.entries.TruncateBefore(s.entries.Last() + 1)
+	case s.keep < s.entries.Last():
+		err = s.entries.TruncateAfter(s.keep)
 	}
-	err := s.entries.TruncateAfter(s.keep)
+	if err == nil {
+		err = s.note(keepAll)
+	}
 	if err == nil {
 		s.keep = keepAll
 	}
 	return err
 }
 
+// note has the state say which record is the last to keep, if it does not yet.
+func (s *Store) note(keep uint64) error {
+	s.keys.RLock()
+	isNoted := s.noted == keep
+	s.keys.RUnlock()
+	if isNoted {
+		return nil
+	}
+	return s.write(func(state *state) { state.keep = keep })
+}
+
 // follow sees to it that the next record gets this index.
 func (s *Store) follow(index uint64) error {
 	first, last := s.entries.First(), s.entries.Last()
 	next := max(last+1, first)
-	if index == next+*s.distance.Load() {
+	if index == next+s.distance.Load() {
 		return nil
 	}
 	if first <= last {
-		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; delete entries first", index, last+*s.distance.Load())
+		return fmt.Errorf("raftstore: entry %d does not follow the last one, %d; delete entries first", index, last+s.distance.Load())
 	}
 	distance := index - next
 	return s.write(func(state *state) { state.distance = distance })
@@ -284,20 +311,19 @@ func (s *Store) DeleteRange(low, high uint64) error {
 		return err
 	}
 	defer s.look()
-	distance := *s.distance.Load()
+	distance := s.distance.Load()
 	// What goes is not shown any more from here on.
 	switch {
 	case low <= first && high >= last:
 		s.known.Store(&ends{})
-		err = s.entries.TruncateBefore(last + 1 - distance)
+		err = s.entries.TruncateBefore(s.entries.Last() + 1) // Refused records above go with them.
 	case low <= first:
 		s.known.Store(&ends{high + 1, last})
 		err = s.entries.TruncateBefore(high + 1 - distance)
 	case high >= last:
 		s.known.Store(&ends{first, low - 1})
-		if err = s.entries.TruncateAfter(low - 1 - distance); err == nil {
-			s.keep = keepAll
-		}
+		err = s.entries.TruncateAfter(low - 1 - distance)
+		s.renewed.Add(1)
 	default:
 		return fmt.Errorf("raftstore: entries %d to %d have others on both sides (%d to %d); delete the first or the last", low, high, first, last)
 	}

@@ -172,63 +172,108 @@ func TestLargeEntries(t *testing.T) {
 	has(t, &store, path)
 }
 
+// openFull opens a store that a few megabytes fill.
+func openFull(t *testing.T, path string) *Store {
+	t.Helper()
+	store, err := Open(path, inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19), inkstone.WithBufferBytes(1<<16),
+		inkstone.WithoutPrepareAhead(), inkstone.WithFreeSegmentsMax(0), inkstone.WithDiskBudgetBytes(5<<20))
+	well(t, err)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+func large(first, last uint64, size int) (logs []*raft.Log) {
+	for index := first; index <= last; index++ {
+		logs = append(logs, &raft.Log{Index: index, Term: 1, Data: make([]byte, size)})
+	}
+	return logs
+}
+
+// goesFrom checks the ends of a store, and that nothing above can be read.
+func goesFrom(t *testing.T, store *Store, first, last uint64) {
+	t.Helper()
+	gotFirst, err := store.FirstIndex()
+	well(t, err)
+	gotLast, err := store.LastIndex()
+	if well(t, err); gotFirst != first || gotLast != last {
+		t.Fatalf("%d to %d, and not %d to %d", gotFirst, gotLast, first, last)
+	}
+	for index := last + 1; index < last+40; index++ {
+		is(t, store.GetLog(index, &raft.Log{}), raft.ErrLogNotFound)
+	}
+}
+
 // What a full disk has refused is not there, also where it could not be removed at once; deleting the first entries makes room.
 func TestADiskThatIsFull(t *testing.T) {
 	pending := 0
-	for kilobytes := 100; kilobytes <= 900; kilobytes += 100 {
+	for size := 10_000; size <= 90_000; size += 10_000 {
 		path := t.TempDir()
-		full := func() *Store {
-			store, err := Open(path, inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19), inkstone.WithBufferBytes(1<<16),
-				inkstone.WithoutPrepareAhead(), inkstone.WithFreeSegmentsMax(0), inkstone.WithDiskBudgetBytes(5<<20))
-			well(t, err)
-			t.Cleanup(func() { store.Close() })
-			return store
-		}
-		store, last := full(), uint64(0)
-		batch := func() (logs []*raft.Log) {
-			for i := range 30 {
-				logs = append(logs, &raft.Log{Index: last + 1 + uint64(i), Term: 1, Data: make([]byte, kilobytes*1000/10)})
-			}
-			return logs
-		}
-		err := store.StoreLogs(batch())
-		for ; err == nil; err = store.StoreLogs(batch()) {
+		store, last := openFull(t, path), uint64(0)
+		err := store.StoreLogs(large(1, 30, size))
+		for ; err == nil; err = store.StoreLogs(large(last+1, last+30, size)) {
 			last += 30
 		}
 		is(t, err, inkstone.ErrNoRoom)
-		isPending := store.keep != keepAll
-		if isPending {
+		if store.keep != keepAll {
 			pending++
-			is(t, store.StoreLogs(batch()), inkstone.ErrNoRoom)
+			is(t, store.StoreLogs(large(last+1, last+30, size)), inkstone.ErrNoRoom)
 		}
-		got, err := store.LastIndex()
-		if well(t, err); got != last {
-			t.Fatalf("%d kB: the last entry is %d, not %d", kilobytes, got, last)
-		}
-		for index := last + 1; index < last+40; index++ {
-			is(t, store.GetLog(index, &raft.Log{}), raft.ErrLogNotFound)
+		for range 2 {
+			goesFrom(t, store, 1, last)
+			well(t, store.Close())
+			store = openFull(t, path)
 		}
 		well(t, store.DeleteRange(1, last-2))
 		if store.keep != keepAll {
-			t.Fatalf("%d kB: there is room, and what was refused is still there", kilobytes)
+			t.Fatalf("%d bytes: there is room, and what was refused is still there", size)
 		}
-		few := batch()[:3]
-		well(t, store.StoreLogs(few))
+		well(t, store.StoreLogs(large(last+1, last+3, size)))
 		for range 2 {
-			first, err := store.FirstIndex()
-			well(t, err)
-			end, err := store.LastIndex()
-			if well(t, err); first != last-1 || end != last+3 {
-				t.Fatalf("%d kB: %d to %d, and not %d to %d", kilobytes, first, end, last-1, last+3)
-			}
+			goesFrom(t, store, last-1, last+3)
 			well(t, store.Close())
-			store = full()
+			store = openFull(t, path)
 		}
 	}
 	if pending == 0 {
 		t.Fatal("no refused entry had to wait for its removal: this test shows nothing")
 	}
 	t.Logf("%d of 9 times what was refused could not be removed at once", pending)
+}
+
+// To remove what was refused needs no room where nothing else is there, nor to delete all.
+func TestADiskThatIsFullOfWhatWasRefused(t *testing.T) {
+	for _, before := range []uint64{0, 4} {
+		for _, reopens := range []bool{false, true} {
+			path := t.TempDir()
+			store := openFull(t, path)
+			if before > 0 {
+				well(t, store.StoreLogs(entries(1, before, 1)))
+			}
+			is(t, store.StoreLogs(large(before+1, before+300, 30_000)), inkstone.ErrNoRoom)
+			well(t, store.DeleteRange(1, before))
+			if reopens {
+				well(t, store.Close())
+				store = openFull(t, path)
+			}
+			goesFrom(t, store, 0, 0)
+			well(t, store.StoreLogs(entries(1000, 1009, 2)))
+			has(t, &store, path, entries(1000, 1009, 2)...)
+		}
+	}
+}
+
+// So GetLog notices that an entry has come in the place of the one that it was reading.
+func TestAnIndexThatComesToMeanAnotherEntry(t *testing.T) {
+	store := open(t, t.TempDir())
+	well(t, store.StoreLogs(entries(1, 20, 1)))
+	before := store.renewed.Load()
+	well(t, store.DeleteRange(15, 20))
+	deleted := store.renewed.Load()
+	well(t, store.DeleteRange(1, 14))
+	well(t, store.StoreLogs(entries(5, 6, 1)))
+	if numbered := store.renewed.Load(); before == deleted || deleted == numbered {
+		t.Fatal(before, deleted, numbered)
+	}
 }
 
 // Who closes beside others gets them errors, never another answer, and an open log never a wrong number.
@@ -392,7 +437,8 @@ func TestForeignRecords(t *testing.T) {
 	if err := store.GetLog(1, &raft.Log{}); err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		t.Fatal(err)
 	}
-	for _, record := range [][]byte{nil, {2}, {1, 0}, append([]byte{1}, make([]byte, 10)...), append(make([]byte, 9), 1)} {
+	for _, record := range [][]byte{nil, {2}, {1, 0}, append([]byte{1}, make([]byte, 10)...), append(make([]byte, 9), 1),
+		append([]byte{versionKeep}, make([]byte, 15)...), append([]byte{versionKeep + 1}, make([]byte, 16)...)} {
 		_, err := store.state.AppendDurable(background, record)
 		well(t, err)
 		well(t, store.Close())

@@ -400,8 +400,12 @@ impl Log {
     #[doc(hidden)]
     pub fn check_fits(&self, records: usize, record_bytes: u64) -> Result<()> {
         let limit_bytes = self.shared.options.record_bytes_max as u64;
-        let bytes = (records as u64).saturating_mul(frame_bytes(0) as u64).saturating_add(record_bytes);
-        let most = frame_bytes(self.shared.options.record_bytes_max) as u64;
+        let (bytes, most) = if records == 1 {
+            (record_bytes, limit_bytes) // A lone record counts without its frame.
+        } else {
+            let frames = (records as u64).saturating_mul(frame_bytes(0) as u64);
+            (frames.saturating_add(record_bytes), frame_bytes(self.shared.options.record_bytes_max) as u64)
+        };
         if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 

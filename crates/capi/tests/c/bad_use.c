@@ -186,6 +186,11 @@ static void records(const char *directory) {
     FAILS(inkstone_append_batch_parts(log, none, many, &pending, &error), INKSTONE_TOO_LARGE, "record_bytes_max");
     CHECK(pending.log == NULL);
     munmap(none, bytes);
+    // A record in parts is as large as in one piece.
+    const inkstone_bytes whole = {large, 32769};
+    const inkstone_parts one = {&whole, 1};
+    FAILS(inkstone_append_parts(log, &whole, 1, &pending, &error), INKSTONE_TOO_LARGE, "of 32769 bytes");
+    FAILS(inkstone_append_batch_parts(log, &one, 1, &pending, &error), INKSTONE_TOO_LARGE, "of 32769 bytes");
     inkstone_bytes parts[2] = {{"a", 1}, {NULL, 1}};
     REFUSED(inkstone_append_parts(log, parts, 2, &pending, &error), "parts[1].data is NULL");
     REFUSED(inkstone_append_batch(log, parts, 2, &pending, &error), "records[1].data is NULL");
