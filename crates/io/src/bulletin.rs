@@ -15,7 +15,7 @@
 //! costs one wake-up, and not one for each post.
 //!
 //! **Sleepers and nappers.** A post wakes at once who sleeps. A reader that expects the next post soon *naps*: it looks again by
-//! itself after a moment, and the poster wakes it when that suits the poster ([`Bulletin::wake_nappers`]), not with the post.
+//! itself after a moment, so the poster may leave it alone until that suits the poster ([`Bulletin::wake_nappers`]).
 //!
 //! Behind the page lie the last bytes that the poster has written (`recent.rs`): with them a reader that keeps up asks no disk.
 
@@ -53,7 +53,7 @@ const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
 const MAGIC: u64 = u64::from_le_bytes(*b"inkbull2");
 /// The name that `/proc` shows.
 const NAME: &str = "inkstone-bulletin";
-/// Marks on the page: a reader sleeps until a post; a reader naps.
+/// Marks on the page: a reader sleeps until a post; a reader naps. Unknown marks count as the first.
 const SLEEPS: u32 = 1;
 const NAPS: u32 = 2;
 /// How often a reader tries to read numbers that do not change meanwhile.
@@ -198,10 +198,10 @@ impl Bulletin {
         }
     }
 
-    /// Posts words and wakes who sleeps on it: one system call if a reader does, else none (and once one that obtains memory for
-    /// [`Bulletin::share`]). Who naps sleeps on: [`Bulletin::wake_nappers`]. Posts may come in any order: one whose `number` is not above all earlier ones changes nothing. Does
-    /// nothing in a forked child.
-    pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS]) {
+    /// Posts words and wakes who sleeps on it, and, unless `naps_go_on`, who naps: one system call if a reader does, else none (and once
+    /// one that obtains memory for [`Bulletin::share`]). Posts may come in any order: one whose `number` is not above all earlier ones
+    /// changes nothing. Does nothing in a forked child.
+    pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS], naps_go_on: bool) {
         if self.mark.is_child() {
             return;
         }
@@ -220,7 +220,7 @@ impl Bulletin {
             }
             page.count.store(count, Ordering::Release);
         }
-        self.ring(SLEEPS);
+        self.ring(naps_go_on);
         self.obtain_memory();
     }
 
@@ -228,7 +228,7 @@ impl Bulletin {
     pub(crate) fn end(&self) {
         if !self.mark.is_child() {
             self.mapped.page().magic.store(0, Ordering::Release);
-            self.ring(SLEEPS | NAPS);
+            self.ring(false);
         }
     }
 
@@ -239,25 +239,26 @@ impl Bulletin {
     }
 
     /// Wakes who naps, if anything was posted since they were woken last: one system call, or none. Call it when the processors
-    /// have nothing better to do. Nothing is missed without it: a nap ends.
+    /// have nothing better to do. Without it they look again when their nap ends.
     pub fn wake_nappers(&self) {
         if !self.mark.is_child() && self.owes_nappers.swap(false, Ordering::Relaxed) {
-            self.ring(SLEEPS | NAPS);
+            self.ring(false);
         }
     }
 
-    /// Notes that something was posted, and wakes all, if any of those to `wake` is asleep.
-    fn ring(&self, wake: u32) {
+    /// Notes that something was posted, and wakes all, if any is asleep that does not nap on.
+    fn ring(&self, naps_go_on: bool) {
         let page = self.mapped.page();
         // A reader sets its mark before it looks at the rings: so one of the two sees what the other has done.
         page.rings.fetch_add(1, Ordering::SeqCst);
         let asleep = page.asleep.load(Ordering::SeqCst);
-        if asleep & wake != 0 && page.asleep.swap(0, Ordering::SeqCst) != 0 {
+        let naps = u32::from(naps_go_on) * NAPS;
+        if asleep & !naps != 0 && page.asleep.swap(0, Ordering::SeqCst) != 0 {
             // A reader that set its mark before it was cleared, and sleeps only now, does not sleep on the old count.
             page.rings.fetch_add(1, Ordering::SeqCst);
             // It can only fail for an invalid address.
             let _ = futex::wake(&page.rings, Flags::empty(), i32::MAX as u32);
-        } else if asleep != 0 {
+        } else if asleep & naps != 0 {
             self.owes_nappers.store(true, Ordering::Relaxed);
         }
     }
@@ -391,9 +392,9 @@ mod tests {
         let other = posted(&lock);
         assert!(!reader.is_same(&open(&other, &lock).expect("there")));
         assert_eq!(reader.read(), Some([0; 4]));
-        bulletin.post(2, [5, 6, 7, 8]);
-        bulletin.post(1, [1, 1, 1, 1]);
-        bulletin.post(2, [1, 1, 1, 1]);
+        bulletin.post(2, [5, 6, 7, 8], true);
+        bulletin.post(1, [1, 1, 1, 1], true);
+        bulletin.post(2, [1, 1, 1, 1], true);
         assert_eq!((reader.read(), reader.rings()), (Some([5, 6, 7, 8]), 1));
         bulletin.end();
         assert!(reader.has_ended() && reader.read().is_none() && open(&bulletin, &lock).is_none());
@@ -405,7 +406,7 @@ mod tests {
         let bulletin = posted(&lock);
         let reader = open(&bulletin, &lock).expect("there");
         std::thread::scope(|scope| {
-            scope.spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 4])));
+            scope.spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 4], true)));
             let mut last = 0;
             while last < 199_999 {
                 if let Some(words) = reader.read() {
@@ -430,14 +431,14 @@ mod tests {
             while futex_sleepers() < 2 {
                 std::thread::yield_now();
             }
-            bulletin.post(1, [1; 4]);
+            bulletin.post(1, [1; 4], true);
             assert!(sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")), "woken");
         });
         assert!(!reader.sleep(rings, Duration::from_secs(60)), "it has rung since");
         // As a reader would that was killed before it slept.
         let page = bulletin.mapped.page();
         assert_eq!(page.asleep.load(Ordering::SeqCst), 1);
-        bulletin.post(2, [2; 4]);
+        bulletin.post(2, [2; 4], true);
         assert_eq!(page.asleep.load(Ordering::SeqCst), 0);
         assert!(reader.sleep(reader.rings(), Duration::from_millis(1)), "nothing came");
     }
@@ -447,7 +448,7 @@ mod tests {
         let lock = lock_file();
         let bulletin = posted(&lock);
         let (reader, long) = (&open(&bulletin, &lock).expect("there"), Duration::from_secs(60));
-        // Each is asleep before the next step: whoever comes later does not sleep, and proves nothing.
+        // Whoever comes later does not sleep, and proves nothing.
         let until_asleep = |count| while futex_sleepers() < count {};
         std::thread::scope(|scope| {
             let nap = || {
@@ -460,9 +461,7 @@ mod tests {
                 |napper: std::thread::ScopedJoinHandle<'_, bool>| !napper.join().expect("no panic");
 
             let napper = nap();
-            bulletin.wake_nappers();
-            assert!(!bulletin.owes_nappers(), "nothing was posted");
-            bulletin.post(1, [1; 4]);
+            bulletin.post(1, [1; 4], true);
             std::thread::sleep(Duration::from_millis(20));
             assert!(futex_sleepers() == 1 && bulletin.owes_nappers(), "it naps on");
             bulletin.wake_nappers();
@@ -471,7 +470,7 @@ mod tests {
             let rings = reader.rings();
             let sleeper = scope.spawn(move || reader.sleep(rings, long));
             until_asleep(2);
-            bulletin.post(2, [2; 4]);
+            bulletin.post(2, [2; 4], true);
             assert!(is_woken(napper) && is_woken(sleeper), "with who sleeps");
             let napper = nap();
             bulletin.end();
@@ -498,13 +497,13 @@ mod tests {
         let bulletin = posted(&lock);
         let reader = open(&bulletin, &lock).expect("there");
         let child = in_forked_child(|| {
-            bulletin.post(1, [9; 4]);
+            bulletin.post(1, [9; 4], true);
             bulletin.end();
             0
         });
         assert_eq!(child.expect("a child"), 0);
         assert_eq!((reader.read(), reader.rings()), (Some([0; 4]), 0));
-        bulletin.post(1, [1; 4]);
+        bulletin.post(1, [1; 4], true);
         assert_eq!(reader.read(), Some([1; 4]));
     }
 
@@ -567,7 +566,7 @@ mod tests {
         let bulletin = posted(&lock);
         bulletin.mapped.page().count.store(7, Ordering::SeqCst);
         assert_eq!(open(&bulletin, &lock).expect("there").read(), None);
-        bulletin.post(1, [3; 4]);
+        bulletin.post(1, [3; 4], true);
         assert_eq!(open(&bulletin, &lock).expect("there").read(), Some([3; 4]));
     }
 
@@ -582,7 +581,7 @@ mod tests {
                 // SAFETY: no memory is passed; this thread, the only one of the child, makes no other call before it ends.
                 unsafe {
                     libc::prctl(libc::PR_SET_SECCOMP, 1, 0, 0, 0);
-                    (1..=1000).for_each(|number| bulletin.post(number, [number; 4]));
+                    (1..=1000).for_each(|number| bulletin.post(number, [number; 4], true));
                     libc::syscall(libc::SYS_exit, 17);
                 }
                 unreachable!("it has ended")

@@ -34,7 +34,7 @@ impl Bulletin {
     }
 
     /// Posts words; never called here.
-    pub fn post(&self, _number: u64, _words: [u64; BULLETIN_WORDS]) {
+    pub fn post(&self, _number: u64, _words: [u64; BULLETIN_WORDS], _naps_go_on: bool) {
         match *self {}
     }
 

@@ -11,7 +11,7 @@ use inkstone_format::{Lsn, Promise};
 use inkstone_io::AlignedBuf;
 
 use crate::commit::gathering::{Frozen, Group, memory_bytes, memory_for};
-use crate::commit::post::{Board, Posted};
+use crate::commit::post::{Board, Posted, naps_go_on};
 use crate::commit::room::{Need, refused};
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
@@ -130,7 +130,8 @@ impl Shared {
         }
         let posted = self.note_group(last, end, &state);
         self.set_durable(&mut state, last);
-        state.to_post = state.board.post(posted);
+        let after = written.started.saturating_duration_since(state.last_commit);
+        state.to_post = state.board.post(posted, naps_go_on(waiters, after));
         state.rule.committed(waiters, took);
         state.unpromised = true;
         state.last_commit = written.started + took;

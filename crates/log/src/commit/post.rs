@@ -8,10 +8,10 @@
 //! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
 //! the lock, and an older one changes nothing.
 //!
-//! A reader of another process that has just read something naps: it is woken when the next group's write begins. Where several
-//! threads append, the time between two writes is when they want the processors; a reader that was woken then cost eight threads a
-//! quarter of their rate on two processors, and during the write nobody misses a processor. If no write comes its nap ends by
-//! itself (`read/news.rs`), and then it sleeps until a post.
+//! A reader of another process that has just read something naps: it looks again by itself after a moment (`read/news.rs`). Where
+//! several waiters come back at once for the next group, they want the processors until its write begins; a reader that was woken then
+//! cost eight threads a quarter of their rate on two processors. So it is woken by the thread that begins that write, which takes
+//! some microseconds longer for it. In all other cases the post wakes it.
 //!
 //! Before the post, and under the lock, the writer copies the bytes of the durable group into shared memory, so that groups follow
 //! each other there. It copies them only for a reader that asked a moment ago.
@@ -21,6 +21,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use inkstone_format::{Epoch, Lsn, SegmentNumber};
 use inkstone_io::{BULLETIN_WORDS, Bulletin};
@@ -53,6 +54,14 @@ impl Posted {
     }
 }
 
+/// A write that begins within this time after the last one has ended comes at once: eight threads take 25 to 45 us.
+const SOON: Duration = Duration::from_micros(60);
+
+/// Whether readers may nap until the next write begins, after a group of so many waiters whose write began so long after the last one.
+pub(crate) fn naps_go_on(waiters: usize, after: Duration) -> bool {
+    waiters > 1 && after < SOON
+}
+
 /// Where this log posts, if there is such a place.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
@@ -82,11 +91,11 @@ impl Board {
     }
 
     /// A post, to be dropped when the lock is free.
-    pub(crate) fn post(&mut self, posted: Posted) -> Post {
+    pub(crate) fn post(&mut self, posted: Posted, naps_go_on: bool) -> Post {
         self.last += 1;
         let number = self.last;
         let words = self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words()));
-        Post { words, followers: None }
+        Post { words, naps_go_on, followers: None }
     }
 }
 
@@ -94,6 +103,7 @@ impl Board {
 #[derive(Default)]
 pub(crate) struct Post {
     words: Option<(Arc<Bulletin>, u64, [u64; BULLETIN_WORDS])>,
+    naps_go_on: bool,
     followers: Option<Arc<Sleepers>>,
 }
 
@@ -116,7 +126,7 @@ impl Drop for Post {
     #[inline]
     fn drop(&mut self) {
         if let Some((bulletin, number, words)) = self.words.take() {
-            bulletin.post(number, words);
+            bulletin.post(number, words, self.naps_go_on);
         }
         if let Some(followers) = self.followers.take() {
             followers.ring();

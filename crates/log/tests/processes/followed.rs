@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
@@ -15,6 +16,7 @@ use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 const LOCK: &str = "inkstone.lock";
 const SHORT: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(60);
 
 fn small() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
@@ -194,27 +196,53 @@ fn each_commit_is_posted_once_before_its_writer_goes_on() {
     assert!(bulletin.has_ended() && bulletin_of(directory.path()).is_none());
 }
 
-/// While a group is written nobody misses a processor: a reader that naps is woken then, and not with the post.
+/// Nobody knows when the next write comes: who naps sees the record now.
 #[test]
-fn who_naps_is_woken_when_the_next_write_begins() {
+fn a_lone_writer_wakes_who_naps_with_its_post() {
     let directory = tempfile::tempdir().unwrap();
     let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
     let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
-    // A post keeps a thread awake that is not asleep yet: then the next try.
-    let naps_through_a_post = |_| {
+    for _ in 0..5 {
         std::thread::scope(|scope| {
             let (bulletin, rings) = (&bulletin, bulletin.rings());
-            let napper = scope.spawn(move || bulletin.nap(rings, Duration::from_secs(600)));
+            let napper = scope.spawn(move || bulletin.nap(rings, LONG));
             std::thread::sleep(SHORT);
             log.append_durable(b"posted").unwrap();
-            std::thread::sleep(SHORT);
-            let naps = !napper.is_finished();
-            log.append_durable(b"written").unwrap();
             assert!(!napper.join().unwrap(), "its time has passed, and nobody woke it");
-            naps
-        })
-    };
-    assert!((0..100).any(naps_through_a_post), "each post woke it");
+        });
+    }
+}
+
+/// Several threads want the processors until the next write begins: who naps is woken then. No nap lasts.
+#[test]
+fn several_writers_wake_who_naps_when_the_next_write_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), Options::new()).unwrap();
+    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    log.append_durable(b"a record").unwrap();
+                }
+            });
+        }
+        let until = std::time::Instant::now() + LONG;
+        loop {
+            let rings = bulletin.rings();
+            let has_ended = bulletin.nap(rings, LONG);
+            // A post is one, waking another; after a nap through a post, posting and waking are two more.
+            let rung = bulletin.rings().wrapping_sub(rings);
+            let is_done = has_ended || rung >= 3 || std::time::Instant::now() > until;
+            is_over.store(is_done, Ordering::Relaxed);
+            if is_done {
+                assert!(!has_ended, "its time has passed, and nobody woke it");
+                assert!(rung >= 3, "each post woke it");
+                break;
+            }
+        }
+    });
 }
 
 /// Run by the test below.
@@ -418,7 +446,7 @@ impl Liar {
 
     fn post(&mut self, words: [u64; 4]) {
         self.number += 1;
-        self.bulletin.post(self.number, words);
+        self.bulletin.post(self.number, words, false);
     }
 
     /// What the reader shows from LSN 85 on; every record is what was appended.
