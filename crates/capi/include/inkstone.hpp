@@ -131,7 +131,7 @@ private:
     std::optional<inkstone::error> error_;
 };
 
-/** Bytes to append: a literal or other text, a place and a size, or what has data() and size() of elements of one byte:
+/** Bytes to append: a literal or other text up to its zero byte, a place and a size, or what has data() and size() of elements of one byte:
  *  std::string, std::span, std::array, std::vector. */
 class bytes {
 public:
@@ -141,7 +141,8 @@ public:
     bytes(const char *text) noexcept : bytes(text, text == nullptr ? 1 : std::string_view(text).size()) {}
     bytes(std::nullptr_t) = delete;
     template <class All, class Byte = std::remove_reference_t<decltype(*std::declval<const All &>().data())>,
-              class = std::enable_if_t<sizeof(Byte) == 1 && std::is_trivially_copyable_v<Byte>>>
+              class = decltype(std::declval<const All &>().size()),
+              class = std::enable_if_t<sizeof(Byte) == 1 && std::is_trivially_copyable_v<Byte> && std::is_convertible_v<Byte *, const void *>>>
     bytes(const All &all) noexcept : bytes(all.data(), static_cast<std::size_t>(all.size())) {}
     const void *data() const noexcept { return bytes_.data; }
     std::size_t size() const noexcept { return bytes_.size; }
@@ -389,6 +390,7 @@ public:
     }
 #if INKSTONE_EXCEPTIONS
     explicit reader(const std::string &path, const options &options = {}) : reader(open(path, std::nothrow, options).value()) {}
+    void end_of_log() const { end_of_log(std::nothrow).value(); }
     std::string get(std::uint64_t lsn) const { return get(lsn, std::nothrow).value(); }
     cursor from(std::uint64_t lsn) const { return from(lsn, std::nothrow).value(); }
     std::string recovery() const { return recovery(std::nothrow).value(); }
@@ -431,6 +433,18 @@ public:
     /** `count` records, all or none. */
     result<pending> append_batch(const bytes *records, std::size_t count, std::nothrow_t) const {
         return appended([&](auto to, auto error) { return inkstone_append_batch(log_.get(), plain(records), count, to, error); });
+    }
+    result<pending> append_parts(std::initializer_list<bytes> parts, std::nothrow_t) const {
+        return append_parts(parts.begin(), parts.size(), std::nothrow);
+    }
+    result<pending> try_append_parts(std::initializer_list<bytes> parts, std::nothrow_t) const {
+        return try_append_parts(parts.begin(), parts.size(), std::nothrow);
+    }
+    result<pending> append_batch(std::initializer_list<bytes> records, std::nothrow_t) const {
+        return append_batch(records.begin(), records.size(), std::nothrow);
+    }
+    result<pending> append_batch(const std::vector<bytes> &records, std::nothrow_t) const {
+        return append_batch(records.data(), records.size(), std::nothrow);
     }
     /** `count` records in parts, all or none. */
     result<pending> append_batch_parts(const inkstone_parts *records, std::size_t count, std::nothrow_t) const {
@@ -484,17 +498,15 @@ public:
     void close() const { close(std::nothrow).value(); }
     pending append(bytes data) const { return append(data, std::nothrow).value(); }
     pending try_append(bytes data) const { return try_append(data, std::nothrow).value(); }
-    pending append_parts(std::initializer_list<bytes> parts) const {
-        return append_parts(parts.begin(), parts.size(), std::nothrow).value();
-    }
-    pending try_append_parts(std::initializer_list<bytes> parts) const {
-        return try_append_parts(parts.begin(), parts.size(), std::nothrow).value();
-    }
-    pending append_batch(std::initializer_list<bytes> records) const {
-        return append_batch(records.begin(), records.size(), std::nothrow).value();
-    }
-    pending append_batch(const std::vector<bytes> &records) const {
-        return append_batch(records.data(), records.size(), std::nothrow).value();
+    pending append_parts(const bytes *parts, std::size_t count) const { return append_parts(parts, count, std::nothrow).value(); }
+    pending append_parts(std::initializer_list<bytes> parts) const { return append_parts(parts, std::nothrow).value(); }
+    pending try_append_parts(const bytes *parts, std::size_t count) const { return try_append_parts(parts, count, std::nothrow).value(); }
+    pending try_append_parts(std::initializer_list<bytes> parts) const { return try_append_parts(parts, std::nothrow).value(); }
+    pending append_batch(const bytes *records, std::size_t count) const { return append_batch(records, count, std::nothrow).value(); }
+    pending append_batch(std::initializer_list<bytes> records) const { return append_batch(records, std::nothrow).value(); }
+    pending append_batch(const std::vector<bytes> &records) const { return append_batch(records, std::nothrow).value(); }
+    pending append_batch_parts(const inkstone_parts *records, std::size_t count) const {
+        return append_batch_parts(records, count, std::nothrow).value();
     }
     std::uint64_t append_unwaited(bytes data) const { return append_unwaited(data, std::nothrow).value(); }
     std::uint64_t append_durable(bytes data) const { return append_durable(data, std::nothrow).value(); }
@@ -578,6 +590,9 @@ INKSTONE_KEEP(keep_records)
 INKSTONE_KEEP(keep_seconds)
 #undef INKSTONE_KEEP
 #if INKSTONE_EXCEPTIONS
+inline std::uint64_t keep_bytes(const std::string &path, std::uint64_t bytes) { return keep_bytes(path, bytes, std::nothrow).value(); }
+inline std::uint64_t keep_records(const std::string &path, std::uint64_t records) { return keep_records(path, records, std::nothrow).value(); }
+inline std::uint64_t keep_seconds(const std::string &path, std::uint64_t seconds) { return keep_seconds(path, seconds, std::nothrow).value(); }
 inline report verify(const std::string &path) { return verify(path, std::nothrow).value(); }
 inline report look(const std::string &path) { return look(path, std::nothrow).value(); }
 inline std::uint64_t copy(const std::string &from, const std::string &to, const options &options = {}) {

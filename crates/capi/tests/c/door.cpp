@@ -174,8 +174,18 @@ static void with_exceptions(const std::string &path) {
     log.append_batch({"a", "b"}).wait();
     log.append_batch(std::vector<inkstone::bytes>{"c", "d"}).wait();
     { auto let_go = log.append("let go"); }
+    // Each form with exceptions has one without, and the reverse.
+    CHECK(log.append_parts({"in ", "parts"}, std::nothrow)->wait() == log.try_append_parts({"in ", "parts"}, std::nothrow)->wait() - 1);
+    CHECK(log.append_batch({"e", "f"}, std::nothrow)->wait() && log.append_batch(std::vector<inkstone::bytes>{"g"}, std::nothrow)->wait());
+    const inkstone::bytes parts[] = {"h", "i"};
+    CHECK(log.append_parts(parts, 2).wait() && log.try_append_parts(parts, 2).wait() && log.append_batch(parts, 2).wait());
+    const inkstone_bytes part = {"j", 1};
+    const inkstone_parts whole = {&part, 1};
+    CHECK(log.append_batch_parts(&whole, 1).wait());
+    log.reader().end_of_log();
+    CHECK(inkstone::keep_records(path, 1) && inkstone::keep_bytes(path, 1) && inkstone::keep_seconds(path, 1));
     log.sync();
-    CHECK(log.wait_durable(log.last()) && log.last() == 64 * 40 + 7);
+    CHECK(log.wait_durable(log.last()) && log.last() == 64 * 40 + 17);
     auto cursor = log.reader().from(1);
     std::uint64_t read = 0;
     while (auto record = cursor.next()) CHECK(record->lsn() == ++read);
