@@ -112,6 +112,7 @@ impl Shared {
         self.tail.cut(last);
         self.note_half_a_change();
         self.followers.notify_all();
+        self.nappers.notify_all();
     }
 
     /// Whether the log has a preparer.

@@ -5,10 +5,11 @@
 //!
 //! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes the state's lock, so that no group
 //! becomes durable between its last look and its sleep. When it wakes, it asks again without the lock,
-//! which the writer needs then.
+//! which the writer needs then. Where writers come back at once it naps first (`post.rs`).
 
 use inkstone_format::Lsn;
 
+use crate::commit::post::NAP;
 use crate::commit::shared::Shared;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Instant};
@@ -42,6 +43,7 @@ impl Shared {
     /// The poison, or that the log is closed, if the record is not durable.
     pub(crate) fn follow(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
         let is_durable = || lsn <= self.durable();
+        let mut has_napped = false;
         while !is_durable() {
             let state = self.lock();
             if is_durable() || state.cut_count() != cuts {
@@ -55,8 +57,13 @@ impl Shared {
             }
             if state.is_committer_here() {
                 drop(self.sleep_for(&self.followers, state, left));
+                continue;
+            }
+            let is_over = || is_durable() || self.is_panicked();
+            if state.naps_go_on && !has_napped {
+                has_napped = self.nappers.sleep(state, left.min(NAP), None, is_over);
             } else {
-                self.followers.sleep(state, left, None, || is_durable() || self.is_panicked());
+                self.followers.sleep(state, left, None, is_over);
             }
         }
         Ok(())

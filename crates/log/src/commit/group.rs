@@ -95,11 +95,7 @@ impl Shared {
         way: &Way,
         need: Option<Need>,
     ) -> (Guard<'a>, Result<()>) {
-        let nappers = state.board.nappers();
-        drop(state);
-        if let Some(bulletin) = nappers {
-            bulletin.wake_nappers();
-        }
+        self.wake_nappers(state);
         let Group { number, frozen, waiters, since } = group;
         let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
         let (has_records, is_large, placed) = (frozen.has_records(), frozen.is_large, frozen.placed());
@@ -130,8 +126,9 @@ impl Shared {
         }
         let posted = self.note_group(last, end, &state);
         self.set_durable(&mut state, last);
-        let after = written.started.saturating_duration_since(state.last_commit);
-        state.to_post = state.board.post(posted, naps_go_on(waiters, after));
+        state.naps_go_on = naps_go_on(waiters, written.started.saturating_duration_since(state.last_commit));
+        let naps_go_on = state.naps_go_on;
+        state.to_post = state.board.post(posted, naps_go_on);
         state.rule.committed(waiters, took);
         state.unpromised = true;
         state.last_commit = written.started + took;
@@ -156,8 +153,22 @@ impl Shared {
         let memory = self.tail.keep(&placed, written.memory);
         self.keep_memory(&mut state, is_large, memory);
         // When the lock is released: waking a follower takes some microseconds, and the writers who were woken want the lock.
-        state.to_post.wake(&self.followers);
+        state.owes_nappers = state.to_post.wake(&self.followers, &self.nappers);
         (state, Ok(()))
+    }
+
+    /// Releases the lock and wakes the readers that nap, in this process and in others: while a group is written, nobody misses a
+    /// processor.
+    fn wake_nappers(&self, mut state: Guard<'_>) {
+        let owes_nappers = std::mem::take(&mut state.owes_nappers);
+        let bulletin = state.board.nappers();
+        drop(state);
+        if owes_nappers {
+            self.nappers.ring();
+        }
+        if let Some(bulletin) = bulletin {
+            bulletin.wake_nappers();
+        }
     }
 
     /// Freezes the gathering, with a promise of what is durable now.

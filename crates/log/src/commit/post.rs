@@ -8,10 +8,10 @@
 //! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
 //! the lock, and an older one changes nothing.
 //!
-//! A reader of another process that has just read something naps: it looks again by itself after a moment (`read/news.rs`). Where
-//! several waiters come back at once for the next group, they want the processors until its write begins; a reader that was woken then
-//! cost eight threads a quarter of their rate on two processors. So it is woken by the thread that begins that write, which takes
-//! some microseconds longer for it. In all other cases the post wakes it.
+//! Where several waiters come back at once for the next group, they want the processors until its write begins; a reader that was
+//! woken then cost eight threads a fifth of their rate on two processors. So readers *nap* there, in this process (`following.rs`) and
+//! in others (`read/news.rs`): they look again by themselves after a moment, and are woken by the thread that begins that write, which
+//! takes some microseconds longer for it. In all other cases the post wakes them.
 //!
 //! Before the post, and under the lock, the writer copies the bytes of the durable group into shared memory, so that groups follow
 //! each other there. It copies them only for a reader that asked a moment ago.
@@ -54,6 +54,9 @@ impl Posted {
     }
 }
 
+/// How long a reader naps: longer than commits of a fast disk take, and the longest delay if the writes stop that were thought to
+/// go on.
+pub(crate) const NAP: Duration = Duration::from_micros(500);
 /// A write that begins within this time after the last one has ended comes at once: eight threads take 25 to 45 us.
 const SOON: Duration = Duration::from_micros(60);
 
@@ -95,7 +98,7 @@ impl Board {
         self.last += 1;
         let number = self.last;
         let words = self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words()));
-        Post { words, naps_go_on, followers: None }
+        Post { words, naps_go_on, followers: None, nappers: None }
     }
 }
 
@@ -105,20 +108,27 @@ pub(crate) struct Post {
     words: Option<(Arc<Bulletin>, u64, [u64; BULLETIN_WORDS])>,
     naps_go_on: bool,
     followers: Option<Arc<Sleepers>>,
+    nappers: Option<Arc<Sleepers>>,
 }
 
 impl Post {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.words.is_some() || self.followers.is_some()
+        self.words.is_some() || self.followers.is_some() || self.nappers.is_some()
     }
 
-    /// Wakes the followers too, if any sleeps. The caller holds the lock, with which they fall asleep, and has raised the watermark.
+    /// Wakes the followers too, if any sleeps, and those that nap, unless their naps go on. The caller holds the lock, with which they
+    /// fall asleep, and has raised the watermark. True if a follower naps on.
     #[inline]
-    pub(crate) fn wake(&mut self, followers: &Arc<Sleepers>) {
+    pub(crate) fn wake(&mut self, followers: &Arc<Sleepers>, nappers: &Arc<Sleepers>) -> bool {
         if followers.is_any_here() {
             self.followers = Some(Arc::clone(followers));
         }
+        let is_any_napping = nappers.is_any_here();
+        if is_any_napping && !self.naps_go_on {
+            self.nappers = Some(Arc::clone(nappers));
+        }
+        is_any_napping && self.naps_go_on
     }
 }
 
@@ -128,8 +138,8 @@ impl Drop for Post {
         if let Some((bulletin, number, words)) = self.words.take() {
             bulletin.post(number, words, self.naps_go_on);
         }
-        if let Some(followers) = self.followers.take() {
-            followers.ring();
+        for readers in [self.followers.take(), self.nappers.take()].into_iter().flatten() {
+            readers.ring();
         }
     }
 }

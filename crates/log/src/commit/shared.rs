@@ -55,8 +55,9 @@ pub(crate) struct Shared {
     pub(crate) room: Sleepers,
     /// The committer.
     pub(crate) committer: Sleepers,
-    /// Readers that wait for the watermark.
+    /// Readers that wait for the watermark, and those of them that nap.
     pub(crate) followers: Arc<Sleepers>,
+    pub(crate) nappers: Arc<Sleepers>,
     /// The preparer.
     pub(crate) preparer: Sleepers,
     pub(crate) pool: Pool,
@@ -146,6 +147,7 @@ impl Shared {
             room: sleepers(),
             committer: sleepers(),
             followers: Arc::new(sleepers()),
+            nappers: Arc::new(sleepers()),
             preparer: sleepers(),
             tail: Tail::new(options.tail_bytes),
             directory,
@@ -326,7 +328,8 @@ impl Shared {
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        self.groups.iter().chain([&self.room, &self.committer, &*self.followers, &self.preparer])
+        let others = [&self.room, &self.committer, &*self.followers, &*self.nappers, &self.preparer];
+        self.groups.iter().chain(others)
     }
 
     /// Wakes all threads, to check the state again.

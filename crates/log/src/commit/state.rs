@@ -69,6 +69,10 @@ pub(crate) struct State {
     pub(crate) board: Board,
     /// What the guard posts there after it has released the lock.
     pub(crate) to_post: Post,
+    /// The last group's waiters come back at once: readers nap until the next write begins.
+    pub(crate) naps_go_on: bool,
+    /// A follower naps that was not woken for the last group.
+    pub(crate) owes_nappers: bool,
     /// A caller found the buffer full while another group was being written: the gathering is to be committed next.
     pub(crate) room_wanted: bool,
     /// A caller that does not wait asked for a segment that can hold a frame of this size.
@@ -121,6 +125,8 @@ impl State {
             woken: Woken::default(),
             board: Board::default(),
             to_post: Post::default(),
+            naps_go_on: false,
+            owes_nappers: false,
             room_wanted: false,
             roll_wanted: None,
             roll_error: None,

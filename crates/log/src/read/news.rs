@@ -14,15 +14,12 @@ use std::time::Duration;
 
 use inkstone_io::BulletinReader;
 
-use crate::commit::post::Posted;
+use crate::commit::post::{NAP, Posted};
 use crate::sync::{Instant, sleep};
 
 /// How long nothing may be posted before the lock is asked for, and before the log is observed again.
 const SILENCE: Duration = Duration::from_secs(1);
 const DOUBT: Duration = Duration::from_secs(5);
-/// How long a reader that has just read something naps before it sleeps: longer than commits of a fast disk take, and the longest
-/// delay if the writes stop that the writer thought would go on.
-const NAP: Duration = Duration::from_micros(500);
 /// The first pause without a bulletin after a record came, and the longest: four observations a second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const POLL_PAUSE_MAX: Duration = Duration::from_millis(250);
