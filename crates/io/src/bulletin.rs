@@ -318,7 +318,7 @@ impl BulletinReader {
         self.mapped.page().magic.load(Ordering::Acquire) != MAGIC
     }
 
-    /// The count of posts so far, for [`BulletinReader::wait`]; it wraps. Ask for it before the words.
+    /// The count of posts so far, for [`BulletinReader::sleep`]; it wraps. Ask for it before the words.
     pub fn rings(&self) -> u32 {
         self.mapped.page().rings.load(Ordering::SeqCst)
     }
