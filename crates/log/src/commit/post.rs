@@ -149,3 +149,36 @@ impl fmt::Debug for Post {
         f.write_str("Post")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_naps_is_woken_by_a_post_after_which_naps_do_not_go_on() {
+        let (followers, nappers) = (Arc::new(Sleepers::default()), Arc::new(Sleepers::default()));
+        let (Some(segment), Some(epoch)) = (SegmentNumber::new(1), Epoch::new(1)) else {
+            panic!("both are above 0")
+        };
+        let posted = Posted { durable: Lsn::FIRST, segment, end: 4096, epoch };
+        let mut board = Board::default();
+        let mut owes = |naps_go_on| board.post(posted, naps_go_on).wake(&followers, &nappers);
+        assert!(!owes(true), "nobody naps");
+        std::thread::scope(|scope| {
+            let napper = scope.spawn(|| nappers.sleep((), Duration::from_secs(60), None, || false));
+            while !nappers.is_any_here() {
+                std::thread::yield_now();
+            }
+            assert!(owes(true));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!napper.is_finished(), "it naps on");
+            // Again if it was not asleep yet.
+            while !napper.is_finished() {
+                assert!(!owes(false));
+                std::thread::yield_now();
+            }
+            assert!(!napper.join().expect("no panic"), "woken");
+        });
+        assert!(naps_go_on(2, Duration::ZERO) && !naps_go_on(1, Duration::ZERO) && !naps_go_on(2, SOON));
+    }
+}

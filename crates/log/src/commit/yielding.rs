@@ -20,8 +20,8 @@ pub(crate) struct Yielding {
     /// As often as the options say, whatever yields cost.
     fixed: Option<u32>,
     courtesy: Courtesy,
-    /// Yields, unless the options fix their number, count to the time for which a thread is to sleep. Threads that wait for their own records yield beyond it: if they
-    /// are many, each yield lets others append, and the group is the larger for it.
+    /// Yields, unless the options fix their number, count to the time for which a thread is to sleep. Threads that wait for their own
+    /// records yield beyond it: if they are many, each yield lets others append, and the group is the larger for it.
     keeps_time: bool,
     opened: Instant,
 }

@@ -213,38 +213,6 @@ fn a_lone_writer_wakes_who_naps_with_its_post() {
     }
 }
 
-/// Several threads want the processors until the next write begins: who naps is woken then. No nap lasts.
-#[test]
-fn several_writers_wake_who_naps_when_the_next_write_begins() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = Log::open(directory.path(), Options::new()).unwrap();
-    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    log.append_durable(b"a record").unwrap();
-                }
-            });
-        }
-        let until = std::time::Instant::now() + LONG;
-        loop {
-            let rings = bulletin.rings();
-            let has_ended = bulletin.nap(rings, LONG);
-            // A post is one, waking another; after a nap through a post, posting and waking are two more.
-            let rung = bulletin.rings().wrapping_sub(rings);
-            let is_done = has_ended || rung >= 3 || std::time::Instant::now() > until;
-            is_over.store(is_done, Ordering::Relaxed);
-            if is_done {
-                assert!(!has_ended, "its time has passed, and nobody woke it");
-                assert!(rung >= 3, "each post woke it");
-                break;
-            }
-        }
-    });
-}
-
 /// Run by the test below.
 #[test]
 #[ignore = "the other process of a_reader_goes_on_when_writers_are_killed_and_records_cut"]
@@ -386,6 +354,41 @@ impl Hook for Posting {
     fn bulletin(&self) -> Option<Arc<Bulletin>> {
         Some(Arc::clone(&self.0))
     }
+}
+
+/// Several threads want the processors until the next write begins: who naps is woken then, and not by the post.
+#[test]
+fn several_writers_wake_who_naps_when_the_next_write_begins() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let place = OsDirectory::open(elsewhere.path()).unwrap();
+    let lock = place.lock(LOCK).unwrap().unwrap();
+    let bulletin = place.bulletin(&lock).expect("there is one on Linux");
+    let disk = SimDisk::new(1, DiskOptions::default());
+    let directory = Hooked::new(disk.directory("/log"), Arc::new(Posting(Arc::clone(&bulletin))));
+    let log = Log::open_in(Arc::new(directory), Options::small()).unwrap();
+    let reader = bulletin_of(elsewhere.path()).unwrap();
+    let is_over = AtomicBool::new(false);
+    let until_over = |work: &dyn Fn()| {
+        while !is_over.load(Ordering::Relaxed) {
+            work()
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| until_over(&|| _ = log.append_durable(b"a record").unwrap()));
+        }
+        scope.spawn(|| until_over(&|| _ = reader.nap(reader.rings(), SHORT)));
+        let until = std::time::Instant::now() + LONG;
+        let comes = |owes| {
+            std::iter::repeat_with(|| bulletin.owes_nappers())
+                .take_while(|_| std::time::Instant::now() < until)
+                .any(|now| now == owes)
+        };
+        let (naps_on, is_woken) = (comes(true), comes(false));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(naps_on, "each post woke it");
+        assert!(is_woken, "no write woke it");
+    });
 }
 
 /// A reader that is behind must hear of the cut, also if the disk has no room for the first group after it.
