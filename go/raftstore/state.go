@@ -43,6 +43,10 @@ func (s *Store) write(change func(*state)) error {
 	}
 	change(&next)
 	lsn, err := s.state.AppendDurable(background, next.encode())
+	if err != nil && lsn != 0 {
+		// A write or sync failed: the next opening may find this state, or the one before.
+		s.uncertain = fmt.Errorf("raftstore: a failed write has left it uncertain what state/ says; open the store again: %w", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -56,6 +60,13 @@ func (s *Store) write(change func(*state)) error {
 		_ = s.state.TruncateBefore(head)
 	}
 	return nil
+}
+
+// isCertain is nil if the next opening finds the state that the store works with.
+func (s *Store) isCertain() error {
+	s.keys.RLock()
+	defer s.keys.RUnlock()
+	return s.uncertain
 }
 
 // Set sets a key. The keys and values together may have half a mebibyte; each Set writes all of them, as raft has three.

@@ -41,13 +41,15 @@ type Store struct {
 	// renewed is how often an index may have come to mean another entry: the last ones were deleted, or all are numbered anew.
 	renewed atomic.Uint64
 
-	// keys is for values and noted.
+	// keys is for values, noted and uncertain.
 	keys sync.RWMutex
 	// values is never changed, but replaced.
 	values map[string][]byte
 	// noted is what the state says of keep.
-	noted    uint64
-	isClosed atomic.Bool
+	noted uint64
+	// uncertain is why nobody knows what the state says on the disk: then nothing is stored that depends on it.
+	uncertain error
+	isClosed  atomic.Bool
 }
 
 // ends are the first and the last index; 0 and 0 if there is no entry.
@@ -73,8 +75,9 @@ func Open(path string, options ...inkstone.Option) (*Store, error) {
 }
 
 func (s *Store) open(path string, options []inkstone.Option) (err error) {
+	// With a segment prepared ahead: a full disk must not keep raft from its vote, nor the store from noting what was refused.
 	s.state, err = inkstone.Open(filepath.Join(path, "state"), inkstone.WithSegmentBytes(1<<20), inkstone.WithRecordBytesMax(1<<19),
-		inkstone.WithTailBytes(0), inkstone.WithoutPrepareAhead())
+		inkstone.WithTailBytes(0))
 	if err != nil {
 		return err
 	}
@@ -197,7 +200,7 @@ func (s *Store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{l
 
 // StoreLogs stores entries. Their indexes follow one another, and the last that is there; the first of all may have any index above 0.
 // If it fails, none of them is there. If it fails because nothing can be written any more, not even the state, some may be there when the
-// store is opened again, without a gap.
+// store is opened again, without a gap; and after a failed write of the state the store takes no entries until then.
 //
 // Durable when it returns: all of them. After a crash before that the first of them may be there, without a gap.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
@@ -214,6 +217,9 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	defer s.writing.Unlock()
 	if s.isClosed.Load() {
 		return errClosed
+	}
+	if err := s.isCertain(); err != nil {
+		return err
 	}
 	if err := s.removeRefused(); err != nil {
 		return fmt.Errorf("raftstore: entries that were refused before cannot be removed yet: %w", err)

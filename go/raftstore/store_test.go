@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -258,6 +259,43 @@ func TestADiskThatIsFullOfWhatWasRefused(t *testing.T) {
 			goesFrom(t, store, 0, 0)
 			well(t, store.StoreLogs(entries(1000, 1009, 2)))
 			has(t, &store, path, entries(1000, 1009, 2)...)
+		}
+	}
+}
+
+// After a failed write of the state the next opening may find it or the one before, so nothing is stored until then: the distance that was
+// to be written would give all entries other indexes.
+func TestAStateThatMayHaveBeenWritten(t *testing.T) {
+	path := t.TempDir()
+	store := open(t, path)
+	var before syscall.Rlimit
+	well(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
+	well(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: before.Max}))
+	err := store.StoreLog(entry(100, 1)) // The first of all, with a distance.
+	well(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before))
+	is(t, err, inkstone.ErrPoisoned)
+	for index := range uint64(3) { // 1 is what the old distance gives.
+		is(t, store.StoreLog(entry(index+1, 1)), inkstone.ErrPoisoned)
+	}
+	goesFrom(t, store, 0, 0)
+	well(t, store.DeleteRange(1, 100))
+	store.Close()
+	store = open(t, path)
+	well(t, store.StoreLogs(entries(7, 9, 1)))
+	has(t, &store, path, entries(7, 9, 1)...)
+}
+
+// The state has its next segment before a disk is full: raft's vote must find room.
+func TestTheStateHasASpareSegment(t *testing.T) {
+	path := t.TempDir()
+	open(t, path)
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		files, err := filepath.Glob(filepath.Join(path, "state", "*.ink"))
+		if well(t, err); len(files) > 1 {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatal("only", files)
 		}
 	}
 }

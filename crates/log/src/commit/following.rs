@@ -5,7 +5,8 @@
 //!
 //! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes the state's lock, so that no group
 //! becomes durable between its last look and its sleep. When it wakes, it asks again without the lock,
-//! which the writer needs then. Where writers come back at once it naps first (`post.rs`).
+//! which the writer needs then. Where writers come back at once it naps first (`post.rs`), and after a nap that ran out it
+//! sleeps.
 
 use inkstone_format::Lsn;
 

@@ -54,9 +54,9 @@ impl Posted {
     }
 }
 
-/// How long a reader naps: longer than commits of a fast disk take, and the longest delay if the writes stop that were thought to
-/// go on.
-pub(crate) const NAP: Duration = Duration::from_micros(500);
+/// How long a reader naps: longer than it takes from one write to the next on a fast disk. It is also the delay of the last record,
+/// and some 70 us more for the timer, if the writes stop that were thought to go on.
+pub(crate) const NAP: Duration = Duration::from_micros(250);
 /// A write that begins within this time after the last one has ended comes at once: eight threads take 25 to 45 us.
 const SOON: Duration = Duration::from_micros(60);
 
