@@ -374,7 +374,7 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 	value := []byte("candidate")
 	well(t, store.Set([]byte("vote"), value))
 	value[0] = 'x'
-	for term := range uint64(20) {
+	for term := range uint64(60) {
 		well(t, store.SetUint64([]byte("term"), term))
 		well(t, store.Set([]byte(""), bytes.Repeat([]byte{byte(term)}, 100_000)))
 		well(t, store.Close())
@@ -392,10 +392,12 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 		t.Fatal("a text is a number")
 	}
 	is(t, store.Set([]byte("large"), make([]byte, 1<<19)), inkstone.ErrTooLarge)
-	// 4 MiB were written; what is not needed has gone.
-	if first := store.state.First(); first < 20 {
+	// 12 MB were written; what is not needed has gone. Left are at most the head, four prepared and two free segments of 1 MiB, and on
+	// btrfs the reserved room; files that are marked for removal are gone when the log is closed.
+	if first := store.state.First(); first < 60 {
 		t.Fatal("the state begins at", first)
 	}
+	well(t, store.Close())
 	files, err := filepath.Glob(filepath.Join(path, "state", "*"))
 	well(t, err)
 	size := int64(0)
@@ -404,7 +406,7 @@ func TestStateIsThereAfterEachSet(t *testing.T) {
 		well(t, err)
 		size += info.Size()
 	}
-	if size > 5<<20 {
+	if size > 8<<20+4096 {
 		t.Fatalf("the state has %d bytes", size)
 	}
 }
