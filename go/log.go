@@ -131,7 +131,7 @@ func bytesOf(data []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(data
 // Durable: nothing on return: call Wait or Done of what it returns, or Sync later.
 func (l *Log) Append(data []byte) (*Pending, error) {
 	p, err := l.TryAppend(data)
-	if err == nil || err.(*Error).Code != ErrBusy {
+	if !isBusy(err) {
 		return p, err
 	}
 	err = l.gate.slowly(func(c *C.inkstone_log) error {
@@ -139,6 +139,11 @@ func (l *Log) Append(data []byte) (*Pending, error) {
 		return err
 	})
 	return p, err
+}
+
+func isBusy(err error) bool {
+	failure, is := err.(*Error)
+	return is && failure.Code == ErrBusy
 }
 
 // TryAppend appends one record if that needs no waiting; else ErrBusy. Goroutines: any.
@@ -229,7 +234,7 @@ func (l *Log) appendWithin(ctx context.Context, data []byte) (*Pending, error) {
 	}
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		p, err := l.TryAppend(data)
-		if err == nil || err.(*Error).Code != ErrBusy {
+		if !isBusy(err) {
 			return p, err
 		}
 		select {
@@ -249,11 +254,18 @@ func (l *Log) AppendDurable(ctx context.Context, data []byte) (lsn uint64, err e
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	isAlone := l.isAlone()
+	defer l.waiting.Add(-1)
+	if !isAlone && !l.isPeriodic {
+		if lsn, err := l.appendInCompany(ctx, data); !isBusy(err) {
+			return lsn, err
+		}
+	}
 	p, err := l.appendWithin(ctx, data)
 	if err != nil {
 		return 0, err
 	}
-	return p.LSN(), p.Wait(ctx)
+	return p.LSN(), p.wait(ctx, isAlone)
 }
 
 // Sync makes all records durable that were appended before, and returns the LSN of the last one. Goroutines: any.

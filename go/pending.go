@@ -82,11 +82,15 @@ func (p *Pending) Err() error {
 //
 // Durable: the record and all before it; with WithPeriodicNotDurableAtOnce they will be soon.
 func (p *Pending) Wait(ctx context.Context) error {
+	isAlone := p.log.isAlone()
+	defer p.log.waiting.Add(-1)
+	return p.wait(ctx, isAlone)
+}
+
+func (p *Pending) wait(ctx context.Context, isAlone bool) error {
 	if p.log.isPeriodic {
 		return p.accepted()
 	}
-	isAlone := p.log.isAlone()
-	defer p.log.waiting.Add(-1)
 	if isAlone && p.takesThread() {
 		if ctx.Done() == nil {
 			p.waitInC()
@@ -176,11 +180,19 @@ func (p *Pending) settle(err error) {
 //export inkstoneGoDurable
 func inkstoneGoDurable(number C.uintptr_t, e *C.inkstone_error) {
 	handle := cgo.Handle(number)
-	p := handle.Value().(*Pending)
-	handle.Delete()
-	if e == nil {
-		p.settle(nil)
-	} else {
-		p.settle(errorOf(e))
+	var err error
+	if e != nil {
+		err = errorOf(e)
+	}
+	switch to := handle.Value().(type) {
+	case *waiter:
+		select {
+		case to.answer <- err:
+		default:
+			panic("inkstone: a waiter gets an answer while it has one")
+		}
+	case *Pending:
+		handle.Delete()
+		to.settle(err)
 	}
 }

@@ -116,17 +116,14 @@ static inline go_answer go_append_unwaited(const inkstone_log *log, const uint8_
     a.code = inkstone_append_unwaited(log, data, size, &a.number, &a.error);
     return a;
 }
-static inline go_answer go_append_durable(const inkstone_log *log, const uint8_t *data, size_t size) {
-    go_answer a = {0};
-    a.code = inkstone_append_durable(log, data, size, &a.number, &a.error);
-    return a;
-}
 static inline go_answer go_wait(inkstone_pending pending) {
     go_answer a = {0};
     a.code = inkstone_wait(&pending, &a.error);
     return a;
 }
 go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle);
+/* The answer's number is the LSN, 0 if nothing was appended. The callback comes if the code is INKSTONE_OK. */
+go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size, uintptr_t handle);
 
 typedef struct {
     go_answer answer;
