@@ -9,12 +9,33 @@ import (
 	"context"
 	"runtime/cgo"
 	"sync"
+	"sync/atomic"
 )
 
 // waiter gets the answer for one record, and later for another. It refers to no log, so it keeps none open.
 type waiter struct {
 	handle cgo.Handle
 	answer chan error // With room for the answer: a callback must not block.
+	state  atomic.Int32
+}
+
+// A waiter waits, or has its answer, or its context has ended before that: then the callback releases it.
+const (
+	waits = iota
+	answered
+	left
+)
+
+// settle gives the answer, once. Callbacks call it.
+func (w *waiter) settle(err error) {
+	switch {
+	case w.state.CompareAndSwap(waits, answered):
+		w.answer <- err
+	case w.state.Load() == left:
+		w.release()
+	default:
+		panic("inkstone: a waiter gets a second answer")
+	}
 }
 
 // idle are waiters that wait for nothing. They are kept, because a handle costs as much as the rest of an append.
@@ -40,6 +61,7 @@ func newWaiter() *waiter {
 
 // release gives back a waiter that no callback will come for.
 func (w *waiter) release() {
+	w.state.Store(waits)
 	idle.mu.Lock()
 	defer idle.mu.Unlock()
 	if len(idle.waiters) < idleMax {
@@ -51,6 +73,7 @@ func (w *waiter) release() {
 
 // appendInCompany is AppendDurable where a callback ends the waiting. ErrBusy: every buffer is full, and nothing was appended.
 func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err error) {
+	ended := ctx.Done() // It is the program's, and may panic.
 	c, err := l.gate.enter()
 	if err != nil {
 		return 0, err
@@ -67,20 +90,13 @@ func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err
 		return lsn, err
 	}
 	select {
-	case err = <-w.answer: // First, since a context may have ended too.
-		w.release()
-		return lsn, err
-	default:
-	}
-	select {
 	case err = <-w.answer:
-		w.release()
-		return lsn, err
-	case <-ctx.Done():
-		go func() { // The next record must not get this answer.
-			<-w.answer
-			w.release()
-		}()
-		return lsn, ctx.Err()
+	case <-ended:
+		if w.state.CompareAndSwap(waits, left) {
+			return lsn, ctx.Err()
+		}
+		err = <-w.answer // It has come.
 	}
+	w.release()
+	return lsn, err
 }

@@ -31,6 +31,60 @@ func TestEachGetsTheAnswerForItsOwnRecord(t *testing.T) {
 	same(t, log.Durable(), log.Last())
 }
 
+// The callback releases a waiter whose context has ended.
+func TestAWaiterThatWasLeftIsUsedAgain(t *testing.T) {
+	log := small(t, t.TempDir())
+	idle.waiters = nil
+	let := holdCallbacks(t, log)
+	log.company.Store(lonely)
+	ctx, cancel := context.WithTimeout(background, time.Millisecond)
+	defer cancel()
+	_, err := log.AppendDurable(ctx, []byte("left"))
+	is(t, err, context.DeadlineExceeded)
+	same(t, len(idle.waiters), 0)
+	let()
+	well(t, log.Close()) // After every callback.
+	same(t, len(idle.waiters), 1)
+	same(t, idle.waiters[0].state.Load(), waits)
+}
+
+// A program may recover from a panic in its own context. Others must not miss what the call had taken.
+func TestAContextThatPanicsTakesNothing(t *testing.T) {
+	log := small(t, t.TempDir())
+	panics := func(f func()) {
+		defer func() {
+			if recover() == nil {
+				t.Fatal("no panic")
+			}
+		}()
+		f()
+	}
+	idle.waiters = nil
+	log.company.Store(lonely)
+	must[uint64](t)(log.AppendDurable(background, []byte("record")))
+	ctx, cancel := context.WithTimeout(background, time.Minute)
+	defer cancel()
+	for _, company := range []int32{0, lonely} {
+		for range threads + 1 {
+			p := must[*Pending](t)(log.Append([]byte("record")))
+			log.company.Store(company)
+			panics(func() { p.Wait(strange{background}) })
+			well(t, p.Wait(ctx))
+			log.company.Store(company)
+			panics(func() { log.AppendDurable(strange{background}, []byte("record")) })
+			panics(func() { log.Sync(strange{background}) })
+		}
+	}
+	same(t, len(log.gate.slots), 0)
+	same(t, log.waiting.Load(), 0)
+	well(t, log.Close())
+	same(t, len(idle.waiters), 1)
+}
+
+type strange struct{ context.Context }
+
+func (strange) Done() <-chan struct{} { panic("strange") }
+
 func TestNothingIsAllocatedForARecordInCompany(t *testing.T) {
 	log := small(t, t.TempDir())
 	record := make([]byte, 100)

@@ -43,10 +43,27 @@ func (g *gate[P]) leave() { g.mu.RUnlock() }
 
 // slowly is f in the gate, for a call that may wait for the disk.
 func (g *gate[P]) slowly(f func(P) error) error {
+	if err := g.takeSlot(context.Background()); err != nil {
+		return err
+	}
+	return g.inSlot(f)
+}
+
+// takeSlot takes one of the handle's threads for a call that may wait for the disk: inSlot.
+func (g *gate[P]) takeSlot(ctx context.Context) error {
 	if g.slots == nil {
 		return errClosed
 	}
-	g.slots <- struct{}{}
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// inSlot is f in the gate, and gives the thread back.
+func (g *gate[P]) inSlot(f func(P) error) error {
 	defer func() { <-g.slots }()
 	c, err := g.enter()
 	if err != nil {
@@ -64,8 +81,10 @@ type Log struct {
 	isPeriodic bool
 	closing    sync.Mutex
 	closeErr   error
-	isClosed   bool
-	cleanup    runtime.Cleanup
+	// closedDurable is the durable watermark when the log was closed.
+	closedDurable uint64
+	isClosed      bool
+	cleanup       runtime.Cleanup
 	// waiting is how many goroutines wait for records, company how many waits must pass before one counts as alone (Log.isAlone).
 	waiting, company atomic.Int32
 }
@@ -105,11 +124,12 @@ func (l *Log) Close() error {
 		return err
 	}
 	err = failed(C.go_close(c))
+	durable := uint64(C.inkstone_durable(c))
 	l.gate.leave()
 
 	l.gate.mu.Lock()
 	defer l.gate.mu.Unlock()
-	l.closeErr, l.isClosed = err, true
+	l.closeErr, l.closedDurable, l.isClosed = err, durable, true
 	l.cleanup.Stop()
 	C.inkstone_log_free(c)
 	l.gate.c = nil
@@ -117,9 +137,12 @@ func (l *Log) Close() error {
 }
 
 // outcome is what became of a record that was pending when the log was closed: a closing without an error made all durable.
-func (l *Log) outcome() error {
+func (l *Log) outcome(lsn uint64) error {
 	l.gate.mu.RLock()
 	defer l.gate.mu.RUnlock()
+	if lsn <= l.closedDurable {
+		return nil
+	}
 	return l.closeErr
 }
 
@@ -275,19 +298,23 @@ func (l *Log) Sync(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	ended := ctx.Done() // It is the program's, and may panic.
 	type answer struct {
 		lsn uint64
 		err error
 	}
+	if err := l.gate.takeSlot(ctx); err != nil {
+		return 0, err
+	}
 	sync := func() (a answer) {
-		a.err = l.gate.slowly(func(c *C.inkstone_log) error {
+		a.err = l.gate.inSlot(func(c *C.inkstone_log) error {
 			r := C.go_sync(c)
 			a.lsn = uint64(r.number)
 			return failed(r)
 		})
 		return a
 	}
-	if ctx.Done() == nil {
+	if ended == nil {
 		a := sync()
 		return a.lsn, a.err
 	}
@@ -297,7 +324,7 @@ func (l *Log) Sync(ctx context.Context) (uint64, error) {
 	select {
 	case a := <-done:
 		return a.lsn, a.err
-	case <-ctx.Done():
+	case <-ended:
 		return 0, ctx.Err()
 	}
 }

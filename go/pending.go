@@ -48,7 +48,7 @@ func (p *Pending) Done() <-chan struct{} {
 	}
 	p.done = make(chan struct{})
 	if _, err := p.log.gate.enter(); err != nil {
-		p.settle(p.log.outcome())
+		p.settle(p.log.outcome(p.LSN()))
 		return p.done
 	}
 	defer p.log.gate.leave()
@@ -91,8 +91,9 @@ func (p *Pending) wait(ctx context.Context, isAlone bool) error {
 	if p.log.isPeriodic {
 		return p.accepted()
 	}
+	ended := ctx.Done() // It is the program's, and may panic.
 	if isAlone && p.takesThread() {
-		if ctx.Done() == nil {
+		if ended == nil {
 			p.waitInC()
 		} else {
 			go p.waitInC() // It ends with the flush, also when nobody waits for it any more.
@@ -107,7 +108,7 @@ func (p *Pending) wait(ctx context.Context, isAlone bool) error {
 	select {
 	case <-done:
 		return p.err
-	case <-ctx.Done():
+	case <-ended:
 		return ctx.Err()
 	}
 }
@@ -115,7 +116,7 @@ func (p *Pending) wait(ctx context.Context, isAlone bool) error {
 // accepted is what C says of a record of a periodic log, at once.
 func (p *Pending) accepted() error {
 	if _, err := p.log.gate.enter(); err != nil {
-		return p.log.outcome()
+		return p.log.outcome(p.LSN())
 	}
 	defer p.log.gate.leave()
 	return failed(C.go_wait(p.c))
@@ -161,7 +162,7 @@ func (p *Pending) takesThread() bool {
 func (p *Pending) waitInC() {
 	defer func() { <-p.log.gate.slots }()
 	if _, err := p.log.gate.enter(); err != nil {
-		p.settle(p.log.outcome())
+		p.settle(p.log.outcome(p.LSN()))
 		return
 	}
 	defer p.log.gate.leave()
@@ -186,11 +187,7 @@ func inkstoneGoDurable(number C.uintptr_t, e *C.inkstone_error) {
 	}
 	switch to := handle.Value().(type) {
 	case *waiter:
-		select {
-		case to.answer <- err:
-		default:
-			panic("inkstone: a waiter gets an answer while it has one")
-		}
+		to.settle(err)
 	case *Pending:
 		handle.Delete()
 		to.settle(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -43,9 +44,8 @@ func TestAPeriodicLogDoesNotWait(t *testing.T) {
 	well(t, p.Err())
 }
 
-// A callback that does not return holds up the thread that commits, so the buffers stay full.
-func TestAContextEndsBesideFullBuffers(t *testing.T) {
-	log := small(t, t.TempDir(), WithLinger(0))
+// holdCallbacks holds up the thread that commits and calls back, until what it returns is called, at the latest when the test ends.
+func holdCallbacks(t testing.TB, log *Log) (let func()) {
 	slow := must[*Pending](t)(log.Append([]byte("slow")))
 	release, isHeld := make(chan struct{}), make(chan struct{})
 	go slow.once.Do(func() { // settle, which the callback calls, waits for this.
@@ -54,9 +54,16 @@ func TestAContextEndsBesideFullBuffers(t *testing.T) {
 		close(slow.done)
 	})
 	<-isHeld
-	let := sync.OnceFunc(func() { close(release) })
-	defer let()
+	let = sync.OnceFunc(func() { close(release) })
+	t.Cleanup(let)
 	slow.Done()
+	return let
+}
+
+// A callback that does not return holds up the thread that commits, so the buffers stay full.
+func TestAContextEndsBesideFullBuffers(t *testing.T) {
+	log := small(t, t.TempDir(), WithLinger(0))
+	let := holdCallbacks(t, log)
 	for _, size := range []int{30_000, 4} {
 		for full := 0; full < 20; { // Full, and not only for a moment.
 			_, err := log.TryAppend(make([]byte, size))
@@ -81,6 +88,43 @@ func TestAContextEndsBesideFullBuffers(t *testing.T) {
 	defer cancel()
 	time.AfterFunc(10*time.Millisecond, let)
 	same(t, must[uint64](t)(log.AppendDurable(ctx, []byte("in time"))), before+1)
+}
+
+// Calls that hang in C keep at most the handle's threads, and others no goroutine.
+func TestASyncThatGetsNoThreadEndsWithItsContext(t *testing.T) {
+	log := small(t, t.TempDir())
+	for range threads {
+		log.gate.slots <- struct{}{}
+	}
+	before := runtime.NumGoroutine()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(background, time.Millisecond)
+		_, err := log.Sync(ctx)
+		cancel()
+		is(t, err, context.DeadlineExceeded)
+	}
+	if now := runtime.NumGoroutine(); now > before {
+		t.Fatalf("%d goroutines, and %d before", now, before)
+	}
+	for range threads {
+		<-log.gate.slots
+	}
+}
+
+// What was durable before a failure is durable, also if it is asked for after a Close that failed.
+func TestTheAnswerAfterAFailedClose(t *testing.T) {
+	log := small(t, t.TempDir())
+	durable := must[*Pending](t)(log.Append([]byte("durable")))
+	must[uint64](t)(log.Sync(background))
+	var before syscall.Rlimit
+	well(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
+	well(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: before.Max}))
+	lost := must[*Pending](t)(log.Append([]byte("lost")))
+	err := log.Close()
+	well(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before))
+	is(t, err, ErrPoisoned)
+	well(t, durable.Wait(background))
+	is(t, lost.Wait(background), ErrPoisoned)
 }
 
 func TestAReaderAloneKeepsItsLogOpen(t *testing.T) {

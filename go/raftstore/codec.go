@@ -78,16 +78,14 @@ type state struct {
 	values   map[string][]byte
 }
 
-// The version of a state that has `keep`; others have `version` and no such field.
+// The version of a state that has `keep`; the one before, `version`, had no such field.
 const versionKeep = 2
 
-// A state: version 1, distance 8, keep 8 (version 2 alone); then each key and its value, each with its size before it, 4.
+// A state: version 1, distance 8, keep 8 (not in version 1); then each key and its value, each with its size before it, 4. Its size does not
+// depend on keep: a state as large as Set allows must not be too large to note what was refused.
 func (s state) encode() []byte {
-	b := binary.LittleEndian.AppendUint64([]byte{version}, s.distance)
-	if s.keep != keepAll {
-		b[0] = versionKeep
-		b = binary.LittleEndian.AppendUint64(b, s.keep)
-	}
+	b := binary.LittleEndian.AppendUint64([]byte{versionKeep}, s.distance)
+	b = binary.LittleEndian.AppendUint64(b, s.keep)
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(key)))
 		b = append(b, key...)

@@ -116,14 +116,17 @@ func makeDirectory(path string, sync func(*os.File) error) error {
 	return errors.Join(sync(parent), parent.Close())
 }
 
-// Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls get inkstone.ErrClosed.
+// Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls get inkstone.ErrClosed. It is an error if
+// entries that were refused can neither be removed nor noted: the next opening shows them.
 func (s *Store) Close() error {
 	s.isClosed.Store(true)
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	var errs []error
 	if s.reader != nil {
-		_ = s.removeRefused() // Else they would come back with the next opening.
+		if err := s.removeRefused(); err != nil && !s.isNoted(s.keep) {
+			errs = append(errs, fmt.Errorf("raftstore: entries that were refused are there when the store is opened again: %w", err))
+		}
 		errs = append(errs, s.reader.Close())
 	}
 	for _, log := range []*inkstone.Log{s.entries, s.state} {
@@ -260,13 +263,16 @@ func (s *Store) removeRefused() (err error) {
 
 // note has the state say which record is the last to keep, if it does not yet.
 func (s *Store) note(keep uint64) error {
-	s.keys.RLock()
-	isNoted := s.noted == keep
-	s.keys.RUnlock()
-	if isNoted {
+	if s.isNoted(keep) {
 		return nil
 	}
 	return s.write(func(state *state) { state.keep = keep })
+}
+
+func (s *Store) isNoted(keep uint64) bool {
+	s.keys.RLock()
+	defer s.keys.RUnlock()
+	return s.noted == keep
 }
 
 // follow sees to it that the next record gets this index.
@@ -308,7 +314,7 @@ func (s *Store) append(records [][]byte) error {
 // DeleteRange deletes the entries from low to high, both included, as far as they are there. They are the first, the last, or all: entries
 // with others on both sides are refused.
 //
-// Durable when it returns: they do not come back.
+// Durable when it returns: they do not come back. If a write fails, they may be gone with the next opening, or there.
 func (s *Store) DeleteRange(low, high uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -210,7 +210,15 @@ func TestADiskThatIsFull(t *testing.T) {
 	for size := 10_000; size <= 90_000; size += 10_000 {
 		path := t.TempDir()
 		store, last := openFull(t, path), uint64(0)
-		err := store.StoreLogs(large(1, 30, size))
+		// The state is as large as it may be, and still has room for what was refused.
+		value := make([]byte, 1<<19)
+		err := store.Set([]byte("large"), value)
+		for errors.Is(err, inkstone.ErrTooLarge) {
+			value = value[1:]
+			err = store.Set([]byte("large"), value)
+		}
+		well(t, err)
+		err = store.StoreLogs(large(1, 30, size))
 		for ; err == nil; err = store.StoreLogs(large(last+1, last+30, size)) {
 			last += 30
 		}
