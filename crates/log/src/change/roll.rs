@@ -91,16 +91,20 @@ impl Shared {
             }
         };
         self.count_segment(&mut state, &ready);
+        let number = header.number;
         if let Some(last) = next.cut {
             self.enter_cut(&mut state, header, ready, last);
-            return (state, Ok(()));
-        }
-        let result;
-        (state, result) = self.seal(state, header.number, durable);
-        if result.is_ok() {
+        } else {
+            let result;
+            (state, result) = self.seal(state, number, durable);
+            if result.is_err() {
+                return (state, result);
+            }
             self.enter(&mut state, header, ready);
         }
-        (state, result)
+        // Now, since no group may follow: readers in other processes that find another head than was posted poll.
+        state.post_head(number);
+        (state, Ok(()))
     }
 
     /// Continues after a cut, which is durable. Readers without the lock see all of the change or ask again.

@@ -120,9 +120,7 @@ impl Shared {
         if result.is_err() {
             return (state, result);
         }
-        // From here on the cut is durable. Readers in other processes learn of it now: the epoch group may find no room.
-        state.post_head(lock(&self.segments).head().segment.number());
-        // The epoch must be written before anything else.
+        // The cut is durable and was posted. The epoch must be written before anything else, if there is room for it.
         state.epoch_due = Some(Control::Epoch { previous: Some(previous), recovered: last });
         (state, result) = self.begin_epoch(state);
         // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).

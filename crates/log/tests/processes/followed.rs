@@ -196,6 +196,25 @@ fn each_commit_is_posted_once_before_its_writer_goes_on() {
     assert!(bulletin.has_ended() && bulletin_of(directory.path()).is_none());
 }
 
+/// Else readers that observe the log take its bulletin for a stranger's, and poll until the next commit.
+#[test]
+fn a_new_segment_is_posted_though_no_commit_follows() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
+    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    let mut heads = 0;
+    while heads < 3 {
+        let (segment, head) = (bulletin.read().unwrap()[1], log.head_first());
+        let appended = log.append(&[1; 1000]).unwrap();
+        if log.head_first() > head {
+            let [durable, posted, ..] = bulletin.read().unwrap();
+            assert_eq!((durable + 1, posted), (appended.lsn().get(), segment + 1));
+            heads += 1;
+        }
+        appended.wait().unwrap();
+    }
+}
+
 /// Nobody knows when the next write comes: who naps sees the record now.
 #[test]
 fn a_lone_writer_wakes_who_naps_with_its_post() {
