@@ -47,11 +47,7 @@ var idle struct {
 const idleMax = 4096
 
 func newWaiter() *waiter {
-	idle.mu.Lock()
-	defer idle.mu.Unlock()
-	if last := len(idle.waiters) - 1; last >= 0 {
-		w := idle.waiters[last]
-		idle.waiters = idle.waiters[:last]
+	if w := idleWaiter(); w != nil {
 		return w
 	}
 	w := &waiter{answer: make(chan error, 1)}
@@ -59,14 +55,28 @@ func newWaiter() *waiter {
 	return w
 }
 
+func idleWaiter() *waiter {
+	idle.mu.Lock()
+	defer idle.mu.Unlock()
+	last := len(idle.waiters) - 1
+	if last < 0 {
+		return nil
+	}
+	w := idle.waiters[last]
+	idle.waiters = idle.waiters[:last]
+	return w
+}
+
 // release gives back a waiter that no callback will come for.
 func (w *waiter) release() {
 	w.state.Store(waits)
 	idle.mu.Lock()
-	defer idle.mu.Unlock()
-	if len(idle.waiters) < idleMax {
+	isKept := len(idle.waiters) < idleMax
+	if isKept {
 		idle.waiters = append(idle.waiters, w)
-	} else {
+	}
+	idle.mu.Unlock()
+	if !isKept {
 		w.handle.Delete()
 	}
 }
@@ -93,7 +103,7 @@ func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err
 	case err = <-w.answer:
 	case <-ended:
 		if w.state.CompareAndSwap(waits, left) {
-			return lsn, ctx.Err()
+			return lsn, endOf(ctx)
 		}
 		err = <-w.answer // It has come.
 	}

@@ -81,6 +81,36 @@ func TestAContextThatPanicsTakesNothing(t *testing.T) {
 	same(t, len(idle.waiters), 1)
 }
 
+// A context of the program that ends without a reason must not look like an answer.
+func TestAContextThatEndsWithoutAReason(t *testing.T) {
+	log := small(t, t.TempDir())
+	holdCallbacks(t, log)
+	log.company.Store(lonely)
+	lsn, err := log.AppendDurable(silent{background}, []byte("record"))
+	is(t, err, context.Canceled)
+	same(t, lsn, 2)
+	p := must[*Pending](t)(log.Append([]byte("record")))
+	log.company.Store(lonely)
+	is(t, p.Wait(silent{background}), context.Canceled)
+	for range threads {
+		log.gate.slots <- struct{}{}
+	}
+	_, err = log.Sync(silent{background})
+	is(t, err, context.Canceled)
+	same(t, len(log.gate.slots), threads)
+	for range threads {
+		<-log.gate.slots
+	}
+}
+
+type silent struct{ context.Context }
+
+func (silent) Done() <-chan struct{} {
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
 type strange struct{ context.Context }
 
 func (strange) Done() <-chan struct{} { panic("strange") }

@@ -58,7 +58,7 @@ func (g *gate[P]) takeSlot(ctx context.Context) error {
 	case g.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return endOf(ctx)
 	}
 }
 
@@ -262,7 +262,7 @@ func (l *Log) appendWithin(ctx context.Context, data []byte) (*Pending, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, endOf(ctx)
 		case <-time.After(pause):
 		}
 	}
@@ -280,7 +280,7 @@ func (l *Log) AppendDurable(ctx context.Context, data []byte) (lsn uint64, err e
 	isAlone := l.isAlone()
 	defer l.waiting.Add(-1)
 	if !isAlone && !l.isPeriodic {
-		if lsn, err := l.appendInCompany(ctx, data); !isBusy(err) {
+		if lsn, err := l.appendInCompany(ctx, data); lsn != 0 || !isBusy(err) {
 			return lsn, err
 		}
 	}
@@ -325,7 +325,7 @@ func (l *Log) Sync(ctx context.Context) (uint64, error) {
 	case a := <-done:
 		return a.lsn, a.err
 	case <-ended:
-		return 0, ctx.Err()
+		return 0, endOf(ctx)
 	}
 }
 

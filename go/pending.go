@@ -109,8 +109,16 @@ func (p *Pending) wait(ctx context.Context, isAlone bool) error {
 	case <-done:
 		return p.err
 	case <-ended:
-		return ctx.Err()
+		return endOf(ctx)
 	}
+}
+
+// endOf is why a context has ended; never nil, whatever a program's own context says.
+func endOf(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return context.Canceled
 }
 
 // accepted is what C says of a record of a periodic log, at once.

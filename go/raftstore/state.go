@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
+
+	"inkstone.example/inkstone"
 )
 
 var background = context.Background()
@@ -43,7 +46,7 @@ func (s *Store) write(change func(*state)) error {
 	}
 	change(&next)
 	lsn, err := s.state.AppendDurable(background, next.encode())
-	if err != nil && lsn != 0 {
+	if err != nil && (lsn != 0 || errors.Is(err, inkstone.ErrPanicked)) {
 		// A write or sync failed: the next opening may find this state, or the one before.
 		s.uncertain = fmt.Errorf("raftstore: a failed write has left it uncertain what state/ says; open the store again: %w", err)
 	}

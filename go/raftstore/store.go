@@ -50,6 +50,7 @@ type Store struct {
 	// uncertain is why nobody knows what the state says on the disk: then nothing is stored that depends on it.
 	uncertain error
 	isClosed  atomic.Bool
+	closeErr  error
 }
 
 // ends are the first and the last index; 0 and 0 if there is no entry.
@@ -117,11 +118,14 @@ func makeDirectory(path string, sync func(*os.File) error) error {
 }
 
 // Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls get inkstone.ErrClosed. It is an error if
-// entries that were refused can neither be removed nor noted: the next opening shows them.
+// entries that were refused can neither be removed nor noted: the next opening shows them. A second call returns the same as the first.
 func (s *Store) Close() error {
-	s.isClosed.Store(true)
+	isClosed := s.isClosed.Swap(true)
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if isClosed {
+		return s.closeErr
+	}
 	var errs []error
 	if s.reader != nil {
 		if err := s.removeRefused(); err != nil && !s.isNoted(s.keep) {
@@ -134,7 +138,8 @@ func (s *Store) Close() error {
 			errs = append(errs, log.Close())
 		}
 	}
-	return errors.Join(errs...)
+	s.closeErr = errors.Join(errs...)
+	return s.closeErr
 }
 
 // IsMonotonic says that entries without a gap are needed: raft then deletes all entries when it has restored a snapshot.
@@ -235,14 +240,15 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	err := s.append(records)
 	if err != nil && s.entries.Last() != before {
 		s.keep = before
-		if s.removeRefused() != nil { // The next change tries again.
-			err = errors.Join(err, s.note(before))
+		if refused := s.removeRefused(); !s.isNoted(s.keep) { // Else the next change tries again.
+			err = errors.Join(err, refused)
 		}
 	}
 	return err
 }
 
-// removeRefused removes what a StoreLogs that failed has left. The caller holds writing, and looks after it.
+// removeRefused removes what a StoreLogs that failed has left; if that fails, the state says what to keep. The caller holds writing, and looks
+// after it.
 func (s *Store) removeRefused() (err error) {
 	switch {
 	case s.keep == keepAll:
@@ -252,10 +258,10 @@ func (s *Store) removeRefused() (err error) {
 	case s.keep < s.entries.Last():
 		err = s.entries.TruncateAfter(s.keep)
 	}
-	if err == nil {
-		err = s.note(keepAll)
+	if err != nil {
+		return errors.Join(err, s.note(s.keep))
 	}
-	if err == nil {
+	if err = s.note(keepAll); err == nil {
 		s.keep = keepAll
 	}
 	return err

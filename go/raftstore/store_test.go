@@ -226,6 +226,8 @@ func TestADiskThatIsFull(t *testing.T) {
 		if store.keep != keepAll {
 			pending++
 			is(t, store.StoreLogs(large(last+1, last+30, size)), inkstone.ErrNoRoom)
+			// As if the note had failed: it is tried again, at the latest by Close.
+			well(t, store.write(func(state *state) { state.keep = keepAll }))
 		}
 		for range 2 {
 			goesFrom(t, store, 1, last)
@@ -287,7 +289,10 @@ func TestAStateThatMayHaveBeenWritten(t *testing.T) {
 	}
 	goesFrom(t, store, 0, 0)
 	well(t, store.DeleteRange(1, 100))
-	store.Close()
+	err = store.Close()
+	if is(t, err, inkstone.ErrPoisoned); store.Close() != err {
+		t.Fatal("the second Close has another answer")
+	}
 	store = open(t, path)
 	well(t, store.StoreLogs(entries(7, 9, 1)))
 	has(t, &store, path, entries(7, 9, 1)...)

@@ -34,9 +34,9 @@ use crate::tail::Placed;
 pub(crate) struct Posted {
     /// The durable watermark.
     pub(crate) durable: Lsn,
-    /// The last segment with a durable group.
+    /// The last segment with a durable header.
     pub(crate) segment: SegmentNumber,
-    /// The byte after that group.
+    /// The byte after its last durable group, or after the header.
     pub(crate) end: u64,
     /// Its epoch.
     pub(crate) epoch: Epoch,
@@ -115,6 +115,13 @@ impl Post {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.words.is_some() || self.followers.is_some() || self.nappers.is_some()
+    }
+
+    /// This instead of an older post that was not made yet; it wakes those whom the older one was to wake.
+    pub(crate) fn instead_of(mut self, mut older: Self) -> Self {
+        older.words = None;
+        (self.followers, self.nappers) = (older.followers.take(), older.nappers.take());
+        self
     }
 
     /// Wakes the followers too, if any sleeps, and those that nap, unless their naps go on. The caller holds the lock, with which they

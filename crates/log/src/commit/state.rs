@@ -233,7 +233,9 @@ impl State {
     /// Posts what is durable, when the lock is released: this segment is the head, and the log goes on where the gathering is.
     pub(crate) fn post_head(&mut self, segment: SegmentNumber) {
         let (durable, end, epoch) = (self.durable, self.gathering.at(), self.epoch);
-        self.to_post = self.board.post(Posted { durable, segment, end, epoch }, false);
+        let post = self.board.post(Posted { durable, segment, end, epoch }, false);
+        // The group that sealed the segment before may wait to be posted.
+        self.to_post = post.instead_of(std::mem::take(&mut self.to_post));
     }
 
     /// A task that was counted for this record, which is not decided, does not wait any more.

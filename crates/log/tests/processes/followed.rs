@@ -204,11 +204,12 @@ fn a_new_segment_is_posted_though_no_commit_follows() {
     let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
     let mut heads = 0;
     while heads < 3 {
-        let (segment, head) = (bulletin.read().unwrap()[1], log.head_first());
+        let (segment, head, rings) = (bulletin.read().unwrap()[1], log.head_first(), bulletin.rings());
         let appended = log.append(&[1; 1000]).unwrap();
         if log.head_first() > head {
             let [durable, posted, ..] = bulletin.read().unwrap();
             assert_eq!((durable + 1, posted), (appended.lsn().get(), segment + 1));
+            assert_eq!(bulletin.rings(), rings + 1, "posts for the seal and for the new segment are one");
             heads += 1;
         }
         appended.wait().unwrap();
