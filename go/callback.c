@@ -14,11 +14,9 @@ go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle) {
 }
 
 go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size, uintptr_t handle) {
-    go_answer a = {0};
-    inkstone_pending pending;
-    a.code = inkstone_try_append(log, data, size, &pending, &a.error);
-    if (a.code != INKSTONE_OK) return a;
-    a.number = pending.lsn;
-    a.code = inkstone_on_durable(&pending, told, (void *)handle, &a.error);
+    go_appended r = go_try_append(log, data, size);
+    if (r.answer.code != INKSTONE_OK) return r.answer;
+    go_answer a = inkstone_go_on_durable(r.pending, handle);
+    a.number = r.pending.lsn;
     return a;
 }
