@@ -84,19 +84,9 @@ func (w *waiter) release() {
 // appendInCompany is AppendDurable where a callback ends the waiting. ErrBusy: every buffer is full, and nothing was appended.
 func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err error) {
 	ended := ctx.Done() // It is the program's, and may panic.
-	c, err := l.gate.enter()
-	if err != nil {
-		return 0, err
-	}
 	w := newWaiter()
-	// The callback may come within this call.
-	a := C.inkstone_go_try_append_durable(c, bytesOf(data), C.size_t(len(data)), C.uintptr_t(w.handle))
-	l.gate.leave()
-	lsn = uint64(a.number)
-	if err := failed(a); err != nil {
-		if a.code != C.INKSTONE_PANICKED { // After a panic the callback may still come.
-			w.release()
-		}
+	lsn, err = l.appendFor(w, data)
+	if err != nil {
 		return lsn, err
 	}
 	select {
@@ -109,4 +99,20 @@ func (l *Log) appendInCompany(ctx context.Context, data []byte) (lsn uint64, err
 	}
 	w.release()
 	return lsn, err
+}
+
+// appendFor appends a record for a waiter, whose callback may come within this call. If it fails, the waiter has been given back.
+func (l *Log) appendFor(w *waiter, data []byte) (lsn uint64, err error) {
+	c, err := l.gate.enter()
+	if err != nil {
+		w.release()
+		return 0, err
+	}
+	a := C.inkstone_go_try_append_durable(c, bytesOf(data), C.size_t(len(data)), C.uintptr_t(w.handle))
+	l.gate.leave()
+	err = failed(a)
+	if err != nil && a.code != C.INKSTONE_PANICKED { // After a panic the callback may still come.
+		w.release()
+	}
+	return uint64(a.number), err
 }

@@ -5,6 +5,7 @@ package inkstone
 import (
 	"context"
 	"runtime"
+	"runtime/cgo"
 	"sync"
 	"syscall"
 	"testing"
@@ -44,26 +45,27 @@ func TestAPeriodicLogDoesNotWait(t *testing.T) {
 	well(t, p.Err())
 }
 
-// holdCallbacks holds up the thread that commits and calls back, until what it returns is called, at the latest when the test ends.
-func holdCallbacks(t testing.TB, log *Log) (let func()) {
-	slow := must[*Pending](t)(log.Append([]byte("slow")))
-	release, isHeld := make(chan struct{}), make(chan struct{})
-	go slow.once.Do(func() { // settle, which the callback calls, waits for this.
-		close(isHeld)
-		<-release
-		close(slow.done)
+// holdCallbacks opens a log, and holds up the thread that commits and calls back, until `let` is called, at the latest when the test ends. The
+// log has one record, which is durable.
+func holdCallbacks(t testing.TB, more ...Option) (log *Log, let func()) {
+	log = small(t, t.TempDir(), append(more, WithIdle(time.Hour))...) // So that nobody commits the record before it is waited for.
+	slow := &waiter{answer: make(chan error)}                         // Without room.
+	slow.handle = cgo.NewHandle(slow)
+	must[uint64](t)(log.appendFor(slow, []byte("slow")))
+	for slow.state.Load() != answered {
+		time.Sleep(time.Millisecond)
+	}
+	let = sync.OnceFunc(func() { <-slow.answer })
+	t.Cleanup(func() {
+		let()
+		slow.handle.Delete()
 	})
-	<-isHeld
-	let = sync.OnceFunc(func() { close(release) })
-	t.Cleanup(let)
-	slow.Done()
-	return let
+	return log, let
 }
 
 // A callback that does not return holds up the thread that commits, so the buffers stay full.
 func TestAContextEndsBesideFullBuffers(t *testing.T) {
-	log := small(t, t.TempDir(), WithLinger(0))
-	let := holdCallbacks(t, log)
+	log, let := holdCallbacks(t, WithLinger(0))
 	for _, size := range []int{30_000, 4} {
 		for full := 0; full < 20; { // Full, and not only for a moment.
 			_, err := log.TryAppend(make([]byte, size))

@@ -47,9 +47,11 @@ type Store struct {
 	values map[string][]byte
 	// noted is what the state says of keep.
 	noted uint64
-	// uncertain is why nobody knows what the state says on the disk: then nothing is stored that depends on it.
+	// uncertain is why nobody knows what the state says on the disk: then nothing is stored that depends on it, until the store is
+	// opened again.
 	uncertain error
 	isClosed  atomic.Bool
+	closing   sync.Once
 	closeErr  error
 }
 
@@ -120,12 +122,14 @@ func makeDirectory(path string, sync func(*os.File) error) error {
 // Close closes both logs, when a StoreLogs or DeleteRange that is running has ended. Later calls get inkstone.ErrClosed. It is an error if
 // entries that were refused can neither be removed nor noted: the next opening shows them. A second call returns the same as the first.
 func (s *Store) Close() error {
-	isClosed := s.isClosed.Swap(true)
+	s.isClosed.Store(true)
+	s.closing.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
+
+func (s *Store) close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if isClosed {
-		return s.closeErr
-	}
 	var errs []error
 	if s.reader != nil {
 		if err := s.removeRefused(); err != nil && !s.isNoted(s.keep) {
@@ -138,8 +142,7 @@ func (s *Store) Close() error {
 			errs = append(errs, log.Close())
 		}
 	}
-	s.closeErr = errors.Join(errs...)
-	return s.closeErr
+	return errors.Join(errs...)
 }
 
 // IsMonotonic says that entries without a gap are needed: raft then deletes all entries when it has restored a snapshot.

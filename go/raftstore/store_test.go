@@ -206,7 +206,7 @@ func goesFrom(t *testing.T, store *Store, first, last uint64) {
 
 // What a full disk has refused is not there, also where it could not be removed at once; deleting the first entries makes room.
 func TestADiskThatIsFull(t *testing.T) {
-	pending := 0
+	pending, noted := 0, 0
 	for size := 10_000; size <= 90_000; size += 10_000 {
 		path := t.TempDir()
 		store, last := openFull(t, path), uint64(0)
@@ -233,6 +233,9 @@ func TestADiskThatIsFull(t *testing.T) {
 			goesFrom(t, store, 1, last)
 			well(t, store.Close())
 			store = openFull(t, path)
+			if store.keep != keepAll {
+				noted++
+			}
 		}
 		well(t, store.DeleteRange(1, last-2))
 		if store.keep != keepAll {
@@ -245,8 +248,8 @@ func TestADiskThatIsFull(t *testing.T) {
 			store = openFull(t, path)
 		}
 	}
-	if pending == 0 {
-		t.Fatal("no refused entry had to wait for its removal: this test shows nothing")
+	if pending == 0 || noted == 0 {
+		t.Fatal("no refused entry had to wait for its removal, or was noted by Close: this test shows nothing")
 	}
 	t.Logf("%d of 9 times what was refused could not be removed at once", pending)
 }
@@ -296,6 +299,26 @@ func TestAStateThatMayHaveBeenWritten(t *testing.T) {
 	store = open(t, path)
 	well(t, store.StoreLogs(entries(7, 9, 1)))
 	has(t, &store, path, entries(7, 9, 1)...)
+}
+
+// A Close that comes while another waits returns when all is closed too.
+func TestTwoCloseAtOnce(t *testing.T) {
+	for range 10 {
+		store := open(t, t.TempDir())
+		well(t, store.StoreLog(entry(1, 1)))
+		store.writing.Lock()
+		var first sync.WaitGroup
+		first.Go(func() { _ = store.Close() })
+		for !store.isClosed.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Millisecond) // It sleeps by now, so that the second overtakes it at the lock.
+		store.writing.Unlock()
+		if err := store.Close(); err != nil || store.entries.Last() != 0 {
+			t.Fatal("closed, and the log is still open:", err)
+		}
+		first.Wait()
+	}
 }
 
 // The state has its next segment before a disk is full: raft's vote must find room.
