@@ -83,6 +83,8 @@ pub(crate) fn stats(stats: &Stats) -> String {
         .raw("prepared_bytes", stats.prepared_bytes)
         .raw("waits", stats.waits)
         .raw("missed_wakeups", stats.missed_wakeups)
+        .raw("sleeps_at_once", stats.sleeps_at_once)
+        .raw("rested_us", stats.rested_us)
         .raw("ready", stats.ready)
         .raw("free", stats.free)
         .raw("tail_bytes", stats.tail_bytes)

@@ -3,28 +3,26 @@
 //! *Owns*: that rule, and how often a thread yields. *May not touch*: the clock, how a thread yields, sleeping.
 //!
 //! Threads that wait for the same thing give the processor back within microseconds, and yielding to them saves a sleep and a
-//! wake-up. A neighbour that has other work keeps the processor until its time slice ends. So a yield that comes back late says that
-//! others want the processor, and then threads sleep at once. After a rest the next yield shows whether that is still so. The rest
-//! is a multiple of what the late yield has cost, and doubles while yields come back late again soon: so trying costs little, and
-//! one late yield on a quiet machine costs little too.
+//! wake-up. A neighbour that has other work keeps the processor until its time slice ends, so the yield comes back late. But a late
+//! yield alone is no proof of a neighbour: the host of a virtual machine takes a processor away for some milliseconds, several
+//! times a second. After such a stop yields come back in time for a while. Beside a neighbour the next yield is late again.
 //!
-//! A control group with a quota of processor time stops all threads of a process for some 50 ms in each 100, whether they yield or not,
-//! and a host may stop a whole machine. So a very late yield does not count if yields came back in time before it, and the process
-//! ran for a while: where neighbours take so long, the next yield is late too. The threads of a process come back from one stop at
-//! the same time, which tells it from neighbours as well.
+//! So one late yield is forgiven. If another one begins sooner after it than it takes, yields cost more time than they leave, and
+//! threads rest from yielding: they sleep at once. The first rest is as long as the late yield. After a rest the next yields show
+//! whether it still pays to rest; a late yield soon after a rest makes the next rest four times as long.
+//!
+//! A control group with a quota of processor time stops all threads of a process for some 50 ms in each 100. Threads rest there
+//! too, and sleeping leaves more of the quota to the records.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A yield is late after this time, if nothing else is said: Linux gives no time slice that is shorter (0.7 ms is its least).
 const LATE: Duration = Duration::from_micros(500);
-/// After this time a yield may have waited for a process that was stopped, and not for a neighbour.
-const STOPPED: Duration = Duration::from_millis(20);
-/// Within this time all threads of a process that was stopped have come back from their yields.
-const TOGETHER: Duration = Duration::from_millis(5);
-/// The first rest, and the longest, as multiples of the late yield's time.
-const FIRST_REST: u64 = 8;
-const LONGEST_REST: u64 = 64;
+/// A rest that did not help is followed by one that is so many times as long.
+const LONGER: u64 = 4;
+/// The longest rest. After so long threads notice that a neighbour has gone; a late yield in each such time costs little.
+const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// A thread yields no more often than this before it sleeps: some 10 us on an idle processor.
 const YIELDS_MAX: u32 = 32;
@@ -33,13 +31,14 @@ const YIELDS_MAX: u32 = 32;
 #[derive(Debug)]
 pub struct Courtesy {
     late: Duration,
-    /// Until then threads sleep at once. Nanoseconds since the caller's beginning of time, like all others.
+    /// When the last rest ends or has ended: until then threads sleep at once. Nanoseconds since the caller's beginning of time.
     rests_until_ns: AtomicU64,
+    /// How long that rest is; 0 after a late yield that was forgiven, which counts as a rest that is over.
     rest_ns: AtomicU64,
-    /// The end of the last stop: when the first yield came back from it.
-    stopped_ns: AtomicU64,
-    /// A yield has come back in time since.
-    was_in_time: AtomicBool,
+    /// The sum of all rests.
+    rested_ns: AtomicU64,
+    /// How often a thread slept at once, because of a rest.
+    sleeps_at_once: AtomicU64,
 }
 
 impl Default for Courtesy {
@@ -51,13 +50,8 @@ impl Default for Courtesy {
 impl Courtesy {
     /// For threads to which a yield is late after this time.
     pub fn late_after(late: Duration) -> Self {
-        Self {
-            late,
-            rests_until_ns: AtomicU64::new(0),
-            rest_ns: AtomicU64::new(0),
-            stopped_ns: AtomicU64::new(0),
-            was_in_time: AtomicBool::new(false),
-        }
+        let zero = || AtomicU64::new(0);
+        Self { late, rests_until_ns: zero(), rest_ns: zero(), rested_ns: zero(), sleeps_at_once: zero() }
     }
 
     /// Gives the processor away until `is_over`, until `within` has passed, or until it is better to sleep. `None` if it is over, else
@@ -72,6 +66,9 @@ impl Courtesy {
         let begun = now();
         let (mut before, mut left) = (begun, within);
         let mut pays = self.pays(before);
+        if !pays {
+            self.sleeps_at_once.fetch_add(1, Ordering::Relaxed);
+        }
         for _ in 0..YIELDS_MAX {
             if !pays || left.is_zero() {
                 break;
@@ -88,6 +85,12 @@ impl Courtesy {
         Some(left)
     }
 
+    /// How often a thread slept at once because of a rest, and how long all rests were together; one that goes on counts whole.
+    pub fn rests(&self) -> (u64, Duration) {
+        let rested = Duration::from_nanos(self.rested_ns.load(Ordering::Relaxed));
+        (self.sleeps_at_once.load(Ordering::Relaxed), rested)
+    }
+
     /// Whether a thread that begins to wait `now` should yield first.
     pub fn pays(&self, now: Duration) -> bool {
         nanoseconds(now) >= self.rests_until_ns.load(Ordering::Relaxed)
@@ -96,53 +99,21 @@ impl Courtesy {
     /// Notes a yield that took `took` and came back `now`; whether it pays to yield again.
     pub fn yielded(&self, now: Duration, took: Duration) -> bool {
         if took < self.late {
-            // Read first: threads that yield all the time must not write to the same place all the time.
-            if !self.was_in_time.load(Ordering::Relaxed) {
-                self.was_in_time.store(true, Ordering::Relaxed);
-            }
             return true;
         }
-        if took >= STOPPED && self.is_a_stop(nanoseconds(now.saturating_sub(took)), nanoseconds(now)) {
-            return false;
-        }
-        let (now, took) = (nanoseconds(now), nanoseconds(took));
-        let (until, last) =
-            (self.rests_until_ns.load(Ordering::Relaxed), self.rest_ns.load(Ordering::Relaxed));
+        let began = nanoseconds(now.saturating_sub(took));
+        let took = nanoseconds(took.min(LONGEST_REST));
+        let until = self.rests_until_ns.load(Ordering::Relaxed);
         // Otherwise another thread has noted it: they yield at the same time.
-        if now >= until {
-            let is_soon = now - until < last;
-            let rest = if is_soon { last.saturating_mul(2) } else { 0 };
-            let rest = rest.clamp(took.saturating_mul(FIRST_REST), took.saturating_mul(LONGEST_REST));
+        if began >= until {
+            let is_soon = began - until <= took;
+            let longer = self.rest_ns.load(Ordering::Relaxed).saturating_mul(LONGER);
+            let rest = if is_soon { longer.clamp(took, nanoseconds(LONGEST_REST)) } else { 0 };
             self.rest_ns.store(rest, Ordering::Relaxed);
-            self.rests_until_ns.store(now.saturating_add(rest), Ordering::Relaxed);
+            self.rested_ns.fetch_add(rest, Ordering::Relaxed);
+            self.rests_until_ns.store(nanoseconds(now).saturating_add(rest), Ordering::Relaxed);
         }
         false
-    }
-
-    /// Whether this very late yield comes from a stop of the whole process. Notes the stop.
-    fn is_a_stop(&self, began: u64, now: u64) -> bool {
-        let last = self.stopped_ns.load(Ordering::Relaxed);
-        if self.is_noted(began, now) {
-            return true;
-        }
-        let ran_before = began >= last.saturating_add(nanoseconds(STOPPED));
-        if !ran_before || !self.was_in_time.load(Ordering::Acquire) {
-            // Another thread may have noted it since.
-            return self.is_noted(began, now);
-        }
-        match self.stopped_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => {
-                self.was_in_time.store(false, Ordering::Release);
-                true
-            }
-            Err(_) => self.is_noted(began, now),
-        }
-    }
-
-    /// Whether another thread has come back from the same stop.
-    fn is_noted(&self, began: u64, now: u64) -> bool {
-        let last = self.stopped_ns.load(Ordering::Relaxed);
-        began < last && now.saturating_sub(last) < nanoseconds(TOGETHER)
     }
 }
 
@@ -173,9 +144,10 @@ mod tests {
         let courtesy = Courtesy::default();
         assert_eq!(run(&courtesy, 1, 3), (3, true));
         assert_eq!(run(&courtesy, 1, u32::MAX), (YIELDS_MAX, false));
+        clock.set(clock.get() + Duration::from_secs(1));
         assert_eq!(run(&courtesy, 600, 1), (1, true), "late, but over");
+        assert_eq!(run(&courtesy, 600, 2), (1, false), "late, soon after another");
         assert_eq!(run(&courtesy, 600, 2), (0, false), "a rest follows");
-        assert_eq!(run(&Courtesy::default(), 600, 2), (1, false));
     }
 
     /// Each yield comes back in time, and all of them together are longer than the caller's own timer.
@@ -208,8 +180,11 @@ mod tests {
         let ms = Duration::from_millis;
         for (late_us, again) in [(50, false), (500, true)] {
             let courtesy = Courtesy::late_after(Duration::from_micros(late_us));
-            assert_eq!(courtesy.yielded(ms(1), Duration::from_micros(60)), again, "{late_us} us");
-            assert_eq!(courtesy.pays(ms(1)), again, "{late_us} us");
+            for us in [1000, 1100] {
+                let now = Duration::from_micros(us);
+                assert_eq!(courtesy.yielded(now, Duration::from_micros(60)), again, "{late_us} us");
+            }
+            assert_eq!(courtesy.pays(Duration::from_micros(1101)), again, "{late_us} us");
         }
     }
 
@@ -246,109 +221,99 @@ mod tests {
                 "a quiet machine",
                 &[(0, Waits(true)), (0, Yields(1, true)), (5, Yields(499, true)), (9, Waits(true))],
             ),
-            // 3 ms late: a rest of 24 ms.
+            // A host took the processor away.
             (
-                "a single late yield",
+                "late yields, each long after the one before",
                 &[
-                    (3, Yields(3000, false)),
-                    (4, Waits(false)),
-                    (26, Waits(false)),
-                    (27, Waits(true)),
-                    (27, Yields(2, true)),
-                    (28, Waits(true)),
-                    // Long after: it counts as the first again.
-                    (3000, Yields(3000, false)),
-                    (3023, Waits(false)),
-                    (3024, Waits(true)),
+                    (13, Yields(3000, false)),
+                    (13, Waits(true)),
+                    (13, Yields(2, true)),
+                    (20, Yields(3000, false)),
+                    (20, Waits(true)),
                 ],
             ),
             (
-                "several threads that yield at the same time",
+                "several threads whose yields overlap count once",
                 &[
-                    (3, Yields(3000, false)),
-                    (4, Yields(3000, false)),
-                    (5, Yields(4000, false)),
-                    (26, Waits(false)),
-                    (27, Waits(true)),
+                    (13, Yields(3000, false)),
+                    (14, Yields(3000, false)),
+                    (15, Yields(4000, false)),
+                    (15, Waits(true)),
                 ],
             ),
-            // The rests double up to 64 times the yield's time.
+            // The rests become longer, up to half a second.
             (
-                "a busy machine",
+                "a neighbour",
                 &[
-                    (3, Yields(3000, false)),
-                    (30, Yields(3000, false)),
-                    (77, Waits(false)),
-                    (78, Waits(true)),
-                    (81, Yields(3000, false)),
-                    (176, Waits(false)),
-                    (180, Yields(3000, false)),
-                    (371, Waits(false)),
-                    (372, Waits(true)),
-                    (375, Yields(3000, false)),
-                    (566, Waits(false)),
-                    // The neighbours are gone: the first yield shows it.
-                    (567, Waits(true)),
-                    (567, Yields(1, true)),
-                    (568, Waits(true)),
+                    (13, Yields(3000, false)),
+                    (13, Waits(true)),
+                    // It began 3 ms after the other one had ended.
+                    (19, Yields(3000, false)),
+                    (21, Waits(false)),
+                    (22, Waits(true)),
+                    (26, Yields(3000, false)),
+                    (37, Waits(false)),
+                    (38, Waits(true)),
+                    (41, Yields(3000, false)),
+                    (88, Waits(false)),
+                    (89, Waits(true)),
+                    (92, Yields(3000, false)),
+                    (283, Waits(false)),
+                    (284, Waits(true)),
+                    (287, Yields(3000, false)),
+                    (786, Waits(false)),
+                    (787, Waits(true)),
+                    (790, Yields(3000, false)),
+                    (1289, Waits(false)),
+                    // The neighbour is gone: yields come back in time, and a late one is the first again.
+                    (1290, Waits(true)),
+                    (1290, Yields(1, true)),
+                    (1300, Yields(3000, false)),
+                    (1300, Waits(true)),
+                    (1304, Yields(3000, false)),
+                    (1306, Waits(false)),
+                    (1307, Waits(true)),
+                ],
+            ),
+            (
+                "a quota of processor time: stopped for 75 ms of each 100, two threads yield",
+                &[
+                    (124, Yields(2, true)),
+                    (200, Yields(75_000, false)),
+                    (201, Yields(75_000, false)),
+                    (201, Waits(true)),
+                    (300, Yields(75_000, false)),
+                    (301, Yields(75_000, false)),
+                    (374, Waits(false)),
+                    (375, Waits(true)),
+                    (500, Yields(75_000, false)),
+                    (799, Waits(false)),
+                    (800, Waits(true)),
+                ],
+            ),
+            (
+                "a machine that slept for an hour",
+                &[
+                    (3_600_100, Yields(3_600_000_000, false)),
+                    (3_600_100, Waits(true)),
+                    (3_600_500, Yields(3000, false)),
+                    (3_600_500, Waits(true)),
                 ],
             ),
         ]);
     }
 
     #[test]
-    fn a_stop_of_the_whole_process_is_told_from_neighbours() {
-        check(&[
-            (
-                "a quota: stopped for 75 ms of each 100, two threads yield",
-                &[
-                    (24, Yields(2, true)),
-                    (25, Waits(true)),
-                    (100, Yields(75_000, false)),
-                    (101, Yields(75_000, false)),
-                    (101, Waits(true)),
-                    (124, Yields(2, true)),
-                    (200, Yields(75_000, false)),
-                    (201, Waits(true)),
-                ],
-            ),
-            // A rest of 8 times 25 ms, then of twice that.
-            (
-                "so many neighbours that each yield takes 25 ms",
-                &[
-                    (999, Yields(2, true)),
-                    (1024, Yields(25_000, false)),
-                    (1025, Waits(true)),
-                    (1050, Yields(25_000, false)),
-                    (1051, Waits(false)),
-                    (1249, Waits(false)),
-                    (1251, Waits(true)),
-                    (1276, Yields(25_000, false)),
-                    (1277, Waits(false)),
-                    (1675, Waits(false)),
-                ],
-            ),
-            (
-                "the same, and two threads whose yields overlap",
-                &[
-                    (999, Yields(2, true)),
-                    (1025, Yields(25_000, false)),
-                    (1037, Yields(25_000, false)),
-                    (1038, Waits(false)),
-                    (1236, Waits(false)),
-                    (1238, Waits(true)),
-                ],
-            ),
-            (
-                "the same, and 30 ms of other work between two waits",
-                &[
-                    (999, Yields(2, true)),
-                    (1025, Yields(25_000, false)),
-                    (1055, Waits(true)),
-                    (1080, Yields(25_000, false)),
-                    (1081, Waits(false)),
-                ],
-            ),
-        ]);
+    fn rests_are_counted() {
+        let ms = Duration::from_millis;
+        let courtesy = Courtesy::default();
+        let wait = |at| courtesy.until(ms(1), || ms(at), || (), || true);
+        assert_eq!(courtesy.rests(), (0, Duration::ZERO));
+        courtesy.yielded(ms(13), ms(3));
+        assert_eq!(courtesy.rests(), (0, Duration::ZERO), "forgiven");
+        courtesy.yielded(ms(17), ms(3));
+        assert_eq!(courtesy.rests(), (0, ms(3)));
+        assert_eq!((wait(18), wait(19), wait(20)), (Some(ms(1)), Some(ms(1)), None));
+        assert_eq!(courtesy.rests(), (2, ms(3)));
     }
 }

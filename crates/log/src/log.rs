@@ -22,6 +22,7 @@ use crate::commit::futures::Ticket;
 use crate::commit::gathering::{Payload, needed_bytes};
 use crate::commit::post::Board;
 use crate::commit::shared::{Shared, start};
+use crate::commit::sleepers::Place;
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -134,6 +135,7 @@ impl Log {
         let (ready, free) = self.shared.pool.level();
         (stats.ready, stats.free) = (ready as u64, free as u64);
         stats.tail_bytes = self.shared.tail.bytes() as u64;
+        (stats.sleeps_at_once, stats.rested_us) = self.shared.rests();
         stats
     }
 
@@ -442,13 +444,13 @@ impl Log {
             state = match full {
                 _ if state.changing => {
                     state.stats.waits += 1;
-                    self.shared.sleep(&self.shared.room, state)
+                    self.shared.sleep(self.shared.at(Place::Room), state)
                 }
                 EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
                 EncodeError::BufferFull { .. } if state.taken => {
                     state.stats.waits += 1;
                     state.room_wanted = true;
-                    self.shared.sleep(&self.shared.room, state)
+                    self.shared.sleep(self.shared.at(Place::Room), state)
                 }
                 EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
                     self.shared.hand_over(&mut state)?;
@@ -477,7 +479,7 @@ impl Log {
             let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
             state.count_records(records.len() as u64, bytes);
             if self.shared.options.periodic.is_some() {
-                self.shared.claim();
+                self.shared.claim(state);
             }
         }
         Ok(gathered.map(|last| Append::new(&self.shared, first, last, state.cut_count())))
@@ -496,7 +498,7 @@ impl Log {
             }
             _ => state.room_wanted = true,
         }
-        self.shared.committer.notify_one();
+        state.wake_ups.one(Place::Committer);
         Error::Busy
     }
 }

@@ -90,6 +90,10 @@ pub struct Stats {
     pub waits: u64,
     /// Waiters that no thread woke, so that they had to check by themselves: more than 0 shows a bug of the log.
     pub missed_wakeups: u64,
+    /// Threads that slept at once, since yielding first does not pay while other programs keep the processors.
+    pub sleeps_at_once: u64,
+    /// How long yielding did not pay, in microseconds.
+    pub rested_us: u64,
     /// Prepared files that wait to become segments, now.
     pub ready: u64,
     /// Files of obsolete segments that are kept for their blocks, now.
@@ -129,6 +133,10 @@ pub(crate) const COUNTS: &[Number] = &[
     ("prepared_bytes_total", "Bytes written to prepare segments", |stats| stats.prepared_bytes),
     ("missed_wakeups_total", "Waiters that no thread woke (a bug of the log)", |stats| stats.missed_wakeups),
     ("waits_total", "Appends that waited for room", |stats| stats.waits),
+    ("sleeps_at_once_total", "Threads that slept at once, since yielding did not pay", |stats| {
+        stats.sleeps_at_once
+    }),
+    ("rested_microseconds_total", "How long yielding did not pay", |stats| stats.rested_us),
 ];
 
 pub(crate) const GAUGES: &[Number] = &[

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use inkstone_format::Lsn;
 use inkstone_io::AnyDirectory;
 
-use crate::commit::sleepers::Sleepers;
+use crate::commit::sleepers::{Place, Sleepers};
 use crate::commit::state::{Guard, State};
 use crate::commit::waking::Waking;
 use crate::commit::writer::Writer;
@@ -49,12 +49,6 @@ pub(crate) struct Shared {
     pub(super) yielding: Yielding,
     /// The committer's, while it waits for tasks.
     pub(super) yielding_for_tasks: Yielding,
-    /// Waiters of a group, by the parity of its number: waking one group does not wake the next.
-    pub(super) groups: [Sleepers; 2],
-    /// Threads that wait for the turn, for room in a buffer, or for a segment change.
-    pub(crate) room: Sleepers,
-    /// The committer.
-    pub(crate) committer: Sleepers,
     /// Readers that wait for the watermark, and those of them that nap.
     pub(crate) followers: Arc<Sleepers>,
     pub(crate) nappers: Arc<Sleepers>,
@@ -143,9 +137,6 @@ impl Shared {
         let durable = AtomicU64::new(state.durable.get());
         let sleepers = Sleepers::default;
         Self {
-            groups: [sleepers(), sleepers()],
-            room: sleepers(),
-            committer: sleepers(),
             followers: Arc::new(sleepers()),
             nappers: Arc::new(sleepers()),
             preparer: sleepers(),
@@ -306,30 +297,38 @@ impl Shared {
         state.changing = false;
         state.wake_futures();
         state.wake_room();
-        self.room.notify_all();
+        state.wake_ups.all(Place::Room);
         if state.poison.is_some() {
             self.wake_all();
             return;
         }
         // One waiter of the next group takes over: it leads at once, or holds the timer.
-        self.groups[(state.group % 2) as usize].notify_one();
+        let gathering = Place::group(state.group);
+        state.wake_ups.one(gathering);
         // A committer with a timer wakes by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.committer_rests);
         let is_waiting = std::mem::take(&mut state.committer_waits);
         let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
         if is_waiting || (state.unpromised && is_resting) || is_wanted {
-            self.committer.notify_one();
+            state.wake_ups.one(Place::Committer);
         }
     }
 
-    /// Wakes the waiters of the group with this number: it is durable.
-    pub(crate) fn wake_group(&self, number: u64) {
-        self.groups[(number % 2) as usize].notify_all();
+    /// How often a thread slept at once, since yielding did not pay, and for how many microseconds it did not.
+    pub(crate) fn rests(&self) -> (u64, u64) {
+        let [(sleeps, rested), (of_committer, its_rests)] =
+            [&self.yielding, &self.yielding_for_tasks].map(Yielding::rests);
+        let rested_us = u64::try_from((rested + its_rests).as_micros()).unwrap_or(u64::MAX);
+        (sleeps + of_committer, rested_us)
+    }
+
+    /// The threads that sleep at this place.
+    pub(crate) fn at(&self, place: Place) -> &Sleepers {
+        &self.waking.places[place]
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        let others = [&self.room, &self.committer, &*self.followers, &*self.nappers, &self.preparer];
-        self.groups.iter().chain(others)
+        self.waking.places.iter().chain([&*self.followers, &*self.nappers, &self.preparer])
     }
 
     /// Wakes all threads, to check the state again.

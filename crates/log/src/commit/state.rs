@@ -13,6 +13,7 @@ use crate::commit::futures::{Waiting, Wakers, WrittenWaiters, join};
 use crate::commit::gathering::{Gathering, Group, memory_for};
 use crate::commit::post::{Board, Post, Posted};
 use crate::commit::rule::Rule;
+use crate::commit::sleepers::{DueThreads, WakeUps};
 use crate::commit::waking::{Due, Waking, Woken};
 use crate::commit::watchers::Watchers;
 use crate::error::{Error, Poison, Result};
@@ -63,6 +64,8 @@ pub(crate) struct State {
     pub(crate) written: WrittenWaiters,
     /// Futures that wait for room.
     pub(crate) room_wakers: Wakers,
+    /// Threads that the guard wakes after it has released the lock.
+    pub(crate) wake_ups: WakeUps,
     /// Wakers and callbacks that the guard runs after it has released the lock.
     pub(crate) woken: Woken,
     /// Where other processes see how far the log is durable.
@@ -122,6 +125,7 @@ impl State {
             watchers: Watchers::default(),
             written: WrittenWaiters::default(),
             room_wakers: Wakers::default(),
+            wake_ups: WakeUps::default(),
             woken: Woken::default(),
             board: Board::default(),
             to_post: Post::default(),
@@ -295,12 +299,13 @@ pub(crate) enum Ending {
     Over(Result<()>),
 }
 
-/// The locked state. Dropping it first releases the lock, then posts, and then runs the wakers and callbacks that were marked meanwhile.
+/// The locked state. Dropping it first releases the lock, then wakes threads, posts, and runs the wakers and callbacks that were
+/// marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
     /// Most often nothing: each append makes a guard, and looks at one word here.
-    marked: Option<(Post, Due<'a>)>,
+    marked: Option<(DueThreads<'a>, Post, Due<'a>)>,
     waking: &'a Waking,
 }
 
@@ -314,14 +319,15 @@ impl<'a> Guard<'a> {
     fn take_marked(&mut self) {
         let mut due = Due::none(self.waking);
         due.take(&mut self.state.woken);
-        self.marked = Some((std::mem::take(&mut self.state.to_post), due));
+        let threads = self.waking.places.due(&mut self.state.wake_ups);
+        self.marked = Some((threads, std::mem::take(&mut self.state.to_post), due));
     }
 }
 
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.state.to_post.is_due() || !self.state.woken.is_empty() {
+        if !self.state.wake_ups.is_empty() || self.state.to_post.is_due() || !self.state.woken.is_empty() {
             self.take_marked();
         }
     }

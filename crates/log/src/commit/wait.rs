@@ -10,6 +10,7 @@ use crate::commit::callbacks::{Decided, Function};
 use crate::commit::futures::{Callback, Ticket};
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
+use crate::commit::sleepers::Place;
 use crate::commit::state::State;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
@@ -43,7 +44,7 @@ impl Shared {
             let gathered = lsn >= state.gathering.first_lsn();
             if !gathered {
                 // It is in the group that is being written.
-                let on = &self.groups[(state.group.wrapping_sub(1) % 2) as usize];
+                let on = self.at(Place::group(state.group.wrapping_sub(1)));
                 match self.sleep_for_durable(on, state, FALLBACK, lsn) {
                     Some((locked, _)) => state = locked,
                     None => return Ok(()),
@@ -56,7 +57,7 @@ impl Shared {
                 state.rule.arrive();
             }
             let group = state.group;
-            let on = &self.groups[(group % 2) as usize];
+            let on = self.at(Place::group(group));
             let is_writing = state.taken;
             match state.rule.step(is_writing, is_late) {
                 Step::Lead => state = self.commit(state)?,
@@ -150,7 +151,7 @@ impl Shared {
     pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
         let is_writing = state.taken;
         if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
-            self.committer.notify_one();
+            state.wake_ups.one(Place::Committer);
         }
     }
 
@@ -164,7 +165,7 @@ impl Shared {
             None => {
                 state.waiting_for(lsn).callbacks.push(Callback { lsn, cuts, function });
                 match self.options.periodic {
-                    Some(_) => self.claim(),
+                    Some(_) => self.claim(&mut state),
                     None => self.count_task(&mut state, lsn),
                 }
             }
@@ -178,11 +179,11 @@ impl Shared {
         drop(state);
     }
 
-    /// Asks the committer to commit what was just gathered, which may never have a waiter. The caller has the lock.
+    /// Asks the committer to commit what was just gathered, which may never have a waiter.
     #[inline]
-    pub(crate) fn claim(&self) {
+    pub(crate) fn claim(&self, state: &mut State) {
         if !self.unclaimed.swap(true, Ordering::Relaxed) {
-            self.committer.notify_one();
+            state.wake_ups.one(Place::Committer);
         }
     }
 
@@ -192,8 +193,7 @@ impl Shared {
         // Checked before the lock is taken, since each record of a producer that does not wait comes here. While it is set, the
         // committer is awake or has a timer.
         if lsn > self.durable() && !self.unclaimed.load(Ordering::Relaxed) && !self.is_forked() {
-            let _state = self.lock();
-            self.claim();
+            self.claim(&mut self.lock());
         }
     }
 }

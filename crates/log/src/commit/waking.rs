@@ -1,4 +1,4 @@
-//! Runs the user's wakers and callbacks, while the log holds no lock.
+//! Wakes threads, and runs the user's wakers and callbacks, while the log holds no lock.
 //!
 //! *Owns*: the one rule about them: wakers are cloned, woken and dropped, and callbacks called, while no lock of the log is held.
 //! *May not touch*: which of them is due (`state.rs`).
@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use crate::commit::callbacks::{Callbacks, Decided};
+use crate::commit::sleepers::Places;
 use crate::panics::{keep_first, resume};
 use crate::sync::{Mutex, lock};
 
@@ -26,6 +27,7 @@ impl Woken {
 /// What a log needs for waking.
 #[derive(Default)]
 pub(crate) struct Waking {
+    pub(crate) places: Places,
     callbacks: Callbacks,
     /// Empty lists that are used again, so that waking allocates nothing.
     spare: Mutex<Vec<Vec<Waker>>>,

@@ -52,7 +52,7 @@ impl Future for Watch {
         let replaced = state.watchers.leave(*lsn, seat, waker);
         if *wants_commit && *lsn <= state.reserved() {
             if shared.options.periodic.is_some() {
-                shared.claim();
+                shared.claim(&mut state);
             } else if !std::mem::replace(is_counted, true) {
                 shared.count_task(&mut state, *lsn);
             }
@@ -74,7 +74,7 @@ impl Drop for Watch {
         // What is reached has no seat any more.
         if waker.is_some() && self.is_counted {
             state.uncount_task(self.lsn);
-            self.shared.claim();
+            self.shared.claim(&mut state);
         }
         drop(state);
         drop(waker);

@@ -37,6 +37,11 @@ impl Yielding {
         Self { courtesy: Courtesy::late_after(LATE_FOR_TASKS), keeps_time: true, ..Self::new(options) }
     }
 
+    /// How often a thread slept at once, since yielding did not pay, and for how long it did not.
+    pub(crate) fn rests(&self) -> (u64, Duration) {
+        self.courtesy.rests()
+    }
+
     /// Lets other threads run until `is_over`, or until it is better to sleep, which the thread is to do for `time`. `None` if it is
     /// over, else for how long it is to sleep.
     pub(crate) fn until(&self, time: Duration, mut is_over: impl FnMut() -> bool) -> Option<Duration> {

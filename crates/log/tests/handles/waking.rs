@@ -357,3 +357,39 @@ fn a_kept_handle_does_not_keep_the_idle_promise_from_being_written() {
         assert!(becomes(sees), "readers of other processes never see it");
     });
 }
+
+/// How often the calling thread has given the processor back to sleep.
+fn sleeps_of_this_thread() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
+}
+
+/// A thread that is woken while the log's lock is held asks for the lock, finds it taken, and sleeps a second time: two sleeps a
+/// record instead of one.
+#[test]
+fn many_waiting_threads_sleep_once_for_a_record() {
+    const THREADS: u64 = 64;
+    const RECORDS: u64 = 200;
+    if sleeps_of_this_thread().is_none() {
+        eprintln!(
+            "NOT RUN: many_waiting_threads_sleep_once_for_a_record: /proc/thread-self/status does not count"
+        );
+        return;
+    }
+    let (_disk, log) = sim_log(Options::new().yields(0));
+    let sleeps: u64 = std::thread::scope(|scope| {
+        let sleeps = || {
+            let before = sleeps_of_this_thread().expect("counted");
+            for _ in 0..RECORDS {
+                log.append_durable(b"a record").expect("durable");
+            }
+            sleeps_of_this_thread().expect("counted") - before
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(sleeps)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    let each = sleeps as f64 / (THREADS * RECORDS) as f64;
+    println!("{each:.2} sleeps a record");
+    assert!(each < 1.5, "{each:.2} sleeps a record");
+}
