@@ -1,4 +1,4 @@
-//! This program as a process beside a measurement: `spin PARENT`, `tail PARENT ..`. It is started by the program itself only.
+//! This program as a process beside a measurement: `spin PARENT`, `steal PARENT PERCENT`, `tail PARENT ..`. It is started by the program itself only.
 //!
 //! *Owns*: which words mean that. *May not touch*: what is measured.
 
@@ -13,6 +13,7 @@ use crate::load;
 pub fn run(words: &[String]) -> Option<ExitCode> {
     let done = match words.first()?.as_str() {
         "spin" => spin(words),
+        "steal" => steal(words),
         "tail" => begin(words).and_then(|()| load::tail::follow_other(words.get(2..).unwrap_or_default())),
         _ => return None,
     };
@@ -35,4 +36,12 @@ fn spin(words: &[String]) -> Result<()> {
     println!("ready");
     std::io::stdout().flush()?;
     inkstone_host::spin()
+}
+
+fn steal(words: &[String]) -> Result<()> {
+    begin(words)?;
+    let percent = words.get(2).context("the percentage is missing")?.parse().context("the percentage")?;
+    // Nobody is left to be told if the pipe is closed: the parent's end ends this process.
+    inkstone_host::steal(percent, || println!("ready"))?;
+    Ok(())
 }

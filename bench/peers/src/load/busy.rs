@@ -1,4 +1,5 @@
-//! Threads that wait for their records while the machine has other things to do: processes that spin, one CPU for all, half a CPU.
+//! Threads that wait for their records while the machine has other things to do: processes that spin, one CPU for all,
+//! half a CPU, a host that takes the processors away now and then.
 //!
 //! *Owns*: the conditions, who takes part, when the condition holds: from before a turn until after it. *May not touch*: how a turn
 //! runs; how a process is confined or made to spin (`inkstone-host`).
@@ -29,27 +30,32 @@ enum Condition {
     Quiet,
     /// So many processes spin.
     Spinning(usize),
+    /// Each processor is taken away for 3.5 ms at a time, for so many percent of the time.
+    Stealing(u32),
     /// All threads of this process are on one CPU.
     OneCpu,
     /// This process has half a CPU.
     HalfCpu,
 }
 
-const CONDITIONS: [Condition; 6] = [
+const CONDITIONS: [Condition; 9] = [
     Condition::Quiet,
     Condition::Spinning(1),
     Condition::Spinning(2),
     Condition::Spinning(4),
+    Condition::Stealing(1),
+    Condition::Stealing(3),
+    Condition::Stealing(10),
     Condition::OneCpu,
     Condition::HalfCpu,
 ];
-const SPINNERS_MAX: usize = 4;
 
 impl Condition {
     fn name(self) -> String {
         match self {
             Self::Quiet => "quiet".into(),
             Self::Spinning(count) => format!("spin-{count}"),
+            Self::Stealing(percent) => format!("steal-{percent}"),
             Self::OneCpu => "one-cpu".into(),
             Self::HalfCpu => "half-cpu".into(),
         }
@@ -60,6 +66,9 @@ impl Condition {
             Self::Quiet => "nothing else".into(),
             Self::Spinning(1) => "1 process spins".into(),
             Self::Spinning(count) => format!("{count} processes spin"),
+            Self::Stealing(percent) => {
+                format!("each processor is taken away for 3.5 ms at a time, {percent}% of the time")
+            }
             Self::OneCpu => "all threads of the program are on one CPU".into(),
             Self::HalfCpu => {
                 "the program has half a CPU (50 ms of each 100 ms, all its threads together)".into()
@@ -72,48 +81,60 @@ impl Condition {
         let tried = match self {
             Self::OneCpu => OneCpu::begin().map(drop),
             Self::HalfCpu => HalfCpu::begin().map(drop),
+            Self::Stealing(percent) => {
+                return helper(&["steal", &percent.to_string()]).err().map(|e| format!("{e:#}"));
+            }
             Self::Quiet | Self::Spinning(_) => Ok(()),
         };
         tried.err().map(|error| error.to_string())
     }
 }
 
-type Spinners = Rc<RefCell<Vec<Helper>>>;
+/// The processes beside the measurement, and the condition that each belongs to; they pause until a turn.
+type Beside = Rc<RefCell<Vec<(Condition, Helper)>>>;
 
-/// Processes of this program that spin; they pause until a turn.
-fn spinners() -> Result<Spinners> {
+/// This program again, as a process that pauses. `words` say what it does when it goes on.
+fn helper(words: &[&str]) -> Result<Helper> {
     let program = std::env::current_exe().context("this program, to start it again")?;
+    let parent = std::process::id().to_string();
+    let (what, more) = words.split_first().context("what it does")?;
+    let mut one = Helper::start(&program, [*what, &parent].iter().chain(more))?;
+    let answer = one.answer()?;
+    anyhow::ensure!(answer == "ready", "{answer}");
+    one.pause()?;
+    Ok(one)
+}
+
+fn beside(conditions: &[Condition]) -> Result<Beside> {
     let mut all = Vec::new();
-    for _ in 0..SPINNERS_MAX {
-        let mut one = Helper::start(&program, ["spin".into(), std::process::id().to_string()])?;
-        anyhow::ensure!(one.answer()? == "ready", "a process that spins does not begin");
-        one.pause()?;
-        all.push(one);
+    for &condition in conditions {
+        match condition {
+            Condition::Spinning(count) => {
+                for _ in 0..count {
+                    all.push((condition, helper(&["spin"])?));
+                }
+            }
+            Condition::Stealing(percent) => {
+                all.push((condition, helper(&["steal", &percent.to_string()])?));
+            }
+            Condition::Quiet | Condition::OneCpu | Condition::HalfCpu => {}
+        }
     }
     Ok(Rc::new(RefCell::new(all)))
 }
 
 /// A turn while the condition holds.
-fn under(condition: Condition, spinners: &Spinners) -> TurnOf {
-    let spinners = Rc::clone(spinners);
-    Box::new(move |appending, time| match condition {
-        Condition::Quiet => appending.run(time, None),
-        Condition::Spinning(count) => {
-            let spinners = spinners.borrow();
-            let some = spinners.get(..count).context("as many as are started")?;
-            some.iter().try_for_each(Helper::resume)?;
-            let turn = appending.run(time, None);
-            some.iter().try_for_each(Helper::pause)?;
-            turn
-        }
-        Condition::OneCpu => {
-            let _bound = OneCpu::begin()?;
-            appending.run(time, None)
-        }
-        Condition::HalfCpu => {
-            let _half = HalfCpu::begin()?;
-            appending.run(time, None)
-        }
+fn under(condition: Condition, beside: &Beside) -> TurnOf {
+    let beside = Rc::clone(beside);
+    Box::new(move |appending, time| {
+        let _bound = (condition == Condition::OneCpu).then(OneCpu::begin).transpose()?;
+        let _half = (condition == Condition::HalfCpu).then(HalfCpu::begin).transpose()?;
+        let beside = beside.borrow();
+        let its = || beside.iter().filter(|(of, _)| *of == condition).map(|(_, helper)| helper);
+        its().try_for_each(Helper::resume)?;
+        let turn = appending.run(time, None);
+        its().try_for_each(Helper::pause)?;
+        turn
     })
 }
 
@@ -135,12 +156,13 @@ fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
         .map(|condition| (condition, condition.missing()))
         .into_iter()
         .partition(|(_, why)| why.is_none());
-    let spinners = spinners()?;
+    let conditions: Vec<_> = had.iter().map(|(condition, _)| *condition).collect();
+    let beside = beside(&conditions)?;
     let mut contestants = Vec::new();
     let mut add = |name: &str, kind, yields| {
         let setup = Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields };
         let made = Appending::engine(plan, name, kind, setup, shape);
-        let turns = had.iter().map(|(condition, _)| (name.to_owned(), under(*condition, &spinners)));
+        let turns = conditions.iter().map(|condition| (name.to_owned(), under(*condition, &beside)));
         contestants.extend(Shared::all(made, turns.collect()));
     };
     for &kind in &plan.engines {
@@ -150,8 +172,7 @@ fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
         }
     }
     let measured = rounds::run(&plan.pace, contestants);
-    let mut results =
-        by_condition(load, &had.iter().map(|(condition, _)| *condition).collect::<Vec<_>>(), measured);
+    let mut results = by_condition(load, &conditions, measured);
     for (condition, why) in missing {
         let notes = vec![format!("!! LEFT OUT, it cannot be had here: {}", why.unwrap_or_default())];
         results.push(result(load, condition, Vec::new(), notes));

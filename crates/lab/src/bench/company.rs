@@ -19,7 +19,8 @@ use crate::stats::relative;
 
 use super::follow::{self, Seen, Until, follow};
 use super::load::{Slice, Task, Worker};
-use super::result::{Beside, Followed};
+use super::result::{Beside, Followed, LogCounts};
+use super::rows::counts;
 use super::{BenchPlan, FRAME_BYTES, KEEP_BYTES, Load, refused};
 
 /// What runs beside a load.
@@ -170,6 +171,7 @@ struct Arm {
     /// For each follower, everything that it saw.
     followed: Option<Followed>,
     latency: Recorder,
+    counts: LogCounts,
     failed: Option<String>,
 }
 
@@ -182,6 +184,7 @@ impl Arm {
             rounds: Vec::new(),
             followed: (!matches!(company, Company::Busy(_))).then(Followed::default),
             latency: Recorder::new(),
+            counts: LogCounts::default(),
             failed: None,
         };
         if let Company::Busy(count) = company {
@@ -204,13 +207,17 @@ impl Arm {
         if self.failed.is_some() {
             return Ok(());
         }
+        let before = counts(task.log);
         let done = match self.company {
             Company::Busy(_) => self.beside_spinners(task, limits),
             Company::Followers(count) => self.beside_followers(count, task, limits),
             Company::Tail(count) => self.beside_tails(count, task, limits, program),
         };
         match done {
-            Ok(slice) => self.rounds.push(super::rows::round(number, turn, &slice)),
+            Ok(slice) => {
+                self.rounds.push(super::rows::round(number, turn, &slice));
+                self.counts.add(&counts(task.log).since(&before));
+            }
             Err(CellError::Interrupted) => return Err(CellError::Interrupted),
             Err(error) => {
                 self.failed = Some(error.reason());
@@ -318,6 +325,7 @@ impl Arm {
             ratio: relative(alone, &self.rounds, seed),
             rounds: self.rounds,
             latency: latency.finish(),
+            log: self.counts,
             spun_ns: spun.filter(|spun| !spun.is_empty()).map(|spun| spun.iter().sum()),
             followed: self.followed.map(|followed| Followed { latency: seen, ..followed }),
         }

@@ -72,6 +72,9 @@ pub struct Beside {
     pub rounds: Vec<Round>,
     /// Times from before an append until its acknowledgement; empty for the asynchronous producer.
     pub latency: Histogram,
+    /// What the log did in these rounds.
+    #[serde(default)]
+    pub log: LogCounts,
     /// The rate beside the company divided by the rate alone.
     pub ratio: Option<Relative>,
     /// Processor time that the processes that spin got in all rounds; `None` if none spins.
@@ -108,6 +111,12 @@ pub struct LogCounts {
     pub pool_empty: u64,
     /// Bytes of zeros written ahead.
     pub prepared_bytes: u64,
+    /// Threads that slept at once, since yielding first did not pay.
+    #[serde(default)]
+    pub sleeps_at_once: u64,
+    /// How long yielding did not pay, in microseconds.
+    #[serde(default)]
+    pub rested_us: u64,
 }
 
 /// The bare overwrite of a written file: same access, same durability, same bytes per write.

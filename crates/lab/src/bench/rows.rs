@@ -203,6 +203,8 @@ pub(super) fn counts(log: &Log) -> LogCounts {
         segments_fallocated: stats.segments_fallocated,
         pool_empty: stats.pool_empty,
         prepared_bytes: stats.prepared_bytes,
+        sleeps_at_once: stats.sleeps_at_once,
+        rested_us: stats.rested_us,
     }
 }
 
@@ -217,10 +219,12 @@ impl LogCounts {
             segments_fallocated: self.segments_fallocated - before.segments_fallocated,
             pool_empty: self.pool_empty - before.pool_empty,
             prepared_bytes: self.prepared_bytes - before.prepared_bytes,
+            sleeps_at_once: self.sleeps_at_once - before.sleeps_at_once,
+            rested_us: self.rested_us - before.rested_us,
         }
     }
 
-    fn add(&mut self, more: &Self) {
+    pub(super) fn add(&mut self, more: &Self) {
         self.records += more.records;
         self.groups += more.groups;
         self.group_bytes += more.group_bytes;
@@ -228,6 +232,8 @@ impl LogCounts {
         self.segments_fallocated += more.segments_fallocated;
         self.pool_empty += more.pool_empty;
         self.prepared_bytes += more.prepared_bytes;
+        self.sleeps_at_once += more.sleeps_at_once;
+        self.rested_us += more.rested_us;
     }
 }
 

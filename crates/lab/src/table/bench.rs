@@ -147,6 +147,15 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
     let pool_empty: u64 = result.rows.iter().map(|row| row.log.pool_empty).sum();
     let changes: u64 = result.rows.iter().map(|row| row.log.segments).sum();
     text.push_str(&format!(" {changes} segment changes, {pool_empty} of them found no file ready."));
+    let all = || result.rows.iter().flat_map(|row| row.beside.iter().map(|one| &one.log).chain([&row.log]));
+    let (sleeps, rested_us): (u64, u64) =
+        (all().map(|log| log.sleeps_at_once).sum(), all().map(|log| log.rested_us).sum());
+    if sleeps > 0 {
+        let seconds = sig3(rested_us as f64 / 1e6);
+        text.push_str(&format!(
+            " Yielding did not pay for {seconds} s, in which waiting threads slept at once, {sleeps} times."
+        ));
+    }
     if !dropped.is_empty() {
         text.push_str(&format!(" Columns that did not fit: {} (they are in --json).", dropped.join(", ")));
     }
