@@ -4,6 +4,7 @@
 //! (`ways`, and the appender's own crate), the rounds.
 
 mod bill;
+mod buffers;
 mod load;
 mod practice;
 mod ways;
@@ -26,6 +27,8 @@ use super::words::{compared, figure_of, median_of, row};
 use bill::Synced;
 use load::{Lines, Load, Writers};
 use ways::{FILE_BYTES, LINE_BYTES, Way};
+
+pub(crate) use buffers::Buffers;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -88,10 +91,6 @@ impl Experiment for TextPlan {
     fn rows(&self) -> usize {
         let bill = if self.bill { 2 * bill::ROWS } else { 0 };
         2 * self.threads.len() * Way::ALL.len() + bill
-    }
-
-    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
-        self.steps(pace) as f64 * (self.lines as f64 / 4e6 + self.paced.as_secs_f64()) / 2.0
     }
 
     fn is_of_memory(&self) -> bool {
