@@ -1,10 +1,10 @@
 //! The experiments of the articles by their numbers, E1 to E10.
 //!
-//! *Owns*: their names. *May not touch*: what is run for them: a claim says to which it belongs, the command line which commands
-//! each consists of.
+//! *Owns*: their names. *May not touch*: what is run for them: a claim says to which it belongs,
+//! the command line which commands each consists of.
 //!
-//! The articles: 1, reading and writing files fast; 2, how to write a file faster; 3, fallocate in detail; 4, a check of article 2; 5, a
-//! single machine's disk I/O.
+//! The articles: 1, reading and writing files fast; 2, how to write a file faster; 3, fallocate in
+//! detail; 4, a check of article 2; 5, a single machine's disk I/O.
 
 inkstone_io::named_choice! {
     /// An experiment of the articles.

@@ -1,8 +1,8 @@
-//! `inkstone lab e1` to `e10`: the experiments of the articles, each some commands of the lab at small sizes or at the published ones,
-//! and then its statements (`inkstone lab claims`).
+//! `inkstone lab e1` to `e10`: the experiments of the articles, each some commands of the lab at
+//! small sizes or at the published ones, and then its statements (`inkstone lab claims`).
 //!
-//! *Owns*: which commands those are, and their one result. *May not touch*: how any of them measures: each is a command that a person
-//! could type.
+//! *Owns*: which commands those are, and their one result. *May not touch*: how any of them
+//! measures: each is a command that a person could type.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,9 @@ Examples:
   sudo inkstone lab e2 --published --json e2.json    as published: E1, E2 and E7 take hours
   sudo inkstone lab e2 --published --rounds 1 --time 5s    the published sizes, each pass ended after 5 s
 
-The tables come as they are measured, the answers to the statements last. --json FILE is written after each command, so that a
-signal in the middle costs only the one that runs. A command that cannot run is a warning (without root, say).";
+The tables come as they are measured, the answers to the statements last. --json FILE is written
+after each command, so that a kill costs only the one that runs. A command that cannot run (without
+root, say) is a warning.";
 
 /// The arguments of one of them.
 #[derive(Debug, Clone, Args)]
@@ -44,7 +45,8 @@ struct Common {
     /// Rounds of each command [default: its own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// At most this long for a timed pass, and for all rows of an experiment together [default: as long as each command takes]
+    /// At most this long for a timed pass, and for all rows of an experiment together [default: as
+    /// long as each command takes]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// List the commands and the statements and run none
@@ -77,7 +79,8 @@ fn parts(which: Numbered) -> Vec<Part> {
     const PUBLISHED: &str = "--published";
     use Numbered::*;
     match which {
-        // Article 4's three set-ups, which hold article 2's arms too; and article 3's log that grows by small records.
+        // Article 4's three set-ups, which hold article 2's arms too; and article 3's log that
+        // grows by small records.
         E1 => vec![
             part("write --preset e1", "--size 1MiB", PUBLISHED),
             part("write --preset e1-removed", "--size 1MiB", PUBLISHED),
@@ -151,7 +154,8 @@ impl Whole {
         whole.preamble.elapsed_ns += more.preamble.elapsed_ns;
         whole.preamble.interrupted |= more.preamble.interrupted;
         whole.runs.extend(more.runs);
-        // Where a table has too few rounds for an answer, the statements measure the same once more.
+        // Where a table has too few rounds for an answer, the statements measure the same once
+        // more.
         for one in more.experiments {
             if whole.experiments.iter().all(|known| known.name != one.name) {
                 whole.experiments.push(one);
@@ -309,7 +313,8 @@ impl FromArgMatches for NumberedCommand {
     }
 }
 
-/// Parses these words as arguments of `inkstone lab`; of an option that is given twice the last counts.
+/// Parses these words as arguments of `inkstone lab`; of an option that is given twice the last
+/// counts.
 pub(super) fn parse(words: &[impl AsRef<str>]) -> anyhow::Result<LabArguments> {
     let definition = LabArguments::augment_args(Command::new("lab")).args_override_self(true);
     let all = std::iter::once("lab").chain(words.iter().map(AsRef::as_ref));

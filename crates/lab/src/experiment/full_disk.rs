@@ -1,6 +1,8 @@
-//! Writes on a full disk into blocks that were reserved before, and into a file that grows: counted, not timed, for claims.
+//! Writes on a full disk into blocks that were reserved before, and into a file that grows:
+//! counted, not timed, for claims.
 //!
-//! *Owns*: the rows. *May not touch*: the rounds. It fills the file system, so it needs one that the lab has made.
+//! *Owns*: the rows. *May not touch*: the rounds. It fills the file system, so it needs one that
+//! the lab has made.
 
 use inkstone_host::{FallocateMode, LabFile};
 use inkstone_io::{AlignedBuf, Directory, File, OpenFile, Preparation, SyncKind};

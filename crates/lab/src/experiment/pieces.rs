@@ -1,4 +1,5 @@
-//! A file overwritten in pieces of 4,096 bytes, of other sizes, and beside the blocks' bounds, for claims.
+//! A file overwritten in pieces of 4,096 bytes, of other sizes, and beside the blocks' bounds, for
+//! claims.
 //!
 //! *Owns*: the pieces. *May not touch*: the rounds, what the figures mean.
 

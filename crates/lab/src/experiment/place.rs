@@ -1,6 +1,8 @@
-//! Whether a way is faster because it has its turn first (article 4 suspected the SSD's garbage collection of that), for claims.
+//! Whether a way is faster because it has its turn first (article 4 suspected the SSD's garbage
+//! collection of that), for claims.
 //!
-//! *Owns*: the rows, which do the same work at another place in the order. *May not touch*: the rounds.
+//! *Owns*: the rows, which do the same work at another place in the order. *May not touch*: the
+//! rounds.
 
 use std::time::Duration;
 
@@ -15,12 +17,12 @@ use super::rounds::{Arm, Frame, Row, Sample, Turn, measure};
 
 const FILE: &str = "place";
 const BLOCK_BYTES: usize = 4096;
-/// Commits of a pass: a new file of 1 MiB, as in the small runs of E1.
-const COMMITS: u64 = 256;
+/// Commits of a pass: few, so that a slow disk has rounds enough for an answer too.
+const COMMITS: u64 = 64;
 /// Ways in article 4's order, so as many passes before the last.
 const WAYS: usize = 5;
 /// The device's rest before the first.
-const REST: Duration = Duration::from_millis(200);
+const REST: Duration = Duration::from_millis(100);
 
 /// The same new file, written and synced block by block: first after a rest, and fifth in a row.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl Experiment for Place {
     }
 
     fn claims_s(&self) -> f64 {
-        6.0
+        10.0
     }
 
     fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {

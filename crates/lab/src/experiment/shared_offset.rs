@@ -1,4 +1,5 @@
-//! Two threads that write through one descriptor, each its own half of a file: counted, not timed, for claims.
+//! Two threads that write through one descriptor, each its own half of a file: counted, not timed,
+//! for claims.
 //!
 //! *Owns*: the rows. *May not touch*: the rounds.
 
@@ -19,7 +20,8 @@ const FILE: &str = "shared-offset";
 const ROUNDS: u32 = 5;
 const RECORD_BYTES: usize = 64;
 const THREADS: usize = 2;
-/// Records of the file; each thread writes half of them. So many take longer than one turn of a processor, if there is only one.
+/// Records of the file; each thread writes half of them. So many take longer than one turn of a
+/// processor, if there is only one.
 const RECORDS: u64 = 65_536;
 
 /// lseek and write, and pwrite, by two threads.
@@ -91,7 +93,8 @@ impl Arm for Halves {
     }
 }
 
-/// Two calls on the descriptor that both threads share. The access `seek` of a cell holds a lock over both, as a program must.
+/// Two calls on the descriptor that both threads share. The access `seek` of a cell holds a lock
+/// over both, as a program must.
 fn seek_and_write(file: &LabFile, record: &[u8], offset: u64) -> Result<(), CellError> {
     let mut shared: &StdFile = file.std_file();
     let sought = shared.seek(SeekFrom::Start(offset)).and_then(|_| shared.write_all(record));

@@ -1,6 +1,8 @@
-//! What article 1's two buffers save the thread that logs, and what memory that is taken beforehand saves it, for claims.
+//! What article 1's two buffers save the thread that logs, and what memory that is taken beforehand
+//! saves it, for claims.
 //!
-//! *Owns*: the rows. *May not touch*: how lines are gathered and written (`practice`), the load, the rounds.
+//! *Owns*: the rows. *May not touch*: how lines are gathered and written (`practice`), the load,
+//! the rounds.
 
 use std::time::Duration;
 
@@ -13,7 +15,8 @@ use super::load::{Lines, Load, Writers};
 use super::practice::Memory;
 use super::ways::{FILE_BYTES, Writer};
 
-/// A buffer is full after 547 lines, so that the 99.9th percentile of a write is one that hands a buffer over.
+/// A buffer is full after 547 lines, so that the 99.9th percentile of a write is one that hands a
+/// buffer over.
 const BUFFER_BYTES: usize = 64 << 10;
 const PACED: Load = Load::Paced { at_most: Duration::from_secs(1) };
 const ROWS: [(&str, usize, bool); 4] = [
