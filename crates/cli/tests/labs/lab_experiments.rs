@@ -80,6 +80,26 @@ fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
     assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
 }
 
+/// Three turns have begun, so two have ended: their figures are kept.
+#[test]
+fn a_text_log_ended_by_ctrl_c_keeps_what_there_is() {
+    let directory = directory();
+    let arguments = ["lab", "text", "--lines", "1000", "--rounds", "1000", "--quiet", "--json", "-"];
+    let child = spawn(directory.path(), &arguments);
+    let mut begun = std::collections::BTreeSet::new();
+    while begun.len() < 3 {
+        let work = entries(directory.path()).into_iter().find(|path| path.is_dir());
+        let folder = work.and_then(|work| std::fs::metadata(work.join("text")).ok());
+        begun.extend(folder.and_then(|folder| folder.created().ok()));
+    }
+    signal(&child, "-INT");
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let rows = json(&output.stdout)["experiments"][0]["rows"].clone();
+    let measured = |row: &serde_json::Value| row["samples"].as_array().is_some_and(|all| !all.is_empty());
+    assert!(rows.as_array().is_some_and(|rows| rows.iter().any(measured)), "{rows}");
+}
+
 /// The tables of its commands and the answers of its statements, in one result.
 #[test]
 fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
