@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use clap::Args;
-use inkstone_lab::claims::{CLAIMS, Verdict};
+use inkstone_lab::claims::{CLAIMS, Claim, Verdict};
 use inkstone_lab::command::{CLAIMS_ROUNDS, ClaimsOptions, Context, claims as run};
 use inkstone_lab::table::render_claims;
 
@@ -53,7 +53,7 @@ fn time_scale(text: &str) -> Result<f64, String> {
 /// Runs the claims and prints their answers. Exits with 1 if none could run.
 pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
-        return Ok(list());
+        return Ok(list(|_| true));
     }
     arguments.output.check()?;
     let mut progress = arguments.output.progress();
@@ -65,6 +65,7 @@ pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::
         rounds: arguments.rounds,
         time_scale: arguments.time_scale,
         seed: arguments.seed.unwrap_or_else(seed),
+        before: None,
     };
     let found = run(&options, &mut context)?;
     let json = serde_json::to_string(&found).context("make the JSON")? + "\n";
@@ -77,8 +78,9 @@ pub(crate) fn claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::
     })
 }
 
-fn list() -> ExitCode {
-    for claim in CLAIMS {
+/// Lists those claims.
+pub(crate) fn list(wanted: impl Fn(&Claim) -> bool) -> ExitCode {
+    for claim in CLAIMS.iter().filter(|claim| wanted(claim)) {
         say!("{}\n  {}\n  source: {}", claim.id, claim.statement, claim.source);
     }
     ExitCode::SUCCESS

@@ -4,10 +4,8 @@
 
 mod aa;
 mod all;
-#[cfg(test)]
-mod articles;
 mod experiments;
-pub(crate) mod published;
+mod numbered;
 mod zero_range;
 
 use std::path::PathBuf;
@@ -28,7 +26,7 @@ use inkstone_lab::warnings::DISK_FULL_WARNING;
 use self::aa::AaArguments;
 use self::all::AllArguments;
 use self::experiments::ExperimentCommand;
-use self::published::PublishedArguments;
+use self::numbered::NumberedCommand;
 use self::zero_range::ZeroRangeArguments;
 use crate::disks::text;
 use crate::output::{Output, View};
@@ -189,8 +187,8 @@ enum LabCommand {
     Experiment(ExperimentCommand),
     /// Make an HTML page from a result that `--json` wrote: charts, tables, the answer in words
     Report(ReportArguments),
-    /// Run every published table at its published size, with results in a directory; continues where it stopped
-    Published(PublishedArguments),
+    #[command(flatten)]
+    Numbered(NumberedCommand),
     /// Compare identical arms: how often the lab calls equal things different
     #[command(after_help = aa::EXAMPLES)]
     Aa {
@@ -201,11 +199,11 @@ enum LabCommand {
 
 /// Runs the subcommand, or the quick tier.
 pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    if let Some(LabCommand::Results(command)) = &arguments.command {
-        return results::run(command, stop);
-    }
-    if let Some(LabCommand::Published(published)) = &arguments.command {
-        return published.run(stop);
+    match &arguments.command {
+        Some(LabCommand::Results(command)) => return results::run(command, stop),
+        Some(LabCommand::Numbered(command)) => return command.run(stop),
+        Some(LabCommand::Report(arguments)) => return report(arguments),
+        _ => {}
     }
     let output = output_of(arguments);
     output.check()?;
@@ -215,14 +213,19 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     let mut progress = output.progress();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut context = Context { stop, progress: &mut progress, command };
-    match &arguments.command {
-        // Answered above.
-        None | Some(LabCommand::Results(_) | LabCommand::Published(_)) => quick_tier(arguments, &mut context),
-        Some(LabCommand::Write { place, selection, running, device, .. }) => {
+    let Some(command) = &arguments.command else { return quick_tier(arguments, &mut context) };
+    let (result, view) = measured(command, &mut context)?;
+    show(output, &result, view)
+}
+
+/// Runs a command that measures; returns its result, and how it is shown.
+fn measured(command: &LabCommand, context: &mut Context<'_>) -> anyhow::Result<(LabResult, View)> {
+    Ok(match command {
+        LabCommand::Write { place, selection, running, device, .. } => {
             let options = write_options(place, selection, running, device)?;
-            show(output, &measure(&options, &mut context)?, View::Runs)
+            (measure(&options, context)?, View::Runs)
         }
-        Some(LabCommand::Bill { place, selection, commits, timeline, seed, .. }) => {
+        LabCommand::Bill { place, selection, commits, timeline, seed, .. } => {
             let billed = Billed {
                 commits: *commits,
                 timeline_commits: if *timeline { TIMELINE_COMMITS } else { 0 },
@@ -232,13 +235,13 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             let plan = billed.plan(cells.clone(), &title(&cells));
             let options = MeasureOptions::of(place.directory.clone(), plan, false);
             let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
-            show(output, &measure(&options, &mut context)?, view)
+            (measure(&options, context)?, view)
         }
-        Some(LabCommand::Fallocate { place, file_systems, size, published, .. }) => {
+        LabCommand::Fallocate { place, file_systems, size, published, .. } => {
             let options = atlas_options(place, file_systems, *size, *published);
-            show(output, &fallocate(&options, &mut context)?, View::Fallocate)
+            (fallocate(&options, context)?, View::Fallocate)
         }
-        Some(LabCommand::Filesystems {
+        LabCommand::Filesystems {
             place,
             file_systems,
             loops,
@@ -248,7 +251,7 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
             selection,
             running,
             ..
-        }) => {
+        } => {
             let mut options =
                 filesystems_options(place, file_systems, loops, *image_size, selection, running)?;
             options.plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
@@ -257,21 +260,28 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
                 (true, false) => View::Bills,
                 (false, false) => View::Runs,
             };
-            show(output, &filesystems(&options, &mut context)?, view)
+            (filesystems(&options, context)?, view)
         }
-        Some(LabCommand::ZeroRange(arguments)) => arguments.run(&mut context),
-        Some(LabCommand::All(arguments)) => arguments.run(&mut context),
-        Some(LabCommand::Experiment(command)) => command.run(&mut context),
-        Some(LabCommand::Report(arguments)) => report(arguments),
-        Some(LabCommand::Aa { arguments }) => arguments.run(&mut context),
-    }
+        LabCommand::ZeroRange(arguments) => (arguments.measured(context)?, View::Runs),
+        LabCommand::All(arguments) => (arguments.measured(context)?, View::Runs),
+        LabCommand::Experiment(command) => (command.measured(context)?, View::Runs),
+        LabCommand::Aa { arguments } => (arguments.measured(context)?, View::Aa),
+        LabCommand::Results(_) | LabCommand::Numbered(_) | LabCommand::Report(_) => {
+            anyhow::bail!("this command measures nothing by itself")
+        }
+    })
 }
 
 /// Prints the result. A run during which the disk filled up is no success, whatever it measured before.
 pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
     let code = output.show(result, view)?;
+    Ok(if is_full(result) { ExitCode::FAILURE } else { code })
+}
+
+/// Whether the disk filled up during a run that nobody ended.
+fn is_full(result: &LabResult) -> bool {
     let full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
-    Ok(if full && !result.preamble.interrupted { ExitCode::FAILURE } else { code })
+    full && !result.preamble.interrupted
 }
 
 /// In one directory, or in several to find the best of them.
@@ -286,7 +296,7 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
 
 fn output_of(arguments: &LabArguments) -> &Output {
     match &arguments.command {
-        None | Some(LabCommand::Results(_) | LabCommand::Report(_) | LabCommand::Published(_)) => {
+        None | Some(LabCommand::Results(_) | LabCommand::Report(_) | LabCommand::Numbered(_)) => {
             &arguments.output
         }
         Some(LabCommand::ZeroRange(arguments)) => arguments.output(),

@@ -28,9 +28,6 @@ pub(crate) struct Output {
     /// Print only the table: no progress, no first answer
     #[arg(long)]
     quiet: bool,
-    /// Print no table either; `lab published --quiet` runs its parts like this
-    #[arg(long, hide = true)]
-    no_table: bool,
 }
 
 /// Which part of a result a subcommand shows.
@@ -111,14 +108,12 @@ impl Output {
     ) -> anyhow::Result<ExitCode> {
         let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
         let json = self.json.as_ref().map(|path| (path, json));
-        let write = || write_all([json, csv.as_ref().map(|(path, csv)| (*path, csv.as_str()))]);
-        // The table first: a file that cannot be written must not cost the result of hours. With --no-table it is printed only then.
-        let before = self.no_table.then(write);
-        if !self.to_stdout() && !matches!(before, Some(Ok(()))) {
+        // The table first: a file that cannot be written must not cost the result of hours.
+        if !self.to_stdout() {
             stdout::print(text());
         }
-        before.unwrap_or_else(write)?;
-        Ok(match (result.preamble.interrupted, has_content(result)) {
+        write_all([json, csv.as_ref().map(|(path, csv)| (*path, csv.as_str()))])?;
+        Ok(match (result.preamble.interrupted, result.has_content()) {
             (true, _) => ExitCode::from(130),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
@@ -139,7 +134,7 @@ pub(crate) struct BenchOutput {
 
 impl BenchOutput {
     fn as_output(&self) -> Output {
-        Output { json: self.json.clone(), csv: None, quiet: self.quiet, no_table: false }
+        Output { json: self.json.clone(), csv: None, quiet: self.quiet }
     }
 
     /// As [`Output::check`].
@@ -151,11 +146,21 @@ impl BenchOutput {
         self.as_output().progress()
     }
 
-    /// Prints the text unless stdout carries the JSON, and writes the JSON if it was asked for.
-    pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
+    /// Prints the text unless stdout carries the JSON.
+    pub(crate) fn say(&self, text: &str) {
         if !self.as_output().to_stdout() {
             stdout::print(text);
         }
+    }
+
+    /// Writes what there is of the JSON so far into its file.
+    pub(crate) fn keep(&self, json: &str) -> anyhow::Result<()> {
+        self.json.iter().filter(|path| !is_stdout(path)).try_for_each(|path| write_out(path, json))
+    }
+
+    /// Prints the text unless stdout carries the JSON, and writes the JSON if it was asked for.
+    pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
+        self.say(text);
         self.json.as_ref().map_or(Ok(()), |path| write_out(path, json))
     }
 
@@ -169,18 +174,6 @@ impl BenchOutput {
             (false, false) => ExitCode::FAILURE,
         })
     }
-}
-
-/// Whether a run produced any result.
-fn has_content(result: &LabResult) -> bool {
-    let measured =
-        result.runs.iter().flat_map(|run| &run.cells).any(|cell| cell.outcome.measured().is_some());
-    let mut rows = result.experiments.iter().flat_map(|experiment| &experiment.rows);
-    let sampled = rows.any(|row| !row.samples.is_empty());
-    measured
-        || sampled
-        || !result.fallocate.is_empty()
-        || result.aa.iter().chain(&result.twins).any(|aa| aa.pairs > 0)
 }
 
 fn is_stdout(path: &Path) -> bool {
@@ -200,7 +193,8 @@ fn write_all<'a>(files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>
     files.into_iter().flatten().map(|(path, text)| write_out(path, text)).fold(Ok(()), Result::and)
 }
 
-fn render(result: &LabResult, view: View, style: &TableStyle) -> String {
+/// The text of a result.
+pub(crate) fn render(result: &LabResult, view: View, style: &TableStyle) -> String {
     match view {
         View::Runs | View::Fallocate | View::Aa => table::render(result, style),
         View::Bills | View::BillsAndTimelines => {

@@ -33,6 +33,7 @@ pub mod histogram;
 pub mod image;
 pub mod labels;
 pub mod machine;
+pub mod numbered;
 pub mod over_time;
 pub mod pass;
 mod preamble;

@@ -43,6 +43,18 @@ pub struct LabResult {
     pub warnings: Vec<Warning>,
 }
 
+impl LabResult {
+    /// Whether anything was measured.
+    pub fn has_content(&self) -> bool {
+        let mut cells = self.runs.iter().flat_map(|run| &run.cells);
+        let mut rows = self.experiments.iter().flat_map(|experiment| &experiment.rows);
+        cells.any(|cell| cell.outcome.measured().is_some())
+            || rows.any(|row| !row.samples.is_empty())
+            || !self.fallocate.is_empty()
+            || self.aa.iter().chain(&self.twins).any(|aa| aa.pairs > 0)
+    }
+}
+
 /// The cost of the harness itself.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct HarnessCost {

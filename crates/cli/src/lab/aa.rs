@@ -2,14 +2,13 @@
 //!
 //! *Owns*: its arguments. *May not touch*: measuring, counting, rendering.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use inkstone_lab::command::{AaOptions, Context, Twin, TwinsOptions, aa, twins};
+use inkstone_lab::result::LabResult;
 
-use super::show;
-use crate::output::{Output, View};
+use crate::output::Output;
 use crate::parse::duration;
 use crate::select::{Where, seed};
 
@@ -60,13 +59,13 @@ impl AaArguments {
         &self.output
     }
 
-    /// Runs the comparison and prints its result.
-    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+    /// Runs the comparison.
+    pub(super) fn measured(&self, context: &mut Context<'_>) -> anyhow::Result<LabResult> {
         const PAIRS: u32 = 200;
         let directory = self.place.directory.clone();
         if self.of.is_empty() {
             let options = AaOptions { directory, pairs: self.pairs.unwrap_or(PAIRS), rounds: self.rounds };
-            return show(&self.output, &aa(&options, context)?, View::Aa);
+            return Ok(aa(&options, context)?);
         }
         let mut of: Vec<Twin> = Vec::new();
         for name in &self.of {
@@ -83,6 +82,6 @@ impl AaArguments {
             time: self.seconds,
             seed: self.seed.unwrap_or_else(seed),
         };
-        show(&self.output, &twins(&options, context)?, View::Aa)
+        Ok(twins(&options, context)?)
     }
 }

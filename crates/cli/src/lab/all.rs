@@ -2,13 +2,11 @@
 //!
 //! *Owns*: its arguments. *May not touch*: measuring, rendering.
 
-use std::process::ExitCode;
-
 use clap::{ArgGroup, Args};
 use inkstone_lab::command::{AllOptions, Context, Tier, all};
+use inkstone_lab::result::LabResult;
 
-use super::show;
-use crate::output::{Output, View};
+use crate::output::Output;
 use crate::select::{Where, seed};
 
 /// Arguments of `lab all`.
@@ -38,8 +36,8 @@ impl AllArguments {
         &self.output
     }
 
-    /// Runs all experiments and prints their result.
-    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+    /// Runs all experiments.
+    pub(super) fn measured(&self, context: &mut Context<'_>) -> anyhow::Result<LabResult> {
         let tier = match (self.standard, self.full) {
             (_, true) => Tier::Full,
             (true, _) => Tier::Standard,
@@ -47,6 +45,6 @@ impl AllArguments {
         };
         let directory = self.place.directory.clone();
         let options = AllOptions { directory, tier, seed: self.seed.unwrap_or_else(seed) };
-        show(&self.output, &all(&options, context)?, View::Runs)
+        Ok(all(&options, context)?)
     }
 }

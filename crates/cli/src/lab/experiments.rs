@@ -2,7 +2,6 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering, any one experiment.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -11,9 +10,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Sub
 use inkstone_lab::command::{Context, ExperimentOptions, experiment};
 use inkstone_lab::experiment::definition::{OwnCommand, Setting, SettingValue};
 use inkstone_lab::experiment::{Experiment, Pace, Size, list};
+use inkstone_lab::result::LabResult;
 
-use super::show;
-use crate::output::{Output, View};
+use crate::output::Output;
 use crate::parse::{duration, named, size};
 use crate::select::{Where, seed};
 
@@ -80,15 +79,9 @@ impl ExperimentCommand {
         }
     }
 
-    /// About how many seconds it takes.
-    pub(super) fn seconds(&self, commit_s: f64) -> f64 {
-        let pace = self.pace();
-        pace.budget.map_or_else(|| self.experiment.unlimited_s(&pace, commit_s), |time| time.as_secs_f64())
-    }
-
-    /// Runs the experiment and prints its result.
-    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        let Common { place, seconds, published, output, .. } = &self.common;
+    /// Runs the experiment.
+    pub(super) fn measured(&self, context: &mut Context<'_>) -> anyhow::Result<LabResult> {
+        let Common { place, seconds, published, .. } = &self.common;
         let options = ExperimentOptions {
             directory: place.directory.clone(),
             experiment: self.experiment(),
@@ -101,7 +94,7 @@ impl ExperimentCommand {
             );
             result.experiments.iter_mut().for_each(|experiment| experiment.notes.push(cut.clone()));
         }
-        show(output, &result, View::Runs)
+        Ok(result)
     }
 }
 
@@ -197,7 +190,7 @@ fn file_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::published::parse;
+    use crate::lab::numbered::parse;
     use crate::lab::{LabArguments, LabCommand};
 
     const PAGES: [(&str, &str, &str); 3] = [
@@ -229,9 +222,9 @@ mod tests {
                 assert_eq!(help.as_deref(), Some(setting.help), "{name}");
             }
             parse(&["aa", "--of", name]).unwrap_or_else(|error| panic!("lab aa --of {name}: {error}"));
-            let (usual, published) = (parsed(&[name]), parsed(&[name, "--published"]));
-            assert_eq!(usual.seconds(1e-3), own.seconds as f64, "{name}");
-            assert!(published.seconds(1e-3) > 0.0, "{name}: no estimate for its published size");
+            let limit = |words: &[&str]| parsed(words).pace().budget;
+            assert_eq!(limit(&[name]), Some(Duration::from_secs(own.seconds)), "{name}");
+            assert_eq!(limit(&[name, "--published"]), None, "{name}");
             for (page, text, row) in PAGES {
                 let row = row.replace("{}", name);
                 assert!(text.lines().any(|line| line.starts_with(&row)), "{page} has no row {row}");

@@ -2,15 +2,14 @@
 //!
 //! *Owns*: its arguments. *May not touch*: measuring, rendering, answers.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use inkstone_lab::command::{Context, ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
 use inkstone_lab::image::{ImageKind, LoopMode};
+use inkstone_lab::result::LabResult;
 
-use super::show;
-use crate::output::{Output, View};
+use crate::output::Output;
 use crate::parse::{duration, names, size};
 use crate::select::{PUBLISHED_BYTES, PUBLISHED_PAUSE, Where, seed};
 
@@ -39,6 +38,9 @@ pub(crate) struct ZeroRangeArguments {
     /// Pause before each measured pass [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pause: Option<Duration>,
+    /// At most this long for a timed pass [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
     /// Rounds; every cell runs once in each
     #[arg(long, value_name = "N", default_value_t = ZERO_RANGE_ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -77,13 +79,14 @@ impl ZeroRangeArguments {
             },
             file_bytes,
             rounds: self.rounds,
+            time: self.time.unwrap_or(Duration::MAX),
             pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
             seed: self.seed.unwrap_or_else(seed),
         }
     }
 
-    /// Runs the experiment and prints its result.
-    pub(super) fn run(&self, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
-        show(&self.output, &zero_range(&self.options(), context)?, View::Runs)
+    /// Runs the experiment.
+    pub(super) fn measured(&self, context: &mut Context<'_>) -> anyhow::Result<LabResult> {
+        Ok(zero_range(&self.options(), context)?)
     }
 }

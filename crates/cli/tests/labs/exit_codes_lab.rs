@@ -8,7 +8,9 @@ use std::sync::Mutex;
 
 use crate::support::{directory, good, inkstone, json, run, side_by_side, signal, text, until};
 use crate::tables::{Out, PAGE, Table, code, compare};
+use inkstone_io::NamedChoice as _;
 use inkstone_lab::experiment::{Size, list};
+use inkstone_lab::numbered::Numbered;
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 
 /// A command in the forms that its cells need; one that is empty has no such cell.
@@ -85,12 +87,7 @@ const LAB: &[Row] = &[
         "lab report notes -o -",
     ),
     row("lab aa", "lab aa --pairs 1 --rounds 5", "lab aa nowhere", "lab aa --pairs 100000"),
-    row(
-        "lab published",
-        "lab published results --small --only wal",
-        "lab published results nowhere --small",
-        "lab published results --only e10",
-    ),
+    row("lab e10", "lab e10 --rounds 1 --time 10ms", "lab e10 nowhere", "lab e10"),
 ];
 
 /// The row of an experiment of the lab's list.
@@ -352,7 +349,9 @@ fn every_command_of_the_help_has_a_row() {
             continue;
         }
         seen += 1;
-        let name = path.join(" ");
+        // The ten experiments of the articles are one function.
+        let is_numbered = path.last().is_some_and(|name| Numbered::from_name(name).is_some());
+        let name = if is_numbered { "lab e10".into() } else { path.join(" ") };
         if !names.iter().any(|row| *row == name || row.starts_with(&format!("{name} -"))) {
             missing.push(name);
         }

@@ -15,7 +15,6 @@ mod disks;
 mod exit_codes_lab;
 mod lab;
 mod lab_experiments;
-mod lab_published;
 mod labels;
 mod labels_text;
 mod powerloss;

@@ -7,7 +7,7 @@ use inkstone_io::NamedChoice;
 
 use crate::asked::against;
 use crate::cell::Cell;
-use crate::experiment::{ExperimentResult, ExperimentRow, Size, list};
+use crate::experiment::{ExperimentResult, ExperimentRow, Size, list, rounds_of};
 use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning};
 use crate::stats::relative;
 
@@ -67,8 +67,12 @@ pub(crate) enum By {
     Count { ground: Ground, cell: Cell, what: Counted },
     /// How many times as much a row of the result of an experiment does as another, side by side.
     Rate { result: &'static str, rows: Rows },
+    /// The most that a row of the result of an experiment counts in a round.
+    Row { result: &'static str, row: &'static str },
     /// How many blocks of 512 B a call of fallocate adds to a file of 8 KiB.
     Blocks { mode: FallocateMode, len_bytes: u64 },
+    /// Nothing that runs here: why, and which command shows it.
+    Elsewhere(&'static str),
 }
 
 /// The results of everything that ran.
@@ -91,7 +95,10 @@ pub(crate) struct Evidence<'a> {
 impl By {
     /// The name of the result of an experiment that it needs.
     pub(crate) fn result(&self) -> Option<&'static str> {
-        if let Self::Rate { result, .. } = self { Some(result) } else { None }
+        match self {
+            Self::Rate { result, .. } | Self::Row { result, .. } => Some(result),
+            _ => None,
+        }
     }
 
     /// The cells that it needs on this ground.
@@ -127,7 +134,11 @@ impl By {
             }
             Self::Rate { result, .. } if is_counted(result) => None,
             Self::Rate { .. } => of(&Run::default()),
-            Self::JournalCount { .. } | Self::Count { .. } | Self::Blocks { .. } => None,
+            Self::JournalCount { .. }
+            | Self::Count { .. }
+            | Self::Row { .. }
+            | Self::Blocks { .. }
+            | Self::Elsewhere(_) => None,
         }
     }
 
@@ -146,7 +157,9 @@ impl By {
             }
             Self::Count { ground, cell, what } => count(evidence.run(*ground)?, cell, *what),
             Self::Rate { result, rows } => rate(evidence, result, *rows),
+            Self::Row { result, row } => row_count(evidence, result, row),
             Self::Blocks { mode, len_bytes } => blocks(evidence, *mode, *len_bytes),
+            Self::Elsewhere(why) => Err((*why).into()),
         }
     }
 }
@@ -304,37 +317,35 @@ fn is_counted(result: &str) -> bool {
     list::giving(result, Size::Claims).is_some_and(|experiment| experiment.is_counted())
 }
 
-fn rate(evidence: &Evidence<'_>, name: &str, rows: Rows) -> Result<Found, String> {
+/// The result of an experiment, and why there is none.
+fn result_of<'a>(evidence: &Evidence<'a>, name: &str) -> Result<&'a ExperimentResult, String> {
     let found = evidence.experiments.iter().find(|found| found.name == name);
-    let found = found.ok_or_else(|| match (is_counted(name), &evidence.journal) {
+    found.ok_or_else(|| match (is_counted(name), &evidence.journal) {
         (true, Err(why)) => why.clone(),
         _ => format!("{name} did not run"),
-    })?;
-    let rounds = |row: &str| {
-        let row = found.rows.iter().find(|known| known.name == row);
-        let row = row.ok_or_else(|| format!("{name} has no such row"))?;
-        match &row.invalid {
-            Some(reason) => Err(reason.clone()),
-            None => Ok(rounds_of(row)),
-        }
-    };
+    })
+}
+
+fn row_of<'a>(found: &'a ExperimentResult, row: &str) -> Result<&'a ExperimentRow, String> {
+    let row = found.rows.iter().find(|known| known.name == row);
+    let row = row.ok_or_else(|| format!("{} has no such row", found.name))?;
+    row.invalid.as_ref().map_or(Ok(row), |reason| Err(reason.clone()))
+}
+
+fn rate(evidence: &Evidence<'_>, name: &str, rows: Rows) -> Result<Found, String> {
+    let found = result_of(evidence, name)?;
+    let rounds = |row: &str| row_of(found, row).map(|row| rounds_of(row, &found.unit));
     let (slow, fast) = (rounds(rows.slow)?, rounds(rows.fast)?);
     let compared = told(relative(&slow, &fast, found.seed))?;
     Ok(times(compared, format!("{} : {}", rows.fast, rows.slow)))
 }
 
-/// A row's samples as rounds, so that they are compared by the usual rule. The index of a sample is its round: a failed row has no
-/// samples, and all rows have the same rounds, except perhaps the last.
-fn rounds_of(row: &ExperimentRow) -> Vec<Round> {
-    const SECOND_NS: f64 = 1e9;
-    const COMMITS: u64 = 1_000_000;
-    let round = |(number, per_s): (usize, &f64)| Round {
-        number: number as u32,
-        commits: COMMITS,
-        total_ns: (COMMITS as f64 / per_s.max(f64::MIN_POSITIVE) * SECOND_NS) as u64,
-        ..Round::default()
-    };
-    row.samples.iter().enumerate().map(round).collect()
+/// The most of any round: what cannot happen happens in none, what can need not happen in each.
+fn row_count(evidence: &Evidence<'_>, name: &str, row: &str) -> Result<Found, String> {
+    let found = result_of(evidence, name)?;
+    let most = row_of(found, row)?.samples.iter().copied().reduce(f64::max);
+    let value = most.ok_or_else(|| format!("{name} did not run"))?;
+    Ok(Found { value, low: value, high: value, unit: found.unit.clone(), of: format!("{row}, in any round") })
 }
 
 fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {

@@ -15,6 +15,9 @@ use crate::stage::CellError;
 
 use super::{Context, LabError, Started, directory_or_here};
 
+/// The most bytes that are zeroed in memory: the published 10 GiB are more than many machines have.
+const MEMORY_BYTES_MAX: u64 = 128 << 20;
+
 /// Where and how much.
 #[derive(Debug, Clone)]
 pub struct AtlasOptions {
@@ -89,7 +92,9 @@ fn others(
     };
     // tmpfs is part of the comparison where it is available.
     if open.site.capabilities.mount.file_system != "tmpfs" {
-        keep("tmpfs", in_place(Path::new(MEMORY), "tmpfs", options, context))?;
+        let zeroing_bytes = options.zeroing_bytes.min(MEMORY_BYTES_MAX);
+        let options = AtlasOptions { zeroing_bytes, ..options.clone() };
+        keep("tmpfs", in_place(Path::new(MEMORY), "tmpfs", &options, context))?;
     }
     for &kind in kinds {
         let mode = LoopMode::Direct;

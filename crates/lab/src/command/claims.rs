@@ -12,11 +12,11 @@ use crate::cell::Cell;
 use crate::claims::evidence::{By, Evidence, Ground};
 use crate::claims::{Claim, ClaimsResult, chosen};
 use crate::experiment::definition::Scene;
-use crate::experiment::{Experiment, Pace, Size, list};
+use crate::experiment::{Experiment, ExperimentResult, Pace, Size, list};
 use crate::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use crate::pass::Limits;
-use crate::result::{Run, Warning};
-use crate::run::{Order, Plan, room_needed_bytes, run, run_side_by_side, steps_of};
+use crate::result::{LabResult, Run, Warning};
+use crate::run::{Order, Plan, ROUNDS_MIN, room_needed_bytes, run, run_side_by_side, steps_of};
 use crate::site::OpenSite;
 use crate::stage::{CellError, Leftover};
 
@@ -35,6 +35,8 @@ pub struct ClaimsOptions {
     pub time_scale: f64,
     /// Seed of orders and bytes.
     pub seed: u64,
+    /// What was measured just before: a statement about one of its experiments is answered from that.
+    pub before: Option<LabResult>,
 }
 
 /// Enough rounds for a useful interval.
@@ -74,6 +76,9 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     let result = started.finish(context);
     let named = |name: &str| result.runs.iter().find(|run| run.name == name);
     let none = || "the run ended before it started".to_owned();
+    let experiments: Vec<_> = options.known().chain(&result.experiments).cloned().collect();
+    let before = options.before.iter().flat_map(|before| &before.warnings);
+    let warnings: Vec<_> = before.chain(&result.warnings).cloned().collect();
     let evidence = Evidence {
         here: named(name_of(Ground::Here)).ok_or_else(none),
         journal: journal.and_then(|()| named(name_of(Ground::Journal)).ok_or_else(none)),
@@ -82,8 +87,8 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
                 [Ground::Article1Journal, Ground::Article1NoJournal].map(|ground| named(name_of(ground)));
             both[0].zip(both[1]).ok_or_else(none)
         }),
-        warnings: &result.warnings,
-        experiments: &result.experiments,
+        warnings: &warnings,
+        experiments: &experiments,
         atlas: result.fallocate.first(),
     };
     let claims = claims.iter().map(|claim| claim.answer(&evidence)).collect();
@@ -104,7 +109,7 @@ fn everything(
         context.progress.start(steps_of(site, here), "claims", HERE.as_secs_f64());
         started.result.runs.push(run(site, here, context.stop, context.progress));
     }
-    for experiment in needed(claims).filter(|experiment| !experiment.is_counted()) {
+    for experiment in options.needed(claims).filter(|experiment| !experiment.is_counted()) {
         if !context.interrupted() {
             let pace = options.pace(experiment.claims_s());
             let name = experiment.name();
@@ -183,7 +188,7 @@ fn on_journal(
     started: &mut Started,
 ) -> Result<(), String> {
     let plan = options.plan(claims, &[Ground::Journal]);
-    let counted: Vec<_> = needed(claims).filter(|experiment| experiment.is_counted()).collect();
+    let counted: Vec<_> = options.needed(claims).filter(|experiment| experiment.is_counted()).collect();
     if (plan.cells.is_empty() && counted.is_empty()) || context.interrupted() {
         return Ok(());
     }
@@ -227,12 +232,6 @@ fn keep(started: &mut Started, name: &str, answer: Result<(), LabError>) {
     }
 }
 
-/// The experiments whose results these claims are about.
-fn needed(claims: &[&Claim]) -> impl Iterator<Item = Box<dyn Experiment>> {
-    let results: Vec<&str> = claims.iter().filter_map(|claim| claim.by.result()).collect();
-    list::all(Size::Claims).filter(move |one| results.iter().any(|result| one.gives(result)))
-}
-
 fn image_bytes() -> u64 {
     if is_root() { IMAGE_BYTES_MIN } else { 0 }
 }
@@ -247,6 +246,19 @@ fn name_of(ground: Ground) -> &'static str {
 }
 
 impl ClaimsOptions {
+    /// The experiments of before with enough rounds for an interval.
+    fn known(&self) -> impl Iterator<Item = &ExperimentResult> {
+        let all = self.before.iter().flat_map(|before| &before.experiments);
+        all.filter(|found| found.rows.iter().any(|row| row.samples.len() >= ROUNDS_MIN as usize))
+    }
+
+    /// The experiments whose results these claims are about, and which are not known.
+    fn needed(&self, claims: &[&Claim]) -> impl Iterator<Item = Box<dyn Experiment>> {
+        let mut results: Vec<&str> = claims.iter().filter_map(|claim| claim.by.result()).collect();
+        results.retain(|result| self.known().all(|known| known.name != *result));
+        list::all(Size::Claims).filter(move |one| results.iter().any(|result| one.gives(result)))
+    }
+
     /// The pace for an experiment that may take this long.
     fn pace(&self, seconds: f64) -> Pace {
         let budget = Some(Duration::from_secs_f64(seconds * self.time_scale));

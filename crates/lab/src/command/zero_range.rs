@@ -4,6 +4,7 @@
 //! *Owns*: the cells, the places, and the questions. *May not touch*: when a question has an answer (`crate::asked`).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use inkstone_io::{
     Access, Directory as _, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, is_root,
@@ -33,6 +34,8 @@ pub struct ZeroRangeOptions {
     pub file_bytes: Vec<u64>,
     /// Rounds; every cell has a turn in each.
     pub rounds: u32,
+    /// The longest timed pass.
+    pub time: Duration,
     /// Pause before each measured pass, in milliseconds.
     pub pause_ms: u64,
     /// Seed of orders and bytes.
@@ -129,18 +132,6 @@ fn on_image(
 }
 
 impl ZeroRangeOptions {
-    /// Bytes of disk that it needs at the same time.
-    pub fn room_needed_bytes(&self) -> u64 {
-        let plans = self.file_bytes.iter().map(|&bytes| room_needed_bytes(&self.plan(bytes)));
-        plans.max().unwrap_or(0).max(self.image_bytes())
-    }
-
-    /// Commits of one round in one place.
-    pub fn commits(&self) -> u64 {
-        let cells = self.file_bytes.iter().flat_map(|&bytes| cells(bytes, self.pause_ms));
-        cells.map(|cell| cell.commits() * if cell.pass == Pass::Second { 2 } else { 1 }).sum()
-    }
-
     fn kinds(&self) -> Result<Vec<ImageKind>, LabError> {
         match &self.kinds {
             Some(kinds) if !kinds.is_empty() && !is_root() => Err(LabError::Refused(
@@ -162,18 +153,23 @@ impl ZeroRangeOptions {
         Plan {
             name: format!("zero-range-{}", size_name(file_bytes)),
             title: format!(
-                "A new file, one prepared by ZERO_RANGE, one with written zeros, of {}",
-                size_name(file_bytes)
+                "A new file, one prepared by ZERO_RANGE, one with written zeros, of {}{}",
+                size_name(file_bytes),
+                if self.time < Duration::MAX {
+                    format!("; each pass stops after {:?}", self.time)
+                } else {
+                    String::new()
+                }
             ),
             cells: cells(file_bytes, self.pause_ms),
             baseline: 0,
             rounds: self.rounds,
             order: Order::Random,
             leftover: Leftover::Removed,
-            limits: Limits::NONE,
+            limits: Limits { commits: u64::MAX, time: self.time },
             deadline: None,
             bill_commits: 0,
-            bill_time: std::time::Duration::MAX,
+            bill_time: Duration::MAX,
             timeline_commits: 0,
             seed: self.seed,
         }

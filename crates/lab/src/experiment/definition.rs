@@ -1,7 +1,7 @@
 //! What an experiment is: its name, the room it needs, its steps, how it is measured; and what its command is called.
 //!
 //! *Owns*: the trait, and the plain data that it is described with. *May not touch*: any one experiment. The list of them is in
-//! [`super::list`]; the command line, `lab all`, `lab aa --of`, `lab published`, `lab claims`, `lab compare` and the report know an
+//! [`super::list`]; the command line, `lab all`, `lab aa --of`, `lab e1` to `e10`, `lab claims`, `lab compare` and the report know an
 //! experiment by that list alone.
 
 use std::fmt;
@@ -51,11 +51,6 @@ pub trait Experiment: fmt::Debug + Send + Sync {
     /// # Errors
     /// A failure of all rows: the file could not be created, or the user wants to stop before there is any result.
     fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError>;
-
-    /// About how many seconds it takes without a limit of time.
-    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
-        self.steps(pace) as f64 * commit_s
-    }
 
     /// Seconds that `lab claims` gives it.
     fn claims_s(&self) -> f64 {
@@ -187,10 +182,3 @@ impl<T: NamedChoice + fmt::Debug> Chosen for Vec<T> {
         *self = names.iter().filter_map(|name| T::from_name(name)).collect();
     }
 }
-
-/// Bytes per second of writes or reads without a sync for each; rough.
-pub const STREAM_BYTES_PER_S: f64 = 500e6;
-/// Seconds of a random read of 4 KiB from the device; rough.
-pub(crate) const READ_S: f64 = 150e-6;
-/// Commits that a device runs in parallel: with several threads each costs less.
-pub(crate) const AT_ONCE: f64 = 4.0;

@@ -18,7 +18,7 @@ use crate::site::Site;
 use crate::stage::{CellError, Session, incompressible};
 use crate::table::numbers::{bytes, sig3};
 
-use super::definition::{AT_ONCE, Experiment, OwnCommand, Scene, Setting, Size};
+use super::definition::{Experiment, OwnCommand, Scene, Setting, Size};
 use super::flight::{Flight, Source, Work, fly, latency_of, one_thread, threads};
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, measure, usage_figures};
 use super::scratch::{DurableWay, written_file};
@@ -80,10 +80,6 @@ impl Experiment for DepthPlan {
 
     fn rows(&self) -> usize {
         2 * self.depths.len() + self.sizes.len()
-    }
-
-    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
-        self.steps(pace) as f64 * (self.file_bytes / BLOCK_BYTES) as f64 * commit_s / AT_ONCE
     }
 
     /// Measures both curves.

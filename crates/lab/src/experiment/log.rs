@@ -83,11 +83,6 @@ impl Experiment for LogPlan {
         1 + steps_of(pace, self.rows())
     }
 
-    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
-        let records = self.turn_records.unwrap_or(PUBLISHED_RECORDS) as f64;
-        (self.steps(pace) as f64 + 10.0) * records * commit_s * 2.0
-    }
-
     /// Measures the load on the log, and the floor; then with blocks reserved ahead and without.
     fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
         let Scene { site, session, pace, progress } = scene;

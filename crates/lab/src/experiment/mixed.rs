@@ -23,7 +23,7 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::table::numbers::sig3;
 
-use super::definition::{Experiment, OwnCommand, STREAM_BYTES_PER_S, Scene, Setting, Size};
+use super::definition::{Experiment, OwnCommand, Scene, Setting, Size};
 use super::flight::{Flight, Source, Work, fly, latency_of};
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, usage_figures};
 use super::scratch::{fill, written_file};
@@ -98,11 +98,6 @@ impl Experiment for MixedPlan {
 
     fn rows(&self) -> usize {
         2 * (1 + usize::from(self.asynchronous))
-    }
-
-    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
-        let turn_s = self.turn_max.as_secs_f64() + self.file_bytes as f64 / STREAM_BYTES_PER_S;
-        self.steps(pace) as f64 * turn_s
     }
 
     /// Measures with one request in flight in each job, and with several.

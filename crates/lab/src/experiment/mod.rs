@@ -6,11 +6,15 @@
 pub mod definition;
 mod depth;
 mod flight;
+mod full_disk;
+mod growing;
 pub mod list;
 mod log;
 mod mixed;
 mod neighbours;
 mod pattern;
+mod pieces;
+mod place;
 mod pool;
 mod practice;
 mod preallocation;
@@ -19,6 +23,7 @@ mod reads_writes;
 mod reserved;
 mod rounds;
 mod scratch;
+mod shared_offset;
 mod text;
 mod words;
 

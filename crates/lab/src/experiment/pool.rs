@@ -14,9 +14,9 @@ use crate::result::Finding;
 use crate::stage::CellError;
 use crate::table::numbers::sig3;
 
-use super::definition::{AT_ONCE, Experiment, OwnCommand, Scene, Setting, SettingValue, Size};
+use super::definition::{Experiment, OwnCommand, Scene, Setting, SettingValue, Size};
 use super::flight::{Flight, Source, Work, fly, one_thread, threads};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, steps_of, usage_figures};
+use super::rounds::{Arm, Frame, Row, Sample, Turn, figure, measure, usage_figures};
 use super::scratch::written_file;
 use super::words::{best_in, compared, figure_of, median_of};
 use super::{ExperimentResult, knee_of, pattern};
@@ -106,11 +106,6 @@ impl Experiment for PoolPlan {
 
     fn rows(&self) -> usize {
         self.series() * self.threads.len()
-    }
-
-    fn unlimited_s(&self, pace: &Pace, commit_s: f64) -> f64 {
-        let at_once = |&threads: &usize| self.operations as f64 * commit_s / (threads as f64).min(AT_ONCE);
-        self.threads.iter().map(at_once).sum::<f64>() * steps_of(pace, self.series()) as f64
     }
 
     fn claims_s(&self) -> f64 {

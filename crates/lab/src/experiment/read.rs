@@ -18,9 +18,7 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::table::numbers::{bytes, sig3};
 
-use super::definition::{
-    Experiment, OwnCommand, READ_S, STREAM_BYTES_PER_S, Scene, Setting, SettingValue, Size,
-};
+use super::definition::{Experiment, OwnCommand, Scene, Setting, SettingValue, Size};
 use super::flight::{Flight, Source, Work};
 use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure, usage_figures};
 use super::scratch::written_file;
@@ -110,11 +108,6 @@ impl Experiment for ReadPlan {
     }
 
     /// Half of the turns read at random, and half of those read cold pages.
-    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
-        let bytes = self.file_bytes as f64;
-        self.steps(pace) as f64 * (2.0 * bytes / STREAM_BYTES_PER_S + bytes / 4096.0 * READ_S / 4.0)
-    }
-
     fn claims_s(&self) -> f64 {
         6.0
     }

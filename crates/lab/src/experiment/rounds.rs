@@ -76,6 +76,12 @@ pub(crate) struct Sample {
     pub(crate) figures: Vec<Figure>,
 }
 
+/// A turn whose figure is a count and no rate.
+pub(crate) fn counted(amount: u64) -> Sample {
+    const SECOND_NS: u64 = 1_000_000_000;
+    Sample { amount, total_ns: SECOND_NS, figures: Vec::new() }
+}
+
 /// What a row does.
 pub(crate) trait Arm {
     /// Takes its turn.

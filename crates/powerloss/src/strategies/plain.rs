@@ -11,6 +11,7 @@ named_choice! {
     Plain, "strategy" {
         AppendFdatasync = "append-fdatasync", "append to a file, fdatasync";
         AppendFsync = "append-fsync", "append to a file, fsync";
+        AppendFdatasyncFsync = "append-fdatasync-fsync", "append to a file, fdatasync, then fsync";
         AppendODsync = "append-o-dsync", "append to a file opened with O_DSYNC";
         AppendOSync = "append-o-sync", "append to a file opened with O_SYNC";
         AppendRwfDsync = "append-rwf-dsync", "append with RWF_DSYNC on each write";
@@ -223,6 +224,7 @@ impl Plain {
         match self {
             Self::AppendFdatasync => slots(Empty, &[Write, Fdatasync]),
             Self::AppendFsync => slots(Empty, &[Write, Fsync]),
+            Self::AppendFdatasyncFsync => slots(Empty, &[Write, Fdatasync, Fsync]),
             Self::AppendODsync => slots(Empty, &[Write]).opened(ODsync),
             Self::AppendOSync => slots(Empty, &[Write]).opened(OSync),
             Self::AppendRwfDsync => slots(Empty, &[WriteDsync]),

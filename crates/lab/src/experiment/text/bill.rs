@@ -28,6 +28,7 @@ use crate::stage::{CellError, Session};
 use crate::table::numbers::{bytes, per};
 
 use super::load::{FOLDER, Lines, new_folder, take_away};
+use super::practice::AS_THE_TEXT_LOG;
 use super::ways::{FILE_BYTES, LINE_BYTES, Writer};
 
 /// Bytes of one turn: eight files.
@@ -120,7 +121,7 @@ struct Billed<'a> {
 impl Billed<'_> {
     fn open(&self, folder: &Path) -> Result<Writer, CellError> {
         if self.blocks == Blocks::UsedAgain {
-            return Writer::practice(folder, self.synced == Synced::AsItGoes);
+            return Writer::practice(folder, self.synced == Synced::AsItGoes, AS_THE_TEXT_LOG);
         }
         let rotation = Rotation::new().at_bytes(FILE_BYTES);
         let survive = match self.synced {

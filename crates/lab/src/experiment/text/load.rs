@@ -70,9 +70,12 @@ impl Lines {
     }
 }
 
+/// Opens a way in a folder.
+type Open<'a> = Box<dyn Fn(&Path) -> Result<Writer, CellError> + 'a>;
+
 /// One way under one load.
 pub(super) struct Writers<'a> {
-    way: Way,
+    open: Open<'a>,
     load: Load,
     lines: &'a Lines,
     /// One for each thread, with its own write times in a turn.
@@ -90,8 +93,12 @@ struct Done {
 
 impl<'a> Writers<'a> {
     pub(super) fn new(way: Way, load: Load, threads: usize, lines: &'a Lines) -> Self {
+        Self::opened_by(Box::new(move |folder| Writer::open(way, folder)), load, threads, lines)
+    }
+
+    pub(super) fn opened_by(open: Open<'a>, load: Load, threads: usize, lines: &'a Lines) -> Self {
         let hands = (0..threads).map(|_| Recorder::new()).collect();
-        Self { way, load, lines, hands, latency: Recorder::new(), lost_lines: 0 }
+        Self { open, load, lines, hands, latency: Recorder::new(), lost_lines: 0 }
     }
 
     fn write(&mut self, turn: &Turn<'_>, writer: &Writer) -> Result<(u64, Vec<Done>), CellError> {
@@ -165,7 +172,7 @@ impl Arm for Writers<'_> {
         let folder = turn.session.directory.path().join(FOLDER);
         new_folder(&folder)?;
         let resident = resident_bytes();
-        let writer = Writer::open(self.way, &folder)?;
+        let writer = (self.open)(&folder)?;
         let cpu_before_ns = process_cpu_ns();
         let (begin_ns, done) = self.write(turn, &writer)?;
         let grown = resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));

@@ -4,6 +4,7 @@
 //! (`ways`, and the appender's own crate), the rounds.
 
 mod bill;
+mod buffers;
 mod load;
 mod practice;
 mod ways;
@@ -26,6 +27,8 @@ use super::words::{compared, figure_of, median_of, row};
 use bill::Synced;
 use load::{Lines, Load, Writers};
 use ways::{FILE_BYTES, LINE_BYTES, Way};
+
+pub(crate) use buffers::Buffers;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -90,10 +93,6 @@ impl Experiment for TextPlan {
         2 * self.threads.len() * Way::ALL.len() + bill
     }
 
-    fn unlimited_s(&self, pace: &Pace, _: f64) -> f64 {
-        self.steps(pace) as f64 * (self.lines as f64 / 4e6 + self.paced.as_secs_f64()) / 2.0
-    }
-
     fn is_of_memory(&self) -> bool {
         true
     }
@@ -135,7 +134,8 @@ impl Experiment for TextPlan {
                 found.iter_mut().take(1).for_each(|first| first.notes.push(said.clone()));
             }
         }
-        session.check()?;
+        // Ctrl-C leaves what was measured until then.
+        found.retain(|one| one.rows.iter().any(|row| !row.samples.is_empty() || row.invalid.is_some()));
         Ok(found)
     }
 }

@@ -20,12 +20,23 @@ use inkstone_io::{AlignedBuf, BLOCK_BYTES};
 
 use super::ways::FILE_BYTES;
 
-/// As much as the text log gathers for one write.
-const BUFFER_BYTES: usize = 256 << 10;
-/// All buffers, including those that wait for the disk: as much memory as the text log uses.
-const BUFFERS: usize = 32;
 /// How many files there are; the oldest is the next to be written.
 const FILES: usize = 4;
+
+/// The memory in which lines are gathered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    /// Bytes of a buffer.
+    pub(super) buffer_bytes: usize,
+    /// All buffers, including those that wait for the disk. With one the logging thread waits until it is written.
+    pub(super) buffers: usize,
+    /// Whether each buffer is taken when it is needed, and given back when it is written, instead of all beforehand.
+    pub(super) when_needed: bool,
+}
+
+/// As much as the text log gathers for one write, and as much memory as it uses.
+pub(super) const AS_THE_TEXT_LOG: Memory =
+    Memory { buffer_bytes: 256 << 10, buffers: 32, when_needed: false };
 
 /// An open log of this kind.
 pub(super) struct Practice {
@@ -34,7 +45,9 @@ pub(super) struct Practice {
 }
 
 struct Front {
-    buffer: AlignedBuf,
+    memory: Memory,
+    /// None once the background thread has ended with an error.
+    buffer: Option<AlignedBuf>,
     len: usize,
     full: Sender<Full>,
     spare: Receiver<AlignedBuf>,
@@ -47,17 +60,18 @@ struct Full {
 
 impl Practice {
     /// Opens a log: its files are written and on the disk, and its memory is touched.
-    pub(super) fn open(folder: &Path, is_synced: bool) -> io::Result<Self> {
+    pub(super) fn open(folder: &Path, is_synced: bool, memory: Memory) -> io::Result<Self> {
         let files = Files::ready(folder)?;
         let (full, fulls) = channel();
         let (spares, spare) = channel();
-        for _ in 1..BUFFERS {
+        for _ in 1..memory.buffers {
             // It cannot fail: the receiver exists.
-            let _ = spares.send(AlignedBuf::zeroed(BUFFER_BYTES));
+            let _ = spares.send(AlignedBuf::zeroed(memory.buffer_bytes));
         }
         let back = std::thread::Builder::new().name("lab-practice".into());
         let back = back.spawn(move || write_all(files, &fulls, &spares, is_synced))?;
-        let front = Front { buffer: AlignedBuf::zeroed(BUFFER_BYTES), len: 0, full, spare };
+        let buffer = Some(AlignedBuf::zeroed(memory.buffer_bytes));
+        let front = Front { memory, buffer, len: 0, full, spare };
         Ok(Self { front: Mutex::new(front), back })
     }
 
@@ -66,11 +80,13 @@ impl Practice {
         let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
         while !line.is_empty() {
             let at = front.len;
-            let taken = line.len().min(BUFFER_BYTES - at);
-            front.buffer[at..at + taken].copy_from_slice(&line[..taken]);
+            let Some(buffer) = &mut front.buffer else { return Err(gone()) };
+            let taken = line.len().min(buffer.len() - at);
+            buffer[at..at + taken].copy_from_slice(&line[..taken]);
+            let is_full = at + taken == buffer.len();
             front.len += taken;
             line = &line[taken..];
-            if front.len == BUFFER_BYTES {
+            if is_full {
                 front.hand_over()?;
             }
         }
@@ -90,13 +106,24 @@ impl Practice {
 
 impl Front {
     fn hand_over(&mut self) -> io::Result<()> {
-        // The background thread ends early only after an error, which closing returns.
-        let gone = || io::Error::other("the writing thread has ended");
-        let spare = self.spare.recv().map_err(|_| gone())?;
-        let buffer = std::mem::replace(&mut self.buffer, spare);
+        let buffer = self.buffer.take().ok_or_else(gone)?;
         let len = std::mem::take(&mut self.len);
-        self.full.send(Full { buffer, len }).map_err(|_| gone())
+        self.full.send(Full { buffer, len }).map_err(|_| gone())?;
+        // With one buffer the spare is the same again, once it is written.
+        let spare = self.spare.recv().map_err(|_| gone())?;
+        self.buffer = Some(if self.memory.when_needed {
+            drop(spare);
+            AlignedBuf::zeroed(self.memory.buffer_bytes)
+        } else {
+            spare
+        });
+        Ok(())
     }
+}
+
+/// The background thread ends early only after an error, which closing returns.
+fn gone() -> io::Error {
+    io::Error::other("the writing thread has ended")
 }
 
 /// The files in turn.
@@ -159,7 +186,7 @@ fn write_all(
         buffer[len..padded].fill(0);
         let (file, offset) = files.with_room()?;
         file.write_all_at(&buffer[..padded], offset)?;
-        if len < BUFFER_BYTES {
+        if len < buffer.len() {
             // This removes the old lines after it together with the padding.
             file.set_len(offset + len as u64)?;
         }
@@ -180,9 +207,13 @@ mod tests {
 
     #[test]
     fn every_byte_is_there_in_order_and_only_so_many_files_are_kept() {
-        for is_synced in [false, true] {
+        let one = Memory { buffer_bytes: 64 << 10, buffers: 1, when_needed: false };
+        let anew = Memory { buffers: 2, when_needed: true, ..one };
+        for (is_synced, memory) in
+            [(false, AS_THE_TEXT_LOG), (true, AS_THE_TEXT_LOG), (false, one), (true, anew)]
+        {
             let directory = tempfile::tempdir().expect("a directory");
-            let log = Practice::open(directory.path(), is_synced).expect("open");
+            let log = Practice::open(directory.path(), is_synced, memory).expect("open");
             let line = |number: u64| format!("{number:0119}\n").into_bytes();
             // Six files and a piece: every file is reused, the first two a third time.
             let lines = 6 * FILE_BYTES / 120 + 1234;

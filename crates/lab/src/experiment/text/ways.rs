@@ -11,7 +11,7 @@ use inkstone_appender::{Guard, LogWriter, Rotation, Survive};
 
 use crate::stage::CellError;
 
-use super::practice::Practice;
+use super::practice::{AS_THE_TEXT_LOG, Memory, Practice};
 
 /// Bytes of a line with its newline.
 pub(super) const LINE_BYTES: usize = 120;
@@ -59,7 +59,7 @@ impl Writer {
         let log = match way {
             Way::File => return Ok(Self::File(Mutex::new(made(&path)?))),
             Way::Buffered => return Ok(Self::Buffered(Mutex::new(BufWriter::new(made(&path)?)))),
-            Way::Practice => return Self::practice(folder, false),
+            Way::Practice => return Self::practice(folder, false, AS_THE_TEXT_LOG),
             Way::Log => log,
             Way::Kill => log.survive(Survive::Kill),
             Way::Rotating => log.rotate(rotating),
@@ -72,8 +72,8 @@ impl Writer {
     ///
     /// # Errors
     /// Errors of the file system, as text.
-    pub(super) fn practice(folder: &Path, is_synced: bool) -> Result<Self, CellError> {
-        let opened = Practice::open(folder, is_synced);
+    pub(super) fn practice(folder: &Path, is_synced: bool, memory: Memory) -> Result<Self, CellError> {
+        let opened = Practice::open(folder, is_synced, memory);
         let opened = opened.map_err(|error| inkstone_io::Error::new("make files ready in", folder, error))?;
         Ok(Self::Practice(opened))
     }
