@@ -122,6 +122,21 @@ fn cpp_that_would_be_a_fault_at_run_time_does_not_compile() {
 }
 
 #[test]
+fn a_python_program_that_ends_with_callbacks_due_waits_for_them() {
+    let Some(python) = support::tool("python3") else { return };
+    for _ in 0..3 {
+        let directory = tempfile::tempdir().unwrap();
+        let output = Command::new(&python)
+            .arg(support::root().join("../../examples/c/callbacks.py"))
+            .arg(support::shared_library())
+            .arg(directory.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success() && output.stdout == b"10000 durable, 0 failed\n", "{output:?}");
+    }
+}
+
+#[test]
 fn the_programs_use_every_function() {
     let header = std::fs::read_to_string(support::root().join("include/inkstone.h")).unwrap();
     let (_, body) = header.split_once("*/").unwrap();
