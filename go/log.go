@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"context"
+	"encoding/json"
 	"runtime"
 	"slices"
 	"sync"
@@ -398,7 +399,16 @@ func (l *Log) text(f func(*C.inkstone_log) C.go_read) (string, error) {
 
 // Recovery says what the opening found and did, as a sentence for people. Goroutines: any.
 func (l *Log) Recovery() (string, error) {
-	return l.text(func(c *C.inkstone_log) C.go_read { return C.go_recovery(c) })
+	return sentence(l.text(func(c *C.inkstone_log) C.go_read { return C.go_recovery(c) }))
+}
+
+// sentence is the member "text" of a recovery as JSON.
+func sentence(found string, err error) (string, error) {
+	var recovery struct{ Text string }
+	if err == nil {
+		err = json.Unmarshal([]byte(found), &recovery)
+	}
+	return recovery.Text, err
 }
 
 // Choice says which way of writing was chosen for this file system and device, and why; warnings follow, a line each. Goroutines: any.

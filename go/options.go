@@ -1,4 +1,4 @@
-// The options of a log: each is one setter of the C library.
+// The options of a log: each is a setter of the C library, or a name of its setter by name.
 
 package inkstone
 
@@ -6,6 +6,7 @@ package inkstone
 import "C"
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unsafe"
@@ -38,18 +39,10 @@ func WithRecordBytesMax(n uint64) Option {
 }
 
 // WithBufferBytes sets the size of each of the two buffers in which records are gathered: 1 MiB by default.
-func WithBufferBytes(n uint64) Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_buffer_bytes(o, C.size_t(n))
-	})
-}
+func WithBufferBytes(n uint64) Option { return setText("buffer_bytes", fmt.Sprint(n)) }
 
 // WithTailBytes sets how many bytes of memory keep what was written last for this process's readers: 4 MiB by default.
-func WithTailBytes(n uint64) Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_tail_bytes(o, C.size_t(n))
-	})
-}
+func WithTailBytes(n uint64) Option { return setText("tail_bytes", fmt.Sprint(n)) }
 
 // WithoutCreate refuses a directory without a log: ErrNoLog.
 func WithoutCreate() Option {
@@ -71,37 +64,19 @@ func WithBeginAt(lsn uint64) Option {
 }
 
 // WithPadGroups gives each commit blocks of 4096 bytes of its own, for devices that may harm bytes that do not change.
-func WithPadGroups() Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code { return C.inkstone_options_set_pad_groups(o, true) })
-}
+func WithPadGroups() Option { return setText("pad_groups", "true") }
 
 // WithLinger sets how long records that nobody waits for are gathered before they are committed: 200 microseconds by default.
-func WithLinger(d time.Duration) Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_linger_us(o, micros(d))
-	})
-}
+func WithLinger(d time.Duration) Option { return setText("linger_us", fmt.Sprint(micros(d))) }
 
 // WithIdle sets how long the log must have been idle before it writes a promise of what is durable: 100 milliseconds by default.
-func WithIdle(d time.Duration) Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_idle_us(o, micros(d))
-	})
-}
+func WithIdle(d time.Duration) Option { return setText("idle_us", fmt.Sprint(micros(d))) }
 
 // WithFreeSegmentsMax sets how many files of obsolete segments are kept so that their blocks can be used again.
-func WithFreeSegmentsMax(n uint64) Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_free_segments_max(o, C.size_t(n))
-	})
-}
+func WithFreeSegmentsMax(n uint64) Option { return setText("free_segments_max", fmt.Sprint(n)) }
 
 // WithoutPrepareAhead has no thread prepare segments before they are needed.
-func WithoutPrepareAhead() Option {
-	return set(func(o *C.inkstone_options) C.inkstone_code {
-		return C.inkstone_options_set_prepare_ahead(o, false)
-	})
-}
+func WithoutPrepareAhead() Option { return setText("prepare_ahead", "false") }
 
 // WithDiskBudgetBytes sets how many bytes of the disk all files of the log may use. An append beyond it gets ErrNoRoom.
 func WithDiskBudgetBytes(n uint64) Option {
@@ -127,23 +102,19 @@ func WithFileMode(mode uint32) Option {
 }
 
 // WithPreparation sets how the blocks of a new segment are prepared: "zeros" or "fallocate".
-func WithPreparation(name string) Option {
-	return setText(name, func(o *C.inkstone_options, t *C.char) C.go_answer { return C.go_set_preparation(o, t) })
-}
+func WithPreparation(name string) Option { return setText("preparation", name) }
 
 // WithAccess sets how files are read and written: "buffered" or "direct".
-func WithAccess(name string) Option {
-	return setText(name, func(o *C.inkstone_options, t *C.char) C.go_answer { return C.go_set_access(o, t) })
-}
+func WithAccess(name string) Option { return setText("access", name) }
 
 // WithDurability sets the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync" or "o-sync". All are equally durable.
-func WithDurability(name string) Option {
-	return setText(name, func(o *C.inkstone_options, t *C.char) C.go_answer { return C.go_set_durability(o, t) })
-}
+func WithDurability(name string) Option { return setText("durability", name) }
 
-func setText(text string, f func(*C.inkstone_options, *C.char) C.go_answer) Option {
+func setText(name, value string) Option {
 	return func(s *settings) error {
-		return withText(text, func(t *C.char) error { return failed(f(s.c, t)) })
+		return withText(name, func(n *C.char) error {
+			return withText(value, func(v *C.char) error { return failed(C.go_options_set(s.c, n, v)) })
+		})
 	}
 }
 

@@ -115,7 +115,7 @@ func (r *Reader) Recovery() (string, error) {
 		return "", err
 	}
 	defer r.gate.leave()
-	return text(C.go_reader_recovery(c))
+	return sentence(text(C.go_reader_recovery(c)))
 }
 
 // Get is the record with this LSN; its bytes are the caller's. ErrNotYet, ErrTruncatedBefore. Goroutines: any.

@@ -23,20 +23,10 @@ typedef struct {
     inkstone_pending pending;
 } go_appended;
 
-static inline go_answer go_options_text(inkstone_code (*set)(inkstone_options *, const char *, inkstone_error **), inkstone_options *options,
-                                        const char *text) {
+static inline go_answer go_options_set(inkstone_options *options, const char *name, const char *value) {
     go_answer a = {0};
-    a.code = set(options, text, &a.error);
+    a.code = inkstone_options_set(options, name, value, &a.error);
     return a;
-}
-static inline go_answer go_set_preparation(inkstone_options *options, const char *name) {
-    return go_options_text(inkstone_options_set_preparation, options, name);
-}
-static inline go_answer go_set_access(inkstone_options *options, const char *name) {
-    return go_options_text(inkstone_options_set_access, options, name);
-}
-static inline go_answer go_set_durability(inkstone_options *options, const char *name) {
-    return go_options_text(inkstone_options_set_durability, options, name);
 }
 
 typedef struct {
@@ -152,12 +142,12 @@ static inline go_answer go_end_of_log(const inkstone_reader *reader) {
 }
 static inline go_read go_reader_recovery(const inkstone_reader *reader) {
     go_read r = {0};
-    r.answer.code = inkstone_reader_recovery_text(reader, &r.text, &r.answer.error);
+    r.answer.code = inkstone_reader_recovery_json(reader, &r.text, &r.answer.error);
     return r;
 }
 static inline go_read go_recovery(const inkstone_log *log) {
     go_read r = {0};
-    r.answer.code = inkstone_recovery_text(log, &r.text, &r.answer.error);
+    r.answer.code = inkstone_recovery_json(log, &r.text, &r.answer.error);
     return r;
 }
 static inline go_read go_choice(const inkstone_log *log) {

@@ -8,7 +8,7 @@ int main(int count, char **arguments) {
     const std::string path = count > 1 ? arguments[1] : "orders";
     try {
         inkstone::log log(path, inkstone::options().segment_bytes(32 << 20));
-        std::cout << log.recovery() << '\n';
+        std::cout << log.recovery_json() << '\n';
 
         log.append_durable("durable when it returns");
         auto first = log.append("appended now,");

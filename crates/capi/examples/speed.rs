@@ -100,7 +100,12 @@ impl FromC {
         // SAFETY: the library's functions have these types, as the header says; a path, and places for the results.
         unsafe {
             type New = unsafe extern "C" fn() -> *mut inkstone_options;
-            type Set = unsafe extern "C" fn(*mut inkstone_options, usize) -> inkstone_code;
+            type Set = unsafe extern "C" fn(
+                *mut inkstone_options,
+                *const c_char,
+                *const c_char,
+                *mut *mut inkstone_error,
+            ) -> inkstone_code;
             type Open = unsafe extern "C" fn(
                 *const c_char,
                 *const inkstone_options,
@@ -108,8 +113,9 @@ impl FromC {
                 *mut *mut inkstone_error,
             ) -> inkstone_code;
             let options = std::mem::transmute::<*mut c_void, New>(function(c"inkstone_options_new"))();
-            let set = std::mem::transmute::<*mut c_void, Set>(function(c"inkstone_options_set_buffer_bytes"));
-            well(set(options, BUFFER_BYTES));
+            let set = std::mem::transmute::<*mut c_void, Set>(function(c"inkstone_options_set"));
+            let bytes = CString::new(BUFFER_BYTES.to_string()).unwrap();
+            well(set(options, c"buffer_bytes".as_ptr(), bytes.as_ptr(), ptr::null_mut()));
             let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
             let mut log = ptr::null_mut();
             let open = std::mem::transmute::<*mut c_void, Open>(function(c"inkstone_open"));

@@ -52,6 +52,8 @@ public:
         : code_(code), object_(object, inkstone_error_free) {}
     /** INKSTONE_INVALID. `words` must outlive the error. */
     explicit error(const char *words) noexcept : code_(INKSTONE_INVALID), words_(words) {}
+    error(const error &) = default;
+    error &operator=(const error &) = default;
     inkstone_code code() const noexcept { return code_; }
     /** What happened, to what, and what to do. */
     const char *what() const noexcept override {
@@ -79,7 +81,7 @@ private:
     inkstone_code code_;
     const char *words_ = nullptr;
     /* Shared, because exceptions are copied. */
-    std::shared_ptr<inkstone_error> object_;
+    std::shared_ptr<inkstone_error> object_{};
 };
 
 namespace detail {
@@ -127,8 +129,8 @@ public:
     auto operator->() const { return &value(); }
 
 private:
-    std::optional<value_type> value_;
-    std::optional<inkstone::error> error_;
+    std::optional<value_type> value_{};
+    std::optional<inkstone::error> error_{};
 };
 
 /** Bytes to append: a literal or other text up to its zero byte, a place and a size, or what has data() and size() of elements of one byte:
@@ -204,7 +206,7 @@ inline std::uint64_t microseconds(std::chrono::microseconds time) noexcept {
 } // namespace detail
 
 /** Waits for ever. */
-constexpr std::chrono::microseconds forever{INT64_MAX};
+inline constexpr std::chrono::microseconds forever{INT64_MAX};
 
 /** Options of a log. Setters return the options. What they mean, and their defaults: inkstone_options_set_... */
 class options {
@@ -221,39 +223,26 @@ public:
     INKSTONE_SETTER(name, std::chrono::microseconds, inkstone_options_set_##name##_us(get(), detail::microseconds(value)))
     INKSTONE_OPTION(segment_bytes, std::uint64_t)
     INKSTONE_OPTION(record_bytes_max, std::size_t)
-    INKSTONE_OPTION(buffer_bytes, std::size_t)
-    INKSTONE_OPTION(tail_bytes, std::size_t)
     INKSTONE_OPTION(create, bool)
     INKSTONE_OPTION(expect_durable, std::uint64_t)
     INKSTONE_OPTION(begin_at, std::uint64_t)
-    INKSTONE_OPTION(pad_groups, bool)
     INKSTONE_OPTION(own_thread, bool)
-    INKSTONE_TIME(linger)
-    INKSTONE_TIME(idle)
-    INKSTONE_OPTION(free_segments_max, std::size_t)
-    INKSTONE_OPTION(prepare_ahead, bool)
     INKSTONE_OPTION(disk_budget_bytes, std::uint64_t)
     INKSTONE_TIME(periodic)
     INKSTONE_TIME(slow_commit)
     INKSTONE_OPTION(file_mode, std::uint32_t)
-    INKSTONE_OPTION(yields, std::uint32_t)
 #undef INKSTONE_OPTION
 #undef INKSTONE_TIME
-
-#define INKSTONE_NAMED(name)                                                                                            \
-    result<void> name(const char *value, std::nothrow_t) {                                                              \
-        return detail::done([&](auto error) { return inkstone_options_set_##name(options_.get(), value, error); });     \
-    }
-    INKSTONE_NAMED(preparation)
-    INKSTONE_NAMED(access)
-    INKSTONE_NAMED(durability)
-#undef INKSTONE_NAMED
-#if INKSTONE_EXCEPTIONS
-    INKSTONE_SETTER(preparation, const char *, preparation(value, std::nothrow).value())
-    INKSTONE_SETTER(access, const char *, access(value, std::nothrow).value())
-    INKSTONE_SETTER(durability, const char *, durability(value, std::nothrow).value())
-#endif
 #undef INKSTONE_SETTER
+
+    /** An option for experts, by its name: inkstone_options_set has the names. */
+    result<void> set(const char *name, const char *value, std::nothrow_t) {
+        return detail::done([&](auto error) { return inkstone_options_set(options_.get(), name, value, error); });
+    }
+#if INKSTONE_EXCEPTIONS
+    options &set(const char *name, const char *value) & { return set(name, value, std::nothrow).value(), *this; }
+    options set(const char *name, const char *value) && { return std::move(set(name, value)); }
+#endif
 
     /** `function(const inkstone_event *)` is called for every event, on several threads at the same time. */
     template <class Function> options &listener(Function function) & {
@@ -385,15 +374,15 @@ public:
         if (why) return *std::move(why);
         return cursor(made);
     }
-    result<std::string> recovery(std::nothrow_t) const {
-        return detail::text([&](auto text, auto error) { return inkstone_reader_recovery_text(reader_.get(), text, error); });
+    result<std::string> recovery_json(std::nothrow_t) const {
+        return detail::text([&](auto text, auto error) { return inkstone_reader_recovery_json(reader_.get(), text, error); });
     }
 #if INKSTONE_EXCEPTIONS
     explicit reader(const std::string &path, const options &options = {}) : reader(open(path, std::nothrow, options).value()) {}
     void end_of_log() const { end_of_log(std::nothrow).value(); }
     std::string get(std::uint64_t lsn) const { return get(lsn, std::nothrow).value(); }
     cursor from(std::uint64_t lsn) const { return from(lsn, std::nothrow).value(); }
-    std::string recovery() const { return recovery(std::nothrow).value(); }
+    std::string recovery_json() const { return recovery_json(std::nothrow).value(); }
 #endif
 
 private:
@@ -443,8 +432,11 @@ public:
     result<pending> append_batch(std::initializer_list<bytes> records, std::nothrow_t) const {
         return append_batch(records.begin(), records.size(), std::nothrow);
     }
-    result<pending> append_batch(const std::vector<bytes> &records, std::nothrow_t) const {
-        return append_batch(records.data(), records.size(), std::nothrow);
+    /** Of `bytes`, or of what `bytes` can be made of: std::vector<std::string>, say. */
+    template <class Record, class = std::enable_if_t<std::is_convertible_v<const Record &, bytes>>>
+    result<pending> append_batch(const std::vector<Record> &records, std::nothrow_t) const {
+        if constexpr (std::is_same_v<Record, bytes>) return append_batch(records.data(), records.size(), std::nothrow);
+        else return append_batch(std::vector<bytes>(records.begin(), records.end()), std::nothrow);
     }
     /** `count` records in parts, all or none. */
     result<pending> append_batch_parts(const inkstone_parts *records, std::size_t count, std::nothrow_t) const {
@@ -477,9 +469,6 @@ public:
         if (auto why = detail::failed([&](auto error) { return inkstone_reader_of(log_.get(), &made, error); })) return *std::move(why);
         return inkstone::reader(made);
     }
-    result<std::string> recovery(std::nothrow_t) const {
-        return detail::text([&](auto text, auto error) { return inkstone_recovery_text(log_.get(), text, error); });
-    }
     result<std::string> recovery_json(std::nothrow_t) const {
         return detail::text([&](auto text, auto error) { return inkstone_recovery_json(log_.get(), text, error); });
     }
@@ -504,7 +493,10 @@ public:
     pending try_append_parts(std::initializer_list<bytes> parts) const { return try_append_parts(parts, std::nothrow).value(); }
     pending append_batch(const bytes *records, std::size_t count) const { return append_batch(records, count, std::nothrow).value(); }
     pending append_batch(std::initializer_list<bytes> records) const { return append_batch(records, std::nothrow).value(); }
-    pending append_batch(const std::vector<bytes> &records) const { return append_batch(records, std::nothrow).value(); }
+    template <class Record, class = std::enable_if_t<std::is_convertible_v<const Record &, bytes>>>
+    pending append_batch(const std::vector<Record> &records) const {
+        return append_batch(records, std::nothrow).value();
+    }
     pending append_batch_parts(const inkstone_parts *records, std::size_t count) const {
         return append_batch_parts(records, count, std::nothrow).value();
     }
@@ -517,7 +509,6 @@ public:
     void truncate_before(std::uint64_t first) const { truncate_before(first, std::nothrow).value(); }
     void truncate_after(std::uint64_t last) const { truncate_after(last, std::nothrow).value(); }
     inkstone::reader reader() const { return reader(std::nothrow).value(); }
-    std::string recovery() const { return recovery(std::nothrow).value(); }
     std::string recovery_json() const { return recovery_json(std::nothrow).value(); }
     std::string choice() const { return choice(std::nothrow).value(); }
     std::string stats_json() const { return stats_json(std::nothrow).value(); }
@@ -548,7 +539,7 @@ private:
 /** Whether the log in `path` is intact, with the report as JSON. */
 struct report {
     bool is_intact = false;
-    std::string json;
+    std::string json{};
 };
 namespace detail {
 inline result<report> reported(decltype(inkstone_verify) call, const std::string &path) {

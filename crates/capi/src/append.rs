@@ -140,7 +140,7 @@ pub unsafe extern "C" fn inkstone_append(
     door(error, || append(log, pending, |log| Ok(log.log.append(record?)?)))
 }
 
-/// Appends one record that nobody waits for. The log's own thread commits it within inkstone_options_set_linger_us.
+/// Appends one record that nobody waits for. The log's own thread commits it within the option linger_us.
 ///
 /// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: nothing on return: the record is durable
 /// when inkstone_sync has returned, or inkstone_durable has reached its LSN.
@@ -340,7 +340,8 @@ pub unsafe extern "C" fn inkstone_wait(
 ///
 /// Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate and close, and must not free the
 /// log. It holds up other callbacks and often a waiting thread, so it must not block. It must not throw a C++ exception or leave by
-/// longjmp. If it forks, the child must call exec or _exit.
+/// longjmp. If it forks, the child must call exec or _exit. One that runs an interpreter's code (Python's, say) must not come when the
+/// interpreter has ended, which would end the thread and so the process: close the log before.
 ///
 /// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: nothing on return; the record and all before it
 /// when the callback gets no error.

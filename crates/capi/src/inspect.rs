@@ -64,7 +64,7 @@ fn report(
 }
 
 /// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may append meanwhile: what it has promised
-/// to be durable is copied, which may leave out its last records until it has been idle for inkstone_options_set_idle_us. `options`,
+/// to be durable is copied, which may leave out its last records until it has been idle for the option idle_us. `options`,
 /// which may be NULL, apply to the new log. `records`, which may be NULL, gets their number. A copy that fails removes its files; opening
 /// one that is not complete is INKSTONE_INCOMPLETE.
 ///

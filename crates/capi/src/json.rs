@@ -98,6 +98,7 @@ pub(crate) fn stats(stats: &Stats) -> String {
 
 pub(crate) fn recovery(recovery: &Recovery) -> String {
     Object::new()
+        .text("text", &recovery.to_string())
         .raw("created", recovery.created)
         .raw("clean", recovery.clean)
         .raw("torn", recovery.verdict == Verdict::Torn)

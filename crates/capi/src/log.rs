@@ -233,22 +233,8 @@ pub unsafe extern "C" fn inkstone_truncate_after(
     door(error, || Ok(given(log, "log")?.log.truncate_after(Lsn::new(last))?))
 }
 
-/// What the opening found and did, as a sentence for people.
-///
-/// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_recovery_text(
-    log: *const inkstone_log,
-    text: *mut *mut c_char,
-    error: *mut *mut inkstone_error,
-) -> inkstone_code {
-    // SAFETY: the rules of the header.
-    let (log, text, error) = unsafe { (log.as_ref(), out(text), out(error)) };
-    door(error, || give(text, "text", || Ok(given(log, "log")?.log.recovery().to_string())))
-}
-
-/// What the opening found and did, as a JSON object: created, clean, torn, first, last, epoch, segments, bytes_read, leftovers,
-/// waits_for_room, row.
+/// What the opening found and did, as a JSON object: text (a sentence for people), created, clean, torn, row, first, last, epoch,
+/// segments, bytes_read, leftovers, waits_for_room.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]

@@ -9,6 +9,7 @@ use inkstone::{Cursor, Lsn, Reader, Record};
 
 use crate::append::inkstone_bytes;
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
+use crate::json;
 use crate::log::{inkstone_log, timeout};
 use crate::options::inkstone_options;
 use crate::pointers::{Out, given, out, path};
@@ -39,7 +40,7 @@ pub struct inkstone_record {
 }
 
 /// A reader of the durable records of a log that this process writes. From the first call on the log keeps what it writes in memory for
-/// its readers (inkstone_options_set_tail_bytes).
+/// its readers (the option tail_bytes).
 ///
 /// Owner: the caller gets `*reader` and frees it with inkstone_reader_free, also after the log. It may be used after the log is
 /// closed, until the log is opened for writing again. Threads: any.
@@ -135,11 +136,12 @@ pub unsafe extern "C" fn inkstone_reader_end_of_log(
     })
 }
 
-/// What inkstone_reader_open has found, as a sentence for people; "" for a reader of a log that this process writes.
+/// What inkstone_reader_open has found, as the JSON object of inkstone_recovery_json; `null` for a reader of a log that this process
+/// writes.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_reader_recovery_text(
+pub unsafe extern "C" fn inkstone_reader_recovery_json(
     reader: *const inkstone_reader,
     text: *mut *mut c_char,
     error: *mut *mut inkstone_error,
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn inkstone_reader_recovery_text(
     door(error, || {
         give(text, "text", || {
             let found = given(reader, "reader")?.reader.recovery();
-            Ok(found.map_or_else(String::new, |recovery| recovery.to_string()))
+            Ok(found.map_or_else(|| "null".into(), |found| json::recovery(&found)))
         })
     })
 }

@@ -47,7 +47,7 @@ fn an_append_allocates_nothing_at_the_door() {
     // SAFETY: every pointer is to what the header asks for, until all is freed.
     unsafe {
         let options = inkstone_options_new();
-        well(inkstone_options_set_buffer_bytes(options, 64 << 10));
+        well(inkstone_options_set(options, c"buffer_bytes".as_ptr(), c"65536".as_ptr(), no_error));
         well(inkstone_open(path.as_ptr(), options, &raw mut log, no_error));
         inkstone_options_free(options);
         // The first segments are small: on to one that is not, whose successor is ready.

@@ -129,8 +129,10 @@ fn every_option_has_a_setter() {
         calls.iter().filter(|call| call.of == "Options").map(|call| call.name.as_str()).collect();
     assert!(options.len() > 25, "{options:?}");
     for name in options {
-        let has_setter =
-            ["", "_us"].iter().any(|end| header.contains(&format!("inkstone_options_set_{name}{end}(")));
+        let has_setter = ["", "_us"].iter().any(|end| {
+            header.contains(&format!("inkstone_options_set_{name}{end}("))
+                || header.contains(&format!("// - {name}{end}: "))
+        });
         let has_call = header.contains(&format!("inkstone_options_{name}("));
         assert!(
             has_setter || has_call || page.contains(&format!("`{name}`")),

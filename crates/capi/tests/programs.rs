@@ -28,7 +28,8 @@ fn bad_use_that_can_be_seen_is_an_error_that_says_what_is_wrong() {
 
 #[test]
 fn every_function_does_what_it_says() {
-    run("tests/c/whole.c", &[], "every function did what it says");
+    // C++ too must take what the header and this program have.
+    run("tests/c/whole.c", &["-Wc++-compat"], "every function did what it says");
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn compiles(statement: &str) -> Option<bool> {
     let text = format!("#include <inkstone.hpp>\nvoid use(inkstone::log &log) {{ {statement}; }}\n");
     std::fs::write(&source, text).unwrap();
     let output = Command::new(support::tool("c++")?)
-        .args(["-std=c++17", "-fsyntax-only"])
+        .args(["-std=c++17", "-Werror=unused-result", "-c", "-o", "/dev/null"])
         .arg("-I")
         .arg(support::root().join("include"))
         .arg(source)
@@ -91,27 +92,47 @@ fn compiles(statement: &str) -> Option<bool> {
 fn cpp_that_would_be_a_fault_at_run_time_does_not_compile() {
     // What is bad, and the same made good.
     let pairs = [
-        ("log.append(nullptr)", "log.append(\"\")"),
-        ("log.append_parts({\"a\", nullptr})", "log.append_parts({\"a\", \"b\"})"),
-        ("log.append(std::vector<int>{1})", "log.append(std::vector<char>{1})"),
+        ("auto a = log.append(nullptr)", "auto a = log.append(\"\")"),
+        ("auto a = log.append_parts({\"a\", nullptr})", "auto a = log.append_parts({\"a\", \"b\"})"),
+        ("auto a = log.append(std::vector<int>{1})", "auto a = log.append(std::vector<char>{1})"),
         (
             "auto &o = inkstone::options().segment_bytes(1); o.get()",
             "auto o = inkstone::options().segment_bytes(1); o.get()",
         ),
         (
-            "auto &o = inkstone::options().access(\"direct\"); o.get()",
-            "auto o = inkstone::options().access(\"direct\"); o.get()",
+            "auto &o = inkstone::options().set(\"access\", \"direct\"); o.get()",
+            "auto o = inkstone::options().set(\"access\", \"direct\"); o.get()",
         ),
         (
             "auto &o = inkstone::options().listener([](auto) {}); o.get()",
             "auto o = inkstone::options().listener([](auto) {}); o.get()",
         ),
         ("auto other = log; other.get()", "auto other = std::move(log); other.get()"),
+        (
+            "auto a = log.append_batch(std::vector<int>{1})",
+            "auto a = log.append_batch(std::vector<std::string>{\"a\"})",
+        ),
+        ("inkstone_close(log.get(), nullptr)", "if (inkstone_close(log.get(), nullptr)) return"),
     ];
     for (bad, good) in pairs {
         let Some(good_compiles) = compiles(good) else { return };
         assert!(good_compiles, "{good}");
         assert_eq!(compiles(bad), Some(false), "{bad}");
+    }
+}
+
+#[test]
+fn a_python_program_that_ends_with_callbacks_due_waits_for_them() {
+    let Some(python) = support::tool("python3") else { return };
+    for _ in 0..3 {
+        let directory = tempfile::tempdir().unwrap();
+        let output = Command::new(&python)
+            .arg(support::root().join("../../examples/c/callbacks.py"))
+            .arg(support::shared_library())
+            .arg(directory.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success() && output.stdout == b"10000 durable, 0 failed\n", "{output:?}");
     }
 }
 

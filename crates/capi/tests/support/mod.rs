@@ -40,13 +40,13 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a static library of Rust needs beside it on Linux.
-pub(crate) const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+/// What the static library needs beside it on Linux, as docs/c.md says.
+pub(crate) const SYSTEM: [&str; 3] = ["-lm", "-lpthread", "-ldl"];
 
 const C: [&str; 3] = ["-std=c11", "-D_GNU_SOURCE", "-Wstrict-prototypes"];
 
 /// The C++ header is compiled with the flags of its user's program, so it has to be clean under more of them.
-const CPP: [&str; 4] = ["-Wpedantic", "-Wshadow", "-Wconversion", "-Wold-style-cast"];
+const CPP: [&str; 5] = ["-Wpedantic", "-Wshadow", "-Wconversion", "-Wold-style-cast", "-Weffc++"];
 
 /// Compiles a C or C++ program of this crate's tests against the static library; `None` if there is no compiler.
 pub(crate) fn compile(source: &str, flags: &[&str], to: &Path) -> Option<PathBuf> {

@@ -33,7 +33,7 @@ pub(crate) const GET_FACTS: &str = "statx";
 /// `FALLOC_FL_WRITE_ZEROES`, Linux 6.17.
 const FALLOC_FL_WRITE_ZEROES: u32 = 0x80;
 /// `FS_IOC_FIEMAP` = `_IOWR('f', 11, struct fiemap)`.
-const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
 
 /// The threads that sleep beside one word: the kernel knows them by its address.
 #[derive(Debug, Default)]
