@@ -20,3 +20,9 @@ go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t 
     a.number = r.pending.lsn;
     return a;
 }
+
+go_answer inkstone_go_on_watermark(const inkstone_log *log, uintptr_t handle) {
+    go_answer a = {0};
+    a.code = inkstone_on_watermark(log, told, (void *)handle, &a.error);
+    return a;
+}
