@@ -32,4 +32,9 @@
 //	if errors.Is(err, inkstone.ErrNoRoom) { ... }
 //	if errors.Is(err, syscall.ENOSPC) { ... }
 //	if errors.Is(err, os.ErrClosed) { ... }
+//
+// # Cgo
+//
+// The package needs cgo, a C compiler and pkg-config. With CGO_ENABLED=0 it does not compile, and
+// says so.
 package inkstone

@@ -124,6 +124,8 @@ static inline go_answer go_wait(inkstone_pending pending) {
 go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle);
 /* The callback comes if the code is INKSTONE_OK. */
 go_answer inkstone_go_on_watermark(const inkstone_log *log, uintptr_t handle);
+/* The handle is deleted when it is not needed any more, also if this fails. */
+inkstone_code inkstone_go_set_listener(inkstone_options *options, uintptr_t handle);
 /* The answer's number is the LSN, 0 if nothing was appended. The callback comes if the code is INKSTONE_OK. */
 go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size, uintptr_t handle);
 
