@@ -20,3 +20,19 @@ go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t 
     a.number = r.pending.lsn;
     return a;
 }
+
+go_answer inkstone_go_on_watermark(const inkstone_log *log, uintptr_t handle) {
+    go_answer a = {0};
+    a.code = inkstone_on_watermark(log, told, (void *)handle, &a.error);
+    return a;
+}
+
+static void hear(void *context, const inkstone_event *event) {
+    inkstoneGoEvent((uintptr_t)context, (inkstone_event *)event);
+}
+
+static void forget(void *context) { inkstoneGoForget((uintptr_t)context); }
+
+inkstone_code inkstone_go_set_listener(inkstone_options *options, uintptr_t handle) {
+    return inkstone_options_set_listener(options, hear, (void *)handle, forget);
+}

@@ -14,8 +14,9 @@
 // All goroutines may use a Log and a Reader at the same time, and Close them while others use them: the others end, and later calls get
 // ErrClosed. A Cursor is for one goroutine; another may close it. A Log has one writer at a time: a second Open is ErrLocked.
 //
-// A call that waits for the disk keeps a thread of the operating system. At most 64 calls of a handle do so at the same time; the others
-// wait as goroutines. A Cursor that waits in Follow keeps a thread.
+// A call that waits for the disk keeps a thread of the operating system. At most 64 calls of a
+// handle do so at the same time; the others wait as goroutines. Whoever waits in Follow keeps none;
+// in the log of another process one thread waits for all cursors of a Reader.
 //
 // # Contexts
 //
@@ -24,9 +25,16 @@
 //
 // # Errors
 //
-// Every error of the library is an *Error: what happened, to which path and offset, and what to do. It unwraps to its Code, which is the
-// sentinel, and to the syscall.Errno if the operating system gave one:
+// Every error of the library is an Error: what happened, to which path and offset, and what to do.
+// It unwraps to its Code, which is the sentinel, and to the syscall.Errno if the operating system
+// gave one. ErrClosed is os.ErrClosed too:
 //
 //	if errors.Is(err, inkstone.ErrNoRoom) { ... }
 //	if errors.Is(err, syscall.ENOSPC) { ... }
+//	if errors.Is(err, os.ErrClosed) { ... }
+//
+// # Cgo
+//
+// The package needs cgo, a C compiler and pkg-config. With CGO_ENABLED=0 it does not compile, and
+// says so.
 package inkstone

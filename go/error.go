@@ -5,7 +5,10 @@ package inkstone
 // #include "shim.h"
 import "C"
 
-import "syscall"
+import (
+	"io/fs"
+	"syscall"
+)
 
 // Code says what kind of failure it was. Codes are errors, to be compared by errors.Is. Later versions may add some.
 type Code int32
@@ -26,7 +29,8 @@ const (
 	ErrCorrupt Code = C.INKSTONE_CORRUPT
 	// ErrUnknownVersion: a newer program wrote this log.
 	ErrUnknownVersion Code = C.INKSTONE_UNKNOWN_VERSION
-	// ErrPoisoned: a write or sync failed. Records after Error.LSN may or may not be there: open the log again.
+	// ErrPoisoned: a write or sync failed. Records after the error's LSN may or may not be there:
+	// open the log again.
 	ErrPoisoned Code = C.INKSTONE_POISONED
 	// ErrNoRoom: the disk has no room. Nothing was lost: try again when there is room, or after TruncateBefore.
 	ErrNoRoom Code = C.INKSTONE_NO_ROOM
@@ -34,11 +38,13 @@ const (
 	ErrTooLarge Code = C.INKSTONE_TOO_LARGE
 	// ErrBusy: a call that must not wait would have had to.
 	ErrBusy Code = C.INKSTONE_BUSY
-	// ErrTruncatedBefore: TruncateBefore has truncated the record. Error.LSN is the first that is left.
+	// ErrTruncatedBefore: TruncateBefore has truncated the record. The error's LSN is the first
+	// that is left.
 	ErrTruncatedBefore Code = C.INKSTONE_TRUNCATED_BEFORE
 	// ErrNotYet: there is no durable record with this LSN yet.
 	ErrNotYet Code = C.INKSTONE_NOT_YET
-	// ErrTruncatedAfter: TruncateAfter has truncated records before this cursor. Error.LSN is where it goes on.
+	// ErrTruncatedAfter: TruncateAfter has truncated records before this cursor. The error's LSN is
+	// where it goes on.
 	ErrTruncatedAfter Code = C.INKSTONE_TRUNCATED_AFTER
 	// ErrInvalid: an argument or option makes no sense. Nothing was done.
 	ErrInvalid Code = C.INKSTONE_INVALID
@@ -57,42 +63,68 @@ const (
 // Error is the code in words, such as "no room".
 func (c Code) Error() string { return "inkstone: " + C.GoString(C.inkstone_code_name(C.int32_t(c))) }
 
-// Error is a failure with its details. It never changes.
-type Error struct {
+// Is says that ErrClosed is os.ErrClosed too.
+func (c Code) Is(target error) bool { return c == ErrClosed && target == fs.ErrClosed }
+
+// Error is a failure with its details. It never changes, so goroutines may share it.
+type Error interface {
+	// Error says what happened, to what, and what to do.
+	Error() string
 	// Code is what kind of failure it was.
-	Code Code
-	// Message says what happened, to what, and what to do.
-	Message string
+	Code() Code
 	// Advice is what a program or its operator can do about an error of this code.
-	Advice string
+	Advice() string
 	// Path is the file or directory that it is about; "" if there is none.
-	Path string
-	// Offset is the byte of the file at which it happened; -1 if there is none.
-	Offset int64
+	Path() string
+	// Offset is the byte of the file at which it happened, if there is one.
+	Offset() (offset int64, isKnown bool)
 	// LSN belongs to the error: the first record that is left (ErrTruncatedBefore), where a cursor goes on (ErrTruncatedAfter), the last
-	// durable record (ErrNotYet, ErrPoisoned), the record that should be there (ErrCorrupt). HasLSN says whether it is known.
-	LSN    uint64
-	HasLSN bool
+	// durable record (ErrNotYet, ErrPoisoned), the record that should be there (ErrCorrupt).
+	LSN() (lsn uint64, isKnown bool)
 	// Errno is the operating system's number; 0 if there is none.
-	Errno syscall.Errno
+	Errno() syscall.Errno
 	// IsRetryable says whether the same call can succeed later, without opening the log again.
-	IsRetryable bool
+	IsRetryable() bool
+	ofInkstone()
 }
 
-// Error says what happened, to what, and what to do.
-func (e *Error) Error() string { return "inkstone: " + e.Message }
+// failure is the one kind of Error. Nothing of it is exported: what several callers share, none can
+// change.
+type failure struct {
+	code                  Code
+	message, advice, path string
+	offset                int64
+	lsn                   uint64
+	hasOffset, hasLSN     bool
+	errno                 syscall.Errno
+	isRetryable           bool
+}
+
+func (f *failure) Error() string         { return "inkstone: " + f.message }
+func (f *failure) Code() Code            { return f.code }
+func (f *failure) Advice() string        { return f.advice }
+func (f *failure) Path() string          { return f.path }
+func (f *failure) Offset() (int64, bool) { return f.offset, f.hasOffset }
+func (f *failure) LSN() (uint64, bool)   { return f.lsn, f.hasLSN }
+func (f *failure) Errno() syscall.Errno  { return f.errno }
+func (f *failure) IsRetryable() bool     { return f.isRetryable }
+func (f *failure) ofInkstone()           {}
 
 // Unwrap gives the code, and the operating system's number if there is one.
-func (e *Error) Unwrap() []error {
-	if e.Errno == 0 {
-		return []error{e.Code}
+func (f *failure) Unwrap() []error {
+	if f.errno == 0 {
+		return []error{f.code}
 	}
-	return []error{e.Code, e.Errno}
+	return []error{f.code, f.errno}
 }
 
 var (
-	errNotYet = &Error{Code: ErrNotYet, Message: "there is no durable record there yet; read again later, or follow", Offset: -1, IsRetryable: true}
-	errClosed = &Error{Code: ErrClosed, Message: "it is closed; open it again", Offset: -1}
+	errNotYet error = &failure{
+		code:        ErrNotYet,
+		message:     "there is no durable record there yet; read again later, or follow",
+		isRetryable: true,
+	}
+	errClosed error = &failure{code: ErrClosed, message: "it is closed; open it again"}
 )
 
 // failed makes an error of an answer, and frees what C holds of it; nil if there was none.
@@ -104,31 +136,27 @@ func failed(a C.go_answer) error {
 		if a.code == C.INKSTONE_NOT_YET {
 			return errNotYet
 		}
-		c := Code(a.code)
-		return &Error{Code: c, Message: C.GoString(C.inkstone_code_name(C.int32_t(a.code))), Offset: -1}
+		return &failure{code: Code(a.code), message: C.GoString(C.inkstone_code_name(C.int32_t(a.code)))}
 	}
 	defer C.inkstone_error_free(a.error)
 	return errorOf(a.error)
 }
 
 // errorOf copies an error that stays the library's.
-func errorOf(c *C.inkstone_error) *Error {
-	e := &Error{
-		Code:        Code(C.inkstone_error_code(c)),
-		Message:     C.GoString(C.inkstone_error_message(c)),
-		Advice:      C.GoString(C.inkstone_error_advice(c)),
-		Path:        C.GoString(C.inkstone_error_path(c)),
-		Offset:      -1,
-		Errno:       syscall.Errno(C.inkstone_error_os(c)),
-		IsRetryable: bool(C.inkstone_error_is_retryable(c)),
+func errorOf(c *C.inkstone_error) error {
+	offset, lsn := C.go_error_offset(c), C.go_error_lsn(c)
+	return &failure{
+		code:        Code(C.inkstone_error_code(c)),
+		message:     C.GoString(C.inkstone_error_message(c)),
+		advice:      C.GoString(C.inkstone_error_advice(c)),
+		path:        C.GoString(C.inkstone_error_path(c)),
+		offset:      int64(offset.value),
+		hasOffset:   bool(offset.has),
+		lsn:         uint64(lsn.value),
+		hasLSN:      bool(lsn.has),
+		errno:       syscall.Errno(C.inkstone_error_os(c)),
+		isRetryable: bool(C.inkstone_error_is_retryable(c)),
 	}
-	if offset := C.go_error_offset(c); offset.has {
-		e.Offset = int64(offset.value)
-	}
-	if lsn := C.go_error_lsn(c); lsn.has {
-		e.LSN, e.HasLSN = uint64(lsn.value), true
-	}
-	return e
 }
 
-func invalid(what string) error { return &Error{Code: ErrInvalid, Message: what, Offset: -1} }
+func invalid(what string) error { return &failure{code: ErrInvalid, message: what} }

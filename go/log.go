@@ -65,7 +65,7 @@ func (g *gate[P]) takeSlot(ctx context.Context) error {
 
 // inSlot is f in the gate, and gives the thread back.
 func (g *gate[P]) inSlot(f func(P) error) error {
-	defer func() { <-g.slots }()
+	defer g.giveSlot()
 	c, err := g.enter()
 	if err != nil {
 		return err
@@ -73,6 +73,8 @@ func (g *gate[P]) inSlot(f func(P) error) error {
 	defer g.leave()
 	return f(c)
 }
+
+func (g *gate[P]) giveSlot() { <-g.slots }
 
 // Log is a log that is open for writing.
 //
@@ -86,6 +88,7 @@ type Log struct {
 	closedDurable uint64
 	isClosed      bool
 	cleanup       runtime.Cleanup
+	tide          *tide
 	// waiting is how many goroutines wait for records, company how many waits must pass before one counts as alone (Log.isAlone).
 	waiting, company atomic.Int32
 }
@@ -101,7 +104,7 @@ func Open(path string, options ...Option) (*Log, error) {
 			if err := failed(r.answer); err != nil {
 				return err
 			}
-			log = &Log{gate: opened(r.log), isPeriodic: s.isPeriodic}
+			log = &Log{gate: opened(r.log), isPeriodic: s.isPeriodic, tide: &tide{}}
 			// For a program that forgets to close; what goes wrong then is lost.
 			log.cleanup = runtime.AddCleanup(log, func(c *C.inkstone_log) { C.inkstone_log_free(c) }, r.log)
 			return nil
@@ -166,8 +169,8 @@ func (l *Log) Append(data []byte) (*Pending, error) {
 }
 
 func isBusy(err error) bool {
-	failure, is := err.(*Error)
-	return is && failure.Code == ErrBusy
+	failure, is := err.(*failure)
+	return is && failure.code == ErrBusy
 }
 
 // TryAppend appends one record if that needs no waiting; else ErrBusy. Goroutines: any.
@@ -414,12 +417,6 @@ func sentence(found string, err error) (string, error) {
 // Choice says which way of writing was chosen for this file system and device, and why; warnings follow, a line each. Goroutines: any.
 func (l *Log) Choice() (string, error) {
 	return l.text(func(c *C.inkstone_log) C.go_read { return C.go_choice(c) })
-}
-
-// Stats is what the log has done since it was opened, as a JSON object of numbers. Goroutines: any.
-func (l *Log) Stats() ([]byte, error) {
-	t, err := l.text(func(c *C.inkstone_log) C.go_read { return C.go_stats(c) })
-	return []byte(t), err
 }
 
 // Prometheus is the same as Stats in the text format of Prometheus, each line with the label log="name". Goroutines: any.

@@ -196,6 +196,9 @@ func inkstoneGoDurable(number C.uintptr_t, e *C.inkstone_error) {
 	switch to := handle.Value().(type) {
 	case *waiter:
 		to.settle(err)
+	case *tide:
+		handle.Delete()
+		to.pass()
 	case *Pending:
 		handle.Delete()
 		to.settle(err)

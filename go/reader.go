@@ -7,14 +7,11 @@ import "C"
 
 import (
 	"context"
+	"iter"
 	"runtime"
 	"sync"
-	"time"
 	"unsafe"
 )
-
-// How long a cursor waits in C before it looks at its context again.
-const slice = 50 * time.Millisecond
 
 // Reader reads the durable records of a log. Keep one instead of making one for each read.
 //
@@ -24,6 +21,8 @@ type Reader struct {
 	cleanup runtime.Cleanup
 	// log is the Log whose reader this is, so that one that nobody else keeps is not closed; nil for OpenReader.
 	log *Log
+	// view is for those who follow the log of another process; nil for Log.Reader.
+	view *view
 }
 
 // Record is a record and its LSN. Its bytes are the caller's.
@@ -62,8 +61,26 @@ func readerOf(r C.go_opened, log *Log) (*Reader, error) {
 		return nil, err
 	}
 	reader := &Reader{gate: opened(r.reader), log: log}
-	reader.cleanup = runtime.AddCleanup(reader, func(c *C.inkstone_reader) { C.inkstone_reader_free(c) }, r.reader)
+	if log == nil {
+		made := C.go_cursor_new(r.reader, 1)
+		if err := failed(made.answer); err != nil {
+			C.inkstone_reader_free(r.reader)
+			return nil, err
+		}
+		reader.view = newView(made.cursor)
+	}
+	kept := held[*C.inkstone_reader]{r.reader, reader.view}
+	reader.cleanup = runtime.AddCleanup(reader, func(kept held[*C.inkstone_reader]) {
+		C.inkstone_reader_free(kept.c)
+		kept.view.release()
+	}, kept)
 	return reader, nil
+}
+
+// held is what a reader or cursor must give back, also one that is forgotten.
+type held[P any] struct {
+	c    P
+	view *view
 }
 
 // Close frees the reader, when calls that use it have ended. Its cursors may be used on. A second call does nothing. Goroutines: any.
@@ -73,6 +90,7 @@ func (r *Reader) Close() error {
 	if r.gate.c != nil {
 		r.cleanup.Stop()
 		C.inkstone_reader_free(r.gate.c)
+		r.view.release()
 		r.gate.c, r.log = nil, nil
 	}
 	return nil
@@ -118,23 +136,66 @@ func (r *Reader) Recovery() (string, error) {
 	return sentence(text(C.go_reader_recovery(c)))
 }
 
-// Get is the record with this LSN; its bytes are the caller's. ErrNotYet, ErrTruncatedBefore. Goroutines: any.
-func (r *Reader) Get(lsn uint64) (data []byte, err error) {
-	err = r.gate.slowly(func(c *C.inkstone_reader) error {
-		got := C.go_get(c, C.uint64_t(lsn))
-		if err := failed(got.answer); err != nil {
-			return err
-		}
-		defer C.go_bytes_free(got.bytes)
-		data = copied(got.bytes.data, got.bytes.size)
-		return nil
-	})
-	return data, err
+// Get is the record with this LSN, in the memory of buf if that is large enough, else in new
+// memory; buf may be nil. ErrNotYet, ErrTruncatedBefore. Goroutines: any.
+func (r *Reader) Get(lsn uint64, buf []byte) ([]byte, error) {
+	if err := r.gate.takeSlot(context.Background()); err != nil {
+		return nil, err
+	}
+	defer r.gate.giveSlot()
+	c, err := r.gate.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer r.gate.leave()
+	got := C.go_get(c, C.uint64_t(lsn))
+	if err := failed(got.answer); err != nil {
+		return nil, err
+	}
+	defer C.go_bytes_free(got.bytes)
+	return into(buf, got.bytes.data, got.bytes.size), nil
 }
 
-// copied is C's bytes in Go's memory; never nil.
-func copied(data unsafe.Pointer, size C.size_t) []byte {
-	return append(make([]byte, 0, int(size)), unsafe.Slice((*byte)(data), int(size))...)
+// into is C's bytes in the memory of buf if that is large enough, else in new memory; never nil.
+func into(buf []byte, data unsafe.Pointer, size C.size_t) []byte {
+	if buf == nil {
+		buf = make([]byte, 0, int(size))
+	}
+	return append(buf[:0], unsafe.Slice((*byte)(data), int(size))...)
+}
+
+// Records are the durable records from lsn on, each in its own memory, in order, up to the last one
+// that is durable when the loop comes to it. An error is the last that the loop gets. Goroutines:
+// any.
+func (r *Reader) Records(lsn uint64) iter.Seq2[Record, error] {
+	return r.loop(lsn, func(c *Cursor) (Record, error) { return c.Next(nil) }, errNotYet)
+}
+
+// Follow are the records from lsn on, each in its own memory, in order; it waits for those to come
+// as Cursor.Follow does. It ends with an error: the context's, or why no more will come.
+// Goroutines: any.
+func (r *Reader) Follow(ctx context.Context, lsn uint64) iter.Seq2[Record, error] {
+	return r.loop(lsn, func(c *Cursor) (Record, error) { return c.Follow(ctx, nil) }, nil)
+}
+
+// loop is the records that next finds, up to its first error, which is told unless it is the end.
+func (r *Reader) loop(
+	lsn uint64, next func(*Cursor) (Record, error), end error,
+) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		cursor, err := r.Cursor(lsn)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		defer cursor.Close()
+		for {
+			record, err := next(cursor)
+			if end != nil && err == end || !yield(record, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. 0 counts as 1. Close it. Goroutines: any.
@@ -148,8 +209,12 @@ func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
 	if err := failed(made.answer); err != nil {
 		return nil, err
 	}
-	cursor := &Cursor{c: made.cursor, log: r.log}
-	cursor.cleanup = runtime.AddCleanup(cursor, func(c *C.inkstone_cursor) { C.inkstone_cursor_free(c) }, made.cursor)
+	cursor := &Cursor{c: made.cursor, log: r.log, view: r.view.keep(), closed: make(chan struct{})}
+	kept := held[*C.inkstone_cursor]{made.cursor, cursor.view}
+	cursor.cleanup = runtime.AddCleanup(cursor, func(kept held[*C.inkstone_cursor]) {
+		C.inkstone_cursor_free(kept.c)
+		kept.view.release()
+	}, kept)
 	return cursor, nil
 }
 
@@ -160,54 +225,52 @@ type Cursor struct {
 	mu      sync.Mutex
 	c       *C.inkstone_cursor
 	cleanup runtime.Cleanup
-	log     *Log // As in Reader.
+	log     *Log  // As in Reader; nil when the cursor is closed.
+	view    *view // As in Reader.
+	closed  chan struct{}
 }
 
-// Close frees the cursor; a call that waits on it ends soon with ErrClosed. A second call does nothing. Goroutines: any.
+// Close frees the cursor; a call that waits on it ends with ErrClosed. A second call does nothing.
+// Goroutines: any.
 func (c *Cursor) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c != nil {
 		c.cleanup.Stop()
 		C.inkstone_cursor_free(c.c)
+		c.view.release()
 		c.c, c.log = nil, nil
+		close(c.closed)
 	}
 	return nil
 }
 
-// Next is the next record, without waiting for one to be appended. ErrNotYet: it is not durable yet. ErrTruncatedBefore: Seek to go on.
-// ErrTruncatedAfter: the next call goes on at Error.LSN.
-func (c *Cursor) Next() (Record, error) { return c.next(0) }
+// Next is the next record, without waiting for one to be appended; in the memory of buf if that is
+// large enough, else in new memory; buf may be nil. ErrNotYet: it is not durable yet.
+// ErrTruncatedBefore: Seek to go on. ErrTruncatedAfter: the next call goes on at the error's LSN.
+func (c *Cursor) Next(buf []byte) (Record, error) { return c.next(buf, false) }
 
-// Follow is the next record; it waits for it until the context ends, which is the context's error. ErrClosed and ErrPoisoned: all records
-// were shown, and no more will come. Otherwise as Next.
-func (c *Cursor) Follow(ctx context.Context) (Record, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return Record{}, err
-		}
-		wait := slice
-		if deadline, has := ctx.Deadline(); has {
-			wait = max(min(wait, time.Until(deadline)), time.Microsecond)
-		}
-		record, err := c.next(wait)
-		if err != error(errNotYet) {
-			return record, err
-		}
+// next is Next, or says that no more will come, where this process knows that.
+func (c *Cursor) next(buf []byte, isEndTold bool) (Record, error) {
+	if c.view != nil {
+		c.view.slots <- struct{}{}
+		defer func() { <-c.view.slots }()
 	}
-}
-
-func (c *Cursor) next(wait time.Duration) (Record, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.c == nil {
+	var r C.go_read
+	switch {
+	case c.c == nil:
 		return Record{}, errClosed
+	case isEndTold && c.view == nil:
+		r = C.go_cursor_next_within(c.c, 0)
+	default:
+		r = C.go_cursor_next(c.c)
 	}
-	r := C.go_cursor_next(c.c, micros(wait))
 	if err := failed(r.answer); err != nil {
 		return Record{}, err
 	}
-	return Record{LSN: uint64(r.record.lsn), Data: copied(r.record.data, r.record.size)}, nil
+	return Record{LSN: uint64(r.record.lsn), Data: into(buf, r.record.data, r.record.size)}, nil
 }
 
 // Seek moves to another LSN; 0 counts as 1.

@@ -112,6 +112,10 @@ static inline go_answer go_wait(inkstone_pending pending) {
     return a;
 }
 go_answer inkstone_go_on_durable(inkstone_pending pending, uintptr_t handle);
+/* The callback comes if the code is INKSTONE_OK. */
+go_answer inkstone_go_on_watermark(const inkstone_log *log, uintptr_t handle);
+/* The handle is deleted when it is not needed any more, also if this fails. */
+inkstone_code inkstone_go_set_listener(inkstone_options *options, uintptr_t handle);
 /* The answer's number is the LSN, 0 if nothing was appended. The callback comes if the code is INKSTONE_OK. */
 go_answer inkstone_go_try_append_durable(const inkstone_log *log, const uint8_t *data, size_t size, uintptr_t handle);
 
@@ -120,7 +124,6 @@ typedef struct {
     inkstone_bytes bytes;
     inkstone_record record;
     char *text;
-    bool is_intact;
 } go_read;
 
 static inline go_read go_get(const inkstone_reader *reader, uint64_t lsn) {
@@ -129,10 +132,15 @@ static inline go_read go_get(const inkstone_reader *reader, uint64_t lsn) {
     return r;
 }
 static inline void go_bytes_free(inkstone_bytes bytes) { inkstone_bytes_free(&bytes); }
-static inline go_read go_cursor_next(inkstone_cursor *cursor, uint64_t timeout_us) {
+static inline go_read go_cursor_next(inkstone_cursor *cursor) {
     go_read r = {0};
-    r.answer.code = timeout_us == 0 ? inkstone_cursor_next(cursor, &r.record, &r.answer.error)
-                                    : inkstone_cursor_next_within(cursor, timeout_us, &r.record, &r.answer.error);
+    r.answer.code = inkstone_cursor_next(cursor, &r.record, &r.answer.error);
+    return r;
+}
+/* With a timeout of 0 it waits as little as inkstone_cursor_next, and tells that no more will come. */
+static inline go_read go_cursor_next_within(inkstone_cursor *cursor, uint64_t timeout_us) {
+    go_read r = {0};
+    r.answer.code = inkstone_cursor_next_within(cursor, timeout_us, &r.record, &r.answer.error);
     return r;
 }
 static inline go_answer go_end_of_log(const inkstone_reader *reader) {
@@ -167,7 +175,7 @@ static inline go_read go_prometheus(const inkstone_log *log, const char *name) {
 }
 static inline go_read go_verify(const char *path) {
     go_read r = {0};
-    r.answer.code = inkstone_verify(path, &r.is_intact, &r.text, &r.answer.error);
+    r.answer.code = inkstone_verify(path, NULL, &r.text, &r.answer.error);
     return r;
 }
 static inline go_answer go_copy(const char *from, const char *to, const inkstone_options *options) {

@@ -148,7 +148,7 @@ func TestAReaderAloneKeepsItsLogOpen(t *testing.T) {
 	}
 	_, err := Open(path)
 	is(t, err, ErrLocked)
-	same(t, must[Record](t)(cursor.Next()).LSN, 1)
+	same(t, must[Record](t)(cursor.Next(nil)).LSN, 1)
 	well(t, cursor.Close())
 	// And when nothing that is open keeps it, it is closed.
 	for err != nil {

@@ -25,20 +25,13 @@ func run(path string) (err error) {
 		return err
 	}
 	defer reader.Close()
-	cursor, err := reader.Cursor(log.First())
-	if err != nil {
-		return err
-	}
-	defer cursor.Close()
-	for {
-		record, err := cursor.Next()
-		if errors.Is(err, inkstone.ErrNotYet) {
-			return nil // The end.
-		} else if err != nil {
+	for record, err := range reader.Records(log.First()) {
+		if err != nil {
 			return err
 		}
 		fmt.Printf("%d: %s\n", record.LSN, record.Data)
 	}
+	return nil
 }
 
 func main() {

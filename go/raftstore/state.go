@@ -23,7 +23,7 @@ func (s *Store) readState() error {
 			return err
 		}
 		defer reader.Close()
-		record, err := reader.Get(last)
+		record, err := reader.Get(last, nil)
 		if err != nil {
 			return err
 		}

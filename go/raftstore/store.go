@@ -192,7 +192,7 @@ func (s *Store) GetLog(index uint64, log *raft.Log) error {
 		if index == 0 || index < first || index > last {
 			return raft.ErrLogNotFound
 		}
-		record, err := s.reader.Get(index - distance)
+		record, err := s.reader.Get(index-distance, nil)
 		if renewed != s.renewed.Load() {
 			continue // That may have been another entry.
 		}

@@ -568,15 +568,15 @@ func TestAClosedStoreAnswersNothing(t *testing.T) {
 	well(t, store.SetUint64([]byte("CurrentTerm"), 7))
 	well(t, store.Close())
 	_, err := store.Get([]byte("CurrentTerm"))
-	is(t, err, inkstone.ErrClosed)
+	is(t, err, os.ErrClosed)
 	_, err = store.GetUint64([]byte("CurrentTerm"))
-	is(t, err, inkstone.ErrClosed)
+	is(t, err, os.ErrClosed)
 	_, err = store.LastIndex()
-	is(t, err, inkstone.ErrClosed)
-	is(t, store.GetLog(1, &raft.Log{}), inkstone.ErrClosed)
-	is(t, store.Set([]byte("CurrentTerm"), nil), inkstone.ErrClosed)
-	is(t, store.StoreLog(entry(2, 1)), inkstone.ErrClosed)
-	is(t, store.DeleteRange(1, 1), inkstone.ErrClosed)
+	is(t, err, os.ErrClosed)
+	is(t, store.GetLog(1, &raft.Log{}), os.ErrClosed)
+	is(t, store.Set([]byte("CurrentTerm"), nil), os.ErrClosed)
+	is(t, store.StoreLog(entry(2, 1)), os.ErrClosed)
+	is(t, store.DeleteRange(1, 1), os.ErrClosed)
 }
 
 // The name of a directory is durable when its parent was synced: whatever the path ends with, and when a killed process made it.

@@ -204,6 +204,10 @@ typedef struct inkstone_reader inkstone_reader;
 // A full segment that a program keeps, to copy its file, say: until it is freed the file is not used for anything else.
 typedef struct inkstone_segment inkstone_segment;
 
+// Called once with what became of a record: `error` is NULL when it and all before it are on stable storage, and else why it may not
+// be. The error is the library's and valid until the function returns. `lsn` is the record's in both cases.
+typedef void (*inkstone_callback)(void *context, uint64_t lsn, const inkstone_error *error);
+
 // A record, or a batch, that was appended and is not necessarily durable yet. It is the caller's memory and holds nothing. End each
 // by one call of inkstone_wait, inkstone_on_durable or inkstone_let_go; that call sets `log` to NULL. One that is simply forgotten
 // becomes durable with the next record that somebody waits for, at the latest when the log is closed. The log must not be freed
@@ -234,10 +238,6 @@ typedef struct {
     // How many they are.
     size_t count;
 } inkstone_parts;
-
-// Called once with what became of a record: `error` is NULL when it and all before it are on stable storage, and else why it may not
-// be. The error is the library's and valid until the function returns. `lsn` is the record's in both cases.
-typedef void (*inkstone_callback)(void *context, uint64_t lsn, const inkstone_error *error);
 
 // A record that is borrowed from a cursor: valid until the next call on that cursor.
 typedef struct {
@@ -424,6 +424,26 @@ INKSTONE_MUST_USE
 inkstone_code inkstone_wait_durable(const inkstone_log *log,
                                     uint64_t lsn,
                                     uint64_t timeout_us,
+                                    inkstone_error **error);
+
+// Has `callback` called once with `context` and the durable watermark when that has changed since
+// this call: it has risen, or inkstone_truncate_after has cut the log. With an error it will
+// change no more (INKSTONE_CLOSED, INKSTONE_POISONED). So many can follow a log without a thread
+// for each: call this once for all of them, read to the end (inkstone_cursor_next), let all wait
+// for the callback, and begin again. In this order no change is missed. It commits nothing, and
+// counts as no waiter.
+//
+// The thread that made the watermark change makes the call, beside other callbacks; if the outcome
+// is known already, this call does at once. What inkstone_on_durable says of a callback holds for
+// this one, but for their order. A log that is closed or freed leaves none uncalled. The callback
+// is not called if this call returns an error other than INKSTONE_PANICKED.
+//
+// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: every record
+// up to the watermark.
+INKSTONE_MUST_USE
+inkstone_code inkstone_on_watermark(const inkstone_log *log,
+                                    inkstone_callback callback,
+                                    void *context,
                                     inkstone_error **error);
 
 // The first record that was not truncated; one above the last if there is none. 0 for NULL.
@@ -631,6 +651,12 @@ inkstone_code inkstone_cursor_seek(inkstone_cursor *cursor, uint64_t lsn);
 //
 // Threads: one at a time.
 uint64_t inkstone_cursor_next_lsn(const inkstone_cursor *cursor);
+
+// The durable watermark that the cursor knows, as inkstone_reader_durable: how far it can read
+// now. 0 for NULL.
+//
+// Threads: one at a time.
+uint64_t inkstone_cursor_durable(const inkstone_cursor *cursor);
 
 // Options with their defaults, which are durable and fit most uses.
 //

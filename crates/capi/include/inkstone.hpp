@@ -200,6 +200,19 @@ inline std::optional<error> cut(const std::string &text, const char *words = "a 
     if (text.find('\0') == std::string::npos) return std::nullopt;
     return error(words);
 }
+template <class Function>
+void call(void *context, std::uint64_t lsn, const inkstone_error *error) noexcept {
+    std::unique_ptr<Function> function(static_cast<Function *>(context));
+    (*function)(lsn, error);
+}
+/** Hands a function over, which is called once and deleted then. */
+template <class Function, class Hand> result<void> called(Function function, Hand hand) {
+    auto kept = std::make_unique<Function>(std::move(function));
+    auto outcome = done([&](auto error) { return hand(call<Function>, kept.get(), error); });
+    /* The call has it, and may have deleted it; after a bug of the library nobody knows. */
+    if (outcome || outcome.code() == INKSTONE_PANICKED) static_cast<void>(kept.release());
+    return outcome;
+}
 inline std::uint64_t microseconds(std::chrono::microseconds time) noexcept {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
@@ -289,13 +302,9 @@ public:
     }
     /** `function(std::uint64_t lsn, const inkstone_error *)` is called once; without an error the record is durable. */
     template <class Function> result<void> on_durable(Function function, std::nothrow_t) {
-        auto kept = std::make_unique<Function>(std::move(function));
-        auto outcome = detail::done([&](auto error) {
-            return inkstone_on_durable(&pending_, call<Function>, kept.get(), error);
+        return detail::called(std::move(function), [&](auto call, auto context, auto error) {
+            return inkstone_on_durable(&pending_, call, context, error);
         });
-        /* The call has it, and may have deleted it; after a bug of the library nobody knows. */
-        if (outcome || outcome.code() == INKSTONE_PANICKED) static_cast<void>(kept.release());
-        return outcome;
     }
 #if INKSTONE_EXCEPTIONS
     std::uint64_t wait() { return wait(std::nothrow).value(); }
@@ -303,10 +312,6 @@ public:
 #endif
 
 private:
-    template <class Function> static void call(void *context, std::uint64_t lsn, const inkstone_error *error) noexcept {
-        std::unique_ptr<Function> function(static_cast<Function *>(context));
-        (*function)(lsn, error);
-    }
     inkstone_pending pending_;
 };
 
@@ -329,6 +334,7 @@ public:
 #endif
     void seek(std::uint64_t lsn) noexcept { inkstone_cursor_seek(cursor_.get(), lsn); }
     std::uint64_t next_lsn() const noexcept { return inkstone_cursor_next_lsn(cursor_.get()); }
+    std::uint64_t durable() const noexcept { return inkstone_cursor_durable(cursor_.get()); }
 
 private:
     template <class Call> static result<std::optional<record>> step(Call call) {
@@ -458,6 +464,12 @@ public:
         if (why && why->code() != INKSTONE_NOT_YET) return *std::move(why);
         return !why;
     }
+    /** `function(std::uint64_t watermark, const inkstone_error *)` is called once: inkstone_on_watermark. */
+    template <class Function> result<void> on_watermark(Function function, std::nothrow_t) const {
+        return detail::called(std::move(function), [&](auto call, auto context, auto error) {
+            return inkstone_on_watermark(log_.get(), call, context, error);
+        });
+    }
     result<void> truncate_before(std::uint64_t first, std::nothrow_t) const {
         return detail::done([&](auto error) { return inkstone_truncate_before(log_.get(), first, error); });
     }
@@ -505,6 +517,9 @@ public:
     std::uint64_t sync() const { return sync(std::nothrow).value(); }
     bool wait_durable(std::uint64_t lsn, std::chrono::microseconds timeout = forever) const {
         return wait_durable(lsn, timeout, std::nothrow).value();
+    }
+    template <class Function> void on_watermark(Function function) const {
+        on_watermark(std::move(function), std::nothrow).value();
     }
     void truncate_before(std::uint64_t first) const { truncate_before(first, std::nothrow).value(); }
     void truncate_after(std::uint64_t last) const { truncate_after(last, std::nothrow).value(); }

@@ -76,17 +76,17 @@ pub type inkstone_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, lsn: u64, error: *const inkstone_error)>;
 
 /// A callback with its context, on its way to another thread.
-struct Call {
-    function: unsafe extern "C" fn(*mut c_void, u64, *const inkstone_error),
-    context: *mut c_void,
-    lsn: u64,
+pub(crate) struct Call {
+    pub(crate) function: unsafe extern "C" fn(*mut c_void, u64, *const inkstone_error),
+    pub(crate) context: *mut c_void,
+    pub(crate) lsn: u64,
 }
 
 // SAFETY: the header tells that a context is handed to whichever thread makes the call.
 unsafe impl Send for Call {}
 
 impl Call {
-    fn now(self, outcome: Result<Lsn, inkstone::Error>) {
+    pub(crate) fn now(self, outcome: Result<Lsn, inkstone::Error>) {
         let error = outcome.err().map(|error| inkstone_error::of(&error));
         let error = error.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the function is the caller's, and the error outlives the call.

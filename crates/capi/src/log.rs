@@ -2,17 +2,18 @@
 //!
 //! *Owns*: the handle. *May not touch*: appending (`append.rs`), reading (`read.rs`).
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use inkstone::{Log, Lsn};
+use inkstone::{Error, Log, Lsn};
 
+use crate::append::{Call, inkstone_callback};
 use crate::error::{Failure, door, free, inkstone_code, inkstone_error, quietly};
 use crate::json;
 use crate::options::inkstone_options;
@@ -123,6 +124,64 @@ pub unsafe extern "C" fn inkstone_wait_durable(
             None => Err(Failure::Quiet(inkstone_code::INKSTONE_NOT_YET)),
         }
     })
+}
+
+/// Has `callback` called once with `context` and the durable watermark when that has changed since
+/// this call: it has risen, or inkstone_truncate_after has cut the log. With an error it will
+/// change no more (INKSTONE_CLOSED, INKSTONE_POISONED). So many can follow a log without a thread
+/// for each: call this once for all of them, read to the end (inkstone_cursor_next), let all wait
+/// for the callback, and begin again. In this order no change is missed. It commits nothing, and
+/// counts as no waiter.
+///
+/// The thread that made the watermark change makes the call, beside other callbacks; if the outcome
+/// is known already, this call does at once. What inkstone_on_durable says of a callback holds for
+/// this one, but for their order. A log that is closed or freed leaves none uncalled. The callback
+/// is not called if this call returns an error other than INKSTONE_PANICKED.
+///
+/// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: every record
+/// up to the watermark.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn inkstone_on_watermark(
+    log: *const inkstone_log,
+    callback: inkstone_callback,
+    context: *mut c_void,
+    error: *mut *mut inkstone_error,
+) -> inkstone_code {
+    // SAFETY: the rules of the header.
+    let (log, error) = unsafe { (log.as_ref(), out(error)) };
+    door(error, || {
+        let mut watermarks = given(log, "log")?.log.watermarks();
+        let function = given(callback, "callback")?;
+        let call = Call { function, context, lsn: watermarks.last().get() };
+        let changed = Box::pin(async move { watermarks.changed().await });
+        Arc::new(Awaited(Mutex::new(Some((changed, call))))).poll();
+        Ok(())
+    })
+}
+
+type Changed = Pin<Box<dyn Future<Output = Result<Lsn, Error>> + Send>>;
+
+/// A change of the watermark and who is called of it; `None` once that is done. The log has it as a
+/// waker.
+struct Awaited(Mutex<Option<(Changed, Call)>>);
+
+impl Awaited {
+    fn poll(self: Arc<Self>) {
+        let waker = Waker::from(Arc::clone(&self));
+        let mut awaited = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((changed, _)) = &mut *awaited else { return };
+        let Poll::Ready(outcome) = changed.as_mut().poll(&mut Context::from_waker(&waker)) else { return };
+        let Some((_, mut call)) = awaited.take() else { return };
+        drop(awaited);
+        call.lsn = outcome.as_ref().map_or(call.lsn, |watermark| watermark.get());
+        call.now(outcome);
+    }
+}
+
+impl Wake for Awaited {
+    fn wake(self: Arc<Self>) {
+        self.poll();
+    }
 }
 
 struct Unpark(Thread);

@@ -286,3 +286,14 @@ pub unsafe extern "C" fn inkstone_cursor_next_lsn(cursor: *const inkstone_cursor
     let cursor = unsafe { cursor.as_ref() };
     quietly(0, || cursor.map_or(0, |cursor| cursor.cursor.next_lsn().get()))
 }
+
+/// The durable watermark that the cursor knows, as inkstone_reader_durable: how far it can read
+/// now. 0 for NULL.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn inkstone_cursor_durable(cursor: *const inkstone_cursor) -> u64 {
+    // SAFETY: the rules of the header.
+    let cursor = unsafe { cursor.as_ref() };
+    quietly(0, || cursor.map_or(0, |cursor| cursor.cursor.durable().get()))
+}

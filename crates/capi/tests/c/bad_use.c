@@ -47,6 +47,8 @@ static void null_handles(void) {
     FAILS(inkstone_on_durable(&pending, never, NULL, &error), INKSTONE_INVALID, "pending.log is NULL");
     FAILS(inkstone_sync(NULL, &number, &error), INKSTONE_INVALID, "log is NULL");
     FAILS(inkstone_wait_durable(NULL, 1, 0, &error), INKSTONE_INVALID, "log is NULL");
+    FAILS(inkstone_on_watermark(NULL, never, NULL, &error), INKSTONE_INVALID, "log is NULL");
+    CHECK(inkstone_cursor_durable(NULL) == 0);
     FAILS(inkstone_truncate_before(NULL, 1, &error), INKSTONE_INVALID, "log is NULL");
     FAILS(inkstone_truncate_after(NULL, 1, &error), INKSTONE_INVALID, "log is NULL");
     FAILS(inkstone_recovery_json(NULL, &text, &error), INKSTONE_INVALID, "log is NULL");
@@ -210,6 +212,7 @@ static void records(const char *directory) {
 
     OK(inkstone_append(log, NULL, 0, &pending, &error));
     FAILS(inkstone_on_durable(&pending, NULL, NULL, &error), INKSTONE_INVALID, "callback is NULL");
+    FAILS(inkstone_on_watermark(log, NULL, NULL, &error), INKSTONE_INVALID, "callback is NULL");
     copy = pending;
     OK(inkstone_wait(&pending, &error));
     CHECK(pending.log == NULL && pending.lsn == 1);

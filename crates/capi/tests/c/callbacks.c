@@ -72,6 +72,57 @@ static void each_once_and_with_nothing_locked(const char *directory) {
     inkstone_options_free(options);
 }
 
+struct watch {
+    inkstone_log *log;
+    atomic_uint called;
+    _Atomic uint64_t watermark;
+    _Atomic int32_t code;
+};
+
+static void moved(void *context, uint64_t watermark, const inkstone_error *outcome) {
+    struct watch *watch = context;
+    atomic_store(&watch->watermark, watermark);
+    atomic_store(&watch->code, inkstone_error_code(outcome));
+    /* Nothing of the log is locked, and the next change is the next call's. */
+    if (atomic_fetch_add(&watch->called, 1) == 0) {
+        CHECK(inkstone_durable(watch->log) >= watermark);
+        well(inkstone_on_watermark(watch->log, moved, watch, NULL));
+    }
+}
+
+static void a_change_of_the_watermark_is_told_once(const char *directory) {
+    inkstone_options *options = inkstone_options_small();
+    struct watch watch = {NULL, 0, 0, INKSTONE_OK};
+    inkstone_reader *reader;
+    inkstone_cursor *cursor;
+    OK(inkstone_open(in(directory, "watermark"), options, &watch.log, &error));
+    OK(inkstone_reader_of(watch.log, &reader, &error));
+    OK(inkstone_cursor_new(reader, 1, &cursor, &error));
+    CHECK(inkstone_cursor_durable(cursor) == 0);
+    OK(inkstone_on_watermark(watch.log, moved, &watch, &error));
+    CHECK(atomic_load(&watch.called) == 0);
+    OK(inkstone_append_durable(watch.log, "one", 3, NULL, &error));
+    CHECK(atomic_load(&watch.called) == 1 && atomic_load(&watch.watermark) == 1);
+    OK(inkstone_append_durable(watch.log, "two", 3, NULL, &error));
+    CHECK(atomic_load(&watch.called) == 2 && atomic_load(&watch.watermark) == 2);
+    OK(inkstone_append_durable(watch.log, "three", 5, NULL, &error));
+    CHECK(atomic_load(&watch.called) == 2 && inkstone_cursor_durable(cursor) == 3);
+    OK(inkstone_on_watermark(watch.log, moved, &watch, &error));
+    OK(inkstone_truncate_after(watch.log, 1, &error));
+    CHECK(atomic_load(&watch.called) == 3 && atomic_load(&watch.watermark) == 1);
+    CHECK(inkstone_cursor_durable(cursor) == 1);
+    OK(inkstone_on_watermark(watch.log, moved, &watch, &error));
+    CHECK(atomic_load(&watch.called) == 3 && atomic_load(&watch.code) == INKSTONE_OK);
+    OK(inkstone_close(watch.log, &error));
+    CHECK(atomic_load(&watch.called) == 4 && atomic_load(&watch.code) == INKSTONE_CLOSED);
+    OK(inkstone_on_watermark(watch.log, moved, &watch, &error));
+    CHECK(atomic_load(&watch.called) == 5 && atomic_load(&watch.watermark) == 1);
+    inkstone_cursor_free(cursor);
+    inkstone_reader_free(reader);
+    inkstone_log_free(watch.log);
+    inkstone_options_free(options);
+}
+
 struct heard {
     atomic_uint kinds[8];
     atomic_uint destroyed;
@@ -179,6 +230,7 @@ static void sixty_four_threads(const char *directory) {
 int main(int count, char **arguments) {
     CHECK(count == 2);
     each_once_and_with_nothing_locked(arguments[1]);
+    a_change_of_the_watermark_is_told_once(arguments[1]);
     a_listener_is_told_and_destroyed_once(arguments[1]);
     sixty_four_threads(arguments[1]);
     puts("each callback was called once");

@@ -108,6 +108,12 @@ impl Cursor {
         self.next
     }
 
+    /// The durable watermark, as [`crate::Reader::durable`] of its reader: how far the cursor can
+    /// read now.
+    pub fn durable(&self) -> Lsn {
+        self.source.now().durable
+    }
+
     /// Moves to another LSN.
     pub fn seek(&mut self, lsn: Lsn) {
         self.next = lsn.max(Lsn::FIRST);
