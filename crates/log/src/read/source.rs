@@ -15,7 +15,7 @@ use crate::read::view::{Now, View};
 use crate::segment::Link;
 use crate::sync::{Instant, lock};
 use crate::tail::{Tail, TailRun};
-use crate::walk::ahead::{Ahead, ENGINE, Means, Pieces, Stretch};
+use crate::walk::ahead::{Ahead, Means, Pieces, Stretch, engine};
 
 /// The source of a reader's records.
 pub(crate) enum Source {
@@ -223,8 +223,8 @@ impl Source {
 }
 
 impl Means for Source {
-    fn engine(&self, threads: usize) -> Result<AnyEngine> {
-        Ok(self.directory().engine(ENGINE, threads)?)
+    fn open_engine(&self, threads: usize) -> Result<AnyEngine> {
+        engine(self.directory(), threads)
     }
 
     /// Reads through the page cache what is there, and past it otherwise: several reads in flight keep the device busy, and do not
