@@ -137,7 +137,7 @@ func copied(data unsafe.Pointer, size C.size_t) []byte {
 	return append(make([]byte, 0, int(size)), unsafe.Slice((*byte)(data), int(size))...)
 }
 
-// Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. 0 counts as 1. Close it. Goroutines: any.
+// Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0. Close it. Goroutines: any.
 func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
 	c, err := r.gate.enter()
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *Cursor) next(wait time.Duration) (Record, error) {
 	return Record{LSN: uint64(r.record.lsn), Data: copied(r.record.data, r.record.size)}, nil
 }
 
-// Seek moves to another LSN; 0 counts as 1.
+// Seek moves to another LSN.
 func (c *Cursor) Seek(lsn uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::read::behind::Behind;
-use crate::read::view::{Now, View};
+use crate::read::view::{Asked, Now, View};
 use crate::segment::Link;
 use crate::sync::{Instant, lock};
 use crate::tail::{Tail, TailRun};
@@ -111,6 +111,20 @@ impl Source {
 
     fn is_forked(&self) -> bool {
         self.directory().is_forked()
+    }
+
+    /// What is known of the log before its record `lsn` is read.
+    ///
+    /// # Errors
+    /// As [`View::ask`], of a log that another process may be writing.
+    pub(crate) fn ask(&self, lsn: Lsn) -> Result<Asked> {
+        match self {
+            Self::Living(_) => {
+                let version = self.version();
+                Ok(Asked { version, now: self.now(), belief: None })
+            }
+            Self::View(view) => view.ask(lsn),
+        }
     }
 
     /// In a forked child: an empty log that begins after the watermark, as far as that is known without a lock.
