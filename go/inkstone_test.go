@@ -366,6 +366,45 @@ func TestAContextEndsTheWaitingAlone(t *testing.T) {
 	same(t, log.Durable(), 1)
 }
 
+// A reader as in another process sees what the writer posts: from then on no record is shown that is gone.
+func TestNoReadShowsWhatWasTruncated(t *testing.T) {
+	path := t.TempDir()
+	log := small(t, path)
+	for range 20 {
+		must[uint64](t)(log.AppendDurable(background, []byte("old")))
+	}
+	reader := must[*Reader](t)(OpenReader(path))
+	defer reader.Close()
+	at := func(lsn uint64) *Cursor {
+		cursor := must[*Cursor](t)(reader.Cursor(lsn))
+		t.Cleanup(func() { cursor.Close() })
+		return cursor
+	}
+	early, late := at(2), at(15)
+	same(t, must[Record](t)(early.Next(nil)).LSN, 2)
+	same(t, must[Record](t)(late.Next(nil)).LSN, 15)
+	same(t, string(must[[]byte](t)(reader.Get(15, nil))), "old")
+	well(t, log.TruncateAfter(10))
+	for range 10 {
+		must[uint64](t)(log.AppendDurable(background, []byte("new")))
+	}
+	_, err := late.Next(nil)
+	is(t, err, ErrTruncatedAfter)
+	same(t, must[Record](t)(late.Next(nil)).LSN, 11)
+	same(t, string(must[Record](t)(at(15).Next(nil)).Data), "new")
+	same(t, string(must[[]byte](t)(reader.Get(15, nil))), "new")
+	well(t, log.TruncateBefore(5))
+	_, err = early.Next(nil)
+	is(t, err, ErrTruncatedBefore)
+	_, err = at(4).Follow(background, nil)
+	is(t, err, ErrTruncatedBefore)
+	// What a failed append leaves is no record's.
+	_, err = reader.Get(0, nil)
+	is(t, err, ErrInvalid)
+	_, err = at(0).Next(nil)
+	is(t, err, ErrInvalid)
+}
+
 func TestFollow(t *testing.T) {
 	path := t.TempDir()
 	log := small(t, path)

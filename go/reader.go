@@ -198,7 +198,7 @@ func (r *Reader) loop(
 	}
 }
 
-// Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. 0 counts as 1. Close it. Goroutines: any.
+// Cursor makes a cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0. Close it. Goroutines: any.
 func (r *Reader) Cursor(lsn uint64) (*Cursor, error) {
 	c, err := r.gate.enter()
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *Cursor) next(buf []byte, isEndTold bool) (Record, error) {
 	return Record{LSN: uint64(r.record.lsn), Data: into(buf, r.record.data, r.record.size)}, nil
 }
 
-// Seek moves to another LSN; 0 counts as 1.
+// Seek moves to another LSN.
 func (c *Cursor) Seek(lsn uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -373,7 +373,7 @@ inkstone_code inkstone_reader_get(const inkstone_reader *reader,
 // Threads: any, once.
 void inkstone_bytes_free(inkstone_bytes *bytes);
 
-// A cursor whose next record is the one with this LSN, which may not exist yet. 0 counts as 1.
+// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0.
 //
 // Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader. Threads: any.
 INKSTONE_MUST_USE
@@ -642,7 +642,7 @@ inkstone_code inkstone_cursor_next_within(inkstone_cursor *cursor,
                                           inkstone_record *record,
                                           inkstone_error **error);
 
-// Moves to another LSN; 0 counts as 1. INKSTONE_INVALID if `cursor` is NULL.
+// Moves to another LSN. INKSTONE_INVALID if `cursor` is NULL.
 //
 // Owner: a record that the cursor returned is not valid any more. Threads: one at a time.
 inkstone_code inkstone_cursor_seek(inkstone_cursor *cursor, uint64_t lsn);

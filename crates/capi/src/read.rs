@@ -176,7 +176,7 @@ pub unsafe extern "C" fn inkstone_reader_get(
     })
 }
 
-/// A cursor whose next record is the one with this LSN, which may not exist yet. 0 counts as 1.
+/// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0.
 ///
 /// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader. Threads: any.
 #[unsafe(no_mangle)]
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn inkstone_cursor_next_within(
     })
 }
 
-/// Moves to another LSN; 0 counts as 1. INKSTONE_INVALID if `cursor` is NULL.
+/// Moves to another LSN. INKSTONE_INVALID if `cursor` is NULL.
 ///
 /// Owner: a record that the cursor returned is not valid any more. Threads: one at a time.
 #[unsafe(no_mangle)]

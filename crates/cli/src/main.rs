@@ -26,6 +26,7 @@ mod score;
 mod select;
 mod signals;
 mod tee;
+mod threads;
 mod tune;
 mod writer;
 

@@ -14,6 +14,8 @@ use inkstone_io::{WaitingSignals, is_ignored};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
+use crate::threads;
+
 /// The exit code of a command that ended in order after a signal.
 pub(crate) const ENDED: u8 = 130;
 
@@ -89,6 +91,5 @@ pub(crate) fn listen(hangup_is_meant: bool, tell: impl Fn(i32) + Send + 'static)
     let mut signals = Signals::new(wanted).context("listen for signals")?;
     drop(waiting);
     let listen = move || signals.forever().for_each(tell);
-    std::thread::Builder::new().name("signals".into()).spawn(listen).context("start a thread")?;
-    Ok(())
+    Ok(threads::start("signals", listen)?)
 }

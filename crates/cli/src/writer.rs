@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inkstone_io::wait_to_write;
 
 use crate::signals;
+use crate::threads;
 
 /// Bytes of one write, so that progress shows if the reader takes anything at all.
 const PIECE_BYTES: usize = 4096;
@@ -74,7 +75,7 @@ impl Thread {
                 let _ = tell.write_all(b"x");
             }
         };
-        std::thread::Builder::new().name("output".into()).spawn(write)?;
+        threads::start("output", write)?;
         Ok(Self { give, done, answers, written_bytes })
     }
 

@@ -44,13 +44,13 @@ use crate::sys;
 use crate::transfer::retry;
 
 /// How many numbers a bulletin has.
-pub const BULLETIN_WORDS: usize = 4;
+pub const BULLETIN_WORDS: usize = 5;
 /// The size of the page in bytes; where the system's pages are larger, the recent bytes begin in its first one.
 const PAGE_BYTES: usize = 4096;
 /// The size of the shared memory, in bytes.
 const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
 /// What the page begins with: the name and the version of its layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"inkbull2");
+const MAGIC: u64 = u64::from_le_bytes(*b"inkbull3");
 /// The name that `/proc` shows.
 const NAME: &str = "inkstone-bulletin";
 /// Marks on the page: a reader sleeps until a post; a reader naps. Unknown marks count as the first.
@@ -139,7 +139,7 @@ impl Bulletin {
     /// Makes the page of the holder of this lock, with zeros in it. `None` if that fails: without it readers poll.
     pub(crate) fn of(lock: &File, mark: ForkMark) -> Option<Self> {
         let (device, inode) = sys::identity(&fstat(lock).ok()?);
-        let (file, mapped) = Self::make().ok()?;
+        let (mapped, file) = Self::make().ok()?;
         let page = mapped.page();
         page.device.store(device, Ordering::Relaxed);
         page.inode.store(inode, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Bulletin {
         Some(Self { mapped, file, last, shared, has_memory, owes_nappers, mark })
     }
 
-    fn make() -> io::Result<(OwnedFd, Mapped)> {
+    fn make() -> io::Result<(Mapped, OwnedFd)> {
         // A limit on the size of files is for memory files too: an error here, and not a signal.
         let _no_signal = NoSizeSignal::here();
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -164,8 +164,7 @@ impl Bulletin {
         // The page's memory is there from now on: a full one is an error here, and not a signal later.
         retry(|| sys::fallocate(file.as_fd(), Allocate::Grow, PAGE_BYTES as u64))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mapped = Mapped::new(&file)?;
-        Ok((file, mapped))
+        Ok((Mapped::new(&file)?, file))
     }
 
     /// The number of its descriptor, by which other processes find it.
@@ -339,6 +338,12 @@ impl BulletinReader {
         None
     }
 
+    /// Whether the words at these places are these, of one post or two, and something may still be posted: three loads.
+    #[inline]
+    pub fn has_still(&self, at: [usize; 2], words: [u64; 2]) -> bool {
+        at.map(|at| self.mapped.page().words[at].load(Ordering::Relaxed)) == words && !self.has_ended()
+    }
+
     /// Copies what was written to `file` from byte `at` on, as the poster has shared it, and asks for what comes. False if not all of it
     /// is here; `to` may be changed then. Check what it says.
     pub fn copy_recent(&self, file: u64, at: u64, to: &mut [u8]) -> bool {
@@ -389,13 +394,12 @@ mod tests {
         let bulletin = posted(&lock);
         let reader = open(&bulletin, &lock).expect("there");
         assert!(reader.is_same(&open(&bulletin, &lock).expect("there")));
-        let other = posted(&lock);
-        assert!(!reader.is_same(&open(&other, &lock).expect("there")));
-        assert_eq!(reader.read(), Some([0; 4]));
-        bulletin.post(2, [5, 6, 7, 8], true);
-        bulletin.post(1, [1, 1, 1, 1], true);
-        bulletin.post(2, [1, 1, 1, 1], true);
-        assert_eq!((reader.read(), reader.rings()), (Some([5, 6, 7, 8]), 1));
+        assert!(!reader.is_same(&open(&posted(&lock), &lock).expect("there")));
+        assert_eq!(reader.read(), Some([0; 5]));
+        bulletin.post(2, [5, 6, 7, 8, 9], true);
+        bulletin.post(1, [1, 1, 1, 1, 1], true);
+        bulletin.post(2, [1, 1, 1, 1, 1], true);
+        assert_eq!((reader.read(), reader.rings()), (Some([5, 6, 7, 8, 9]), 1));
         bulletin.end();
         assert!(reader.has_ended() && reader.read().is_none() && open(&bulletin, &lock).is_none());
     }
@@ -406,7 +410,7 @@ mod tests {
         let bulletin = posted(&lock);
         let reader = open(&bulletin, &lock).expect("there");
         std::thread::scope(|scope| {
-            scope.spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 4], true)));
+            scope.spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 5], true)));
             let mut last = 0;
             while last < 199_999 {
                 if let Some(words) = reader.read() {
@@ -431,14 +435,14 @@ mod tests {
             while futex_sleepers() < 2 {
                 std::thread::yield_now();
             }
-            bulletin.post(1, [1; 4], true);
+            bulletin.post(1, [1; 5], true);
             assert!(sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")), "woken");
         });
         assert!(!reader.sleep(rings, Duration::from_secs(60)), "it has rung since");
         // As a reader would that was killed before it slept.
         let page = bulletin.mapped.page();
         assert_eq!(page.asleep.load(Ordering::SeqCst), 1);
-        bulletin.post(2, [2; 4], true);
+        bulletin.post(2, [2; 5], true);
         assert_eq!(page.asleep.load(Ordering::SeqCst), 0);
         assert!(reader.sleep(reader.rings(), Duration::from_millis(1)), "nothing came");
     }
@@ -461,7 +465,7 @@ mod tests {
                 |napper: std::thread::ScopedJoinHandle<'_, bool>| !napper.join().expect("no panic");
 
             let napper = nap();
-            bulletin.post(1, [1; 4], true);
+            bulletin.post(1, [1; 5], true);
             std::thread::sleep(Duration::from_millis(20));
             assert!(futex_sleepers() == 1 && bulletin.owes_nappers(), "it naps on");
             bulletin.wake_nappers();
@@ -470,7 +474,7 @@ mod tests {
             let rings = reader.rings();
             let sleeper = scope.spawn(move || reader.sleep(rings, long));
             until_asleep(2);
-            bulletin.post(2, [2; 4], true);
+            bulletin.post(2, [2; 5], true);
             assert!(is_woken(napper) && is_woken(sleeper), "with who sleeps");
             let napper = nap();
             bulletin.end();
@@ -497,14 +501,14 @@ mod tests {
         let bulletin = posted(&lock);
         let reader = open(&bulletin, &lock).expect("there");
         let child = in_forked_child(|| {
-            bulletin.post(1, [9; 4], true);
+            bulletin.post(1, [9; 5], true);
             bulletin.end();
             0
         });
         assert_eq!(child.expect("a child"), 0);
-        assert_eq!((reader.read(), reader.rings()), (Some([0; 4]), 0));
-        bulletin.post(1, [1; 4], true);
-        assert_eq!(reader.read(), Some([1; 4]));
+        assert_eq!((reader.read(), reader.rings()), (Some([0; 5]), 0));
+        bulletin.post(1, [1; 5], true);
+        assert_eq!(reader.read(), Some([1; 5]));
     }
 
     #[test]
@@ -522,12 +526,10 @@ mod tests {
         let open = |file: &OwnedFd| BulletinReader::open(std::process::id(), file.as_raw_fd() as u32, &lock);
         let memory = || memory_file(MEMORY_BYTES as u64);
         assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
-        let short = memory_file(100);
-        fcntl_add_seals(&short, SealFlags::SHRINK).expect("sealed");
-        assert!(open(&short).is_none(), "too short");
-        let zeros = memory();
-        fcntl_add_seals(&zeros, SealFlags::SHRINK).expect("sealed");
-        assert!(open(&zeros).is_none(), "zeros");
+        for (file, what) in [(memory_file(100), "too short"), (memory(), "zeros")] {
+            fcntl_add_seals(&file, SealFlags::SHRINK).expect("sealed");
+            assert!(open(&file).is_none(), "{what}");
+        }
         let random = memory();
         for at in 0..PAGE_BYTES as u64 / 8 {
             let bytes = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_ne_bytes();
@@ -535,7 +537,7 @@ mod tests {
         }
         fcntl_add_seals(&random, SealFlags::SHRINK).expect("sealed");
         assert!(open(&random).is_none(), "random bytes");
-        let plain = OwnedFd::from(tempfile::tempfile().expect("a file"));
+        let plain = OwnedFd::from(lock_file());
         ftruncate(&plain, MEMORY_BYTES as u64).expect("its size");
         assert!(open(&plain).is_none(), "a file on a disk");
         let (end, _other) = std::io::pipe().expect("a pipe");
@@ -550,9 +552,8 @@ mod tests {
             eprintln!("NOT RUN: another_users_page_is_not_believed: only root can give a file away");
             return;
         }
-        let lock = lock_file();
+        let (lock, other) = (lock_file(), rustix::fs::Uid::from_raw(12_345));
         let bulletin = posted(&lock);
-        let other = rustix::fs::Uid::from_raw(12_345);
         rustix::fs::fchown(&bulletin.file, Some(other), None).expect("given away");
         assert!(open(&bulletin, &lock).is_none(), "neither ours, root's, nor that of the lock's owner");
         rustix::fs::fchown(&lock, Some(other), None).expect("given away");
@@ -566,8 +567,8 @@ mod tests {
         let bulletin = posted(&lock);
         bulletin.mapped.page().count.store(7, Ordering::SeqCst);
         assert_eq!(open(&bulletin, &lock).expect("there").read(), None);
-        bulletin.post(1, [3; 4], true);
-        assert_eq!(open(&bulletin, &lock).expect("there").read(), Some([3; 4]));
+        bulletin.post(1, [3; 5], true);
+        assert_eq!(open(&bulletin, &lock).expect("there").read(), Some([3; 5]));
     }
 
     /// Where only `read`, `write` and `exit` are allowed, every other call kills.
@@ -581,7 +582,7 @@ mod tests {
                 // SAFETY: no memory is passed; this thread, the only one of the child, makes no other call before it ends.
                 unsafe {
                     libc::prctl(libc::PR_SET_SECCOMP, 1, 0, 0, 0);
-                    (1..=1000).for_each(|number| bulletin.post(number, [number; 4], true));
+                    (1..=1000).for_each(|number| bulletin.post(number, [number; 5], true));
                     libc::syscall(libc::SYS_exit, 17);
                 }
                 unreachable!("it has ended")

@@ -29,6 +29,10 @@ struct Inner {
     source: io::Error,
 }
 
+/// What to do when the system refuses a thread.
+pub const MORE_THREADS: &str =
+    "see `ulimit -u` and the container's limit of processes, `pids.max`, which count threads";
+
 impl Error {
     /// An error of `operation` on `path`; the methods below add the offset and the advice.
     pub fn new(operation: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {

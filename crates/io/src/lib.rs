@@ -17,6 +17,7 @@ mod buffer;
 #[cfg(target_os = "linux")]
 mod bulletin;
 mod capability;
+mod clock;
 mod command;
 mod courtesy;
 mod descriptor;
@@ -53,12 +54,13 @@ pub use bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
+pub use clock::{CoarseInstant, TICK};
 pub use command::ignored::{WaitingSignals, is_ignored};
 pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
 pub use courtesy::Courtesy;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
-pub use error::{Error, Result};
+pub use error::{Error, MORE_THREADS, Result};
 pub use file::OsFile;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};

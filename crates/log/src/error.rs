@@ -202,6 +202,11 @@ impl fmt::Display for Corruption {
 }
 
 impl Error {
+    /// What an append that fails leaves in a place for its LSN is no record's.
+    pub(crate) fn no_record_zero() -> Self {
+        Self::Invalid("no record has LSN 0: the first is LSN 1, and 0 stands for none".into())
+    }
+
     /// Whether the same call can succeed later, without opening the log again: when there is room, say, or when there are descriptors again
     /// (`EMFILE`, `ENFILE`).
     pub fn is_retryable(&self) -> bool {

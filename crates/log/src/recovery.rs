@@ -5,5 +5,5 @@
 
 pub(crate) mod beside;
 pub(crate) mod headers;
-mod newest;
+pub(crate) mod newest;
 pub(crate) mod recover;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inkstone_io::{
-    Bulletin, Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts, OpenFile, Operation,
-    Preparation, Request, Result, SyncKind,
+    Bulletin, BulletinReader, Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts,
+    OpenFile, Operation, Preparation, Request, Result, SyncKind,
 };
 
 use crate::directory::{SimDirectory, SimLock};
@@ -87,6 +87,11 @@ pub trait Hook: Send + Sync + 'static {
 
     /// Where the holder of the directory's locks posts.
     fn bulletin(&self) -> Option<Arc<Bulletin>> {
+        None
+    }
+
+    /// The same for a reader.
+    fn read_bulletin(&self) -> Option<BulletinReader> {
         None
     }
 }
@@ -185,6 +190,10 @@ impl<H: Hook> Directory for Hooked<H> {
 
     fn bulletin(&self, _lock: &SimLock) -> Option<Arc<Bulletin>> {
         self.hook.bulletin()
+    }
+
+    fn read_bulletin(&self, _name: &str) -> Option<BulletinReader> {
+        self.hook.read_bulletin()
     }
 
     fn is_forked(&self) -> bool {

@@ -258,7 +258,11 @@ static void readers(const char *directory) {
     CHECK(inkstone_error_lsn(error, &number) && number == 9 && !inkstone_error_offset(error, NULL));
     FAILS(inkstone_error_code(error), INKSTONE_NOT_YET, "LSN 10 is not durable yet");
     FAILS(inkstone_cursor_new(reader, 1, NULL, &error), INKSTONE_INVALID, "cursor is NULL");
+    /* What a failed append leaves in *lsn is no record's. */
+    FAILS(inkstone_reader_get(reader, 0, &bytes, &error), INKSTONE_INVALID, "no record has LSN 0");
     OK(inkstone_cursor_new(reader, 0, &cursor, &error));
+    FAILS(inkstone_cursor_next(cursor, &record, &error), INKSTONE_INVALID, "no record has LSN 0");
+    CHECK(inkstone_cursor_seek(cursor, 1) == INKSTONE_OK);
     OK(inkstone_cursor_new(reader, 8, &ahead, &error));
     FAILS(inkstone_cursor_next(cursor, NULL, &error), INKSTONE_INVALID, "record is NULL");
     OK(inkstone_cursor_next(cursor, &record, &error));

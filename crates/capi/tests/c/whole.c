@@ -106,6 +106,39 @@ static void read_in_every_way(const inkstone_reader *reader) {
     inkstone_cursor_free(cursor);
 }
 
+/* A reader as in another process sees what the writer posts: from then on no record is shown that is gone. */
+static void cut_under_a_reader(inkstone_log *log, const char *directory) {
+    inkstone_reader *reader;
+    inkstone_cursor *early, *late, *fresh;
+    inkstone_record record;
+    inkstone_bytes bytes;
+    uint64_t number;
+    OK(inkstone_reader_open(directory, NULL, &reader, &error));
+    OK(inkstone_cursor_new(reader, 101, &early, &error));
+    OK(inkstone_cursor_next(early, &record, &error));
+    OK(inkstone_cursor_new(reader, 108, &late, &error));
+    OK(inkstone_cursor_next(late, &record, &error));
+    OK(inkstone_reader_get(reader, 108, &bytes, &error));
+    inkstone_bytes_free(&bytes);
+    OK(inkstone_truncate_after(log, 104, &error));
+    OK(inkstone_append_durable(log, "another", 7, &number, &error));
+    CHECK(number == 105);
+    CHECK(inkstone_cursor_next(late, &record, &error) == INKSTONE_TRUNCATED_AFTER);
+    CHECK(inkstone_error_lsn(error, &number) && number == 105);
+    FAILS(inkstone_error_code(error), INKSTONE_TRUNCATED_AFTER, "resume at LSN 105");
+    OK(inkstone_cursor_new(reader, 105, &fresh, &error));
+    OK(inkstone_cursor_next(fresh, &record, &error));
+    CHECK(record.lsn == 105 && record.size == 7);
+    OK(inkstone_truncate_before(log, 103, &error));
+    FAILS(inkstone_cursor_next(early, &record, &error), INKSTONE_TRUNCATED_BEFORE, "LSN 102");
+    CHECK(inkstone_cursor_seek(fresh, 102) == INKSTONE_OK);
+    FAILS(inkstone_cursor_next(fresh, &record, &error), INKSTONE_TRUNCATED_BEFORE, "LSN 102");
+    inkstone_cursor_free(early);
+    inkstone_cursor_free(late);
+    inkstone_cursor_free(fresh);
+    inkstone_reader_free(reader);
+}
+
 /* A producer that never waits is told that the buffers are full; what it was told is durable all the same, and nothing else is there. */
 static void a_full_log_is_busy(const char *directory) {
     static char record[60000];
@@ -209,8 +242,7 @@ int main(int count, char **arguments) {
     read_in_every_way(outside);
     inkstone_reader_free(outside);
 
-    OK(inkstone_truncate_before(log, 103, &error));
-    OK(inkstone_truncate_after(log, 105, &error));
+    cut_under_a_reader(log, place);
     CHECK(inkstone_first(log) == 103 && inkstone_last(log) == 105);
     OK(inkstone_close(log, &error));
     inkstone_reader_free(reader);

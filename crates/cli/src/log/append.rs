@@ -18,6 +18,7 @@ use inkstone_io::{Got, Input, InputStop};
 use super::input::Records;
 use super::{AppendArguments, said};
 use crate::stdout::Stdout;
+use crate::threads;
 
 /// How quickly a signal is noticed.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -58,7 +59,7 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
     let input = BufReader::with_capacity(BUFFER_BYTES, Waiting(Input::stdin()?));
     let records = Records::new(input, arguments.framing.separator(), record_max);
     let theirs = Arc::clone(&shared);
-    std::thread::Builder::new().name("stdin".into()).spawn(move || read(&theirs, records))?;
+    threads::start("stdin", move || read(&theirs, records))?;
     let mut printer = Printer { out: Stdout::new(), printed: last, quiet: arguments.quiet };
     let printed = commit_as_it_arrives(&shared, &mut printer, stop);
     // However it ended: makes the appended records durable and closes the log.

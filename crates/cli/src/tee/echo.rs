@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use inkstone_io::wait_to_write;
 
+use crate::threads;
+
 /// At most this much waits for the reader, besides one longer line.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 /// A line that the log takes in pieces is kept until it ends; a line longer than this is left out.
@@ -103,7 +105,7 @@ impl Echo {
         let echo = Arc::new(Self::default());
         let theirs = Arc::clone(&echo);
         let write = move || theirs.run(&mut File::from(out));
-        std::thread::Builder::new().name("echo".into()).spawn(write).context("start a thread")?;
+        threads::start("echo", write)?;
         Ok(echo)
     }
 

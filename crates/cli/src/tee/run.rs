@@ -25,6 +25,7 @@ use super::read::{Count, Reader};
 use super::told::{self, LAST_WORDS, say};
 use super::{Survives, TeeArguments};
 use crate::signals::{self, ENDED};
+use crate::threads;
 
 /// Some supervisors send a signal twice, to a process and to its group: within this time it counts once.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -159,8 +160,7 @@ impl Run {
             let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Event::Died(name));
             let _ = tell.send(event);
         };
-        std::thread::Builder::new().name(name.into()).spawn(work)?;
-        Ok(())
+        Ok(threads::start(name, work)?)
     }
 
     /// The next event; `None` at the time `until`.

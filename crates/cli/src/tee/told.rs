@@ -12,8 +12,9 @@ use std::os::fd::AsFd as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use inkstone_io::wait_to_write;
+
+use crate::threads;
 
 /// At most this many events wait. The few messages of `tee` itself always have room.
 const EVENTS_MAX: usize = 64;
@@ -38,8 +39,7 @@ pub(super) fn start() -> anyhow::Result<()> {
     // Not `std::io::stderr()`: a write that does not return would hold its lock. A closed stderr is no error.
     let out = io::stderr().as_fd().try_clone_to_owned().map(File::from).ok();
     let write = move || STDERR.run(out.as_ref());
-    std::thread::Builder::new().name("stderr".into()).spawn(write).context("start a thread")?;
-    Ok(())
+    Ok(threads::start("stderr", write)?)
 }
 
 /// Waits until everything is written, at most this long; returns whether it is.

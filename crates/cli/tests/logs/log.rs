@@ -273,6 +273,40 @@ fn cat_follows_a_living_writer_over_a_truncation() {
     log.close().expect("closed");
 }
 
+/// It has records in memory that it has not shown yet when they are cut.
+#[test]
+fn cat_that_was_held_up_shows_nothing_that_was_cut_meanwhile() {
+    const RECORDS: usize = 20_000;
+    const LEFT: usize = 15_000;
+    let directory = directory();
+    let at = directory.path();
+    let options = inkstone::Options::new().idle(Duration::from_millis(5));
+    let log = inkstone::Log::open(at.join("log"), options).expect("a log");
+    let append = |numbers: std::ops::RangeInclusive<usize>, what: &str| {
+        for number in numbers {
+            drop(log.append(format!("{what} {number:0>90}").as_bytes()).expect("room"));
+        }
+        log.sync().expect("durable");
+    };
+    append(1..=RECORDS, "old");
+    let mut child = spawn(at, &["cat", "log", "--follow"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut line = || lines.next().expect("a line").expect("text");
+    assert_eq!(line(), format!("old {:0>90}", 1));
+    // A pipe and a buffer of `cat` are full: it has shown a part, and does not go on.
+    std::thread::sleep(Duration::from_millis(300));
+    log.truncate_after(inkstone::Lsn::new(LEFT as u64)).expect("a cut");
+    append(LEFT + 1..=RECORDS, "new");
+    for number in 2..=RECORDS {
+        let what = if number <= LEFT { "old" } else { "new" };
+        assert_eq!(line(), format!("{what} {number:0>90}"));
+    }
+    signal(&child, "-INT");
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(130), String::new()));
+    log.close().expect("closed");
+}
+
 #[test]
 fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
     let directory = directory();

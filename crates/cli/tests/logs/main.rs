@@ -10,6 +10,7 @@ mod tables;
 
 mod copying;
 mod exit_codes;
+mod few_threads;
 mod foreign_names;
 mod log;
 mod manual;

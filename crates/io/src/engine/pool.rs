@@ -15,7 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use super::BlockingFile;
 use super::caller::carry_out;
-use crate::error::{Error, Result};
+use crate::error::{Error, MORE_THREADS, Result};
 use crate::seam::{Completion, Engine, Request, ThenOn};
 
 /// A pool of threads as an engine.
@@ -59,10 +59,11 @@ impl<F: BlockingFile> Pool<F> {
             let name = format!("inkstone-pool-{number}");
             let shared = Arc::clone(&pool.shared);
             // On failure `pool` is dropped, which ends the threads that were started.
-            let thread = Builder::new().name(name.clone()).spawn(move || shared.serve(work)).map_err(|source| {
-                Error::new("start thread", &name, source)
-                    .advise("a smaller depth needs fewer threads; see `ulimit -u` and the container's limit of processes")
-            })?;
+            let thread =
+                Builder::new().name(name.clone()).spawn(move || shared.serve(work)).map_err(|source| {
+                    Error::new("start thread", &name, source)
+                        .advise(format!("a smaller depth needs fewer threads; {MORE_THREADS}"))
+                })?;
             pool.threads.push(thread);
         }
         Ok(pool)

@@ -103,7 +103,7 @@ impl Shared {
             self.enter(&mut state, header, ready);
         }
         // Now, since no group may follow: readers in other processes that find another head than was posted poll.
-        state.post_head(number);
+        self.post_head(&mut state);
         (state, Ok(()))
     }
 

@@ -37,6 +37,8 @@ impl Shared {
                 lock(&self.segments).truncate_before(first);
                 self.tail.forget_before(first);
                 self.note_change();
+                // Instead of the post of the control group, which came before.
+                self.post_head(&mut state);
             }
         }
         if result.is_ok() {

@@ -200,9 +200,14 @@ impl Shared {
     /// Begins to post to readers in other processes: first, what the opening has found.
     pub(crate) fn post_to(&self, board: Board) {
         let mut state = self.lock();
-        let segment = lock(&self.segments).head().segment.number();
         state.board = board;
-        state.post_head(segment);
+        self.post_head(&mut state);
+    }
+
+    /// As [`State::post_head`], of the log as it is now.
+    pub(crate) fn post_head(&self, state: &mut State) {
+        let segments = lock(&self.segments);
+        state.post_head(segments.head().segment.number(), segments.first_live);
     }
 
     /// Notes the end of this group in the segment's index, as a place where reading can begin; returns what to post.
@@ -219,6 +224,7 @@ impl Shared {
             closed: false,
             sealed: None,
         });
-        Posted { durable: last, segment: segment.number(), end, epoch: state.epoch }
+        let (number, first) = (segment.number(), segments.first_live);
+        Posted { durable: last, segment: number, end, epoch: state.epoch, first }
     }
 }

@@ -16,8 +16,8 @@
 //! Before the post, and under the lock, the writer copies the bytes of the durable group into shared memory, so that groups follow
 //! each other there. It copies them only for a reader that asked a moment ago.
 //!
-//! A post says nothing that its reader may believe without looking (`read/fresh.rs`). What it does not say, the files do: cuts and
-//! truncations are groups and headers.
+//! A post says nothing that its reader may believe without looking (`read/fresh.rs`). Of a truncation it says only that there was one: the
+//! reader looks into the files then, where cuts and truncations are groups and headers (`read/view.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,17 +40,29 @@ pub(crate) struct Posted {
     pub(crate) end: u64,
     /// Its epoch.
     pub(crate) epoch: Epoch,
+    /// The first record that is left.
+    pub(crate) first: Lsn,
 }
+
+/// What a truncation changes of a post: a cut the epoch, `truncate_before` the first record. (An opening changes the epoch too.)
+pub(crate) type Truncations = [u64; 2];
+/// The places of these words.
+pub(crate) const TRUNCATIONS_AT: [usize; 2] = [3, 4];
 
 impl Posted {
     fn words(self) -> [u64; BULLETIN_WORDS] {
-        [self.durable.get(), self.segment.get(), self.end, self.epoch.get()]
+        let [epoch, first] = self.truncations();
+        [self.durable.get(), self.segment.get(), self.end, epoch, first]
+    }
+
+    pub(crate) fn truncations(&self) -> Truncations {
+        [self.epoch.get(), self.first.get()]
     }
 
     /// `None` if these words were not made from one.
-    pub(crate) fn of([durable, segment, end, epoch]: [u64; BULLETIN_WORDS]) -> Option<Self> {
+    pub(crate) fn of([durable, segment, end, epoch, first]: [u64; BULLETIN_WORDS]) -> Option<Self> {
         let (segment, epoch) = (SegmentNumber::new(segment)?, Epoch::new(epoch)?);
-        Some(Self { durable: Lsn::new(durable), segment, end, epoch })
+        Some(Self { durable: Lsn::new(durable), segment, end, epoch, first: Lsn::new(first) })
     }
 }
 
@@ -167,7 +179,7 @@ mod tests {
         let (Some(segment), Some(epoch)) = (SegmentNumber::new(1), Epoch::new(1)) else {
             panic!("both are above 0")
         };
-        let posted = Posted { durable: Lsn::FIRST, segment, end: 4096, epoch };
+        let posted = Posted { durable: Lsn::FIRST, segment, end: 4096, epoch, first: Lsn::FIRST };
         let mut board = Board::default();
         let mut owes = |naps_go_on| board.post(posted, naps_go_on).wake(&followers, &nappers);
         assert!(!owes(true), "nobody naps");

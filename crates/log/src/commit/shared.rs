@@ -121,7 +121,8 @@ pub(crate) fn start(shared: &Arc<Shared>, name: &str, run: fn(&Shared)) -> Resul
         }
     };
     spawn(name, run).map_err(|source| {
-        inkstone_io::Error::new("start a thread for", shared.directory.path(), source).into()
+        let error = inkstone_io::Error::new("start a thread for", shared.directory.path(), source);
+        error.advise(inkstone_io::MORE_THREADS).into()
     })
 }
 

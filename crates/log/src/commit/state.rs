@@ -234,10 +234,11 @@ impl State {
         &mut self.waiting[(group % 2) as usize]
     }
 
-    /// Posts what is durable, when the lock is released: this segment is the head, and the log goes on where the gathering is.
-    pub(crate) fn post_head(&mut self, segment: SegmentNumber) {
+    /// Posts what is durable, when the lock is released: this segment is the head, the log goes on where the gathering is, and `first` is
+    /// the first record that is left.
+    pub(crate) fn post_head(&mut self, segment: SegmentNumber, first: Lsn) {
         let (durable, end, epoch) = (self.durable, self.gathering.at(), self.epoch);
-        let post = self.board.post(Posted { durable, segment, end, epoch }, false);
+        let post = self.board.post(Posted { durable, segment, end, epoch, first }, false);
         // The group that sealed the segment before may wait to be posted.
         self.to_post = post.instead_of(std::mem::take(&mut self.to_post));
     }

@@ -16,10 +16,10 @@ use inkstone_format::{Kind, Lsn, Stop};
 
 use crate::commit::watching::Watch;
 use crate::error::{Error, Result};
+use crate::read::news::Belief;
 use crate::read::recent::Recent;
 use crate::read::source::Source;
-use crate::read::view::Now;
-use crate::read::view::may_be_the_writer;
+use crate::read::view::{Asked, Now, may_be_the_writer};
 use crate::recovery::beside::{Pauses, TRIES};
 use crate::recovery::recover::damage;
 use crate::segment::Link;
@@ -56,8 +56,8 @@ pub struct Cursor {
     source: Source,
     next: Lsn,
     cuts: usize,
-    /// The version of the source when it was asked last, and its answer.
-    seen: Option<(u64, Now)>,
+    /// What the source has answered when it was asked last.
+    seen: Option<Asked>,
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
     recent: Option<Recent>,
     place: Option<Place>,
@@ -116,7 +116,7 @@ impl Cursor {
 
     /// Moves to another LSN.
     pub fn seek(&mut self, lsn: Lsn) {
-        self.next = lsn.max(Lsn::FIRST);
+        self.next = lsn;
         self.leave();
     }
 
@@ -124,8 +124,10 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to continue); [`Error::TruncatedAfter`]
-    /// when `truncate_after` has truncated records before this position (the next call continues after the last one left);
-    /// [`Error::Corrupt`]; [`Error::Forked`].
+    /// when `truncate_after` has truncated records before this position, also if a new cursor is the first of its reader to learn of it
+    /// (the next call continues after the last one left);
+    /// [`Error::Corrupt`]; [`Error::Forked`]; [`Error::Invalid`] for LSN 0. A cursor of a reader from [`crate::Reader::open`] learns
+    /// of truncations as [`crate::Reader::get`] does, and also gets the errors of the file system that it gets then.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
@@ -175,12 +177,12 @@ impl Cursor {
         self.source.is_still(version) && now.cuts == self.cuts && is_there
     }
 
-    /// The watermark, if the next record is at or below it, and the version to which it belongs. As long as the version has not
-    /// changed since the last call, this takes no lock.
+    /// The watermark, if the next record is at or below it, and the version to which it belongs. As long as the last answer counts, this
+    /// takes no lock.
     fn ask(&mut self) -> Result<Option<(u64, Lsn)>> {
         self.source.check_process()?;
-        let mut version = self.source.version();
-        if let Some((seen, now)) = &mut self.seen
+        let version = self.source.version();
+        if let Some(Asked { version: seen, now, belief }) = &mut self.seen
             && *seen == version
             && self.next >= now.first
         {
@@ -193,22 +195,15 @@ impl Cursor {
                     return Ok(None);
                 }
             }
-            if self.next <= now.durable {
+            if self.next <= now.durable && belief.as_ref().is_none_or(Belief::holds) {
                 return Ok(Some((version, now.durable)));
             }
         }
         self.seen = None;
-        let mut now = self.source.now();
-        if self.next > now.durable
-            && let Some(view) = self.source.view()
-        {
-            view.refresh(self.next)?;
-            version = self.source.version();
-            now = self.source.now();
-        }
-        let is_there = self.is_there(&now)?;
-        self.seen = Some((version, now));
-        Ok(is_there.then_some((version, now.durable)))
+        let asked = self.source.ask(self.next)?;
+        let is_there = self.is_there(&asked.now)?;
+        let Asked { version, now: Now { durable, .. }, .. } = *self.seen.insert(asked);
+        Ok(is_there.then_some((version, durable)))
     }
 
     /// Whether the next record is durable; an error if it was truncated.
@@ -218,6 +213,9 @@ impl Cursor {
         }
         if self.next > now.durable {
             return Ok(false);
+        }
+        if self.next < Lsn::FIRST {
+            return Err(Error::no_record_zero());
         }
         if self.next < now.first {
             return Err(Error::TruncatedBefore { lsn: self.next, first: now.first });

@@ -4,7 +4,7 @@
 //! was seen (`view.rs`); when to read (`news.rs`).
 //!
 //! A post claims that the log is durable up to a byte. The reader walks to that byte over whole, sound groups, from the place that
-//! it knows. The post is believed if a group ends exactly there, with the LSN and the epoch that it names. Before that byte only
+//! it knows. The post is believed if a group ends exactly there, with the LSN, the epoch and the first record that it names. Before that byte only
 //! promises count, as without a post. Anything else refutes it: nothing is shown, nothing is reported, and the log is observed as if
 //! there were no post. So a lie costs time.
 //!
@@ -109,7 +109,9 @@ impl Fresh {
                     }
                 }
                 Step::GroupEnd(tail) if tail.end == posted.end => {
-                    let is_it = tail.epoch == posted.epoch && tail.next_lsn.before() == Some(posted.durable);
+                    let is_it = tail.epoch == posted.epoch
+                        && tail.next_lsn.before() == Some(posted.durable)
+                        && tail.first_live == posted.first;
                     if is_it {
                         segment.note(&tail);
                     }

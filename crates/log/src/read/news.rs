@@ -8,14 +8,17 @@
 //! process cannot see it. So when nothing was posted for [`SILENCE`], the reader asks whether the lock's holder still posts there,
 //! and after [`DOUBT`] it observes the log all the same. As long as the two agree, the silence is trusted. If they do not, the
 //! reader looks for the bulletin of the present writer, and polls meanwhile.
+//!
+//! What a reader knows to be durable it believes to be there still, as long as the bulletin names no other truncations than those that were
+//! looked for, and for [`SILENCE`] at most ([`Belief`]). To ask that takes some loads from memory, so each record can ask.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use inkstone_io::BulletinReader;
+use inkstone_io::{BulletinReader, TICK};
 
-use crate::commit::post::{NAP, Posted};
-use crate::sync::{Instant, sleep};
+use crate::commit::post::{NAP, Posted, TRUNCATIONS_AT, Truncations};
+use crate::sync::{CoarseInstant, Instant, sleep};
 
 /// How long nothing may be posted before the lock is asked for, and before the log is observed again.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -33,9 +36,28 @@ pub(crate) struct News {
     looked: Option<Instant>,
     /// When the lock's holder was asked for last, or the log observed.
     asked: Option<Instant>,
+    /// The truncations that were posted last, once they are known, or once the files were searched for them.
+    checked: Option<Truncations>,
     /// Records came since the last rest: more may come soon.
     is_brisk: bool,
     pause: Duration,
+}
+
+/// That nothing was truncated since a reader has looked.
+pub(crate) struct Belief {
+    bulletin: Option<Arc<BulletinReader>>,
+    truncations: Truncations,
+    until: CoarseInstant,
+}
+
+impl Belief {
+    /// Takes no lock and makes no system call.
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        let posts = self.bulletin.as_ref();
+        posts.is_none_or(|bulletin| bulletin.has_still(TRUNCATIONS_AT, self.truncations))
+            && CoarseInstant::now() < self.until
+    }
 }
 
 /// A bulletin as it was before the log was observed, to sleep on.
@@ -46,7 +68,15 @@ pub(crate) struct Quiet {
 
 impl News {
     pub(crate) fn new() -> Self {
-        Self { bulletin: None, agrees: false, looked: None, asked: None, is_brisk: false, pause: PAUSE_MIN }
+        Self {
+            bulletin: None,
+            agrees: false,
+            looked: None,
+            asked: None,
+            checked: None,
+            is_brisk: false,
+            pause: PAUSE_MIN,
+        }
     }
 
     /// What is posted now, if there is a bulletin and its writer has not ended.
@@ -86,9 +116,30 @@ impl News {
         self.agrees && self.is_recent()
     }
 
-    /// Whether the log was observed, or the lock's holder asked for, within [`SILENCE`].
+    /// Whether the log was observed, or the lock's holder asked for, within [`SILENCE`], and that holder has not ended since.
     pub(crate) fn is_recent(&self) -> bool {
-        self.asked.is_some_and(|asked| asked.elapsed() < SILENCE)
+        !self.left().is_zero() && !self.bulletin.as_ref().is_some_and(|bulletin| bulletin.has_ended())
+    }
+
+    fn left(&self) -> Duration {
+        self.asked.map_or(Duration::ZERO, |asked| SILENCE.saturating_sub(asked.elapsed()))
+    }
+
+    /// Whether these truncations were looked for.
+    pub(crate) fn is_checked(&self, posted: &Posted) -> bool {
+        self.checked == Some(posted.truncations())
+    }
+
+    /// Notes that these truncations are known, or that the files were searched for them: what was not found then was a lie.
+    pub(crate) fn note_checked(&mut self, posted: &Posted) {
+        self.checked = Some(posted.truncations());
+    }
+
+    /// What may be believed of records that are known.
+    pub(crate) fn belief(&self) -> Belief {
+        let (bulletin, truncations) = (self.bulletin.clone(), self.checked.unwrap_or_default());
+        // The coarse clock is late by a tick.
+        Belief { bulletin, truncations, until: CoarseInstant::now() + self.left().saturating_sub(TICK) }
     }
 
     /// Whether the writer was alive a moment ago. What it has posted since counts in any case.

@@ -122,16 +122,22 @@ impl Reader {
     /// the guess was wrong. Each calling thread keeps memory for one such record.
     ///
     /// A reader from [`Reader::open`] learns of a truncation by another process at once where it sees what that process posts, otherwise
-    /// within a second; until then it returns the record as it was.
+    /// within a second; until then it returns the record as it was. So do its cursors.
     ///
     /// # Errors
     /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record; [`Error::Corrupt`] when the log
-    /// should have it and it cannot be read; [`Error::Forked`]. A reader from [`Reader::open`] also gets errors of the file system when
+    /// should have it and it cannot be read; [`Error::Invalid`] for LSN 0, which no record has; [`Error::Forked`]. A reader from [`Reader::open`] also gets errors of the file system when
     /// another process may have cut the log and it cannot look (no file descriptor is left, the directory was removed).
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
+        if lsn < Lsn::FIRST {
+            return Err(Error::no_record_zero());
+        }
         if let Some(view) = self.source.view() {
-            view.mind_cuts()?;
+            let durable = view.ask(lsn)?.now.durable;
+            if lsn > durable {
+                return Err(Error::NotYet { lsn, durable });
+            }
         }
         if let Some(record) = self.finder.find(&self.source, lsn)? {
             return Ok(record);
@@ -143,9 +149,10 @@ impl Reader {
         }
     }
 
-    /// A cursor whose next record is the one with this LSN, which may not exist yet.
+    /// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0: a cursor there returns
+    /// [`Error::Invalid`].
     pub fn from(&self, lsn: Lsn) -> Cursor {
-        Cursor::new(self.source.clone(), lsn.max(Lsn::FIRST))
+        Cursor::new(self.source.clone(), lsn)
     }
 
     /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may move during the iteration.

@@ -11,11 +11,11 @@ use crate::commit::shared::Shared;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::read::behind::Behind;
-use crate::read::view::{Now, View};
+use crate::read::view::{Asked, Now, View};
 use crate::segment::Link;
 use crate::sync::{Instant, lock};
 use crate::tail::{Tail, TailRun};
-use crate::walk::ahead::{Ahead, ENGINE, Means, Pieces, Stretch};
+use crate::walk::ahead::{Ahead, Means, Pieces, Stretch, engine};
 
 /// The source of a reader's records.
 pub(crate) enum Source {
@@ -111,6 +111,20 @@ impl Source {
 
     fn is_forked(&self) -> bool {
         self.directory().is_forked()
+    }
+
+    /// What is known of the log before its record `lsn` is read.
+    ///
+    /// # Errors
+    /// As [`View::ask`], of a log that another process may be writing.
+    pub(crate) fn ask(&self, lsn: Lsn) -> Result<Asked> {
+        match self {
+            Self::Living(_) => {
+                let version = self.version();
+                Ok(Asked { version, now: self.now(), belief: None })
+            }
+            Self::View(view) => view.ask(lsn),
+        }
     }
 
     /// In a forked child: an empty log that begins after the watermark, as far as that is known without a lock.
@@ -223,8 +237,8 @@ impl Source {
 }
 
 impl Means for Source {
-    fn engine(&self, threads: usize) -> Result<AnyEngine> {
-        Ok(self.directory().engine(ENGINE, threads)?)
+    fn open_engine(&self, threads: usize) -> Result<AnyEngine> {
+        engine(self.directory(), threads)
     }
 
     /// Reads through the page cache what is there, and past it otherwise: several reads in flight keep the device busy, and do not

@@ -6,6 +6,9 @@
 //! The watermark of a view only rises, except by a cut. Records that this view has called durable are in segments up to its head,
 //! so a later segment that begins at or below the watermark proves that they were truncated.
 //!
+//! **Truncations.** What is at or below the watermark may have been truncated since, and another record may have its LSN. So every read asks
+//! [`View::ask`] first, and may go by the answer as long as its [`Belief`] holds: until the writer posts a truncation, or for a second.
+//!
 //! For the next observation the view keeps only what was *durable* in the head: if the writer's sync failed, whole groups after
 //! that may be gone, and other groups written in their place.
 
@@ -15,17 +18,19 @@ use std::time::Duration;
 use inkstone_format::{Lsn, SegmentNumber, Tail};
 use inkstone_io::{AnyDirectory, File};
 
+use crate::commit::post::Posted;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
 use crate::read::fresh::Fresh;
-use crate::read::news::News;
+use crate::read::news::{Belief, News};
 use crate::recovery::beside::{
     KnownBefore, Observed, Untouched, observe, settle_access, walk_head, writer_lives,
 };
+use crate::recovery::newest::{Successors, successors};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
-use crate::segment::{Link, Segments};
+use crate::segment::{Link, Segment, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
 
 /// What a reader must know before it reads the next record.
@@ -35,6 +40,15 @@ pub(crate) struct Now {
     pub(crate) first: Lsn,
     /// The number of cuts so far.
     pub(crate) cuts: usize,
+}
+
+/// An answer to a reader.
+pub(crate) struct Asked {
+    /// The version of the source to which it belongs.
+    pub(crate) version: u64,
+    pub(crate) now: Now,
+    /// How long it counts if the version stays the same; `None` for as long as that.
+    pub(crate) belief: Option<Belief>,
 }
 
 /// A log that is open for reading only.
@@ -119,41 +133,55 @@ impl View {
         (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
     }
 
-    /// Looks for records after those that are known, as far as `wanted`, with as few reads as possible.
+    /// What a reader must know before it reads this record. No other call than this one decides whether a record may be shown.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; errors of the file system.
-    pub(crate) fn refresh(&self, wanted: Lsn) -> Result<Now> {
+    pub(crate) fn ask(&self, lsn: Lsn) -> Result<Asked> {
         let mut seen = lock(&self.seen);
-        if self.take_news_up_to(wanted, &mut seen) {
-            return Ok(seen.now());
+        if lsn > seen.durable {
+            self.refresh(lsn, &mut seen)?;
+        }
+        if lsn <= seen.durable {
+            self.mind_truncations(&mut seen)?;
+        }
+        Ok(Asked { version: self.version(), now: seen.now(), belief: Some(seen.news.belief()) })
+    }
+
+    /// Looks for records after those that are known, as far as `wanted`, with as few reads as possible.
+    fn refresh(&self, wanted: Lsn, seen: &mut Seen) -> Result<()> {
+        if self.take_news_up_to(wanted, seen) {
+            return Ok(());
         }
         // A system call on a path; to ask for the lock takes seven.
         let is_alive = |seen: &Seen| seen.news.was_alive_just_now() || seen.news.is_posted_by_the_living();
-        if !(seen.news.is_trusted() && is_alive(&seen)) {
+        if !(seen.news.is_trusted() && is_alive(seen)) {
             let lives = writer_lives(&self.directory)?;
             if !lives || !seen.news.is_trusted() {
-                self.look(&mut seen, lives)?;
+                self.look(seen, lives)?;
             }
         }
-        Ok(seen.now())
+        Ok(())
     }
 
-    /// For a record that is known already: looks for a cut if the writer has posted another segment, or if the log was not observed for
-    /// a second. So a truncated record is returned for no longer than that.
-    ///
-    /// # Errors
-    /// As [`View::refresh`].
-    pub(crate) fn mind_cuts(&self) -> Result<()> {
-        let mut seen = lock(&self.seen);
-        let head = seen.segments.head().segment.number();
-        if seen.news.posted().is_some_and(|posted| posted.segment > head) {
-            seen.news.note(false);
-        } else if seen.news.is_recent() {
-            return Ok(());
+    /// For records that are known: looks for truncations if some are posted that are not known, or if the log was not observed for a second.
+    /// So a truncated record is shown for no longer than that.
+    fn mind_truncations(&self, seen: &mut Seen) -> Result<()> {
+        if let Some(posted) = seen.news.posted().filter(|posted| !seen.news.is_checked(posted)) {
+            while !seen.knows_truncations(&posted) && self.take_news(seen) {}
+            if !seen.knows_truncations(&posted) {
+                // A cut, or a lie.
+                seen.news.note(false);
+                let lives = writer_lives(&self.directory)?;
+                self.look(seen, lives)?;
+            }
+            seen.news.note_checked(&posted);
         }
-        let lives = writer_lives(&self.directory)?;
-        self.look(&mut seen, lives)
+        if !seen.news.is_recent() {
+            let lives = writer_lives(&self.directory)?;
+            self.look(seen, lives)?;
+        }
+        Ok(())
     }
 
     /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a second later.
@@ -198,30 +226,34 @@ impl View {
 
     /// As [`View::take_news`], until the wanted record is known or all that is posted now: one reading may prove a part of it.
     fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen) -> bool {
-        let end = seen.news.posted().map_or(0, |posted| posted.end);
+        let end = seen.news.posted().map(|posted| (posted.segment, posted.end));
         let mut came = false;
         while self.take_news(seen) {
             came = true;
-            if seen.durable >= wanted || seen.settled.end >= end {
+            if seen.durable >= wanted
+                || Some((seen.segments.head().segment.number(), seen.settled.end)) >= end
+            {
                 break;
             }
         }
         came
     }
 
-    /// Reads what was posted as new, if it is in the known head; true if there are records that were not known. A post that proves
+    /// Reads what was posted as new, if it is in the known head or leads to it; true if more of the log is known then. A post that proves
     /// wrong changes nothing, nor does one of a writer that is dead by now: the next one may have cut what it posted.
     fn take_news(&self, seen: &mut Seen) -> bool {
+        let posted = seen.news.posted();
+        let entered = posted.is_some_and(|posted| self.enter_successors(seen, posted.segment).is_some());
         let segment = Arc::clone(&seen.segments.head().segment);
-        let posted = seen.news.posted().filter(|posted| posted.segment == segment.number());
+        let posted = posted.filter(|posted| posted.segment == segment.number());
         let Some(posted) = posted.filter(|posted| posted.end >= seen.settled.end) else {
             seen.news.note(false);
-            return false;
+            return entered;
         };
         if posted.end == seen.settled.end {
-            let is_same = posted.epoch == seen.settled.epoch && posted.durable == seen.durable;
-            seen.news.note(is_same);
-            return false;
+            let is_same = posted.durable == seen.durable && posted.epoch == seen.settled.epoch;
+            seen.news.note(is_same && posted.first == seen.segments.first_live);
+            return entered;
         }
         let file = segment.cached_file(&self.directory).ok();
         let shared = seen.news.bulletin().map(Arc::clone);
@@ -233,21 +265,53 @@ impl View {
         seen.news.note(proved.is_some());
         let Some(proved) = proved else {
             seen.fresh.forget();
-            return false;
+            return entered;
         };
+        self.advance_by_news(seen, proved.settled, proved.durable);
+        true
+    }
+
+    /// Enters the segments up to the one that was posted, if they follow the known head; `None` if not, and nothing has changed.
+    fn enter_successors(&self, seen: &mut Seen, posted: SegmentNumber) -> Option<()> {
+        let known = seen.segments.head().segment.header;
+        if posted <= known.number {
+            return None;
+        }
+        let end = seen.settled.end;
+        let Successors { headers, last } =
+            successors(&self.directory, &self.options, &known, end, posted).ok()??;
+        let ends: Vec<_> = headers.iter().map(|header| header.predecessor).collect::<Option<_>>()?;
+        let (first, head) = (headers.first()?, *headers.last()?);
+        let settled = *Segment::new(head).decoder(None, &*last.file).ok()?.tail();
+        // As in `take_news`.
+        if first.first_lsn <= seen.durable || !seen.news.is_posted_by_the_living() {
+            return None;
+        }
+        for (header, end) in headers.iter().zip(ends) {
+            seen.segments.push(Arc::new(Segment::new(*header)), end.byte);
+        }
+        let segment = &seen.segments.head().segment;
+        segment.adopt(&last.file);
+        segment.adopt_cached(&last.cached);
+        (seen.head, seen._cached) = (last.file, Some(last.cached));
+        self.advance_by_news(seen, settled, head.promise);
+        Some(())
+    }
+
+    /// What was posted is there: as [`View::advance`].
+    fn advance_by_news(&self, seen: &mut Seen, settled: Tail, durable: Lsn) {
         let before = seen.durable;
-        self.advance(seen, proved.settled, proved.durable, proved.settled.first_live);
+        self.advance(seen, settled, durable, settled.first_live);
         seen.news.note_look();
         if seen.durable > before {
             seen.news.note_records();
         }
-        true
     }
 
     /// Observes everything again, because a known record could not be read.
     ///
     /// # Errors
-    /// As [`View::refresh`].
+    /// As [`View::ask`].
     pub(crate) fn refresh_fully(&self) -> Result<Now> {
         let mut seen = lock(&self.seen);
         let lives = writer_lives(&self.directory)?;
@@ -356,6 +420,11 @@ impl View {
 impl Seen {
     fn now(&self) -> Now {
         Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.len() }
+    }
+
+    /// Whether all that is posted as truncated is known to be. Both rise.
+    fn knows_truncations(&self, posted: &Posted) -> bool {
+        posted.epoch <= self.settled.epoch && posted.first <= self.segments.first_live
     }
 
     /// The last LSN that was left by a cut which `found` shows and this view had not noticed.

@@ -47,7 +47,8 @@ impl<'d> Headers<'d> {
         options: &'d Options,
         numbers: &[SegmentNumber],
     ) -> Result<Self> {
-        let mut blocks = if numbers.len() > FEW { Some(FirstBlocks::new(directory)?) } else { None };
+        let mut blocks =
+            if numbers.len() > FEW { Some(FirstBlocks::new(directory, numbers.len())?) } else { None };
         let mut files = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let file = past_the_cache(directory, number)?;
@@ -225,7 +226,7 @@ pub(super) fn window_for_all(
         return Ok(Window::new(file, len.max(1) as usize));
     }
     let stretch = Stretch { number, file: Arc::clone(&file), end: Some(len), prover: None };
-    Ok(Window::read_by(file, Box::new(Ahead::all(directory, stretch)?)))
+    Ok(Window::read_by(file, Box::new(Ahead::all(directory, stretch))))
 }
 
 /// How a reader opens a segment's file.

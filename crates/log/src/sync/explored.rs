@@ -62,6 +62,9 @@ impl Instant {
     }
 }
 
+/// There is one clock.
+pub(crate) type CoarseInstant = Instant;
+
 impl Add<Duration> for Instant {
     type Output = Self;
 

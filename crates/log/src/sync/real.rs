@@ -4,7 +4,7 @@
 
 use std::io;
 
-pub(crate) use inkstone_io::Bell;
+pub(crate) use inkstone_io::{Bell, CoarseInstant};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::mpsc::{Receiver, sync_channel};
 pub(crate) use std::sync::{Mutex, MutexGuard};

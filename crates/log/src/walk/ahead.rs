@@ -29,11 +29,13 @@ pub(crate) const PIECE_BYTES: usize = 1 << 20;
 const FIRST_BYTES: usize = 128 << 10;
 /// The size of a read where the file still grows, so that much of it will be read again.
 const GROWING_BYTES: usize = 256 << 10;
+/// First blocks for which it pays to start a thread, which takes as long as reading a few.
+const FILES_A_THREAD: usize = 16;
 /// Reads in flight.
 pub(crate) const DEPTH: usize = 8;
 /// The engine that carries them out. io_uring was measured and is not faster here (docs/performance.md), and a container cannot
-/// refuse threads.
-pub(crate) const ENGINE: EngineKind = EngineKind::Pool;
+/// refuse threads for good ([`engine`]).
+const ENGINE: EngineKind = EngineKind::Pool;
 
 /// A file to be read from front to back.
 pub(crate) struct Stretch {
@@ -97,16 +99,42 @@ impl Flight {
 /// What reading ahead needs, once a reader continues.
 pub(crate) trait Means: Send {
     /// An engine with this many threads.
-    fn engine(&self, threads: usize) -> Result<AnyEngine>;
+    fn open_engine(&self, threads: usize) -> Result<AnyEngine>;
 
     /// The handle through which all of a stretch is read fastest, and whether the file is in the page cache.
     fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)>;
 }
 
+impl Means for AnyDirectory {
+    fn open_engine(&self, threads: usize) -> Result<AnyEngine> {
+        engine(self, threads)
+    }
+
+    /// As it was opened: past the page cache.
+    fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)> {
+        Ok((Arc::clone(&stretch.file), false))
+    }
+}
+
+/// An engine with so many threads; with fewer if the system refuses them (`pids.max`, `ulimit -u`), and at last with none, so that the
+/// caller reads itself. That takes longer and is no error.
+///
+/// # Errors
+/// None of threads.
+pub(crate) fn engine(directory: &AnyDirectory, threads: usize) -> Result<AnyEngine> {
+    let mut threads = threads;
+    while threads > 0 {
+        if let Ok(engine) = directory.engine(ENGINE, threads) {
+            return Ok(engine);
+        }
+        threads /= 2;
+    }
+    Ok(directory.engine(EngineKind::Caller, 1)?)
+}
+
 /// Pieces read ahead by an engine.
 pub(crate) struct Ahead {
-    /// `None` if there was an engine from the start.
-    means: Option<Box<dyn Means>>,
+    means: Box<dyn Means>,
     engine: Option<AnyEngine>,
     /// How many threads the engine has.
     threads: usize,
@@ -128,26 +156,13 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// For reading all of it: several reads in flight from the start.
-    ///
-    /// # Errors
-    /// When the engine cannot be opened.
-    pub(crate) fn all(directory: &AnyDirectory, stretch: Stretch) -> Result<Self> {
-        let engine = directory.engine(ENGINE, DEPTH)?;
-        Ok(Self {
-            engine: Some(engine),
-            threads: DEPTH,
-            piece_bytes: PIECE_BYTES,
-            ..Self::new(None, stretch)
-        })
+    /// For reading all of it: one read without a thread, then several in flight. Most logs are small.
+    pub(crate) fn all(directory: &AnyDirectory, stretch: Stretch) -> Self {
+        Self { piece_bytes: PIECE_BYTES / 2, ..Self::growing(Box::new(directory.clone()), stretch) }
     }
 
     /// Begins small; `means` opens the engine once the reader continues.
     pub(crate) fn growing(means: Box<dyn Means>, stretch: Stretch) -> Self {
-        Self::new(Some(means), stretch)
-    }
-
-    fn new(means: Option<Box<dyn Means>>, stretch: Stretch) -> Self {
         Self {
             means,
             engine: None,
@@ -195,15 +210,15 @@ impl Ahead {
                 }
                 continue;
             }
-            if let Some(means) = self.means.as_ref().filter(|_| self.whole != Some(number)) {
-                let (file, is_cached) = means.whole(stretch)?;
+            if self.whole != Some(number) {
+                let (file, is_cached) = self.means.whole(stretch)?;
                 let threads = if is_cached { copying_threads() } else { DEPTH };
                 if threads != self.threads {
                     if !self.flights.is_empty() {
                         // First the reads of the present threads must end.
                         return Ok(());
                     }
-                    (self.engine, self.threads) = (Some(means.engine(threads)?), threads);
+                    (self.engine, self.threads) = (Some(self.means.open_engine(threads)?), threads);
                 }
                 stretch.file = file;
                 self.whole = Some(number);
@@ -250,10 +265,8 @@ impl Ahead {
     /// Releases the threads and the memory. Nothing is read ahead where a log still grows, and a follower may stay there for
     /// good. A reader that comes to a whole segment again gets them again.
     fn let_go(&mut self) {
-        if self.means.is_some() {
-            (self.engine, self.threads, self.whole) = (None, 0, None);
-            self.spares = Vec::new();
-        }
+        (self.engine, self.threads, self.whole) = (None, 0, None);
+        self.spares = Vec::new();
     }
 
     /// Reads a piece that was not read ahead.
@@ -369,12 +382,13 @@ pub(crate) struct FirstBlocks {
 }
 
 impl FirstBlocks {
-    /// Nothing is read yet.
+    /// Nothing is read yet. So many files are to be read.
     ///
     /// # Errors
     /// When the engine cannot be opened.
-    pub(crate) fn new(directory: &AnyDirectory) -> Result<Self> {
-        Ok(Self { engine: directory.engine(ENGINE, DEPTH)?, spare: Vec::new() })
+    pub(crate) fn new(directory: &AnyDirectory, files: usize) -> Result<Self> {
+        let threads = (files / FILES_A_THREAD).clamp(1, DEPTH);
+        Ok(Self { engine: engine(directory, threads)?, spare: Vec::new() })
     }
 
     /// Begins to read one more; if enough are in flight, waits for one of them and adds it to `files`.

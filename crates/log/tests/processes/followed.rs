@@ -5,24 +5,21 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
-use inkstone_io::{Bulletin, Directory, OsDirectory, OsLock};
-use inkstone_sim::hooked::{Call, Hook, Hooked};
-use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+use inkstone_io::{BULLETIN_WORDS, Bulletin, Directory, OsDirectory, OsLock};
 
 const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
-const LOCK: &str = "inkstone.lock";
-const SHORT: Duration = Duration::from_millis(20);
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LOCK: &str = "inkstone.lock";
+pub(crate) const SHORT: Duration = Duration::from_millis(20);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-fn small() -> Options {
+pub(crate) fn small() -> Options {
     Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10)
 }
 
-fn record(lsn: u64, life: u64) -> Vec<u8> {
+pub(crate) fn record(lsn: u64, life: u64) -> Vec<u8> {
     let mut bytes: Vec<_> = (0..lsn * 37 % 3000).map(|at| (at ^ lsn ^ life) as u8).collect();
     bytes.extend(lsn.to_le_bytes());
     bytes.extend(life.to_le_bytes());
@@ -52,12 +49,12 @@ fn given() -> std::path::PathBuf {
     std::env::var(DIRECTORY).expect("run by another test").into()
 }
 
-fn bulletin_of(path: &Path) -> Option<inkstone_io::BulletinReader> {
+pub(crate) fn bulletin_of(path: &Path) -> Option<inkstone_io::BulletinReader> {
     OsDirectory::open(path).unwrap().read_bulletin(LOCK)
 }
 
 /// The next record, which must come.
-fn expect(cursor: &mut Cursor, lsn: u64, life: u64) {
+pub(crate) fn expect(cursor: &mut Cursor, lsn: u64, life: u64) {
     for _ in 0..600 {
         if let Some(shown) = cursor.next_within(Duration::from_millis(100)).unwrap() {
             assert_eq!(shown.lsn.get(), lsn);
@@ -341,104 +338,6 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     }
 }
 
-/// No cursor asks for anything: `get` itself must notice.
-#[test]
-fn get_returns_nothing_that_was_cut_since_the_reader_looked() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = Log::open(directory.path(), small()).unwrap();
-    (1..=20).for_each(|lsn| _ = log.append_durable(&record(lsn, 0)).unwrap());
-    let reader = Reader::open(directory.path(), &small()).unwrap();
-    assert_eq!(reader.records(Lsn::FIRST).count(), 20);
-    assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, 0));
-    for life in 1..=3 {
-        log.truncate_after(Lsn::new(10)).unwrap();
-        let cut = reader.get(Lsn::new(15)).unwrap_err();
-        assert!(matches!(cut, Error::NotYet { .. } | Error::TruncatedAfter { .. }), "{cut}");
-        (11..=16).for_each(|lsn| _ = log.append_durable(&record(lsn, life)).unwrap());
-        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, life));
-        // Cut and written again between two calls.
-        log.truncate_after(Lsn::new(12)).unwrap();
-        (13..=16).for_each(|lsn| _ = log.append_durable(&record(lsn, life + 10)).unwrap());
-        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, life + 10));
-    }
-}
-
-/// A simulated disk whose log posts on a real page.
-struct Posting(Arc<Bulletin>);
-
-impl Hook for Posting {
-    fn before(&self, _call: &Call<'_>) -> inkstone_io::Result<()> {
-        Ok(())
-    }
-
-    fn bulletin(&self) -> Option<Arc<Bulletin>> {
-        Some(Arc::clone(&self.0))
-    }
-}
-
-/// Several threads want the processors until the next write begins: who naps is woken then, and not by the post.
-#[test]
-fn several_writers_wake_who_naps_when_the_next_write_begins() {
-    let elsewhere = tempfile::tempdir().unwrap();
-    let place = OsDirectory::open(elsewhere.path()).unwrap();
-    let lock = place.lock(LOCK).unwrap().unwrap();
-    let bulletin = place.bulletin(&lock).expect("there is one on Linux");
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let directory = Hooked::new(disk.directory("/log"), Arc::new(Posting(Arc::clone(&bulletin))));
-    let log = Log::open_in(Arc::new(directory), Options::small()).unwrap();
-    let reader = bulletin_of(elsewhere.path()).unwrap();
-    let is_over = AtomicBool::new(false);
-    let until_over = |work: &dyn Fn()| {
-        while !is_over.load(Ordering::Relaxed) {
-            work()
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| until_over(&|| _ = log.append_durable(b"a record").unwrap()));
-        }
-        scope.spawn(|| until_over(&|| _ = reader.nap(reader.rings(), SHORT)));
-        let until = std::time::Instant::now() + LONG;
-        let comes = |owes| {
-            std::iter::repeat_with(|| bulletin.owes_nappers())
-                .take_while(|_| std::time::Instant::now() < until)
-                .any(|now| now == owes)
-        };
-        let (naps_on, is_woken) = (comes(true), comes(false));
-        is_over.store(true, Ordering::Relaxed);
-        assert!(naps_on, "each post woke it");
-        assert!(is_woken, "no write woke it");
-    });
-}
-
-/// A reader that is behind must hear of the cut, also if the disk has no room for the first group after it.
-#[test]
-fn a_cut_whose_epoch_finds_no_room_is_posted() {
-    let mut held_back = 0;
-    for nth in 1..=12 {
-        let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
-        let elsewhere = tempfile::tempdir().unwrap();
-        let place = OsDirectory::open(elsewhere.path()).unwrap();
-        let lock = place.lock(LOCK).unwrap().unwrap();
-        let bulletin = place.bulletin(&lock).expect("there is one on Linux");
-        let directory = Hooked::new(disk.directory("/log"), Arc::new(Posting(bulletin)));
-        let log = Log::open_in(Arc::new(directory), Options::small().own_thread(false)).unwrap();
-        (0..20).for_each(|_| _ = log.append_durable(b"a record").unwrap());
-        let posted = || bulletin_of(elsewhere.path()).unwrap().read().unwrap();
-        let before = posted();
-        assert_eq!(before[0], 20);
-        let no_room = Effect::Error(errno::ENOSPC);
-        disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
-        if log.truncate_after(Lsn::new(10)).is_ok() {
-            let [durable, segment, ..] = posted();
-            assert_eq!(durable, 10, "write {nth} of the cut finds no room");
-            assert!(segment > before[1], "segment {segment} is posted after {}", before[1]);
-            held_back += u32::from(matches!(log.append(b"another"), Err(Error::NoRoom { .. })));
-        }
-    }
-    assert!(held_back > 0, "the epoch group always found room");
-}
-
 /// A log of 90 records whose writer was killed, and this test in its place: it has the lock, and posts what it likes. The last
 /// record is in no promise.
 struct Liar {
@@ -448,7 +347,7 @@ struct Liar {
     number: u64,
     reader: Reader,
     /// What the writer had posted last.
-    truth: [u64; 4],
+    truth: [u64; BULLETIN_WORDS],
 }
 
 impl Liar {
@@ -467,7 +366,7 @@ impl Liar {
         Self { directory, _lock: lock, bulletin, number: 0, reader, truth }
     }
 
-    fn post(&mut self, words: [u64; 4]) {
+    fn post(&mut self, words: [u64; BULLETIN_WORDS]) {
         self.number += 1;
         self.bulletin.post(self.number, words, false);
     }
@@ -488,9 +387,9 @@ impl Liar {
 }
 
 /// Every word of the truth changed in many ways, and words that mean nothing.
-fn lies(truth: [u64; 4]) -> Vec<[u64; 4]> {
-    let mut lies = vec![[0; 4], [1; 4], [u64::MAX; 4], [u64::MAX >> 1; 4]];
-    for at in 0..4 {
+fn lies(truth: [u64; BULLETIN_WORDS]) -> Vec<[u64; BULLETIN_WORDS]> {
+    let mut lies = [0, 1, u64::MAX, u64::MAX >> 1].map(|word| [word; BULLETIN_WORDS]).to_vec();
+    for at in 0..BULLETIN_WORDS {
         for change in [1, 8, 64, 4096, 1 << 20, 1 << 40, 1 << 63] {
             let with = |word| {
                 let mut lie = truth;
@@ -501,7 +400,7 @@ fn lies(truth: [u64; 4]) -> Vec<[u64; 4]> {
         }
     }
     // A log that has gone on: more records, further on.
-    lies.extend((1..20).map(|more| [truth[0] + more, truth[1], truth[2] + more * 512, truth[3]]));
+    lies.extend((1..20).map(|more| [truth[0] + more, truth[1], truth[2] + more * 512, truth[3], truth[4]]));
     let mut random = fastrand::Rng::with_seed(7);
     lies.extend((0..100).map(|_| std::array::from_fn(|_| random.u64(..) >> random.u32(..64))));
     lies.retain(|lie| *lie != truth);
@@ -536,13 +435,13 @@ fn a_lie_shows_no_record_and_is_no_error() {
 fn shared_bytes_that_are_wrong_show_no_record_and_hide_none() {
     let mut liar = Liar::new(small());
     // From then on bytes are shared.
-    liar.post([0; 4]);
+    liar.post([0; BULLETIN_WORDS]);
     assert_eq!(liar.shown(), Ok(89));
     liar.post(liar.truth);
     let head = std::fs::read_dir(liar.directory.path()).unwrap().map(|file| file.unwrap().path());
     let head = head.filter(|path| path.metadata().unwrap().len() > 0);
     let files: Vec<_> = head.map(|path| std::fs::read(path).unwrap()).collect();
-    let [_, segment, end, _] = liar.truth;
+    let [_, segment, end, ..] = liar.truth;
     let shared = |bytes: &[u8]| {
         liar.bulletin.share(segment, 0, bytes);
         let fresh = Reader::open(liar.directory.path(), &small()).unwrap();

@@ -8,4 +8,8 @@
 mod beside;
 #[cfg(target_os = "linux")]
 mod followed;
+#[cfg(target_os = "linux")]
+mod posting;
 mod stopped;
+#[cfg(target_os = "linux")]
+mod truncated;

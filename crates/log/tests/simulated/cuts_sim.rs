@@ -317,18 +317,33 @@ fn a_name_that_leads_nowhere_is_no_segment() {
 
 /// Nothing is posted here, so it takes a second.
 #[test]
-fn get_learns_of_a_cut_by_itself() {
-    must_end("looking again", || {
-        let disk = SimDisk::new(1, DiskOptions::default());
-        let log = open(&disk, small());
-        append(&log, 1..=20, 0);
-        let reader = read(&disk);
-        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, 0));
-        log.truncate_after(Lsn::new(10)).unwrap();
-        append(&log, 11..=16, 1);
-        while reader.get(Lsn::new(15)).unwrap() == record(15, 0) {
-            std::thread::yield_now();
-        }
-        assert_eq!(reader.get(Lsn::new(15)).unwrap(), record(15, 1));
-    });
+fn each_way_of_reading_learns_of_a_cut_by_itself() {
+    let ways: [fn(&Reader, &mut Cursor) -> Option<Vec<u8>>; 3] = [
+        |reader, _| reader.get(Lsn::new(15)).ok(),
+        // It may be told that records before LSN 15 were cut.
+        |reader, _| reader.from(Lsn::new(15)).next().ok()?.map(|record| record.bytes.to_vec()),
+        |_, cursor| {
+            let found = cursor.next().ok()?.map(|record| record.bytes.to_vec());
+            cursor.seek(Lsn::new(15));
+            found
+        },
+    ];
+    for way in ways {
+        must_end("looking again", move || {
+            let disk = SimDisk::new(1, DiskOptions::default());
+            let log = open(&disk, small());
+            append(&log, 1..=20, 0);
+            let reader = read(&disk);
+            let mut cursor = reader.from(Lsn::new(15));
+            assert_eq!(way(&reader, &mut cursor), Some(record(15, 0)));
+            log.truncate_after(Lsn::new(10)).unwrap();
+            append(&log, 11..=16, 1);
+            let mut found = way(&reader, &mut cursor);
+            while found.is_none_or(|found| found == record(15, 0)) {
+                std::thread::yield_now();
+                found = way(&reader, &mut cursor);
+            }
+            assert_eq!(way(&reader, &mut cursor), Some(record(15, 1)));
+        });
+    }
 }

@@ -123,6 +123,32 @@ fn the_last_lsns_are_given_out_and_then_there_are_none() {
     }
 }
 
+/// 0 is what an append that failed leaves.
+fn no_record_has_lsn_zero(reader: &Reader) {
+    let mut sought = reader.from(Lsn::FIRST);
+    sought.seek(Lsn::ZERO);
+    let answers = [
+        reader.get(Lsn::ZERO).map(drop),
+        reader.from(Lsn::ZERO).next().map(drop),
+        sought.next().map(drop),
+        sought.next_within(Duration::MAX).map(drop),
+        reader.records(Lsn::ZERO).next().expect("an answer").map(drop),
+        reader.follow(Lsn::ZERO).next().expect("an answer").map(drop),
+    ];
+    for answer in answers {
+        assert!(matches!(&answer, Err(Error::Invalid(why)) if why.contains("LSN 0")), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_log_that_begins_later_names_the_lsn_that_was_asked_for() {
+    let log = Log::open_in(directory(), quiet().begin_at(Lsn::new(3))).unwrap();
+    log.append_durable(b"the third").unwrap();
+    no_record_has_lsn_zero(&log.reader());
+    let gone = log.reader().get(Lsn::new(2)).unwrap_err();
+    assert!(matches!(gone, Error::TruncatedBefore { lsn, .. } if lsn.get() == 2), "{gone}");
+}
+
 #[test]
 fn every_lsn_can_be_asked_for() {
     let directory = directory();
@@ -142,13 +168,10 @@ fn every_lsn_can_be_asked_for() {
             assert!(
                 cursor.next().unwrap().is_none() && cursor.next_within(Duration::ZERO).unwrap().is_none()
             );
-            cursor.seek(Lsn::ZERO);
+            cursor.seek(Lsn::FIRST);
             assert!(cursor.next_within(Duration::MAX).unwrap().is_some(), "it is there");
         }
-        assert!(matches!(
-            reader.get(Lsn::ZERO),
-            Ok(_) | Err(Error::NotYet { .. } | Error::TruncatedBefore { .. })
-        ));
+        no_record_has_lsn_zero(&reader);
     }
     for refused in [log.truncate_before(most), log.truncate_after(most), log.truncate_before(Lsn::new(12))] {
         assert!(matches!(refused, Err(Error::NotYet { .. })), "{refused:?}");

@@ -1,0 +1,54 @@
+//! A clock that is cheap to read: for a bound on how old something is, asked for each record.
+//!
+//! *Owns*: the coarse clock. *May not touch*: what it is asked for.
+
+use std::ops::Add;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A moment of a clock that the kernel moves on at each timer tick (1 to 10 ms), and that it shares in memory: reading it makes no
+/// system call and does not ask the processor's counter. It never goes back, and lags by a tick at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CoarseInstant(Duration);
+
+/// The longest tick.
+pub const TICK: Duration = Duration::from_millis(10);
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::MonotonicCoarse;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+impl CoarseInstant {
+    /// This moment.
+    #[inline]
+    pub fn now() -> Self {
+        let now = clock_gettime(CLOCK);
+        Self(Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32))
+    }
+}
+
+impl Add<Duration> for CoarseInstant {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_on_and_lags_by_a_tick_at_most() {
+        let (before, begun) = (CoarseInstant::now(), std::time::Instant::now());
+        while CoarseInstant::now() <= before {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let passed = begun.elapsed();
+        assert!(CoarseInstant::now() + TICK >= before + passed.saturating_sub(TICK));
+    }
+}

@@ -1,0 +1,291 @@
+//! A log on a simulated disk that posts on a real page: which calls that costs, and what is posted when the disk refuses something.
+//!
+//! *Owns*: the calls of the log's directory beside posts. What readers make of posts otherwise is in `followed.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use inkstone::{Error, Log, Lsn, Options, Reader};
+use inkstone_io::{Bulletin, Directory, OsDirectory, OsLock};
+use inkstone_sim::hooked::{Call, Hook, Hooked};
+use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+
+use crate::followed::{LOCK, LONG, SHORT, bulletin_of, expect, record, small};
+
+/// A simulated disk whose log posts on a real page, which belongs to the lock of a directory elsewhere.
+struct Posting {
+    bulletin: Arc<Bulletin>,
+    elsewhere: tempfile::TempDir,
+    _lock: OsLock,
+    listings: AtomicU64,
+    /// What happens before a call of the reader's, so many calls from now on.
+    deed: Mutex<Option<(u64, Deed)>>,
+}
+
+type Deed = Box<dyn FnOnce() + Send>;
+
+impl Posting {
+    fn new() -> Arc<Self> {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let place = OsDirectory::open(elsewhere.path()).unwrap();
+        let lock = place.lock(LOCK).unwrap().unwrap();
+        let bulletin = place.bulletin(&lock).expect("there is one on Linux");
+        Arc::new(Self {
+            bulletin,
+            elsewhere,
+            _lock: lock,
+            listings: AtomicU64::new(0),
+            deed: Mutex::default(),
+        })
+    }
+
+    fn reader(&self) -> inkstone_io::BulletinReader {
+        bulletin_of(self.elsewhere.path()).expect("it is there")
+    }
+}
+
+impl Hook for Posting {
+    fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
+        self.listings.fetch_add(u64::from(matches!(call, Call::List)), Ordering::Relaxed);
+        let due = {
+            let mut deed = self.deed.lock().unwrap();
+            match &mut *deed {
+                Some((0, _)) => deed.take(),
+                Some((left, _)) => {
+                    *left -= 1;
+                    None
+                }
+                None => None,
+            }
+        };
+        // Its own calls find none due.
+        due.into_iter().for_each(|(_, deed)| deed());
+        Ok(())
+    }
+
+    fn bulletin(&self) -> Option<Arc<Bulletin>> {
+        Some(Arc::clone(&self.bulletin))
+    }
+
+    fn read_bulletin(&self) -> Option<inkstone_io::BulletinReader> {
+        Some(self.reader())
+    }
+}
+
+/// What follows the known head is opened by its number, however many files there are, and however many segments have come.
+#[test]
+fn a_follower_lists_the_directory_for_no_new_segment() {
+    let (disk, posting) = (SimDisk::new(1, DiskOptions::default()), Posting::new());
+    let directory = || Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(&posting)));
+    let log = Log::open_in(directory(), small().own_thread(false)).unwrap();
+    let append = |lsns: std::ops::RangeInclusive<u64>| {
+        lsns.for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
+    };
+    append(1..=20);
+    let reader = Reader::open_in(directory(), small()).unwrap();
+    let mut cursor = reader.from(Lsn::FIRST);
+    (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 0));
+    assert!(cursor.next().unwrap().is_none(), "now it knows the bulletin");
+    let listings = || posting.listings.load(Ordering::Relaxed);
+    // Each record as it comes; then from several segments behind.
+    let (mut last, mut segments) = (20, 0);
+    for step in [1, 300] {
+        for _ in 0..900 / step {
+            let (before, head) = (listings(), log.head_first());
+            append(last + 1..=last + step);
+            let of_writer = listings() - before;
+            (last + 1..=last + step).for_each(|lsn| expect(&mut cursor, lsn, 0));
+            last += step;
+            assert_eq!(listings() - before, of_writer, "LSN {last}");
+            segments += u64::from(log.head_first() > head);
+        }
+    }
+    assert!(segments > 20, "{segments}");
+}
+
+/// Several threads want the processors until the next write begins: who naps is woken then, and not by the post.
+#[test]
+fn several_writers_wake_who_naps_when_the_next_write_begins() {
+    let (disk, posting) = (SimDisk::new(1, DiskOptions::default()), Posting::new());
+    let directory = Hooked::new(disk.directory("/log"), Arc::clone(&posting));
+    let log = Log::open_in(Arc::new(directory), Options::small()).unwrap();
+    let (bulletin, reader) = (&posting.bulletin, posting.reader());
+    let is_over = AtomicBool::new(false);
+    let until_over = |work: &dyn Fn()| {
+        while !is_over.load(Ordering::Relaxed) {
+            work()
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| until_over(&|| _ = log.append_durable(b"a record").unwrap()));
+        }
+        scope.spawn(|| until_over(&|| _ = reader.nap(reader.rings(), SHORT)));
+        let until = std::time::Instant::now() + LONG;
+        let comes = |owes| {
+            std::iter::repeat_with(|| bulletin.owes_nappers())
+                .take_while(|_| std::time::Instant::now() < until)
+                .any(|now| now == owes)
+        };
+        let (naps_on, is_woken) = (comes(true), comes(false));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(naps_on, "each post woke it");
+        assert!(is_woken, "no write woke it");
+    });
+}
+
+/// A reader that is behind must hear of the cut, also if the disk has no room for the first group after it.
+#[test]
+fn a_cut_whose_epoch_finds_no_room_is_posted() {
+    let mut held_back = 0;
+    for nth in 1..=12 {
+        let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
+        let posting = Posting::new();
+        let directory = Hooked::new(disk.directory("/log"), Arc::clone(&posting));
+        let log = Log::open_in(Arc::new(directory), Options::small().own_thread(false)).unwrap();
+        (0..20).for_each(|_| _ = log.append_durable(b"a record").unwrap());
+        let posted = || posting.reader().read().unwrap();
+        let before = posted();
+        assert_eq!(before[0], 20);
+        let no_room = Effect::Error(errno::ENOSPC);
+        disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
+        if log.truncate_after(Lsn::new(10)).is_ok() {
+            let [durable, segment, ..] = posted();
+            assert_eq!(durable, 10, "write {nth} of the cut finds no room");
+            assert!(segment > before[1], "segment {segment} is posted after {}", before[1]);
+            held_back += u32::from(matches!(log.append(b"another"), Err(Error::NoRoom { .. })));
+        }
+    }
+    assert!(held_back > 0, "the epoch group always found room");
+}
+
+/// Which generation of each record the log has.
+#[derive(Clone, Default)]
+struct Model {
+    first: u64,
+    records: BTreeMap<u64, u64>,
+}
+
+impl Model {
+    fn last(&self) -> u64 {
+        self.records.keys().next_back().map_or(self.first - 1, |last| *last)
+    }
+
+    /// Whether the log may give this answer to who asks for a record.
+    fn may_answer(&self, lsn: u64, answer: &Result<Option<u64>, Error>) -> bool {
+        match answer {
+            Ok(Some(generation)) => self.records.get(&lsn) == Some(generation),
+            Ok(None) | Err(Error::NotYet { .. }) => lsn > self.last(),
+            Err(Error::TruncatedBefore { lsn: asked, first }) => {
+                asked.get() == lsn && lsn < self.first && first.get() == self.first
+            }
+            // Told to who has shown what is gone; the next answer is checked.
+            Err(Error::TruncatedAfter { last, .. }) => last.get() < lsn,
+            Err(_) => false,
+        }
+    }
+}
+
+/// A writer that appends and truncates at both ends, and a reader with several cursors that sees its posts. Each truncation comes between two
+/// calls of the reader, or between two steps of one.
+fn history(seed: u64) -> (u64, u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (disk, posting) = (SimDisk::new(seed, DiskOptions::default()), Posting::new());
+    let directory =
+        |posting: &Arc<Posting>| Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(posting)));
+    let log = Arc::new(Log::open_in(directory(&posting), small().own_thread(false)).unwrap());
+    let model = Arc::new(Mutex::new(Model { first: 1, ..Model::default() }));
+    let mut generation = 0;
+    let reader = Reader::open_in(directory(&posting), small()).unwrap();
+    let mut cursors: Vec<_> = (0..4).map(|_| reader.from(Lsn::FIRST)).collect();
+    let (mut cuts, mut meanwhile) = (0, 0);
+    for _ in 0..400 {
+        generation += 1;
+        let (now, choice, many) = (model.lock().unwrap().clone(), random.u8(..6), random.u64(1..40));
+        let (log, then) = (Arc::clone(&log), Arc::clone(&model));
+        let before = now.clone();
+        let deed: Deed = Box::new(move || {
+            let mut now = now;
+            match choice {
+                0 if now.last() >= now.first => {
+                    let last = now.last() - many.min(now.last() - now.first);
+                    log.truncate_after(Lsn::new(last)).unwrap();
+                    now.records.split_off(&(last + 1));
+                }
+                1 if now.last() > now.first => {
+                    now.first += many.min(now.last() - now.first) / 2;
+                    log.truncate_before(Lsn::new(now.first)).unwrap();
+                    now.records = now.records.split_off(&now.first);
+                }
+                2 => {}
+                _ => {
+                    for lsn in now.last() + 1..=now.last() + many {
+                        assert_eq!(log.append_durable(&record(lsn, generation)).unwrap().get(), lsn);
+                        now.records.insert(lsn, generation);
+                    }
+                }
+            }
+            *then.lock().unwrap() = now;
+        });
+        cuts += u64::from(choice == 0);
+        if random.bool() {
+            deed();
+        } else {
+            *posting.deed.lock().unwrap() = Some((random.u64(..4), deed));
+        }
+        for _ in 0..random.u8(1..30) {
+            let is_due = posting.deed.lock().unwrap().is_some();
+            let at = random.usize(..cursors.len());
+            let lsn = if random.u8(..4) == 0 {
+                random.u64(before.first..before.last() + 2)
+            } else {
+                cursors[at].next_lsn().get()
+            };
+            let generation_of = |bytes: &[u8]| {
+                let generation = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().unwrap());
+                assert!(bytes == record(lsn, generation), "seed {seed}, LSN {lsn}");
+                generation
+            };
+            let answer = match random.u8(..4) {
+                0 => reader.get(Lsn::new(lsn)).map(|bytes| Some(generation_of(&bytes))),
+                1 => reader
+                    .from(Lsn::new(lsn))
+                    .next()
+                    .map(|record| record.map(|record| generation_of(record.bytes))),
+                _ => {
+                    let cursor = &mut cursors[at];
+                    if cursor.next_lsn().get() != lsn {
+                        cursor.seek(Lsn::new(lsn));
+                    }
+                    let answer = cursor.next().map(|record| record.map(|record| generation_of(record.bytes)));
+                    if let Err(Error::TruncatedBefore { first, .. }) = &answer {
+                        cursor.seek(*first);
+                    }
+                    answer
+                }
+            };
+            let was_done = is_due && posting.deed.lock().unwrap().is_none();
+            meanwhile += u64::from(was_done);
+            let now = model.lock().unwrap();
+            let is_right = now.may_answer(lsn, &answer) || was_done && before.may_answer(lsn, &answer);
+            assert!(
+                is_right,
+                "seed {seed}, LSN {lsn} of {} to {}: {answer:?}, not {:?}",
+                now.first,
+                now.last(),
+                now.records.get(&lsn)
+            );
+        }
+        let due = posting.deed.lock().unwrap().take();
+        due.into_iter().for_each(|(_, deed)| deed());
+    }
+    (cuts, meanwhile)
+}
+
+#[test]
+fn no_answer_is_older_than_what_was_posted() {
+    let (cuts, meanwhile) = (1..=30).map(history).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    eprintln!("{cuts} cuts; {meanwhile} changes in the midst of a call");
+    assert!(cuts > 300 && meanwhile > 100, "{cuts}, {meanwhile}");
+}
