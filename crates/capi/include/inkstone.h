@@ -559,7 +559,8 @@ inkstone_code inkstone_truncate_before(const inkstone_log *log,
                                        inkstone_error **error);
 
 // Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so waiting
-// for them succeeds. Readers positioned after `last` get INKSTONE_TRUNCATED_AFTER.
+// for them succeeds. Readers positioned after `last` get INKSTONE_TRUNCATED_AFTER. Each call takes a new segment of 1 MiB, or a full one
+// if that is smaller.
 //
 // Threads: any. Durable: the truncation, as a whole: those records do not come back.
 inkstone_code inkstone_truncate_after(const inkstone_log *log,
