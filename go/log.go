@@ -375,7 +375,8 @@ func (l *Log) TruncateBefore(first uint64) error {
 }
 
 // TruncateAfter truncates all records after last; the next record gets the LSN after it. The truncated records become durable first, so
-// waiting for them succeeds. Cursors after last get ErrTruncatedAfter. Goroutines: any.
+// waiting for them succeeds. Cursors after last get ErrTruncatedAfter. Each call takes a new segment of 1 MiB, or a full one if that is
+// smaller. Goroutines: any.
 //
 // Durable: the truncation, as a whole: those records do not come back.
 func (l *Log) TruncateAfter(last uint64) error {

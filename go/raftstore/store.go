@@ -321,7 +321,8 @@ func (s *Store) append(records [][]byte) error {
 }
 
 // DeleteRange deletes the entries from low to high, both included, as far as they are there. They are the first, the last, or all: entries
-// with others on both sides are refused.
+// with others on both sides are refused. To delete the last ones, a conflict of raft, takes a new segment of 1 MiB on the disk, until the
+// entries before it are deleted too.
 //
 // Durable when it returns: they do not come back. If a write fails, they may be gone with the next opening, or there.
 func (s *Store) DeleteRange(low, high uint64) error {

@@ -177,7 +177,6 @@ mod tests {
 
     #[test]
     fn when_a_yield_is_late_is_the_callers_choice() {
-        let ms = Duration::from_millis;
         for (late_us, again) in [(50, false), (500, true)] {
             let courtesy = Courtesy::late_after(Duration::from_micros(late_us));
             for us in [1000, 1100] {

@@ -8,6 +8,7 @@ pub(crate) mod futures;
 pub(crate) mod gathering;
 pub(crate) mod group;
 pub(crate) mod post;
+pub(crate) mod retiring;
 pub(crate) mod room;
 pub(crate) mod rule;
 pub(crate) mod shared;

@@ -302,7 +302,7 @@ fn no_room(f: &mut fmt::Formatter<'_>, needed_bytes: u64, cause: &inkstone_io::E
     let cause = cause.without_advice();
     write!(
         f,
-        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or after truncate_before"
+        "no room for {needed_bytes} bytes: {cause}; nothing was lost: try again when there is room, or truncate the log's first records"
     )
 }
 
@@ -345,7 +345,7 @@ impl fmt::Display for Error {
             Self::TooLarge { bytes, limit_bytes } => {
                 write!(
                     f,
-                    "a record or batch of {bytes} bytes is too large: the limit of this log is {limit_bytes} bytes (Options::record_bytes_max)"
+                    "a record or batch of {bytes} bytes is too large: the limit of this log is {limit_bytes} bytes (the option record_bytes_max)"
                 )
             }
             Self::Busy => write!(

@@ -350,7 +350,10 @@ impl Log {
         lock(&self.shared.segments).head().segment.header.first_lsn
     }
 
-    /// Truncates all records before `first`. The files of segments without other records are used again, once no reader holds them.
+    /// Truncates all records before `first`. The files of segments without other records are used again or removed, once no cursor of
+    /// [`Log::reader`] stands in them. A log with a preparer ([`Options::prepare_ahead`]) leaves that to it. In any other log this call
+    /// gives back at most four files, and so does each later commit, and the log's own thread gives back the rest when the log is idle.
+    /// An append that finds no room first gives back all of them. What other readers have open takes no room.
     ///
     /// # Errors
     /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the segment has no room
@@ -367,6 +370,9 @@ impl Log {
 
     /// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so
     /// waiting on their handles returns `Ok`. Readers positioned after `last` get [`Error::TruncatedAfter`].
+    ///
+    /// It takes a new segment, as small as that of a new log: 1 MiB, or [`Options::segment_bytes`] if that is less. The segment in which
+    /// `last` lies stays as large as it is until `truncate_before` has passed it.
     ///
     /// # Errors
     /// [`Error::NotYet`] when `last` is above the last record, [`Error::TruncatedBefore`] when it lies before the first;

@@ -49,7 +49,7 @@ pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(
                 // since only the medium shows what became of the group. Listed files may have other names by now.
                 let listing = Listing::of(&directory).unwrap_or(listing);
                 let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
-                if shared.pool.give_up_some() || !options.keeps_room {
+                if shared.give_up_some() || !options.keeps_room {
                     // The failure has shown that an overwrite needs room here.
                     options.keeps_room = true;
                     continue;
@@ -66,7 +66,7 @@ pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(
         }
         recovery.leftovers = shared.pool.tidy(&listing, &live, &shared.options);
         if !shared.prepares_ahead() {
-            shared.pool.remove_all();
+            shared.pool.remove_all().map_err(ObtainError::into_error)?;
         }
         shared.keep_room()?;
         return Ok((shared, recovery, choice));

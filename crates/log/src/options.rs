@@ -111,7 +111,8 @@ impl Options {
     }
 
     /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new log begins
-    /// with smaller segments (1 MiB, then 8 MiB). The size may change from opening to opening.
+    /// with smaller segments (1 MiB, then 8 MiB), and so does a log after [`crate::Log::truncate_after`]. The size may change from opening
+    /// to opening.
     pub fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment_bytes: bytes, ..self }
     }
@@ -120,6 +121,12 @@ impl Options {
     /// MiB by default. It must fit in a segment of full size.
     pub fn record_bytes_max(self, bytes: usize) -> Self {
         Self { record_bytes_max: bytes, ..self }
+    }
+
+    /// The size of the largest record that was chosen: for a crate that stands on the log and needs records of some size.
+    #[doc(hidden)]
+    pub fn largest_record_bytes(&self) -> usize {
+        self.record_bytes_max
     }
 
     /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1 MiB by default. For a larger record the

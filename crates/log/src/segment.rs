@@ -4,6 +4,7 @@
 //!
 //! A reader holds the `Arc` of its segment: while one is held, the file is not used for anything else.
 
+pub(crate) mod kept;
 mod leftovers;
 pub(crate) mod listing;
 pub(crate) mod making;
@@ -32,13 +33,16 @@ pub(crate) struct Segment {
     file: Mutex<Option<Weak<dyn File>>>,
     /// The handle of its readers: through the page cache.
     cached: Mutex<Option<Weak<dyn File>>>,
+    /// The same, while it is kept open (`kept.rs`).
+    kept: Mutex<Option<Arc<dyn File>>>,
     /// Ends of groups, ascending: where reading can begin.
     index: Mutex<Vec<Tail>>,
 }
 
 impl Segment {
     pub(crate) fn new(header: SegmentHeader) -> Self {
-        Self { header, file: Mutex::default(), cached: Mutex::default(), index: Mutex::new(Vec::new()) }
+        let (file, cached, kept) = Default::default();
+        Self { header, file, cached, kept, index: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn number(&self) -> SegmentNumber {
@@ -55,6 +59,22 @@ impl Segment {
     /// (docs/durability.md).
     pub(crate) fn cached_file(&self, directory: &AnyDirectory) -> Result<Arc<dyn File>> {
         self.shared_handle(&self.cached, directory, &OpenFile::existing().read_only())
+    }
+
+    /// As [`Segment::cached_file`], and keeps it open; whether it was not kept before.
+    fn keep_open(&self, directory: &AnyDirectory) -> Result<(Arc<dyn File>, bool)> {
+        let mut kept = lock(&self.kept);
+        if let Some(file) = &*kept {
+            return Ok((Arc::clone(file), false));
+        }
+        let file = self.cached_file(directory)?;
+        Ok((Arc::clone(kept.insert(file)), true))
+    }
+
+    /// Keeps its file open no longer.
+    pub(crate) fn let_go(&self) {
+        let kept = lock(&self.kept).take();
+        drop(kept);
     }
 
     fn shared_handle(
@@ -188,7 +208,13 @@ impl Segments {
         self.obsolete.extend(self.links.drain(..count).map(|link| link.segment));
     }
 
-    /// Takes out the obsolete segments without a reader.
+    /// Takes out the first obsolete segment without a reader.
+    pub(crate) fn take_one_unread(&mut self) -> Option<Arc<Segment>> {
+        let at = self.obsolete.iter().position(|segment| Arc::strong_count(segment) == 1)?;
+        Some(self.obsolete.remove(at))
+    }
+
+    /// Takes out all of them.
     pub(crate) fn take_unread(&mut self) -> Vec<Arc<Segment>> {
         let (unread, read): (Vec<_>, Vec<_>) =
             self.obsolete.drain(..).partition(|segment| Arc::strong_count(segment) == 1);

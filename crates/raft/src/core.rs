@@ -9,7 +9,7 @@ use inkstone::{AnyDirectory, Lsn, Reader};
 
 use crate::callbacks::Callbacks;
 use crate::error::{Error, Result};
-use crate::state::State;
+use crate::state::{Change, State};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use crate::tail::Tail;
 use crate::words::Vote;
@@ -29,6 +29,8 @@ pub(crate) struct Memory {
     /// As of the last record that was appended.
     pub(crate) state: State,
     pub(crate) tail: Tail,
+    /// How often the last entries went, so that others may have come in their place.
+    pub(crate) truncations: u64,
     /// The record of the vote that the state has; zero for one that was found at the opening.
     pub(crate) vote_lsn: Lsn,
     /// The last vote that is durable, and its record.
@@ -51,6 +53,18 @@ impl Memory {
         }
     }
 
+    /// Makes a change that was checked and has a record, unless it is made already: what is committed is told here before it has one, and
+    /// a purge without a record may have passed it since.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        if self.state.is_done(change) {
+            return;
+        }
+        let next = self.state.next;
+        self.state.apply(change);
+        self.truncations += u64::from(self.state.next < next);
+        self.mind_bounds();
+    }
+
     /// Entries that the state no longer has leave memory.
     pub(crate) fn mind_bounds(&mut self) {
         self.tail.truncate(self.state.next);
@@ -66,7 +80,7 @@ impl Core {
         callbacks: Arc<Callbacks>,
     ) -> Self {
         let vote = (Lsn::ZERO, state.vote.clone());
-        let memory = Memory { state, tail: Tail::default(), vote_lsn: Lsn::ZERO, vote };
+        let memory = Memory { state, tail: Tail::default(), truncations: 0, vote_lsn: Lsn::ZERO, vote };
         Self { memory: Mutex::new(memory), reader, directory, callbacks, is_closed: AtomicBool::new(false) }
     }
 

@@ -179,6 +179,14 @@ impl From<Error> for std::io::Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A caller of this crate cannot truncate the log below.
+            Self::Log(inkstone::Error::NoRoom { needed_bytes, cause }) if cause.is_full() => {
+                write!(
+                    f,
+                    "no room for {needed_bytes} bytes: {}; nothing was lost: try again when there is room, or after a purge",
+                    cause.without_advice()
+                )
+            }
             Self::Log(error) => error.fmt(f),
             Self::Hole { expected, came } => {
                 write!(f, "the next entry must have index {expected}, not {came}: a raft log has no holes")
@@ -238,7 +246,7 @@ impl fmt::Display for Error {
             Self::OtherRaftGroup { path, expected, came } => {
                 write!(
                     f,
-                    "{} belongs to raft group {came:#x}, not to {expected:#x}: check the path and Options::raft_group",
+                    "{} belongs to raft group {came:#x}, not to {expected:#x}: check the path and the option raft_group",
                     path.display()
                 )
             }
@@ -270,5 +278,12 @@ mod tests {
         let error = Error::from(inkstone::Error::from(cause));
         assert!(std::error::Error::source(&error).is_none(), "a program that prints causes prints it once");
         assert_eq!(error.to_string().matches("pwrite /log/7").count(), 1, "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_a_call_that_a_raft_log_has() {
+        let cause = inkstone::IoError::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(28));
+        let told = Error::from(inkstone::Error::NoRoom { needed_bytes: 9, cause }).to_string();
+        assert!(told.ends_with("try again when there is room, or after a purge"), "{told}");
     }
 }

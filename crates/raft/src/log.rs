@@ -23,7 +23,7 @@ use crate::open::{ask, below, check, finish};
 use crate::options::Options;
 use crate::reader::RaftReader;
 use crate::record::{encode_change, encode_state};
-use crate::state::{Change, State};
+use crate::state::Change;
 use crate::sync::{Mutex, MutexGuard, lock, try_lock, yield_now};
 use crate::words::{Bounds, Entry, EntryId, Vote};
 
@@ -47,8 +47,8 @@ pub struct RaftLog {
 /// What only the writing thread knows.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The index that was saved as committed and has a record.
-    pub(crate) committed: Option<u64>,
+    /// The index that was saved as committed last, as long as no record has it.
+    pub(crate) to_say: Option<u64>,
     /// No state is tried in this segment again: it was too large for a record.
     no_state_in: Option<Lsn>,
     bytes: Vec<u8>,
@@ -70,7 +70,7 @@ impl RaftLog {
     ///
     /// # Errors
     /// [`Error::Foreign`] for a log with other records, [`Error::OtherRaftGroup`], [`Error::Newer`] and [`Error::Contradiction`] for what
-    /// it holds; [`inkstone::Error::Invalid`] for options that cannot be kept; those of [`Log::open`], [`inkstone::Error::Locked`]
+    /// it holds; [`inkstone::Error::Invalid`] for options that cannot be kept, also a `record_bytes_max` below 283; those of [`Log::open`], [`inkstone::Error::Locked`]
     /// among them. No file was changed then; only where [`Error::Newer`] or [`Error::Contradiction`] names a record behind the first
     /// one, the log below was opened and closed, which changes no record.
     ///
@@ -110,11 +110,10 @@ impl RaftLog {
         callbacks: Arc<Callbacks>,
     ) -> Result<Self> {
         let state = finish(&log, directory.path(), options)?;
-        let order = Order { committed: state.said.as_ref().map(|said| said.index), ..Order::default() };
         let core = Arc::new(Core::new(state, log.reader(), directory, callbacks));
         let reader = RaftReader { core: Arc::clone(&core) };
         let memory_bytes = options.memory_bytes;
-        Ok(Self { log, order: Mutex::new(order), reader, memory_bytes, _end: End(core) })
+        Ok(Self { log, order: Mutex::default(), reader, memory_bytes, _end: End(core) })
     }
 
     /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is not written again.
@@ -184,11 +183,14 @@ impl RaftLog {
     /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is safe.
     pub fn save_committed(&self, index: u64) -> Result<()> {
         self.core().check()?;
-        let _order = self.order();
+        let mut order = self.order();
         let mut memory = self.core().memory();
         let change = Change::Commit(index);
         memory.state.check(&change)?;
-        memory.state.apply(&change);
+        if !memory.state.is_done(&change) {
+            memory.state.apply(&change);
+            order.to_say = Some(index);
+        }
         Ok(())
     }
 
@@ -224,8 +226,7 @@ impl RaftLog {
     fn sync_committed(&self) -> Result<()> {
         self.core().check()?;
         let mut order = self.order();
-        let committed = order.committed_to_say(&self.core().memory().state);
-        if let Some(index) = committed {
+        if let Some(index) = order.to_say {
             // Its flush is the one of the sync.
             let _unwaited = self.write(&mut order, &Change::Commit(index))?;
         }
@@ -347,17 +348,15 @@ impl RaftLog {
 
     /// Writes a change that was checked, and makes it in memory.
     fn write(&self, order: &mut Order, change: &Change) -> Result<Append<'_>> {
-        let committed = order.committed_to_say(&self.core().memory().state);
         order.bytes.clear();
-        encode_change(&mut order.bytes, change, committed);
+        encode_change(&mut order.bytes, change, order.to_say);
         let append = self.core().noted(self.log.append(&order.bytes))?;
-        order.committed = committed.or(order.committed);
+        order.to_say = None;
         {
             let durable = self.log.durable();
             let mut memory = self.core().memory();
             memory.settle_vote(durable);
-            memory.state.apply(change);
-            memory.mind_bounds();
+            memory.apply(change);
             match change {
                 Change::Vote(_) => memory.vote_lsn = append.lsn(),
                 // The state is smaller now.
@@ -386,7 +385,7 @@ impl RaftLog {
             Ok(lsn) => {
                 let mut memory = self.core().memory();
                 memory.state.states.push(lsn);
-                order.committed = memory.state.said.as_ref().map(|said| said.index);
+                order.to_say = None;
             }
             Err(Error::Log(inkstone::Error::TooLarge { .. })) => order.no_state_in = Some(head),
             // A failure is noted, and the next call returns it.
@@ -444,12 +443,6 @@ impl RaftLog {
 }
 
 impl Order {
-    /// The index that was saved as committed, if no record has it yet. What a purge has passed meanwhile, a state says.
-    fn committed_to_say(&self, state: &State) -> Option<u64> {
-        let said = state.said.as_ref().map(|said| said.index);
-        said.filter(|index| said > self.committed && state.committed == Some(*index))
-    }
-
     /// Releases the memory that one large append took.
     fn forget_large(&mut self) {
         const KEPT_BYTES: usize = 1 << 20;

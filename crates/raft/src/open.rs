@@ -11,7 +11,7 @@ use crate::callbacks::Callbacks;
 use crate::error::Result;
 use crate::listener::wrap;
 use crate::options::Options;
-use crate::record::encode_state;
+use crate::record::{CHANGE_BYTES_MAX, encode_state};
 use crate::replay::{Expected, Span};
 use crate::state::State;
 
@@ -21,6 +21,13 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     if options.log.is_periodic() {
         let why = "periodic: a vote must be durable when save_vote returns";
         return Err(inkstone::Error::Invalid(why.into()).into());
+    }
+    let bytes = options.log.largest_record_bytes();
+    if bytes < CHANGE_BYTES_MAX {
+        let why = format!(
+            "record_bytes_max {bytes}: a raft log needs at least {CHANGE_BYTES_MAX}, for a vote with a long name"
+        );
+        return Err(inkstone::Error::Invalid(why).into());
     }
     Ok(())
 }

@@ -23,9 +23,10 @@ impl Options {
         Self::default()
     }
 
-    /// Options of the log below: sizes, strategy, threads. `record_bytes_max` limits what one append may hold: its entries'
-    /// payloads, and 44 bytes and the leader's name for each, rounded up to a multiple of 8. [`inkstone::Options::periodic`] is
-    /// refused: a vote must be durable. [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`]. The
+    /// Options of the log below: sizes, strategy, threads. `record_bytes_max` limits what one append may hold. A single entry fits if
+    /// its payload, its leader's name and 28 bytes are no more. Of several entries each takes its payload, the name and 44 bytes, rounded
+    /// up to a multiple of 8, and the first one 8 bytes more; together they may take `record_bytes_max` and 24, rounded up in the same
+    /// way. Less than 283 is refused: a vote with a name of 255 bytes must fit. [`inkstone::Options::periodic`] is refused: a vote must be durable. [`inkstone::Options::tail_bytes`] counts as 0: see [`Options::memory_bytes`]. The
     /// [listener](inkstone::Options::listener) is called with nothing of the raft log held, and may use it; if it panics, that may be
     /// caught.
     pub fn log(self, log: inkstone::Options) -> Self {

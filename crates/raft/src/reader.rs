@@ -1,9 +1,13 @@
 //! Reading entries: from memory where they are there, else from the log.
 //!
-//! *Owns*: reading as of one instant. *May not touch*: the state; it takes what it needs under the lock once, and reads without it.
+//! *Owns*: reading as of one instant. *May not touch*: the state; it takes what it needs under the lock, and reads without it.
 //!
 //! A record of the log never changes, and an LSN is never used again. So a reader that has noted where its entries lie reads those
 //! entries, whatever is truncated and appended meanwhile. Only a purge can take them away, and then the reader says so.
+//!
+//! How many entries fit is known only when they are read. So a reader first notes where a few runs of entries lie, reads those, and comes
+//! back for more, each time for twice as many: what it notes under the lock follows from what it returns, not from the range. If entries
+//! were truncated in between, it starts over and notes all at once.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,10 +25,18 @@ pub struct RaftReader {
     pub(crate) core: Arc<Core>,
 }
 
-/// The entries of a range as they were at one instant.
+/// How many runs are noted at first.
+const FIRST_RUNS: usize = 16;
+
+/// The entries of a range as they were at one instant, or the first of them.
 struct Plan {
-    /// The first index.
+    /// The first index, and the one behind the last.
     from: u64,
+    to: u64,
+    /// The index behind the last entry of the whole range.
+    end: u64,
+    /// How often entries had been truncated.
+    truncations: u64,
     /// Those to be read from the log: their indexes, and where the first one lies.
     on_disk: Vec<(u64, u64, Lsn)>,
     /// Those that follow, from memory.
@@ -81,20 +93,43 @@ impl RaftReader {
     /// that ended the raft log, if one did.
     pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
         self.core.check()?;
-        let plan = plan(&self.core.memory(), &range, payload_bytes_max)?;
-        let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max: payload_bytes_max };
-        match self.carry_out(plan, &mut taken) {
-            Ok(()) => Ok(taken.entries),
+        let read = match self.read(&range, payload_bytes_max, FIRST_RUNS) {
+            Ok(None) => self.read(&range, payload_bytes_max, usize::MAX),
+            read => read,
+        };
+        match read {
+            Ok(entries) => Ok(entries.unwrap_or_default()),
             // The log truncates records only for a purge, which may be about to say so in the state.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
                 let first = self.core.memory().state.first.max(range.start + 1);
                 Err(Error::IsPurged { index: range.start, first })
             }
+            Err(Error::IsPurged { first, .. }) => Err(Error::IsPurged { index: range.start, first }),
             Err(error) => Err(error),
         }
     }
 
-    fn carry_out(&self, plan: Plan, taken: &mut Taken) -> Result<()> {
+    /// Reads the entries of a range, at first those of so many runs; `None` if entries were truncated meanwhile.
+    fn read(&self, range: &Range<u64>, bytes_max: usize, runs_max: usize) -> Result<Option<Vec<Entry>>> {
+        let mut runs_max = runs_max;
+        let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max };
+        let mut plan = plan(&self.core.memory(), range, bytes_max, runs_max)?;
+        loop {
+            let Plan { to, end, truncations, .. } = plan;
+            if !self.carry_out(plan, &mut taken)? || to >= end {
+                return Ok(Some(taken.entries));
+            }
+            runs_max = runs_max.saturating_mul(2);
+            let memory = self.core.memory();
+            if memory.truncations != truncations {
+                return Ok(None);
+            }
+            plan = self::plan(&memory, &(to..end), bytes_max, runs_max)?;
+        }
+    }
+
+    /// Reads what was planned; false when no more fits.
+    fn carry_out(&self, plan: Plan, taken: &mut Taken) -> Result<bool> {
         let mut leaders = plan.leaders.into_iter().peekable();
         let mut leader = Leader::default();
         let mut id_of = |index| {
@@ -123,17 +158,17 @@ impl RaftReader {
                     }
                 };
                 if !taken.take(id_of(index), payload) {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
             next = to;
         }
         for (payload, index) in plan.in_memory.into_iter().zip(next..) {
             if !taken.take(id_of(index), payload) {
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The payload of a record, which must be this entry.
@@ -169,13 +204,23 @@ impl Taken {
     }
 }
 
-/// Notes where the entries of a range are.
-fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result<Plan> {
+/// Notes where the entries of a range are, those of the first `runs_max` runs.
+fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize, runs_max: usize) -> Result<Plan> {
     let state = &memory.state;
     // Before the first entry of a raft log that was never purged there has been nothing.
     let from = if state.purged.is_none() { range.start.max(state.first) } else { range.start };
-    let to = range.end.min(state.next);
-    let mut plan = Plan { from, on_disk: Vec::new(), in_memory: Vec::new(), leaders: Vec::new() };
+    let end = range.end.min(state.next);
+    let to =
+        state.places.end_of_runs(from, end, runs_max).min(state.leaders.end_of_runs(from, end, runs_max));
+    let mut plan = Plan {
+        from,
+        to,
+        end,
+        truncations: memory.truncations,
+        on_disk: Vec::new(),
+        in_memory: Vec::new(),
+        leaders: Vec::new(),
+    };
     if from >= range.end {
         return Ok(plan);
     }
@@ -189,11 +234,13 @@ fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize) -> Result
         let Some(payload) = memory.tail.get(index) else { break };
         bytes = bytes.saturating_add(payload.len());
         if bytes > payload_bytes_max && index > from {
+            // No more fits, whatever was read before.
+            (plan.to, plan.end) = (index, index);
             break;
         }
         plan.in_memory.push(Arc::clone(payload));
     }
-    plan.leaders = state.leaders.over(from, to);
+    plan.leaders = state.leaders.over(from, plan.to);
     Ok(plan)
 }
 

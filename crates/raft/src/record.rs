@@ -12,12 +12,15 @@ use crate::words::{EntryId, Leader, Vote};
 
 /// What every record begins with.
 pub(crate) const HEADER_BYTES: usize = 20;
+/// The largest record of a change, with the longest name and what is committed. The state of a new raft log is smaller.
+pub(crate) const CHANGE_BYTES_MAX: usize = HEADER_BYTES + 255 + 8;
 /// The first bytes of a state.
 const MAGIC: [u8; 8] = *b"INKRAFT\x1a";
 /// The version of the records, in every state.
 const VERSION: u32 = 1;
 /// A state up to its lists.
 const STATE_BYTES: usize = 72;
+const _: () = assert!(HEADER_BYTES + STATE_BYTES <= CHANGE_BYTES_MAX);
 
 const STATE: u8 = 1;
 const ENTRY: u8 = 2;
@@ -62,13 +65,15 @@ pub(crate) enum Flaw {
     Unknown(String),
     /// What no version writes.
     Malformed(&'static str),
+    /// A state that cannot be; a sentence.
+    Unsound(&'static str),
 }
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(what) => write!(f, "has {what}"),
-            Self::Malformed(why) => f.write_str(why),
+            Self::Malformed(why) | Self::Unsound(why) => f.write_str(why),
         }
     }
 }
@@ -304,7 +309,7 @@ fn decode_state(rest: &mut Rest<'_>) -> Decoded<State> {
         state.said = Some(EntryId::new(rest.leader()?, index));
     }
     decode_lists(rest, &mut state, counts)?;
-    state.is_sound().map_err(Flaw::Malformed)?;
+    state.is_sound().map_err(Flaw::Unsound)?;
     Ok(state)
 }
 

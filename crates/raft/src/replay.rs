@@ -39,6 +39,7 @@ impl Expected<'_> {
         match flaw {
             Flaw::Unknown(what) => Error::Newer { path: self.path.into(), lsn, what },
             Flaw::Malformed(why) => self.contradiction(lsn, format!("it {why}")),
+            Flaw::Unsound(why) => self.contradiction(lsn, why),
         }
     }
 

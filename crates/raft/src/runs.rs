@@ -52,6 +52,12 @@ impl<T> Runs<T> {
         self.runs.get(self.number_of(index)?)
     }
 
+    /// The index where the run ends that is number `runs_max` from the one of an index on; `end` if that comes first.
+    pub(crate) fn end_of_runs(&self, from: u64, end: u64, runs_max: usize) -> u64 {
+        let behind = self.number_of(from).unwrap_or(0).saturating_add(runs_max);
+        self.runs.get(behind).map_or(end, |run| run.first.min(end))
+    }
+
     pub(crate) fn push(&mut self, first: u64, what: T) {
         self.runs.push_back(Run { first, what });
     }

@@ -139,3 +139,36 @@ fn memory_is_bounded_by_the_option_not_by_the_entries() {
     assert_eq!(raft.bounds().unwrap().next, 1_300_002);
     raft.close().unwrap();
 }
+
+/// Who asks for little takes little memory, and so does little under the lock, however many runs the range has.
+#[test]
+fn a_read_of_one_entry_does_not_note_the_whole_range() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+    let log = inkstone::Options::small().own_thread(false);
+    let options = Options::new().log(log).memory_bytes(0);
+    let raft = RaftLog::open_in(Arc::new(disk.directory("/raft")), options).unwrap();
+    let last = 4000;
+    for index in 1..=last {
+        append(&raft, index, index, 1, &[index as u8]);
+        // Each entry has a leader of its own, and lies alone.
+        raft.save_vote_then(&Vote::new(Leader::of_term(index)), |result| result.unwrap()).unwrap();
+    }
+    raft.sync().unwrap();
+    // The index of the log is made.
+    assert_eq!(raft.entries(1..last + 1, usize::MAX).unwrap().len() as u64, last);
+    let taken = |wanted: usize, bytes_max: usize| {
+        let before = ALLOCATOR.stats().bytes_allocated;
+        let entries = raft.entries(1..last + 1, bytes_max).unwrap();
+        let taken = ALLOCATOR.stats().bytes_allocated - before;
+        assert_eq!(entries.len(), wanted);
+        assert!(entries.iter().zip(1..).all(|(entry, index)| {
+            entry.id == EntryId::new(Leader::of_term(index), index) && *entry.payload == [index as u8]
+        }));
+        taken
+    };
+    // A run and its leader take 56 bytes in the notes; 4,000 take 224,000.
+    assert!(taken(1, 1) < 16 << 10, "{} bytes for one entry", taken(1, 1));
+    assert!(taken(100, 100) < 64 << 10, "{} bytes for a hundred", taken(100, 100));
+    raft.close().unwrap();
+}

@@ -24,6 +24,8 @@ enum Work {
     Commit,
     Roll(u64),
     Promise,
+    /// Files are to be given back, and nothing else is to be done.
+    Files,
 }
 
 /// The thread's loop, until the log is closed or poisoned.
@@ -73,6 +75,11 @@ pub(crate) fn run(shared: &Shared) {
                     state.roll_error = Some(error);
                     state.wake_room();
                 }
+            }
+            Work::Files => {
+                drop(state);
+                // What has failed is tried again after the next change of segments.
+                let _ = shared.give_files_back();
             }
             Work::Promise => {
                 let _: Result<()> = shared.take_turn(state).and_then(|(state, turn)| {
@@ -158,7 +165,8 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Work {
     }
     *since = None;
     if !state.unpromised {
-        return Work::Nothing;
+        let gives_back = state.files_wanted && !shared.prepares_ahead();
+        return if gives_back { Work::Files } else { Work::Nothing };
     }
     match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
         Some(left) if !left.is_zero() => Work::In(left),

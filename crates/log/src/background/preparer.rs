@@ -14,8 +14,8 @@ use crate::commit::shared::Shared;
 use crate::error::Result;
 use crate::event::Event;
 use crate::segment::making::Progress;
-use crate::segment::pool::ObtainError;
-use crate::sync::{Instant, sleep};
+use crate::segment::pool::{ObtainError, Unnamed};
+use crate::sync::{Instant, lock, sleep};
 
 /// The pause after a piece when there is time.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
@@ -93,7 +93,10 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
         Err(error) => return Err(shared.poison_now(error)),
     }
     // A reader may have released a segment since.
-    shared.retire_unread()?;
+    {
+        let _giving_back = lock(&shared.giving_back);
+        shared.retire_unread()?;
+    }
     shared.keep_room()?;
     let (ready, _) = shared.pool.level();
     let last = shared.pool.last_ready_bytes().unwrap_or(head_bytes);
@@ -104,7 +107,17 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
         return make_ready(shared, next_bytes, is_paced);
     }
     let age = if is_paced { REMOVAL_AGE } else { Duration::ZERO };
-    Ok(if shared.pool.remove_some(age)? { Stepped::Done } else { Stepped::Idle })
+    let removed = {
+        let _giving_back = lock(&shared.giving_back);
+        let mut unnamed = Unnamed::new();
+        let removed = shared.pool.remove_some(age, &mut unnamed);
+        removed.and_then(|removed| shared.pool.cut(unnamed).map(|()| removed))
+    };
+    match removed {
+        Ok(removed) => Ok(if removed { Stepped::Done } else { Stepped::Idle }),
+        Err(ObtainError::Retry(error)) => Err(error),
+        Err(ObtainError::Poison(error)) => Err(shared.poison_now(error)),
+    }
 }
 
 fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {

@@ -36,7 +36,7 @@ impl Shared {
             state.stats.change.add(started.elapsed());
         }
         let state = self.end_turn(state, turn);
-        result.map(|()| state)
+        result.and_then(|()| self.after_turn(state))
     }
 
     /// Commits what is gathered, then writes a control group; in the next segment if this one has no room. Durable when it
@@ -57,7 +57,7 @@ impl Shared {
             while matches!(result, Err(Error::NoRoom { .. }))
                 && self.options.keeps_room
                 && state.gathering.control_room() < BLOCK_BYTES as u64
-                && self.pool.give_up_some()
+                && self.give_up_some()
             {
                 (state, result) = self.roll_in_turn(state, 0);
             }

@@ -17,7 +17,7 @@ use crate::commit::room::{Need, or_left_out, refused};
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
 use crate::commit::state::State;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::segment::pool::{Blocks, ObtainError, Ready};
 use crate::segment::seal::Seal;
@@ -90,7 +90,7 @@ impl Shared {
                 return (state, Err(poisoned));
             }
         };
-        self.count_segment(&mut state, &ready);
+        self.count_segment(&mut state, &ready, next.cut.is_some());
         let number = header.number;
         if let Some(last) = next.cut {
             self.enter_cut(&mut state, header, ready, last);
@@ -119,12 +119,7 @@ impl Shared {
         self.nappers.notify_all();
     }
 
-    /// Whether the log has a preparer.
-    pub(crate) fn prepares_ahead(&self) -> bool {
-        self.options.own_thread && self.options.prepare_ahead
-    }
-
-    fn count_segment(&self, state: &mut State, ready: &Ready) {
+    fn count_segment(&self, state: &mut State, ready: &Ready, is_cut: bool) {
         let stats = &mut state.stats;
         stats.segments += 1;
         match ready.blocks {
@@ -135,7 +130,8 @@ impl Shared {
         if let Some(what) = self.pool.take_notice() {
             state.events.push(Event::Fallback { what });
         }
-        if self.prepares_ahead() && !ready.was_waiting {
+        // No file is prepared for a cut.
+        if self.prepares_ahead() && !ready.was_waiting && !is_cut {
             stats.pool_empty += 1;
             state.was_pool_empty = true;
             let fallocated = ready.blocks == Blocks::Reserved;
@@ -150,7 +146,12 @@ impl Shared {
         bytes: u64,
         reserve: bool,
     ) -> std::result::Result<(SegmentHeader, Ready), ObtainError> {
-        let ready = self.pool.obtain(bytes, &self.options, reserve)?;
+        let ready = match self.pool.obtain(bytes, &self.options, reserve) {
+            Err(ObtainError::Retry(Error::NoRoom { .. })) if self.give_all_back()? => {
+                self.pool.obtain(bytes, &self.options, reserve)?
+            }
+            obtained => obtained?,
+        };
         let header = header(ready.number);
         let written = self.write_header(&ready.file, &header);
         match written.result {

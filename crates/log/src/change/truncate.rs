@@ -3,8 +3,6 @@
 //! *Owns*: what must be durable before records are truncated, and before their files are used again. *May not touch*: readers; they
 //! ask for the number of the last change.
 
-use std::time::Duration;
-
 use inkstone_format::{Control, Kind, Lsn, Position, Roll};
 
 use crate::change::roll::Next;
@@ -18,7 +16,7 @@ use crate::sync::lock;
 use crate::walk::window::{Item, Walk, Window};
 
 impl Shared {
-    /// Truncates all records before `first`. Durable on return; the files that held only those records are released.
+    /// Truncates all records before `first`. Durable on return; the files that held only those records are given back after the turn.
     pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
         // Nothing may be gathered after the control group: it could not be taken back then (`commit/room.rs`).
@@ -41,39 +39,9 @@ impl Shared {
                 self.post_head(&mut state);
             }
         }
-        if result.is_ok() {
-            drop(state);
-            result = self.retire_unread();
-            state = self.lock();
-        }
         drop(self.end_turn(state, turn));
-        result
-    }
-
-    /// Takes back the files of segments that are no longer part of the log and have no reader.
-    pub(crate) fn retire_unread(&self) -> Result<()> {
-        let unread = lock(&self.segments).take_unread();
-        let count = unread.len();
-        let mut result = Ok(());
-        for segment in unread {
-            let retired = self.pool.retire(segment.number(), segment.header.segment_bytes, &self.options);
-            if retired.is_err() {
-                // It is tried again with the next one.
-                lock(&self.segments).obsolete.push(segment);
-            }
-            result = result.and(retired);
-        }
         result?;
-        if !self.prepares_ahead() {
-            while self.pool.remove_some(Duration::ZERO)? {}
-            if count > 0 {
-                self.keep_room()?;
-            }
-        } else if count > 0 {
-            self.lock().files_wanted = true;
-            self.preparer.notify_one();
-        }
-        Ok(())
+        self.give_files_back()
     }
 
     /// Truncates all records after `last`; durable on return.
@@ -89,7 +57,8 @@ impl Shared {
             Err(error) => (state, Err(error)),
         };
         drop(self.end_turn(state, turn));
-        result
+        result?;
+        self.give_files_back()
     }
 
     fn cut<'a>(&'a self, state: Guard<'a>, last: Lsn) -> (Guard<'a>, Result<()>) {
@@ -114,7 +83,8 @@ impl Shared {
         };
         let previous = state.epoch;
         let first_lsn = last.next().unwrap_or(Lsn::FIRST);
-        let bytes = self.head_header().segment_bytes;
+        // As in a new log: who cuts often must not pay for a full segment each time.
+        let bytes = self.options.next_segment_bytes(0, 0);
         let roll = if predecessor.is_some() { Roll::Cut } else { Roll::Begin };
         let mut result;
         let next = Next { epoch, roll, predecessor, first_lsn, bytes, cut: Some(last) };
@@ -126,13 +96,7 @@ impl Shared {
         state.epoch_due = Some(Control::Epoch { previous: Some(previous), recovered: last });
         (state, result) = self.begin_epoch(state);
         // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).
-        result = or_left_out(result);
-        if result.is_ok() {
-            drop(state);
-            result = self.retire_unread();
-            state = self.lock();
-        }
-        (state, result)
+        (state, or_left_out(result))
     }
 
     /// The byte after the frame of a durable record.

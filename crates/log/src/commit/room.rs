@@ -82,7 +82,7 @@ impl Shared {
     /// to release. Then reserves room again, as much as there is.
     fn while_refused(&self, mut written: Written, mut again: impl FnMut(AlignedBuf) -> Written) -> Written {
         let mut gave_up = false;
-        while written.is_refused && self.options.keeps_room && self.pool.give_up_some() {
+        while written.is_refused && self.options.keeps_room && self.give_up_some() {
             gave_up = true;
             let Some(memory) = written.memory.take() else { return written };
             written = again(memory);
@@ -91,6 +91,13 @@ impl Shared {
             written.result = self.pool.keep_room(&self.options);
         }
         written
+    }
+
+    /// Releases blocks that are not needed now; false if there are none.
+    pub(crate) fn give_up_some(&self) -> bool {
+        // A file that cannot be renamed may still be removed.
+        let _ = self.retire_unread();
+        self.pool.give_up_some()
     }
 
     /// Reserves room again, if it was released and there is some.

@@ -14,8 +14,9 @@
 //! acknowledged. After a cut LSNs are given again; a record from before the cut was durable before it, so its handle returns
 //! `Ok`.
 //!
-//! **Locks**, in this order: `state`, `writer` (held by the thread that has the turn), `segments`, that of the tail. Only `writer` is held across a
-//! system call, and no thread waits for `writer`, because it waits for the turn first. User code (wakers, the listener) runs while
+//! **Locks**, in this order: `giving_back`, `state`, `writer` (held by the thread that has the turn), `segments`, that of the tail. Only
+//! `giving_back` and `writer` are held across a system call. No thread waits for `writer`, because it waits for the turn first; no
+//! commit waits for `giving_back`, unless it needs room that is just being given back. User code (wakers, the listener) runs while
 //! no lock is held, and the listener also after the end of the turn.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -33,6 +34,7 @@ use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
 use crate::segment::Segments;
+use crate::segment::kept::KeptFiles;
 use crate::segment::pool::Pool;
 use crate::segment::seal::Seal;
 use crate::sync::{
@@ -57,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) segments: Mutex<Segments>,
+    /// Files that stay open for readers.
+    pub(crate) kept: KeptFiles,
+    /// Held by a thread that gives files back, one step at a time and mostly outside a turn. Taken before every other lock.
+    pub(crate) giving_back: Mutex<()>,
     /// The groups that were written last, for readers.
     pub(crate) tail: Tail,
     /// Seals of full segments, for the preparer to write.
@@ -151,6 +157,8 @@ impl Shared {
             pool,
             writer: Mutex::new(writer),
             segments: Mutex::new(segments),
+            kept: KeptFiles::default(),
+            giving_back: Mutex::default(),
             seals: Mutex::default(),
             durable,
             changes: AtomicU64::new(0),
@@ -269,6 +277,11 @@ impl Shared {
         turn.is_back = true;
         self.give_back(&mut state);
         self.tell_all(state)
+    }
+
+    /// Whether the log has a preparer.
+    pub(crate) fn prepares_ahead(&self) -> bool {
+        self.options.own_thread && self.options.prepare_ahead
     }
 
     /// Sends the events to the listener, without the lock.

@@ -92,7 +92,7 @@ pub(crate) struct State {
     pub(crate) committer_waits: bool,
     /// When the first record of the gathering was appended.
     pub(crate) gathered_since: Option<Instant>,
-    /// The preparer has work to do.
+    /// The preparer has work to do; without one, files may be there that are to be given back (`retiring.rs`).
     pub(crate) files_wanted: bool,
     /// The last segment change found no file ready.
     pub(crate) was_pool_empty: bool,

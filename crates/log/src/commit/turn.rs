@@ -1,6 +1,6 @@
 //! Waiting for the turn, and committing with it.
 //!
-//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn; writing the gathering, or a group that was handed
+//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn, and what comes after it; writing the gathering, or a group that was handed
 //! over. *May not touch*: which record a caller waits for (`wait.rs`).
 
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::commit::shared::{Shared, Turn};
 use crate::commit::sleepers::{Place, Sleepers};
 use crate::commit::state::Guard;
 use crate::commit::writer::Way;
-use crate::error::Result;
-use crate::sync::FALLBACK;
+use crate::error::{Error, Result};
+use crate::sync::{FALLBACK, lock};
 
 impl Shared {
     /// Sleeps until woken.
@@ -89,6 +89,44 @@ impl Shared {
         }
     }
 
+    /// After a turn: in a log without a preparer the thread gives back a few files that are not needed any more.
+    ///
+    /// # Errors
+    /// The poison, if a sync failed. What failed otherwise is tried again after the next change of segments, at the latest by the next
+    /// opening.
+    pub(crate) fn after_turn<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
+        if !state.files_wanted || self.prepares_ahead() {
+            return Ok(state);
+        }
+        drop(state);
+        match self.give_files_back() {
+            Err(poisoned @ Error::Poisoned(_)) => Err(poisoned),
+            _ => Ok(self.lock()),
+        }
+    }
+
+    /// Gives back files that are not needed any more, a few, or has the preparer do that. No thread is kept from the turn meanwhile.
+    ///
+    /// # Errors
+    /// A file could not be renamed or removed; the poison, if a sync failed.
+    pub(crate) fn give_files_back(&self) -> Result<()> {
+        if self.prepares_ahead() {
+            self.lock().files_wanted = true;
+            self.preparer.notify_one();
+            return Ok(());
+        }
+        // Other threads may leave files meanwhile, and say so.
+        self.lock().files_wanted = false;
+        if self.give_some_back()? {
+            let mut state = self.lock();
+            state.files_wanted = true;
+            if std::mem::take(&mut state.committer_rests) {
+                state.wake_ups.one(Place::Committer);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes what is gathered now.
     ///
     /// # Errors
@@ -97,10 +135,10 @@ impl Shared {
         let (state, turn) = self.take_turn(state)?;
         let (state, result) = self.write_gathered(state);
         let state = self.end_turn(state, turn);
-        result.map(|()| state)
+        result.and_then(|()| self.after_turn(state))
     }
 
-    /// Waits until no thread has the turn. The log is closed: none takes it any more.
+    /// Waits until no thread has the turn or gives files back. The log is closed: none begins to any more.
     pub(crate) fn wait_for_last_turn(&self) {
         let mut state = self.lock();
         while state.is_in_turn() {
@@ -108,6 +146,9 @@ impl Shared {
             self.at(Place::Room).sleep(state, FALLBACK, None, || self.is_turn_lost());
             state = self.lock();
         }
+        drop(state);
+        // A thread that gives files back sees now that the log is closed.
+        drop(lock(&self.giving_back));
     }
 
     /// Runs the wakers and callbacks that an earlier turn has marked: inside the next one they could wait for it.
@@ -126,6 +167,7 @@ impl Shared {
         let turn = self.turn_in_hand();
         // A failed write poisons the log, which notifies every waiter.
         let (state, _) = self.write_closed(state, group, &Way::Usual, None);
-        drop(self.end_turn(state, turn));
+        // A failure has poisoned the log.
+        drop(self.after_turn(self.end_turn(state, turn)));
     }
 }

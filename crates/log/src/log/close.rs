@@ -83,16 +83,15 @@ impl Log {
         // No other thread changes files now. Unless the log failed: write the waiting seals, then release the segments that they held.
         let result = result.and_then(|()| {
             self.shared.write_seals().map_err(|error| self.shared.poison_now(error))?;
-            match self.shared.retire_unread() {
-                poisoned @ Err(Error::Poisoned(_)) => poisoned,
-                // The next opening finds what could not be released now.
-                _ => Ok(()),
-            }
+            // The next opening finds what could not be released now.
+            let _ = self.shared.retire_unread();
+            Ok(())
         });
         // Prepared files lose their segment names. Files beyond those to keep are removed: this log will not use them again.
         self.shared.pool.demote();
         if result.is_ok() {
-            self.shared.pool.remove_all();
+            // The log has ended: nothing relies on a sync that fails now.
+            let _ = self.shared.pool.remove_all();
         }
         self.shared.has_ended.store(true, Ordering::Release);
         Shut { writer_lock: lock(&self.writer_lock).take(), result, panic }

@@ -1,7 +1,7 @@
 //! Finds one record by its LSN, with one read.
 //!
-//! *Owns*: the index of record places (the marks), its memory, and the files that are kept open for it. *May not touch*: what a
-//! failed read means: it returns nothing then, and a cursor finds out.
+//! *Owns*: the index of record places (the marks) and its memory. *May not touch*: what a failed read means: it returns nothing then,
+//! and a cursor finds out; which files stay open (`segment/kept.rs`).
 //!
 //! A *mark* is the place of a record. A search for a record after the last mark steps from header to header and notes a mark
 //! every few KiB. Between marks with frames of one size only the first and the last mark are kept; a record there is read alone,
@@ -30,8 +30,6 @@ use crate::tail::Tail;
 const STEP_BYTES: u64 = 2 << 10;
 /// Marks of a whole log: at 24 bytes each, and an eighth more for growth, 17 MiB.
 const MARKS_MAX: usize = 640 << 10;
-/// Files that are kept open.
-const FILES_MAX: usize = 128;
 /// The first and the largest read of a search that notes marks. A larger record is read at once.
 const LEARN_BYTES: usize = 64 << 10;
 const LEARN_BYTES_MAX: usize = 1 << 20;
@@ -52,20 +50,14 @@ struct Shelf {
     segments: BTreeMap<SegmentNumber, KnownSegment>,
     step_bytes: u64,
     marks: usize,
-    files: usize,
     /// The first record at the last call: segments before it are forgotten.
     first: Lsn,
     spare: Vec<Vec<u8>>,
-    /// Counts calls that opened a file.
-    turn: u64,
 }
 
 struct KnownSegment {
     header: SegmentHeader,
     identity: Identity,
-    file: Option<Arc<dyn File>>,
-    /// When the file was opened.
-    turn: u64,
     marks: Vec<SmallMark>,
 }
 
@@ -111,10 +103,8 @@ impl Finder {
             segments: BTreeMap::new(),
             step_bytes: STEP_BYTES,
             marks: 0,
-            files: 0,
             first: Lsn::ZERO,
             spare: Vec::new(),
-            turn: 0,
         };
         Self { shelf: Mutex::new(shelf) }
     }
@@ -132,6 +122,7 @@ impl Finder {
         if !is_ours && !matches!(found, Ok(Some(_))) {
             // The file may be another segment by now.
             lock(&self.shelf).forget(link.segment.number());
+            link.segment.let_go();
             return Ok(None);
         }
         if is_ours && !source.is_still(version) {
@@ -142,7 +133,8 @@ impl Finder {
     }
 
     fn search(&self, source: &Source, link: &Link, first: Lsn, lsn: Lsn) -> Result<Option<Vec<u8>>> {
-        let mut search = lock(&self.shelf).begin(source, link, first, lsn)?;
+        let file = source.kept_file(&link.segment)?;
+        let mut search = lock(&self.shelf).begin(source, link, file, first, lsn);
         if let Some(found) = search.try_guess()? {
             return Ok(Some(found));
         }
@@ -280,31 +272,27 @@ fn marks_up_to(marks: &[SmallMark], lsn: Lsn) -> usize {
 }
 
 impl Shelf {
-    fn begin<'a>(&mut self, source: &'a Source, link: &Link, first: Lsn, lsn: Lsn) -> Result<Search<'a>> {
+    fn begin<'a>(
+        &mut self,
+        source: &'a Source,
+        link: &Link,
+        file: Arc<dyn File>,
+        first: Lsn,
+        lsn: Lsn,
+    ) -> Search<'a> {
         if self.first != first {
             self.forget_before(first);
         }
         let header = link.segment.header;
         let new = || {
             let identity = header.identity();
-            KnownSegment { header, identity, file: None, turn: 0, marks: Vec::new() }
+            KnownSegment { header, identity, marks: Vec::new() }
         };
         let known = self.segments.entry(header.number).or_insert_with(new);
         if known.header != header {
             self.marks -= known.marks.len();
-            self.files -= usize::from(known.file.is_some());
             *known = new();
         }
-        let file = match &known.file {
-            Some(file) => Arc::clone(file),
-            None => {
-                let file = link.segment.cached_file(source.directory())?;
-                self.turn += 1;
-                (known.file, known.turn) = (Some(Arc::clone(&file)), self.turn);
-                self.files += 1;
-                file
-            }
-        };
         let after = marks_up_to(&known.marks, lsn);
         let (before, behind) =
             (after.checked_sub(1).and_then(|at| known.marks.get(at)), known.marks.get(after));
@@ -319,7 +307,7 @@ impl Shelf {
         // The index may lead to a place before the tail, and the record lie in it.
         let recent = source.tail().and_then(|tail| tail.mark_before(header.number, lsn));
         let from = recent.filter(|recent| recent.at > from.at).unwrap_or(from);
-        let search = Search {
+        Search {
             file,
             tail: source.tail(),
             identity: known.identity,
@@ -330,9 +318,7 @@ impl Shelf {
             until: behind.map(|mark| u64::from(mark.at)),
             step_bytes: self.step_bytes,
             memory: Vec::new(),
-        };
-        self.close_some();
-        Ok(search)
+        }
     }
 
     fn end(&mut self, number: SegmentNumber, search: Search<'_>, learned: &[SmallMark]) {
@@ -385,11 +371,10 @@ impl Shelf {
     fn forget(&mut self, number: SegmentNumber) {
         if let Some(known) = self.segments.remove(&number) {
             self.marks -= known.marks.len();
-            self.files -= usize::from(known.file.is_some());
         }
     }
 
-    /// Forgets segments that hold only truncated records, so that their files are not kept open.
+    /// Forgets segments that hold only truncated records.
     fn forget_before(&mut self, first: Lsn) {
         self.first = first;
         let mut older: Vec<_> = self.segments.values().map(|known| known.header).collect();
@@ -398,17 +383,6 @@ impl Shelf {
         older.pop();
         for header in older {
             self.forget(header.number);
-        }
-    }
-
-    /// Closes the file that has been open longest if too many are open.
-    fn close_some(&mut self) {
-        if self.files > FILES_MAX
-            && let Some(known) =
-                self.segments.values_mut().filter(|known| known.file.is_some()).min_by_key(|known| known.turn)
-        {
-            known.file = None;
-            self.files -= 1;
         }
     }
 }

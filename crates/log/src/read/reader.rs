@@ -27,8 +27,10 @@ use crate::watermarks::Watermarks;
 /// may be writing, or none. Such a reader never writes, takes no lock and does not delay the writer: a writer that truncates
 /// records uses their files again, and a reader that comes too late gets [`Error::TruncatedBefore`].
 ///
-/// Clones share the index that [`Reader::get`] builds, and the files that it keeps open. So keep one reader instead of opening a
-/// new one each time.
+/// Clones share the index that [`Reader::get`] builds. So keep one reader instead of opening a new one each time. [`Reader::get`] keeps up
+/// to 128 files open, of one log and all readers from [`crate::Log::reader`] together, or of one reader from [`Reader::open`] and its
+/// clones. Files that the log gives back are closed, by a reader from [`Reader::open`] when it is called again or its wait goes on; until
+/// then they take no room (docs/full-disk.md).
 pub struct Reader {
     source: Source,
     finder: Arc<Finder>,

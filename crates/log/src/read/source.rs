@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::read::behind::Behind;
 use crate::read::view::{Asked, Now, View};
-use crate::segment::Link;
+use crate::segment::{Link, Segment};
 use crate::sync::{Instant, lock};
 use crate::tail::{Tail, TailRun};
 use crate::walk::ahead::{Ahead, Means, Pieces, Stretch, engine};
@@ -198,6 +198,15 @@ impl Source {
         };
         let file = segment.cached_file(self.directory())?;
         Ok(Stretch { number, file, end, prover: Some(segment.prover()) })
+    }
+
+    /// The file of a segment, which stays open for the next call.
+    pub(crate) fn kept_file(&self, segment: &Arc<Segment>) -> Result<Arc<dyn File>> {
+        let kept = match self {
+            Self::Living(shared) => &shared.kept,
+            Self::View(view) => &view.kept,
+        };
+        kept.file(segment, self.directory())
     }
 
     /// Pieces of the log in order, from this stretch on.

@@ -29,6 +29,7 @@ use crate::recovery::beside::{
 };
 use crate::recovery::newest::{Successors, successors};
 use crate::report::Recovery;
+use crate::segment::kept::KeptFiles;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment, Segments};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, lock};
@@ -57,6 +58,7 @@ pub(crate) struct View {
     pub(crate) options: Options,
     pub(crate) recovery: Recovery,
     seen: Mutex<Seen>,
+    pub(crate) kept: KeptFiles,
     /// Changes when an observation changes what was seen. A cursor checks it instead of asking for the state again.
     version: AtomicU64,
 }
@@ -97,7 +99,8 @@ impl View {
             news: News::new(),
             fresh: Fresh::new(),
         };
-        Ok(Self { directory, options, recovery, seen: Mutex::new(seen), version: AtomicU64::new(0) })
+        let (seen, kept, version) = (Mutex::new(seen), KeptFiles::default(), AtomicU64::new(0));
+        Ok(Self { directory, options, recovery, seen, kept, version })
     }
 
     /// A number that changes when what was seen is no longer true; always even. Ask for it before [`View::now`].

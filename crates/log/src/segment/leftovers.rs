@@ -33,13 +33,11 @@ impl Pool {
             self.tidy_room(options);
         }
         let mut files = lock(&self.files);
-        while files.free.len() > options.free_segments_chosen()
-            && let Some(spare) = files.free.pop()
-        {
-            files.doomed.push(spare);
-            count += 1;
-        }
-        count
+        let before = files.free.len();
+        // Of a log that had larger segments.
+        files.doom_if(|spare| spare.bytes > options.segment_bytes);
+        files.doom_surplus(options.free_segments_chosen());
+        count + before - files.free.len()
     }
 
     /// Removes a file of reserved room that is not needed (the log was on btrfs once), or that is larger than ours are.

@@ -11,7 +11,7 @@ use inkstone_io::{Access, AlignedBuf, File, NoSizeSignal, OpenFile, Preparation,
 use crate::error::Error;
 use crate::names;
 use crate::options::Options;
-use crate::segment::pool::{Blocks, Made, ObtainError, Obtained, Pool, no_room, no_room_or};
+use crate::segment::pool::{Blocks, Made, ObtainError, Obtained, Pool, Unnamed, no_room, no_room_or};
 use crate::sync::{Instant, lock};
 
 /// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
@@ -42,14 +42,22 @@ impl Pool {
         let is_over =
             || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
         // Before a caller is refused, surplus files are removed.
-        while is_over() && self.remove_some(Duration::ZERO).unwrap_or(false) {}
+        let mut unnamed = Unnamed::new();
+        while is_over() {
+            match self.remove_some(Duration::ZERO, &mut unnamed) {
+                Ok(true) => {}
+                Err(poison @ ObtainError::Poison(_)) => return Err(poison),
+                Ok(false) | Err(ObtainError::Retry(_)) => break,
+            }
+        }
+        self.cut(unnamed)?;
         if is_over() {
             self.give_up_room();
         }
         {
             let mut files = lock(&self.files);
             if budget.is_some_and(|budget| files.used_bytes.saturating_add(bytes) > budget) {
-                let why = "the log's disk budget (Options::disk_budget_bytes) is used up";
+                let why = "the log's disk budget (the option disk_budget_bytes) is used up";
                 return Err(ObtainError::Retry(no_room(&self.directory, bytes, why)));
             }
             files.used_bytes = files.used_bytes.saturating_add(bytes);

@@ -32,8 +32,8 @@ impl Pool {
         let made = match self.take_free(bytes, options) {
             Some(spare) => Made::of(spare),
             None => match self.make(bytes, options, reserve, &mut |_| true) {
-                // Removing surplus files at once makes room.
-                Err(ObtainError::Retry(Error::NoRoom { .. })) if self.remove_all() => {
+                // Removing surplus files at once makes room, and no free file has this size.
+                Err(ObtainError::Retry(Error::NoRoom { .. })) if self.remove_free()? => {
                     self.make(bytes, options, reserve, &mut |_| true)?
                 }
                 made => made?,
@@ -160,17 +160,18 @@ impl Pool {
         Ok(next)
     }
 
-    /// A free file of exactly this size whose blocks no other file shares. A file that does not fit is marked for removal: sizes
-    /// change only in a young log or with the options, and a file with other links or shared extents is a backup of the user. A
-    /// file that is marked for removal and still complete can be used too: otherwise a log that changes segments fast would make
+    /// A free file of exactly this size whose blocks no other file shares. Segments grow, so a smaller one is marked for removal; a
+    /// larger one waits until a log that was cut has grown again. A file with other links or shared extents is a backup of the user and
+    /// is marked too. A file that is marked for removal and still complete can be used too: otherwise a log that changes segments fast would make
     /// new files faster than the old ones are removed.
     fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
         loop {
             let mut spare = {
                 let mut files = lock(&self.files);
                 let is_whole = |spare: &Spare| spare.is_usable && spare.bytes == bytes;
-                match files.free.pop() {
-                    Some(spare) => spare,
+                files.doom_if(|spare| spare.bytes < bytes);
+                match files.free.iter().rposition(is_whole) {
+                    Some(at) => files.free.remove(at),
                     None if options.free_segments_chosen() == 0 => return None,
                     None => {
                         let at = files.doomed.iter().position(is_whole)?;
@@ -179,12 +180,11 @@ impl Pool {
                 }
             };
             let name = names::free(spare.number);
-            let fits = spare.bytes == bytes
-                && self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
-                    let is_ours =
-                        |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
-                    file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
-                });
+            let fits = self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
+                let is_ours =
+                    |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
+                file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
+            });
             if fits {
                 return Some(spare);
             }

@@ -106,6 +106,27 @@ pub(super) struct Files {
     pub(super) notice: Option<String>,
 }
 
+impl Files {
+    /// Marks free files for removal until no more than `most` are left, the smallest first: segments grow. Returns their number.
+    pub(super) fn doom_surplus(&mut self, most: usize) -> usize {
+        let surplus = self.free.len().saturating_sub(most);
+        // Those that came last stay at the end: they are the next to be used.
+        for _ in 0..surplus {
+            let smallest = (0..self.free.len()).rev().min_by_key(|at| self.free[*at].bytes);
+            self.doomed.extend(smallest.map(|at| self.free.remove(at)));
+        }
+        surplus
+    }
+
+    /// Marks free files of which this is so for removal.
+    pub(super) fn doom_if(&mut self, is_so: impl Fn(&Spare) -> bool) {
+        let (doomed, free) = std::mem::take(&mut self.free).into_iter().partition(is_so);
+        self.free = free;
+        let doomed: Vec<_> = doomed;
+        self.doomed.extend(doomed);
+    }
+}
+
 /// Why a file could not be obtained.
 #[derive(Debug)]
 pub(crate) enum ObtainError {
@@ -123,7 +144,10 @@ impl ObtainError {
     }
 }
 
-pub(super) type Obtained<T> = std::result::Result<T, ObtainError>;
+pub(crate) type Obtained<T> = std::result::Result<T, ObtainError>;
+
+/// Files whose names were removed, still open.
+pub(crate) type Unnamed = Vec<Arc<dyn File>>;
 
 /// The files of a log's directory that are not segments of the log.
 #[derive(Debug)]
@@ -225,21 +249,18 @@ impl Pool {
             renamed => renamed?,
         }
         let mut files = lock(&self.files);
-        let spare = Spare::new(number, bytes);
-        let is_kept = files.free.len() < options.free_segments_chosen();
-        if is_kept {
-            files.free.push(spare)
-        } else {
-            files.doomed.push(spare)
-        }
+        files.free.push(Spare::new(number, bytes));
+        files.doom_surplus(options.free_segments_chosen());
         Ok(())
     }
 
-    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false` when there was nothing to do.
+    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false` when there was nothing to do. Whoever
+    /// passes `unnamed` calls [`Pool::cut`] with it.
     ///
     /// # Errors
-    /// Errors of the file system; the file is left to the next opening.
-    pub(crate) fn remove_some(&self, age: Duration) -> Result<bool> {
+    /// Errors of the file system; the file is left to the next opening. If a sync failed, what is on the medium is not known.
+    pub(crate) fn remove_some(&self, age: Duration, unnamed: &mut Unnamed) -> Obtained<bool> {
+        let retry = |error: inkstone_io::Error| ObtainError::Retry(error.into());
         let mut spare = {
             let mut files = lock(&self.files);
             let is_due = |spare: &Spare| !spare.is_usable || spare.since.elapsed() >= age;
@@ -248,36 +269,54 @@ impl Pool {
         };
         let name = names::free(spare.number);
         let left = spare.bytes.saturating_sub(SHRINK_BYTES);
-        let file = self.directory.open(&name, &OpenFile::existing())?;
+        let file = self.directory.open(&name, &OpenFile::existing()).map_err(retry)?;
         // A file with other links is a backup of the user: it is not shrunk, only this name is removed.
-        let shrinks = left > 0 && file.facts()?.hard_links == 1;
-        // Shrinking may need room, removing the name needs none.
-        if shrinks && !is_refused_for_room(file.set_len(left))? {
+        let shrinks = left > 0 && file.facts().map_err(retry)?.hard_links == 1;
+        // It may have a segment's name on the medium: see `cut`. Shrinking may need room, removing the name needs none.
+        if shrinks
+            && (!spare.is_usable || self.sync_names()?)
+            && !is_refused_for_room(file.set_len(left)).map_err(ObtainError::Retry)?
+        {
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
             (spare.bytes, spare.is_usable) = (left, false);
             files.doomed.push(spare);
         } else {
-            drop(file);
-            self.directory.remove(&name)?;
+            self.directory.remove(&name).map_err(retry)?;
+            unnamed.push(file);
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
         }
         Ok(true)
     }
 
+    /// Gives the blocks of files without a name back at once, whoever has the files open: a reader may sleep, and may be in another process.
+    /// First the removal of the names becomes durable: no crash may leave a segment's name with a file that is too short.
+    ///
+    /// # Errors
+    /// The sync failed: what is on the medium is not known.
+    pub(crate) fn cut(&self, unnamed: Unnamed) -> Obtained<()> {
+        if unnamed.is_empty() || !self.sync_names()? {
+            return Ok(());
+        }
+        for file in unnamed {
+            // With another name it is a backup of the user and stays as it is. If the cut fails, the blocks come back with the last handle.
+            if file.facts().is_ok_and(|facts| facts.hard_links == 0) {
+                let _ = file.set_len(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was removed and renamed durable; false if that needs room and there is none.
+    fn sync_names(&self) -> Obtained<bool> {
+        let is_refused = is_refused_for_room(self.directory.sync()).map_err(ObtainError::Poison)?;
+        Ok(!is_refused)
+    }
+
     /// Whether a file is marked for removal, now or later.
     pub(crate) fn has_doomed(&self) -> bool {
         !lock(&self.files).doomed.is_empty()
-    }
-
-    /// Removes all files that are marked for it; false if there were none. The next opening finds what cannot be removed now.
-    pub(crate) fn remove_all(&self) -> bool {
-        let mut count = 0;
-        while self.remove_some(Duration::ZERO).unwrap_or(false) {
-            count += 1;
-        }
-        count > 0
     }
 }
 

@@ -7,7 +7,7 @@ use inkstone_io::{NoSizeSignal, OpenFile, Preparation, SyncKind};
 use crate::error::Result;
 use crate::names;
 use crate::options::Options;
-use crate::segment::pool::{Pool, Ready, is_refused_for_room};
+use crate::segment::pool::{Obtained, Pool, Ready, Unnamed, is_refused_for_room};
 use crate::sync::lock;
 
 /// The room to reserve for control groups, in bytes: the first of these that the disk has. btrfs wants up to 500 KiB free for one
@@ -70,7 +70,9 @@ impl Pool {
     /// Releases unused blocks because room is needed elsewhere: files that are marked for removal, else the reserved room, else
     /// free and prepared files. `false` if there is nothing left.
     pub(crate) fn give_up_some(&self) -> bool {
-        if self.remove_doomed() {
+        // Their blocks come back with the last handle: a sync may need room here.
+        let mut unnamed = Unnamed::new();
+        if self.remove_doomed(&mut unnamed) {
             return true;
         }
         if self.give_up_room() {
@@ -79,8 +81,7 @@ impl Pool {
         let _naming = lock(&self.naming);
         let ready: Vec<_> = {
             let mut files = lock(&self.files);
-            let free = std::mem::take(&mut files.free);
-            files.doomed.extend(free);
+            files.doom_if(|_| true);
             files.ready.drain(..).collect()
         };
         let mut is_removed = false;
@@ -92,7 +93,7 @@ impl Pool {
                 files.used_bytes = files.used_bytes.saturating_sub(bytes);
             }
         }
-        self.remove_doomed() || is_removed
+        self.remove_doomed(&mut unnamed) || is_removed
     }
 
     /// Removes the file of reserved room; `false` if there is none or it cannot be removed.
@@ -106,13 +107,33 @@ impl Pool {
         is_removed
     }
 
+    /// Removes also the free files.
+    pub(super) fn remove_free(&self) -> Obtained<bool> {
+        lock(&self.files).doom_if(|_| true);
+        self.remove_all()
+    }
+
+    /// Removes all files that are marked for it, at once; false if there were none. The next opening finds what cannot be removed now.
+    ///
+    /// # Errors
+    /// As [`Pool::cut`].
+    pub(crate) fn remove_all(&self) -> Obtained<bool> {
+        let mut unnamed = Unnamed::new();
+        let is_any = self.remove_doomed(&mut unnamed);
+        self.cut(unnamed)?;
+        Ok(is_any)
+    }
+
     /// Removes files that are marked for it at once, without shrinking them first; `false` if there were none.
-    fn remove_doomed(&self) -> bool {
+    fn remove_doomed(&self, unnamed: &mut Unnamed) -> bool {
         let doomed = std::mem::take(&mut lock(&self.files).doomed);
         let mut is_removed = false;
         for spare in doomed {
-            if self.directory.remove(&names::free(spare.number)).is_ok() {
+            let name = names::free(spare.number);
+            let file = self.directory.open(&name, &OpenFile::existing());
+            if self.directory.remove(&name).is_ok() {
                 is_removed = true;
+                unnamed.extend(file);
                 let mut files = lock(&self.files);
                 files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
             }

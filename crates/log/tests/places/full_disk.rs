@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run};
@@ -212,5 +213,81 @@ fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
         drop(log);
         std::fs::remove_file(made.target().join("ballast")).unwrap();
     }
+    made.remove();
+}
+
+/// The files below a directory that this process has open although they have no name any more, and the bytes of their blocks.
+fn removed_and_open(below: &Path) -> (usize, u64) {
+    let mut found = (0, 0);
+    for held in std::fs::read_dir("/proc/self/fd").unwrap() {
+        let held = held.unwrap().path();
+        let Ok(to) = std::fs::read_link(&held) else { continue };
+        if to.starts_with(below) && to.to_string_lossy().ends_with(" (deleted)") {
+            let blocks = std::fs::metadata(&held).unwrap().blocks();
+            found = (found.0 + 1, found.1 + 512 * blocks);
+        }
+    }
+    found
+}
+
+/// Readers have every file open: the log's own reader, and one that sleeps, as in another process.
+#[test]
+fn a_full_ext4_has_room_again_whoever_has_the_files_open() {
+    if !can_run("a_full_ext4_has_room_again", &["mkfs.ext4"]) {
+        return;
+    }
+    let made = FileSystem::new("ext4", 12, EXT4);
+    let path = made.target().join("log");
+    let options = || Options::small().own_thread(false);
+    let log = Log::open(&path, options()).unwrap();
+    while log.stats().segments < 80 {
+        log.append_unwaited(&[1; 3000]).unwrap();
+    }
+    log.sync().unwrap();
+    fill(made.target());
+    let full = loop {
+        if let Err(full) = log.append_durable(&[1; 3000]) {
+            break full;
+        }
+    };
+    assert!(matches!(full, Error::NoRoom { .. }), "{full}");
+    let (own, sleeper) = (log.reader(), inkstone::Reader::open(&path, &options()).unwrap());
+    for lsn in 1..=log.last().get() {
+        own.get(Lsn::new(lsn)).unwrap();
+        sleeper.get(Lsn::new(lsn)).unwrap();
+    }
+    let free = free_bytes(made.target()).unwrap();
+    log.truncate_before(log.last()).unwrap();
+    for _ in 0..100 {
+        log.append_durable(&[1; 3000]).unwrap();
+    }
+    let freed = free_bytes(made.target()).unwrap() - free;
+    // Root has taken what ext4 reserves for it too, which comes back first: 5% of the disk.
+    assert!(freed >= 60 * (64 << 10), "{freed} bytes");
+    let (kept, bytes) = removed_and_open(&path);
+    assert!(kept > 70 && bytes == 0, "the sleeper has {kept} files with {bytes} bytes");
+    // When it wakes, it lets go of them.
+    sleeper.from(Lsn::new(log.last().get() + 1)).next_within(std::time::Duration::ZERO).unwrap();
+    assert_eq!(removed_and_open(&path).0, 0);
+    // A backup has another name for a file: that one stays whole.
+    let backup = made.target().join("backup");
+    let first = log.reader().first();
+    let segment = std::fs::read_dir(&path)
+        .unwrap()
+        .map(|found| found.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "ink"))
+        .min()
+        .unwrap();
+    std::fs::hard_link(&segment, &backup).unwrap();
+    while log.head_first() <= first {
+        log.append_durable(&[1; 3000]).unwrap();
+    }
+    log.truncate_before(log.last()).unwrap();
+    for _ in 0..3 {
+        log.append_durable(&[1]).unwrap();
+    }
+    assert!(!segment.exists() && std::fs::metadata(&backup).unwrap().len() == 64 << 10);
+    log.close().unwrap();
+    drop((log, own, sleeper));
     made.remove();
 }

@@ -29,6 +29,7 @@ mod extremes;
 mod false_sync;
 mod full_buffers;
 mod full_disk_sim;
+mod giving_back;
 mod inspect;
 mod meddled;
 mod naming;

@@ -49,12 +49,8 @@ impl RaftLog {
             return Ok(());
         }
         let mut order = self.order();
-        let committed = {
-            let state = &core.memory().state;
-            check_entries(state, entries)?;
-            order.committed_to_say(state)
-        };
-        let append = self.append_records(&mut order, entries, committed)?;
+        check_entries(&core.memory().state, entries)?;
+        let append = self.append_records(&mut order, entries)?;
         let last = append.lsn();
         self.take_entries(&mut order, entries, append.first_lsn());
         core.callbacks.push(last, Box::new(callback));
@@ -65,13 +61,8 @@ impl RaftLog {
     }
 
     /// Writes the entries as one batch. The first says what is committed. The log copies each payload into the group, nobody before it.
-    fn append_records(
-        &self,
-        order: &mut Order,
-        entries: &[NewEntry<'_>],
-        mut committed: Option<u64>,
-    ) -> Result<Append<'_>> {
-        let said = committed;
+    fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_>> {
+        let mut committed = order.to_say;
         order.bytes.clear();
         order.ends.clear();
         for entry in entries {
@@ -91,7 +82,7 @@ impl RaftLog {
             self.log.append_batch_parts(&records)
         };
         let append = self.core().noted(append)?;
-        order.committed = said.or(order.committed);
+        order.to_say = None;
         order.forget_large();
         Ok(append)
     }

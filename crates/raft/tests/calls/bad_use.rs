@@ -227,3 +227,18 @@ fn a_forked_or_closed_raft_log_says_so() {
     assert!(matches!(reader.bounds(), Err(Error::Closed)));
     assert!(matches!(reader.vote(), Err(Error::Closed)));
 }
+
+/// With records that small no vote with a long name could be saved. It is refused before there is a log.
+#[test]
+fn records_too_small_for_a_vote_are_refused_before_a_log_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("raft");
+    let options = |bytes| Options::new().log(inkstone::Options::small().record_bytes_max(bytes));
+    let refused = RaftLog::open(&path, options(282)).unwrap_err().to_string();
+    assert!(refused.contains("record_bytes_max 282") && !path.exists(), "{refused}");
+    let raft = RaftLog::open(&path, options(283)).unwrap();
+    append(&raft, 1, 1..=1).unwrap();
+    raft.save_committed(1).unwrap();
+    raft.save_vote(&Vote::granted(Leader::new(u64::MAX, vec![1; 255]))).unwrap();
+    raft.close().unwrap();
+}

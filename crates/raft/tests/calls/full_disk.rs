@@ -109,6 +109,60 @@ fn a_purge_that_can_give_nothing_back_says_so_and_changes_nothing() {
     raft.close().unwrap();
 }
 
+/// Who has read everything, and sleeps, keeps no room: the raft log's own readers, and one that may be in another process.
+#[test]
+fn a_purge_makes_room_after_everything_was_read() {
+    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+    let raft = open(&disk);
+    let next = fill(&raft);
+    let sleeper = inkstone::Reader::open_in(Arc::new(disk.directory("/raft")), inkstone::Options::small());
+    let sleeper = sleeper.unwrap();
+    for index in 1..next {
+        raft.entry(index).unwrap().unwrap();
+    }
+    for lsn in sleeper.first().get()..=sleeper.durable().get() {
+        sleeper.get(inkstone::Lsn::new(lsn)).unwrap();
+    }
+    raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), next - 1)).unwrap();
+    append(&raft, next, 6000).unwrap();
+    raft.save_vote(&Vote::granted(Leader::of_term(2))).unwrap();
+    raft.close().unwrap();
+    drop(sleeper);
+}
+
+/// The purge releases segments and finds no room for its record all the same. In memory more is committed then than was said, and what was
+/// said still has no record.
+#[test]
+fn what_was_said_to_be_committed_outlives_a_purge_without_room() {
+    for goes_on in [false, true] {
+        let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+        let raft = open(&disk);
+        let next = fill(&raft);
+        raft.save_committed(3).unwrap();
+        // Others take the room.
+        disk.inject(Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Create).times(u64::MAX));
+        let purged = raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), next - 1));
+        assert!(is_no_room(&purged), "{purged:?}");
+        let bounds = raft.bounds().unwrap();
+        assert!(bounds.first > 4 && bounds.committed > bounds.saved_committed, "{bounds:?}");
+        disk.clear_faults();
+        if goes_on {
+            // The next record has it, and so has each state after that.
+            append(&raft, next, 100).unwrap();
+            raft.sync().unwrap();
+            raft.abandon();
+        } else {
+            raft.close().unwrap();
+            drop(raft);
+        }
+        let raft = open(&disk);
+        let found = raft.bounds().unwrap();
+        assert_eq!((found.first, found.committed), (bounds.first, bounds.committed), "goes on: {goes_on}");
+        assert_eq!(found.saved_committed, Some(EntryId::new(Leader::of_term(1), 3)), "goes on: {goes_on}");
+        raft.close().unwrap();
+    }
+}
+
 fn all(raft: &Sim) -> Vec<u64> {
     let bounds = raft.bounds().unwrap();
     let entries = raft.entries(bounds.first..bounds.next, usize::MAX).unwrap();
