@@ -251,8 +251,13 @@ impl Pool {
         let file = self.directory.open(&name, &OpenFile::existing())?;
         // A file with other links is a backup of the user: it is not shrunk, only this name is removed.
         let shrinks = left > 0 && file.facts()?.hard_links == 1;
-        // Shrinking may need room, removing the name needs none.
-        if shrinks && !is_refused_for_room(file.set_len(left))? {
+        // Shrinking may need room, or a call that a sandbox refuses; removing the name needs neither.
+        let is_shrunk = shrinks
+            && match file.set_len(left) {
+                Err(error) if error.is_not_here() => false,
+                done => !is_refused_for_room(done)?,
+            };
+        if is_shrunk {
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
             (spare.bytes, spare.is_usable) = (left, false);
