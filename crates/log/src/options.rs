@@ -416,7 +416,7 @@ impl Options {
     }
 
     /// The same, for a reader.
-    pub(crate) fn to_read(self) -> Self {
+    pub(crate) fn for_reading(self) -> Self {
         Self { doubts: Doubts::of_reader(), ..self }
     }
 

@@ -102,7 +102,7 @@ pub(super) fn may_live(directory: &AnyDirectory) -> Result<bool> {
 }
 
 fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
-    let options = Options::default().to_read();
+    let options = Options::default().for_reading();
     let listing = Listing::of(directory)?;
     // There was no mark of a copy; after a power cut there must be none either (`recovery/beside.rs`).
     options.doubts.flushed(directory.sync())?;

@@ -67,7 +67,7 @@ struct Seen {
 
 impl View {
     pub(crate) fn open(directory: AnyDirectory, options: Options) -> Result<Self> {
-        let mut options = settle_access(&directory, options.to_read())?;
+        let mut options = settle_access(&directory, options.for_reading())?;
         let found = observe(&directory, &options, None)?;
         // Checked now; a later cut may make it false.
         options.expect_durable = Lsn::ZERO;

@@ -277,10 +277,9 @@ impl Filesystem for Odd {
     fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let state = self.state();
         for (inode, (name, _)) in &state.files {
-            if *inode > offset && !name.starts_with('/') {
-                if reply.add(INodeNo(*inode), *inode, FileType::RegularFile, name) {
-                    break;
-                }
+            let is_shown = *inode > offset && !name.starts_with('/');
+            if is_shown && reply.add(INodeNo(*inode), *inode, FileType::RegularFile, name) {
+                break;
             }
         }
         reply.ok();
