@@ -152,6 +152,7 @@ pub(crate) fn report(report: &Report) -> String {
         .raw("segments", report.segments.len())
         .raw("other_files", report.others.len())
         .raw("damage", list(report.damage.iter().map(damage)))
+        .raw("doubts", list(report.doubts.iter().map(|doubt| text(doubt))))
         .end()
 }
 

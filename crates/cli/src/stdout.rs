@@ -168,7 +168,11 @@ pub(crate) fn note(line: &str) {
 
 /// Writes a text to stderr, escape sequences included. What stderr has not taken when a signal comes is left out.
 pub(crate) fn to_stderr(text: &str) {
-    let Ok(mut output) = Output::of(std::io::stderr().as_fd(), &STDERR) else { return };
+    let Ok(mut output) = Output::of(std::io::stderr().as_fd(), &STDERR) else {
+        // A sandbox that refuses to clone a descriptor does not refuse to write to it.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        return;
+    };
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         match output.write(rest) {

@@ -10,14 +10,14 @@
 //! only.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, fstat, fstatvfs};
 
 use crate::device_number::DeviceNumber;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_not_here};
 use crate::held::Held;
 use crate::mount_table::{MountPoint, mount_points};
 use crate::sys::{self, FileSystem};
@@ -130,6 +130,8 @@ pub struct Capabilities {
     pub direct: DioAlignment,
     /// Whether overwrites go to a new place.
     pub copy_on_write: CopyOnWrite,
+    /// Whether `pwritev2(RWF_DSYNC)` is to be had. A sandbox or an old kernel may refuse it.
+    pub dsync_writes: bool,
     /// Whether the file system is in memory: nothing there is durable.
     pub in_memory: bool,
     /// ext4: whether it has a journal. `None` elsewhere.
@@ -158,7 +160,8 @@ impl Capabilities {
         };
         let device = device_number_of(held, mount.as_ref()).and_then(device_facts);
         let in_memory = matches!(file_system.as_str(), "tmpfs" | "ramfs" | "devtmpfs");
-        let direct = if in_memory { DioAlignment::Refused } else { dio_alignment(held) };
+        let (direct, dsync_writes) =
+            if in_memory { (DioAlignment::Refused, true) } else { tried_unnamed(held) };
         let journal = device.as_ref().filter(|_| file_system == "ext4").and_then(has_journal);
         let answer = fstatvfs(held).ok();
         let mut mount = mount_facts(mount, file_system);
@@ -171,6 +174,7 @@ impl Capabilities {
             mount,
             device,
             direct,
+            dsync_writes,
             in_memory,
             journal,
             file_system_id: answer.map(|answer| answer.f_fsid).filter(|id| *id != 0),
@@ -189,6 +193,20 @@ impl Capabilities {
         }
         // A loop over a loop over ...: each step goes to another mount, so this ends.
         Self::of(&self.host_directory()?).ok()?.memory_below()
+    }
+
+    /// What is wrong with a loop device below, if there is one that writes its file through the page cache (docs/assumptions.md, A18), in
+    /// words.
+    pub fn buffered_loop_below(&self) -> Option<String> {
+        let device = self.device.as_ref()?;
+        if let (Some(false), Some(file)) = (device.loop_direct, &device.loop_backing) {
+            return Some(format!(
+                "{} writes {} through the page cache: where the disk below is full, it acknowledges writes that are gone later",
+                device.name,
+                file.display()
+            ));
+        }
+        Self::of(&self.host_directory()?).ok()?.buffered_loop_below()
     }
 
     /// The directory of the backing file, if the device is a loop device: the layer below.
@@ -385,12 +403,20 @@ fn chosen(text: &str) -> String {
     inside.map_or(text, |(name, _)| name).to_owned()
 }
 
-fn dio_alignment(directory: &Held) -> DioAlignment {
-    if sys::O_DIRECT.is_none() {
-        return DioAlignment::Refused;
+/// What a file without a name shows: the alignment for `O_DIRECT`, and whether `RWF_DSYNC` is there. A write of no bytes does no I/O,
+/// and a sandbox refuses it like any other. If no such file can be made, the second is taken to be there: a log's first write tells.
+fn tried_unnamed(directory: &Held) -> (DioAlignment, bool) {
+    let Some(direct) = sys::O_DIRECT else { return (DioAlignment::Refused, false) };
+    let has_dsync =
+        |file: &OwnedFd| !sys::pwrite_dsync(file.as_fd(), &[], 0).is_err_and(|error| is_not_here(&error));
+    if let Ok(file) = sys::unnamed_file(directory.as_fd(), direct) {
+        return (sys::dio_alignment(file.as_fd()), has_dsync(&file));
     }
-    let Ok(file) = sys::unnamed_file(directory.as_fd()) else { return DioAlignment::NotTold };
-    sys::dio_alignment(file.as_fd())
+    match sys::unnamed_file(directory.as_fd(), 0) {
+        // Only with the flag it is refused.
+        Ok(file) => (DioAlignment::Refused, has_dsync(&file)),
+        Err(_) => (DioAlignment::NotTold, true),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,17 @@ use std::sync::Arc;
 
 /// The answers of a kernel or file system that lacks a call; the first and the last are one on Linux.
 const NO_SUCH_CALL: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTSUP];
+/// What else says "not here": a flag that is not known, a sandbox (seccomp answers `EPERM` where it was made so), a file system
+/// without locks.
+const NOT_HERE: [i32; 3] = [libc::EINVAL, libc::EPERM, libc::ENOLCK];
+
+/// Whether this answer may mean that the call, or one of its flags, is not to be had here: the kernel, the file system or a sandbox
+/// lacks it. What has a substitute then takes it; a true `EINVAL` or `EPERM` comes again from the substitute.
+pub fn is_not_here(answer: &io::Error) -> bool {
+    let code = answer.raw_os_error();
+    code.is_some_and(|code| NO_SUCH_CALL.contains(&code) || NOT_HERE.contains(&code))
+        || matches!(answer.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput)
+}
 
 /// The result of every call of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -123,6 +134,11 @@ impl Error {
             || self.raw_os_error().is_some_and(|code| NO_SUCH_CALL.contains(&code))
     }
 
+    /// Whether the call may be missing here, so that its substitute is worth trying ([`is_not_here`]).
+    pub fn is_not_here(&self) -> bool {
+        is_not_here(&self.inner.source)
+    }
+
     /// Whether there is no room: on the file system, or within a quota.
     pub fn is_full(&self) -> bool {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -142,6 +158,26 @@ impl Error {
     /// ([`Error::forked`]).
     pub fn is_forked(&self) -> bool {
         self.inner.is_forked
+    }
+}
+
+/// What to do about an answer that says more of the place than of the call.
+fn cause_of(answer: &io::Error) -> Option<&'static str> {
+    match answer.raw_os_error()? {
+        libc::ENOSYS => {
+            Some("this kernel or a sandbox (seccomp) lacks the call, and it is needed: allow it there")
+        }
+        libc::EPERM => Some(
+            "a sandbox (seccomp, a container's profile) or an attribute of the file (lsattr) forbids it, and it is needed: \
+             allow it there",
+        ),
+        libc::EOPNOTSUPP | libc::EINVAL => Some(
+            "this file system or a sandbox lacks the call, and it is needed: choose another directory, or allow it",
+        ),
+        libc::EROFS => {
+            Some("the file system takes no writes: `dmesg` says why; reading and `inkstone copy` work")
+        }
+        _ => None,
     }
 }
 
@@ -169,7 +205,7 @@ impl fmt::Display for WithoutAdvice<'_> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.without_advice().fmt(f)?;
-        match &self.inner.advice {
+        match self.inner.advice.as_deref().or_else(|| cause_of(&self.inner.source)) {
             Some(advice) => write!(f, "; {advice}"),
             None => Ok(()),
         }

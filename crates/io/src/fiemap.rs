@@ -73,7 +73,7 @@ impl Fiemap {
     }
 }
 
-/// Which kinds of extents a file has; all false if the file system does not report them.
+/// Which kinds of extents a file has; all false if the file system does not report them, all true if a sandbox forbids to ask.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kinds {
     /// Another file shares some of the blocks.
@@ -93,6 +93,8 @@ pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
     });
     match walked {
         Err(error) if error.is_unsupported() => Ok(Kinds::default()),
+        // A sandbox refuses the question, not the file system: the file may be anything.
+        Err(error) if error.is_not_here() => Ok(Kinds { shared: true, unwritten: true }),
         walked => walked.map(|()| kinds),
     }
 }

@@ -17,7 +17,7 @@ use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 use crate::capability::DioAlignment;
 use crate::descriptor::above_standard;
 use crate::engine::BlockingFile;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_not_here};
 use crate::fiemap;
 use crate::fork::ForkMark;
 use crate::held::Held;
@@ -75,8 +75,12 @@ pub struct OsFile {
 
 /// The error of a failed opening, with what to do if that is known.
 fn explained(error: Error, how: &OpenFile) -> Error {
-    let refused = how.access == Access::Direct && error.raw_os_error() == Some(libc::EINVAL);
-    if refused { error.advise("this file system has no O_DIRECT: use access buffered") } else { error }
+    let refused = how.access == Access::Direct && error.is_not_here();
+    if refused {
+        error.advise("this file system or a sandbox has no O_DIRECT: use access buffered")
+    } else {
+        error
+    }
 }
 
 /// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that never write (squashfs, erofs,
@@ -116,6 +120,9 @@ fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
             let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
             match retry(|| Ok(rustix::io::pread(file, &mut block[..], 0)?)) {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => too_large("a larger alignment"),
+                Err(error) if is_not_here(&error) => {
+                    Some(format!("a read with O_DIRECT is refused here ({error})"))
+                }
                 _ => None,
             }
         }
@@ -189,8 +196,11 @@ impl OsFile {
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
         match rustix::fs::futimens(&self.file, &times) {
             // The kernel checks the present user, and a daemon that opened the file may have given up root since. Setting the
-            // size to the present size changes the times too, and needs only the descriptor, like writing.
-            Err(Errno::ACCESS | Errno::PERM) => self.set_len(self.len_bytes()?),
+            // size to the present size changes the times too, and needs only the descriptor, like writing. A sandbox may not
+            // have the call at all.
+            Err(error) if error == Errno::ACCESS || is_not_here(&error.into()) => {
+                self.set_len(self.len_bytes()?)
+            }
             answer => answer.map_err(|error| Error::new("futimens", &self.path, error)),
         }
     }
@@ -209,15 +219,16 @@ impl OsFile {
         }
     }
 
-    /// The same file through another descriptor, with these flags and no others.
-    fn again(&self, flags: i32) -> io::Result<StdFile> {
+    /// The same file through another descriptor, with these flags and no others: for writing, or for reading only.
+    fn again(&self, flags: i32, to_write: bool) -> io::Result<StdFile> {
         let again = match &self.place {
             Some((held, name)) => {
-                held.open_file(name, OFlags::WRONLY | OFlags::from_bits_retain(flags.cast_unsigned()), 0)?
+                let mode = if to_write { OFlags::WRONLY } else { OFlags::RDONLY };
+                held.open_file(name, mode | OFlags::from_bits_retain(flags.cast_unsigned()), 0)?
             }
             None => {
                 let mut options = StdFile::options();
-                options.write(true).custom_flags(flags);
+                options.read(!to_write).write(to_write).custom_flags(flags);
                 retry(|| above_standard(options.open(&self.path)?))?
             }
         };
@@ -256,6 +267,13 @@ impl OsFile {
     /// Its standard library handle, for questions about the file (its extents, its metadata).
     pub fn std_file(&self) -> &StdFile {
         &self.file
+    }
+
+    fn read_from(file: &StdFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        Transfer::new(buffer.len()).run(Direction::Read, |done| {
+            // Not through the C library, which checks at each call whether the thread is to be cancelled.
+            Ok(rustix::io::pread(file, &mut buffer[done..], offset + done as u64)?)
+        })
     }
 
     fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -334,13 +352,15 @@ impl File for OsFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let len = buffer.len();
-        Transfer::new(len)
-            .run(Direction::Read, |done| {
-                // Not through the C library, which checks at each call whether the thread is to be cancelled.
-                Ok(rustix::io::pread(&self.file, &mut buffer[done..], offset + done as u64)?)
-            })
-            .map_err(|source| Error::new("pread", &self.path, source).at(offset))
+        let answer = match Self::read_from(&self.file, buffer, offset) {
+            // Before a read past the page cache the kernel writes its dirty pages back, and a file system that an error has turned
+            // read-only refuses that. Only a reader that could not flush comes so far: it reads what is there.
+            Err(error) if self.how.read_only && error.raw_os_error() == Some(libc::EROFS) => {
+                self.again(0, false).and_then(|cached| Self::read_from(&cached, buffer, offset))
+            }
+            answer => answer,
+        };
+        answer.map_err(|source| Error::new("pread", &self.path, source).at(offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -355,7 +375,11 @@ impl File for OsFile {
         // returns it before it starts.
         let (name, answer) = match kind {
             SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
-            SyncKind::Data => ("fdatasync", retry(|| self.file.sync_data())),
+            SyncKind::Data => match retry(|| self.file.sync_data()) {
+                // Not tried again, but by the call that does more: a sandbox may lack the other.
+                Err(error) if is_not_here(&error) => ("fsync", retry(|| self.file.sync_all())),
+                answer => ("fdatasync", answer),
+            },
         };
         match answer {
             Err(source) if self.how.read_only && is_clean_by_mount(&self.file, &source) => Ok(()),
@@ -365,7 +389,7 @@ impl File for OsFile {
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
         self.check_change("prepare")?;
-        let again = |flags| self.again(flags);
+        let again = |flags| self.again(flags, true);
         prepare::prepare(&self.file, &self.path, self.how.access, preparation, len_bytes, &again)
     }
 }

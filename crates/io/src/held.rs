@@ -14,16 +14,13 @@ use rustix::fs::{
 };
 
 use crate::descriptor::above_standard;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_not_here};
 use crate::file::is_clean_by_mount;
 use crate::sys;
 use crate::transfer::retry;
 
 /// The flags with which a directory is opened.
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
-
-/// What a rename answers that is not to replace, where the file system cannot do that.
-const NO_SUCH_FLAG: [i32; 3] = [libc::EINVAL, libc::ENOSYS, libc::ENOTSUP];
 
 /// A directory held open.
 #[derive(Debug)]
@@ -157,8 +154,9 @@ impl Held {
             FileType::Fifo => return Err(no_file("a pipe")),
             _ => return Err(no_file("a device or socket")),
         }
-        // The flag was for the opening only: io_uring would not wait for such a file.
-        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+        // The flag was for the opening only: io_uring would not wait for such a file. All else does, so where a sandbox refuses the
+        // call, the flag stays.
+        let _ = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
         Ok(file.into())
     }
 
@@ -187,14 +185,12 @@ impl Held {
             }
         };
         match retry(|| Ok(renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)) {
-            // A file system without the flag: check first.
-            Err(error) if error.raw_os_error().is_some_and(|code| NO_SUCH_FLAG.contains(&code)) => {
-                match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
-                    Err(rustix::io::Errno::NOENT) => self.rename(from, to),
-                    Err(error) => Err(failed(error.into())),
-                }
-            }
+            // A file system or a sandbox without the flag: check first.
+            Err(error) if is_not_here(&error) => match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
+                Err(rustix::io::Errno::NOENT) => self.rename(from, to),
+                Err(error) => Err(failed(error.into())),
+            },
             answer => answer.map_err(failed),
         }
     }

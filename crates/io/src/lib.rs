@@ -60,7 +60,7 @@ pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_t
 pub use courtesy::Courtesy;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
-pub use error::{Error, MORE_THREADS, Result};
+pub use error::{Error, MORE_THREADS, Result, is_not_here};
 pub use file::OsFile;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};

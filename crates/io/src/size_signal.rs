@@ -6,14 +6,16 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use rustix::process::{Resource, getrlimit};
-
 use crate::sys;
 
 /// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel refuses writes beyond it even over
-/// existing bytes.
+/// existing bytes. Where a sandbox forbids to ask, there is no limit that is known: the write shows it.
 pub fn file_bytes_max() -> u64 {
-    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: the limit lives through the call, and zeros are a value of it, should the call fail.
+    let (answer, limit) =
+        unsafe { (libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()), limit.assume_init()) };
+    if answer == 0 && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { u64::MAX }
 }
 
 /// Blocks SIGXFSZ in the calling thread until it is dropped there: a write beyond the limit is only an error (`EFBIG`).

@@ -63,6 +63,9 @@ pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
             "mount with barrier=1, unless the device's cache survives a power loss",
         ));
     }
+    if let Some(why) = capabilities.buffered_loop_below() {
+        warnings.push(warning("buffered-loop", why, "attach it with `losetup --direct-io=on`"));
+    }
     if mount.options.is_none() {
         warnings.push(warning(
             "barriers-not-known",

@@ -227,6 +227,15 @@ impl Error {
         }
     }
 
+    /// Whether a call may be missing here, also as the cause of a poison ([`inkstone_io::is_not_here`]).
+    pub(crate) fn is_not_here(&self) -> bool {
+        match self {
+            Self::Io(error) => error.is_not_here(),
+            Self::Poisoned(poison) => poison.cause().is_some_and(Self::is_not_here),
+            _ => false,
+        }
+    }
+
     /// What a caller can do, as a kind of the standard library's errors.
     fn io_kind(&self) -> ErrorKind {
         match self {

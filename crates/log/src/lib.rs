@@ -48,6 +48,7 @@ mod background;
 mod change;
 mod choice;
 mod commit;
+mod doubts;
 mod error;
 mod event;
 pub mod inspect;

@@ -104,6 +104,7 @@ impl Log {
         options.check()?;
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
         choice.warnings.extend(shared.pool.take_notice());
+        choice.warnings.extend(lock(&shared.writer).notice.take());
         shared.post_to(Board::on(writer_lock.bulletin().cloned()));
         let shared = Arc::new(shared);
         for warning in &choice.warnings {

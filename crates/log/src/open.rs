@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader, Verdict};
-use inkstone_io::AnyDirectory;
+use inkstone_io::{Access, AnyDirectory, Durability};
 
 use crate::choice::Choice;
 use crate::commit::gathering::{Gathering, memory_for};
@@ -34,17 +34,25 @@ use crate::walk::window::Window;
 /// Finds or creates the log, and begins the epoch of this opening.
 pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(Shared, Recovery, Choice)> {
     let found = directory.capabilities()?;
-    let choice = choose(&options, found.as_ref(), Stored::of(&directory, found.as_ref()))?;
+    let mut choice = choose(&options, found.as_ref(), Stored::of(&directory, found.as_ref()))?;
     let mut options = options.settled(&choice);
     options.keeps_room = directory.overwrites_need_room(found.as_ref());
     loop {
-        let (shared, mut recovery, listing) = find_or_create(&directory, &options)?;
-        let began = begin(&shared);
+        let opened = find_or_create(&directory, &options);
+        let began = opened.and_then(|opened| Ok((begin(&opened.0).or_else(only_for_room)?, opened)));
+        let (began, (shared, mut recovery, listing)) = match began {
+            // The first write of an opening is the trial: nothing is acknowledged yet, and what was refused is not written.
+            Err(error) if error.is_not_here() && options.access_chosen() == Access::Direct => {
+                choice = without_direct(choice, &error);
+                options = options.settled(&choice);
+                continue;
+            }
+            began => began?,
+        };
         let live: Vec<_> = lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
         match began {
-            Ok(()) => {}
-            Err(error) if !error.is_for_room() => return Err(error),
-            Err(_) => {
+            Began::Yes => {}
+            Began::WaitsForRoom => {
                 // First the files that are not part of the log are removed, then the reserved room. Then the opening starts over,
                 // since only the medium shows what became of the group. Listed files may have other names by now.
                 let listing = Listing::of(&directory).unwrap_or(listing);
@@ -101,12 +109,43 @@ fn find_or_create(directory: &AnyDirectory, options: &Options) -> Result<(Shared
     Ok((shared, recovery, listing))
 }
 
+/// Whether the epoch of the opening has begun.
+enum Began {
+    Yes,
+    WaitsForRoom,
+}
+
 /// Makes the epoch group durable.
-fn begin(shared: &Shared) -> Result<()> {
+fn begin(shared: &Shared) -> Result<Began> {
     let (state, turn) = shared.take_turn(shared.lock())?;
-    let (state, result) = shared.begin_epoch(state);
+    let (mut state, result) = shared.begin_epoch(state);
+    if result.is_err() {
+        // There is no log yet that could be poisoned: the opening has an error, or another way.
+        state.events.clear();
+    }
     drop(shared.end_turn(state, turn));
-    result
+    result.map(|()| Began::Yes)
+}
+
+fn only_for_room(error: Error) -> Result<Began> {
+    if error.is_for_room() { Ok(Began::WaitsForRoom) } else { Err(error) }
+}
+
+/// The same way through the page cache, because O_DIRECT was taken at the opening of a file and refused at a write or read.
+fn without_direct(mut choice: Choice, error: &Error) -> Choice {
+    let why = match error {
+        Error::Poisoned(poison) => poison.cause().unwrap_or(error).to_string(),
+        error => error.to_string(),
+    };
+    choice
+        .warnings
+        .push(format!("O_DIRECT is refused here, so the log writes through the page cache ({why})"));
+    let strategy = &mut choice.strategy;
+    strategy.access = Access::Buffered;
+    if strategy.durability == Durability::RwfDsync {
+        strategy.durability = Durability::Fdatasync;
+    }
+    choice
 }
 
 /// Continues at the recovered end.
@@ -179,6 +218,7 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         bytes_read: 0,
         leftovers: 0,
         waits_for_room: false,
+        doubts: Vec::new(),
     };
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }

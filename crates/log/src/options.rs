@@ -13,6 +13,7 @@ use inkstone_format::{Lsn, Version, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
 
 use crate::choice::{Asks, Choice};
+use crate::doubts::Doubts;
 use crate::error::{Error, Result};
 use crate::event::{BoxedListener, Event, Listener};
 
@@ -52,6 +53,8 @@ pub struct Options {
     pub(crate) slow_commit: Duration,
     pub(crate) file_mode: u32,
     pub(crate) listener: Option<Listener>,
+    /// What a reader could not make sure of.
+    pub(crate) doubts: Doubts,
     /// The format version of new segments.
     pub(crate) version: Version,
 }
@@ -84,6 +87,7 @@ impl Default for Options {
             slow_commit: Duration::from_secs(1),
             file_mode: FILE_MODE,
             listener: None,
+            doubts: Doubts::default(),
             version: Version::NEWEST,
         }
     }
@@ -415,6 +419,18 @@ impl Options {
             free_segments_max: Some(kept),
             asks: choice.asks,
             ..self
+        }
+    }
+
+    /// The same, for a reader.
+    pub(crate) fn for_reading(self) -> Self {
+        Self { doubts: Doubts::of_reader(), ..self }
+    }
+
+    /// Calls the listener, if there is one. The caller holds no lock.
+    pub(crate) fn tell(&self, event: &Event) {
+        if let Some(listener) = &self.listener {
+            (listener.0)(event);
         }
     }
 

@@ -36,6 +36,10 @@ pub struct Recovery {
     /// The disk had no room for this opening's first group, on a file system where an overwrite needs room. All records can be
     /// read. Until there is room, appending and truncating return [`crate::Error::NoRoom`], or the poison if a sync failed.
     pub waits_for_room: bool,
+    /// Of a reader: what it could not make sure of, a sentence each. It reads on a disk that takes no flush any more, and where there are no
+    /// locks; then a power loss may still take some of what it shows, or a writer may be at work unseen. Empty for a writer, whose opening
+    /// fails there.
+    pub doubts: Vec<String>,
 }
 
 impl fmt::Display for Recovery {

@@ -37,7 +37,7 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
     };
     let access = options.access.unwrap_or(base.access);
     // If the durability is not set, it follows from the access, also from one that was asked for.
-    let open = if access == base.access { base.durability } else { durability_for(access) };
+    let open = if access == base.access { base.durability } else { durability_for(access, found) };
     let strategy = Strategy {
         preparation: options.preparation.unwrap_or(base.preparation),
         reuse: match options.free_segments_max {
@@ -88,16 +88,23 @@ fn asked(options: &Options, base: &Strategy, strategy: &Strategy) -> String {
     words.join(", ")
 }
 
-fn durability_for(access: Access) -> Durability {
-    if access == Access::Direct { Durability::RwfDsync } else { Durability::Fdatasync }
+fn durability_for(access: Access, found: Option<&Capabilities>) -> Durability {
+    let has_dsync = found.is_none_or(|found| found.dsync_writes);
+    if access == Access::Direct && has_dsync { Durability::RwfDsync } else { Durability::Fdatasync }
 }
 
-fn strategy(preparation: Preparation, reuse: Reuse, access: Access) -> Strategy {
-    Strategy { preparation, reuse, access, durability: durability_for(access), engine: EngineKind::Caller }
+fn strategy(
+    preparation: Preparation,
+    reuse: Reuse,
+    access: Access,
+    found: Option<&Capabilities>,
+) -> Strategy {
+    let durability = durability_for(access, found);
+    Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller }
 }
 
 fn unknown() -> (Strategy, String) {
-    let safe = strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered);
+    let safe = strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered, None);
     (safe, "nothing is known about this file system, and this way works on every one".into())
 }
 
@@ -106,18 +113,23 @@ fn by_rule(found: &Capabilities) -> (Strategy, String) {
     if found.copy_on_write == CopyOnWrite::Always {
         let reason =
             format!("{name} writes every block to a new place, so preparing and reusing blocks gains little");
-        return (strategy(Preparation::Fallocate, Reuse::New, Access::Buffered), reason);
+        return (strategy(Preparation::Fallocate, Reuse::New, Access::Buffered, None), reason);
     }
     if let Some(why) = no_direct(found) {
-        return (strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered), why);
+        return (strategy(Preparation::Zeros, Reuse::Reuse, Access::Buffered, None), why);
     }
     let fua = match found.device.as_ref().map(|device| (device.fua, device.volatile_cache)) {
         Some((_, Some(false))) => "the device has no volatile cache, so no flush is needed",
         Some((Some(true), _)) => "the device has FUA, so a commit is one write",
         _ => "a commit is one write and one flush",
     };
+    let fua = if found.dsync_writes {
+        fua
+    } else {
+        "pwritev2(RWF_DSYNC) is refused here (an old kernel, a sandbox), so a commit is a write and an fdatasync"
+    };
     let reason = format!("{name} overwrites in place and has O_DIRECT; {fua}");
-    (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct), reason)
+    (strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, Some(found)), reason)
 }
 
 /// The log asks unless it is known to be unnecessary.
@@ -153,6 +165,9 @@ fn warnings(found: &Capabilities) -> Vec<String> {
             "the mount options of {directory} are unknown (/proc/self/mountinfo does not show them), so it is unknown whether a sync reaches the medium"
         ));
     }
+    if let Some(why) = found.buffered_loop_below() {
+        warnings.push(format!("{why}; attach it with `losetup --direct-io=on`"));
+    }
     if let Some(memory) = found.memory_below() {
         warnings
             .push(format!("this file system is in memory ({memory}): nothing here survives a power loss"));
@@ -179,6 +194,7 @@ mod tests {
             device: None::<DeviceFacts>,
             direct,
             copy_on_write,
+            dsync_writes: true,
             in_memory: file_system == "tmpfs",
             journal: None,
             file_system_id: None,
@@ -192,14 +208,14 @@ mod tests {
         let chosen =
             |found: Capabilities| choose(&Options::default(), Some(&found), Stored::None).expect("a choice");
         let ext4 = chosen(on("ext4", SECTORS, CopyOnWrite::Never));
-        assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct));
+        assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, None));
         assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
         let xfs = chosen(on("xfs", SECTORS, CopyOnWrite::SharedExtents));
         let without = Capabilities { journal: Some(false), ..on("ext4", SECTORS, CopyOnWrite::Never) };
         let asks = [xfs.asks, ext4.asks, chosen(without).asks];
         assert_eq!(asks, [Asks::EachGroup, Asks::ReservedBlocks, Asks::Never]);
         let btrfs = chosen(on("btrfs", SECTORS, CopyOnWrite::Always));
-        assert_eq!(btrfs.strategy, strategy(Preparation::Fallocate, Reuse::New, Access::Buffered));
+        assert_eq!(btrfs.strategy, strategy(Preparation::Fallocate, Reuse::New, Access::Buffered, None));
         assert_eq!(btrfs.asks, Asks::EachGroup);
         let huge = DioAlignment::Bytes { memory: 4, offset: 65536 };
         for direct in [DioAlignment::Refused, DioAlignment::NotTold, huge] {

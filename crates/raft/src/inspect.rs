@@ -33,6 +33,8 @@ pub struct Summary {
     pub segments: Vec<Segment>,
     /// The process that has it open for writing, as far as it is known.
     pub writer: Option<String>,
+    /// What could not be made sure of, a sentence each ([`inkstone::Recovery::doubts`]).
+    pub doubts: Vec<String>,
 }
 
 /// What a segment of a raft log holds.
@@ -108,6 +110,7 @@ fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
         leaders: state.leaders.iter().map(|run| (run.first, run.what.clone())).collect(),
         segments: segments.into_iter().map(|(_, segment)| segment).collect(),
         writer: report.writer,
+        doubts: report.doubts,
     })
 }
 

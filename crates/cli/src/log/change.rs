@@ -11,7 +11,7 @@ use inkstone::{Error, Log, Lsn, Options};
 use serde_json::{Value, json};
 
 use super::report::report_json;
-use super::{NewLogArguments, TruncateArguments, said};
+use super::{NewLogArguments, TruncateArguments, said, tell_doubts};
 use crate::columns::{human, plural, range, table};
 
 /// The file that says where a salvaged log comes from.
@@ -120,6 +120,7 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
     let note = |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
     let salvage = inspect::salvage_until(old, new, &Options::new(), stop, note)
         .map_err(|error| said_of_new(error, new))?;
+    tell_doubts(&salvage.report.doubts);
     if arguments.json {
         say!("{}", salvage_json(arguments, &salvage));
         return Ok(ExitCode::SUCCESS);
@@ -179,6 +180,7 @@ pub(super) fn copy(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Re
     let new = &arguments.new;
     let copied = inspect::copy_until(&arguments.directory, new, &Options::new(), stop)
         .map_err(|error| said_of_new(error, new))?;
+    tell_doubts(&copied.doubts);
     let (first, last) = (copied.first.get(), copied.last.get());
     if arguments.json {
         say!("{}", json!({ "first": first, "last": last, "records": copied.records }));

@@ -12,7 +12,7 @@ use inkstone::inspect::{Batch, Control, Entry, Kind, PromiseReason, Roll, dump a
 use inkstone::{Options, Reader, Verdict};
 use serde_json::{Value, json};
 
-use super::{raft, said};
+use super::{raft, said, tell_doubts};
 use crate::stdout::Stdout;
 
 /// How many bytes of a payload are shown by default.
@@ -37,6 +37,7 @@ pub(super) fn dump(
     // What a record of a raft log says may be long; its payload is shown as in any log.
     let max = if payload.is_some() || is_raft { usize::MAX } else { BEGINNING_BYTES };
     let entries = entries(directory, max).map_err(said)?;
+    tell_doubts(entries.doubts());
     let mut is_corrupt = !entries.damage().is_empty();
     let mut out = Stdout::new();
     let mut failed = None;

@@ -282,6 +282,13 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
     }
 }
 
+/// Says on stderr what a reader could not make sure of.
+fn tell_doubts(doubts: &[String]) {
+    for doubt in doubts {
+        complain!("warning: {doubt}");
+    }
+}
+
 /// The error, with what to do about it.
 fn said(error: Error) -> anyhow::Error {
     said_of(error, "`inkstone append` creates a log")

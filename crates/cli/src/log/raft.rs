@@ -9,7 +9,7 @@ use inkstone_raft::inspect::{RecordInfo, Segment, Summary, describe, inspect_unt
 use inkstone_raft::{EntryId, Error, Leader};
 use serde_json::{Value, json};
 
-use super::{ReportArguments, said_of};
+use super::{ReportArguments, said_of, tell_doubts};
 use crate::columns::{human, table};
 use crate::stdout::print;
 
@@ -23,6 +23,7 @@ pub(super) fn raft(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Re
         }
         error => error.into(),
     })?;
+    tell_doubts(&summary.doubts);
     print(if arguments.json { format!("{}\n", summary_json(&summary)) } else { summary_text(&summary) });
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use inkstone::{Cursor, Error, Lsn, Options, Reader};
 
-use super::{CatArguments, Separator, said};
+use super::{CatArguments, Separator, said, tell_doubts};
 use crate::columns::range;
 use crate::stdout::Stdout;
 
@@ -24,6 +24,7 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
         anyhow::ensure!(from <= to, "--to {to} is before --from {from}");
     }
     let reader = Reader::open(&arguments.directory, &Options::new()).map_err(said)?;
+    tell_doubts(&doubts(&reader));
     let from = arguments.from.map_or_else(|| reader.first(), Lsn::new);
     let to = Lsn::new(arguments.to.unwrap_or(u64::MAX));
     anyhow::ensure!(from <= to, "--to {to} is before the first record of the log, {from}");
@@ -35,6 +36,10 @@ pub(super) fn cat(arguments: &CatArguments, stop: &AtomicBool) -> anyhow::Result
     shown.map_err(said)?;
     // The reader of stdout has left with what it wanted: errors after that point do not matter.
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+fn doubts(reader: &Reader) -> Vec<String> {
+    reader.recovery().map_or_else(Vec::new, |recovery| recovery.doubts)
 }
 
 fn show(
@@ -81,6 +86,7 @@ fn show(
 pub(super) fn get(directory: &Path, lsn: u64, separator: Separator) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(lsn > 0, "there is no LSN 0; the first is 1");
     let reader = Reader::open(directory, &Options::new()).map_err(said)?;
+    tell_doubts(&doubts(&reader));
     let record = reader.get(Lsn::new(lsn)).map_err(said)?;
     let mut out = Stdout::new();
     write(&mut out, &record, separator);

@@ -10,7 +10,7 @@ use inkstone::{Choice, Corruption, Error, Verdict};
 use inkstone_io::{EngineKind, NamedChoice as _};
 use serde_json::{Value, json};
 
-use super::{InfoArguments, ReportArguments, said};
+use super::{InfoArguments, ReportArguments, said, tell_doubts};
 use crate::columns::{human, plural, range, table};
 use crate::stdout::print;
 
@@ -27,6 +27,7 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
             return Ok(ExitCode::from(UNKNOWN));
         }
     };
+    tell_doubts(&report.doubts);
     let json = || format!("{}\n", report_json(&report));
     print(if arguments.json { json() } else { verify_text(&report) });
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -36,6 +37,7 @@ pub(super) fn verify(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::
 pub(super) fn info(arguments: &InfoArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let report = inspect::look_until(&arguments.report.directory, stop).map_err(said)?;
     let choice = inspect::choice(&arguments.report.directory).map_err(said)?;
+    tell_doubts(&report.doubts);
     let text = if arguments.prometheus {
         prometheus(&report)
     } else if arguments.report.json {
@@ -140,7 +142,9 @@ fn word(verdict: Verdict) -> &'static str {
 fn ending(report: &Report) -> String {
     match report.verdict {
         _ if report.writer.is_some() => "open for writing".into(),
-        Verdict::Torn => format!("torn tail after LSN {} [{}]: never acknowledged", report.last, report.row),
+        Verdict::Torn => {
+            format!("torn tail after LSN {} [{}]: no promise covers it", report.last, report.row)
+        }
         Verdict::End if report.clean => "closed cleanly".into(),
         Verdict::End => format!("not closed cleanly [{}]", report.row),
         Verdict::Corrupt(reason) => format!("corrupt: {reason}"),
@@ -269,6 +273,7 @@ pub(super) fn report_json(report: &Report) -> Value {
         "epoch": report.epoch.map(|epoch| epoch.get()),
         "end": report.end.map(|end| json!({ "segment": end.segment.get(), "byte": end.byte })),
         "writer": report.writer,
+        "doubts": report.doubts,
         "records": counts.records,
         "record_bytes": counts.record_bytes,
         "segments": report.segments.iter().map(segment_json).collect::<Vec<_>>(),

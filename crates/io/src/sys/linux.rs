@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, Statx, StatxFlags, Timespec, fstatfs, openat, statx,
+    AtFlags, FallocateFlags, Mode, OFlags, Statx, StatxFlags, Timespec, fstat, fstatfs, openat, statx,
 };
 use rustix::io::ReadWriteFlags;
 use rustix::thread::futex::{self, Flags};
@@ -18,6 +18,7 @@ use rustix::thread::futex::{self, Flags};
 use super::FileSystem;
 use crate::capability::DioAlignment;
 use crate::descriptor::above_standard;
+use crate::error::is_not_here;
 use crate::fiemap::Fiemap;
 use crate::prepare::Allocate;
 
@@ -60,13 +61,20 @@ impl Sleepers {
 }
 
 /// A file's size, and nothing else: asking for the time stamps makes the next write change them, and a sync may wait for that.
+/// Without the call (Linux 4.11, and a sandbox may refuse it) that is the price.
 pub(crate) fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    Ok(statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE)?.stx_size)
+    match statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE) {
+        Err(error) if is_not_here(&error.into()) => Ok(fstat(fd)?.st_size.cast_unsigned()),
+        answer => Ok(answer?.stx_size),
+    }
 }
 
-/// Asks the file system about a file, without asking for any fact.
+/// Asks the file system about a file, without asking for any fact, where there is a call for that.
 pub(crate) fn ask_nothing(fd: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::empty()).map(drop)?)
+    match statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::empty()) {
+        Err(error) if is_not_here(&error.into()) => Ok(fstat(fd).map(drop)?),
+        answer => Ok(answer.map(drop)?),
+    }
 }
 
 /// One fact about a file, if the file system reports it.
@@ -96,9 +104,10 @@ pub(crate) fn dio_alignment(fd: BorrowedFd<'_>) -> DioAlignment {
     }
 }
 
-/// A file without a name in a directory.
-pub(crate) fn unnamed_file(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+/// A file without a name in a directory, opened with these flags too.
+pub(crate) fn unnamed_file(directory: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
+    let others = OFlags::from_bits_retain(flags.cast_unsigned());
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC | others;
     above_standard(openat(directory, ".", flags, Mode::RUSR | Mode::WUSR)?)
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn dio_alignment(_: BorrowedFd<'_>) -> DioAlignment {
     DioAlignment::Refused
 }
 
-pub(crate) fn unnamed_file(_: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn unnamed_file(_: BorrowedFd<'_>, _: i32) -> io::Result<OwnedFd> {
     Err(unsupported())
 }
 

@@ -1,7 +1,7 @@
 //! What differs between systems: a file for each, with the same functions; the rest of the crate knows only their names.
 //!
 //! *Owns*: the choice of the file; the kernels' numbers; the calls that rustix has no safe form for. *May not touch*: policy;
-//! each function here is one call, or the answer that there is no such call.
+//! each function here is one call, or what stands in for it where a sandbox refuses it, or the answer that there is no such call.
 //!
 //! `linux.rs` is the system that Inkstone is made for and tested on. `macos.rs` lets a log run on a laptop by `pwrite` and
 //! `F_FULLFSYNC`: it compiles, and no promise is tested there (docs/assumptions.md). What macOS lacks is "unsupported", or

@@ -136,7 +136,11 @@ impl StageFile {
     pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
         self.check_head(head, layout.head_bytes)?;
         self.clear()?;
-        let room = Allocate::Grow.call(self.file(), &self.path, layout.len_bytes().max(1) as u64);
+        let len = layout.len_bytes().max(1);
+        let room = match Allocate::Grow.call(self.file(), &self.path, len as u64) {
+            Err(error) if error.is_not_here() => self.write_at(&vec![0; len], 0),
+            done => done,
+        };
         let made = room
             .and_then(|()| self.write_at(head, 0))
             .and_then(|()| buffers_in_file(self.file(), &self.path, layout));
@@ -281,10 +285,22 @@ fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     match retry(|| utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)) {
         Ok(()) => Ok(true),
         // It is gone by now, so it was not in use.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOENT)) => {
-            Ok(false)
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        // Not the owner, or a sandbox refuses the call. The other call that only the owner may make tells.
+        Err(_) => {
+            let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+            let opened = retry(|| OpenOptions::new().read(true).custom_flags(flags).open(path));
+            let changed = opened.and_then(|directory| directory.set_permissions(facts.permissions()));
+            match changed {
+                Ok(()) => Ok(true),
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOENT)) =>
+                {
+                    Ok(false)
+                }
+                Err(source) => Err(Error::new("chmod stage directory", path, source)),
+            }
         }
-        Err(source) => Err(Error::new("utimensat stage directory", path, source)),
     }
 }
 
@@ -306,7 +322,7 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
     let foreign = |path| Error::invalid("open stage directory", path, "it is not a directory of this user");
     let Some(path) = own.clone().or(free) else {
         let path = others.unwrap_or_else(|| parent.join(directory_name(0)));
-        return Err(foreign(path).advise("check who made it, and remove it"));
+        return Err(foreign(path).advise("check who made it: lines may wait in it, so move it away"));
     };
     if own.is_none() {
         match retry(|| DirBuilder::new().mode(0o700).create(&path)) {

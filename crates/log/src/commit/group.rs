@@ -106,6 +106,7 @@ impl Shared {
         };
         let took = written.write + written.sync.unwrap_or_default();
         let mut state = self.lock();
+        state.events.extend(written.notice.take().map(|what| Event::Fallback { what }));
         if took >= self.options.slow_commit {
             state.events.push(Event::SlowCommit { took, bytes });
         }

@@ -352,9 +352,7 @@ impl Shared {
 
     /// Calls the listener, if there is one. The caller holds no lock, and not the turn.
     pub(crate) fn tell(&self, event: &Event) {
-        if let Some(listener) = &self.options.listener {
-            (listener.0)(event);
-        }
+        self.options.tell(event);
     }
 
     /// Sets the poison, unless there is one already, and returns it as an error.

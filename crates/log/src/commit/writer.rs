@@ -33,6 +33,8 @@ pub(crate) struct Written {
     /// There was no room for the write, and the sync is a separate step: no sync has failed.
     pub(crate) is_refused: bool,
     pub(crate) memory: Option<AlignedBuf>,
+    /// What the writer does differently from now on.
+    pub(crate) notice: Option<String>,
     pub(crate) started: Instant,
     /// How long the write took.
     pub(crate) write: Duration,
@@ -47,6 +49,8 @@ pub(crate) struct Writer {
     persist: Persist,
     /// The same, with the sync as a separate step.
     step: Persist,
+    /// What the writer does instead of what was chosen, to be told once.
+    pub(crate) notice: Option<String>,
     /// After a group it asks whether the file system still accepts changes: the group's sync may have waited for metadata.
     pub(crate) asks: bool,
 }
@@ -68,7 +72,7 @@ impl Writer {
         };
         let engine = directory.engine(EngineKind::Caller, 1)?;
         let asks = options.asks != Asks::Never;
-        Ok(Self { engine, file, persist, step, asks })
+        Ok(Self { engine, file, persist, step, notice: None, asks })
     }
 
     /// Continues in another file.
@@ -93,6 +97,7 @@ impl Writer {
         if written.result.is_ok() && self.asks {
             written.result = file.check_takes_changes().map_err(Into::into);
         }
+        written.notice = self.notice.take();
         written
     }
 
@@ -113,7 +118,32 @@ impl Writer {
         }
     }
 
+    /// Writes; where the write that syncs by itself is refused as such (an old sandbox, a file system without it), nothing is written and
+    /// no sync has failed: from then on the sync is a separate step.
     fn write(
+        &mut self,
+        file: Arc<dyn File>,
+        buffer: AlignedBuf,
+        len: usize,
+        offset: u64,
+        persist: Persist,
+    ) -> Written {
+        let written = self.write_once(Arc::clone(&file), buffer, len, offset, persist);
+        let (Persist::Dsync, Err(Error::Io(error)), Some(_)) = (persist, &written.result, &written.memory)
+        else {
+            return written;
+        };
+        if !error.is_not_here() {
+            return written;
+        }
+        self.persist = self.step;
+        let why = error.without_advice();
+        self.notice = Some(format!("{why}: each commit is a write and an fdatasync instead"));
+        let memory = written.memory.unwrap_or_else(|| AlignedBuf::zeroed(len));
+        self.write_once(file, memory, len, offset, self.step)
+    }
+
+    fn write_once(
         &mut self,
         file: Arc<dyn File>,
         buffer: AlignedBuf,
@@ -134,7 +164,8 @@ impl Writer {
         if let (Ok(()), Some(kind)) = (&result, sync) {
             result = self.run(&file, Operation::Sync(kind)).0;
         }
-        Written { result, is_refused, memory, started, write, sync: sync.map(|_| started.elapsed() - write) }
+        let sync = sync.map(|_| started.elapsed() - write);
+        Written { result, is_refused, memory, notice: None, started, write, sync }
     }
 
     fn run(&mut self, file: &Arc<dyn File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {

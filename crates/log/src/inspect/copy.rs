@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::read::reader::Reader;
 
 /// What was copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
     /// The first record of both logs.
@@ -28,6 +28,8 @@ pub struct Copied {
     pub last: Lsn,
     /// The number of copied records.
     pub records: u64,
+    /// What could not be made sure of in the old log, a sentence each ([`crate::Recovery::doubts`]).
+    pub doubts: Vec<String>,
 }
 
 /// Copies the records of the log in `from` that are durable now into a new log in `to`; each keeps its LSN. A writer may append
@@ -95,7 +97,8 @@ fn fill(reader: &Reader, first: Lsn, making: &Making, stop: &AtomicBool) -> Resu
     let log = making.log()?;
     let mut last = reader.durable();
     let mut cursor = reader.from(first);
-    let mut copied = Copied { first, last: first.before().unwrap_or(Lsn::ZERO), records: 0 };
+    let doubts = reader.recovery().map_or_else(Vec::new, |recovery| recovery.doubts);
+    let mut copied = Copied { first, last: first.before().unwrap_or(Lsn::ZERO), records: 0, doubts };
     while copied.last < last {
         if stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);

@@ -17,7 +17,7 @@ use inkstone_io::{AnyDirectory, OsDirectory};
 
 use super::spans::Span;
 use super::strip::Strip;
-use super::survey::{Depth, LOOKS_MAX, steady};
+use super::survey::{Depth, LOOKS_MAX, may_live, steady};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::recovery::headers::past_the_cache;
@@ -85,6 +85,7 @@ pub struct Dump {
     directory: AnyDirectory,
     spans: VecDeque<Span>,
     damage: Vec<Corruption>,
+    doubts: Vec<String>,
     now: Option<Shown>,
     payload_bytes_max: usize,
     is_over: bool,
@@ -122,8 +123,8 @@ pub fn dump_in(directory: impl Into<AnyDirectory>, payload_bytes_max: usize) -> 
     if let (true, Some(damage)) = (surveyed.spans.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
-    let (spans, damage) = (surveyed.spans.into(), surveyed.report.damage);
-    Ok(Dump { directory, spans, damage, now: None, payload_bytes_max, is_over: false })
+    let (spans, damage, doubts) = (surveyed.spans.into(), surveyed.report.damage, surveyed.report.doubts);
+    Ok(Dump { directory, spans, damage, doubts, now: None, payload_bytes_max, is_over: false })
 }
 
 impl Iterator for Dump {
@@ -144,6 +145,11 @@ impl Dump {
     /// comes as [`Entry::Stop`].
     pub fn damage(&self) -> &[Corruption] {
         &self.damage
+    }
+
+    /// What could not be made sure of, a sentence each ([`crate::Recovery::doubts`]).
+    pub fn doubts(&self) -> &[String] {
+        &self.doubts
     }
 
     fn entry(&mut self) -> Result<Option<Entry>> {
@@ -187,7 +193,7 @@ impl Dump {
             return Ok(Some(entry));
         }
         let is_shown = now.damage.contains(&stop.at);
-        let is_alive = self.directory.locked_by(names::LOCK)?.is_some();
+        let is_alive = may_live(&self.directory)?;
         if !is_shown && now.doubted != Some(stop.at) && (is_alive || !now.is_still) {
             self.now = self.look_again(now, stop.at)?;
             return Ok(None);

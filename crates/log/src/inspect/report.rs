@@ -40,6 +40,8 @@ pub struct Report {
     pub damage: Vec<Corruption>,
     /// The process that has the log open for writing, as far as it is known.
     pub writer: Option<String>,
+    /// What could not be made sure of, a sentence each ([`crate::Recovery::doubts`]).
+    pub doubts: Vec<String>,
 }
 
 impl Report {

@@ -27,6 +27,7 @@ use super::spans::Span;
 use super::strip::Strip;
 use super::survey::{Depth, steady};
 use super::{new_directory, options_for};
+use crate::doubts::{Holder, holder};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
@@ -132,7 +133,7 @@ fn salvage_between(
     stop: &AtomicBool,
     note: impl FnOnce(&Salvage) -> Option<Vec<u8>>,
 ) -> Result<Salvage> {
-    if let Some(holder) = from.locked_by(names::LOCK)? {
+    if let Holder::Writer(holder) = holder(from)? {
         return Err(Error::Locked { path: from.path().to_path_buf(), holder });
     }
     let surveyed = steady(from, Depth::Everything, stop)?;

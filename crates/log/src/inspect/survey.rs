@@ -15,6 +15,7 @@ use inkstone_io::{AnyDirectory, OpenFile};
 use super::report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
 use super::spans::{Span, Spans, stand_in};
 use super::strip::Strip;
+use crate::doubts::{Holder, holder};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
@@ -66,9 +67,9 @@ pub fn look_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
 pub(crate) fn steady(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let mut before = Vec::new();
     for _ in 0..LOOKS_MAX {
-        let is_alive = directory.locked_by(names::LOCK)?.is_some();
+        let is_alive = may_live(directory)?;
         let result = survey(directory, depth, stop);
-        let is_alive = is_alive || directory.locked_by(names::LOCK)?.is_some();
+        let is_alive = is_alive || may_live(directory)?;
         if !is_alive {
             return result;
         }
@@ -95,11 +96,17 @@ pub(crate) fn steady(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) 
     Err(busy(directory))
 }
 
+/// Whether a writer lives, or nobody can tell.
+pub(super) fn may_live(directory: &AnyDirectory) -> Result<bool> {
+    Ok(!matches!(holder(directory)?, Holder::Nobody))
+}
+
 fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
-    let options = Options::default();
+    let options = Options::default().for_reading();
     let listing = Listing::of(directory)?;
     // There was no mark of a copy; after a power cut there must be none either (`recovery/beside.rs`).
-    directory.sync()?;
+    options.doubts.flushed(directory.sync())?;
+    options.doubts.about_locks(directory)?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
     let mut found = Surveyed { report: nothing(directory)?, spans: Vec::new() };
     let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))? else {
@@ -112,6 +119,7 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     read_all(directory, &headers, &head, (depth, stop), &mut found)?;
     (found.report.verdict, found.report.row) = with_torn_header(found.report.verdict, found.report.row, torn);
     found.report.others = others(directory, &listing, &found, &headers)?;
+    found.report.doubts = options.doubts.all();
     Ok(found)
 }
 
@@ -130,7 +138,11 @@ fn nothing(directory: &AnyDirectory) -> Result<Report> {
         segments: Vec::new(),
         others: Vec::new(),
         damage: Vec::new(),
-        writer: directory.locked_by(names::LOCK)?,
+        writer: match holder(directory)? {
+            Holder::Writer(writer) => Some(writer),
+            Holder::Nobody | Holder::Unknown(_) => None,
+        },
+        doubts: Vec::new(),
     })
 }
 

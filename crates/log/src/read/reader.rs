@@ -46,15 +46,17 @@ impl Reader {
     /// reader sleeps until it does, and believes it after its own checks (docs/reading.md, "A post is a hint"). Where that
     /// cannot be, it polls, four times a second at last.
     ///
-    /// Only two options apply: [`Options::access`] (for the last segment of a living writer; records that are durable are read
-    /// through the page cache or past it, whichever is faster) and [`Options::expect_durable`].
+    /// Only three options apply: [`Options::access`] (for the last segment of a living writer; records that are durable are read
+    /// through the page cache or past it, whichever is faster), [`Options::expect_durable`], and the listener, which gets an
+    /// [`crate::Event::Fallback`] for each of [`Recovery::doubts`].
     ///
     /// # Errors
     /// [`Error::NoLog`]; [`Error::Corrupt`] when promised bytes are damaged or missing; [`Error::UnknownVersion`] when a newer
     /// program has written the log; [`Error::Invalid`] for options that contradict each other; errors of the file system.
     ///
     /// # Durability
-    /// Everything that the reader shows is on stable storage: it first syncs what a killed writer left.
+    /// Everything that the reader shows is on stable storage: it first syncs what a killed writer left. Where that is refused (a disk that
+    /// is dying, a file system without a sync of directories) it reads all the same, and [`Recovery::doubts`] says so.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let path = path.as_ref();
         let directory = OsDirectory::open(path).map_err(|error| match error.kind() {
@@ -79,7 +81,7 @@ impl Reader {
     /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a living writer there is no
     /// verdict on the tail and no end: [`Recovery::last`] is the last promised record.
     pub fn recovery(&self) -> Option<Recovery> {
-        self.source.view().map(|view| view.recovery.clone())
+        self.source.view().map(|view| Recovery { doubts: view.options.doubts.all(), ..view.recovery.clone() })
     }
 
     pub(crate) fn living(shared: Arc<Shared>) -> Self {

@@ -20,6 +20,7 @@ use inkstone_io::{AnyDirectory, File};
 
 use crate::commit::post::Posted;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::names;
 use crate::options::Options;
 use crate::read::fresh::Fresh;
@@ -82,11 +83,14 @@ struct Seen {
 
 impl View {
     pub(crate) fn open(directory: AnyDirectory, options: Options) -> Result<Self> {
-        let mut options = settle_access(&directory, options)?;
+        let mut options = settle_access(&directory, options.for_reading())?;
         let found = observe(&directory, &options, None)?;
         // Checked now; a later cut may make it false.
         options.expect_durable = Lsn::ZERO;
         let recovery = found.recovery;
+        for doubt in &recovery.doubts {
+            options.tell(&Event::Fallback { what: doubt.clone() });
+        }
         let segments = Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
         let seen = Seen {
             segments,

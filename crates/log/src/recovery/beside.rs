@@ -25,6 +25,7 @@ use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
 use inkstone_format::{Copies, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict};
 use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
 
+use crate::doubts::{Holder, holder};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::options::Options;
@@ -60,7 +61,7 @@ pub(crate) fn settle_access(directory: &AnyDirectory, options: Options) -> Resul
 
 /// Whether a writer lives.
 pub(crate) fn writer_lives(directory: &AnyDirectory) -> Result<bool> {
-    Ok(directory.locked_by(names::LOCK)?.is_some())
+    Ok(matches!(holder(directory)?, Holder::Writer(_)))
 }
 
 /// Growing pauses between observations.
@@ -192,17 +193,24 @@ pub(crate) fn observe(
     let mut older = known.map(KnownBefore::older).unwrap_or_default();
     // How often the same failure has come, and which.
     let (mut count, mut failure) = (0, None);
+    let mut changed = 0;
+    if known.is_none() {
+        options.doubts.about_locks(directory)?;
+    }
     loop {
-        let lives = writer_lives(directory)?;
+        // What changes again and again has a writer, also where no lock shows it.
+        let lives = writer_lives(directory)? || changed >= TRIES;
         let result =
             if lives { beside(directory, options, known, &mut older) } else { alone(directory, options) };
+        changed += usize::from(!lives && matches!(result, Ok(None)));
         match result {
-            Ok(Some(observed)) => {
+            Ok(Some(mut observed)) => {
                 // A copy may have died, or be, between removing its mark and making that durable. The mark was not in the listing,
                 // so this sync makes its removal durable. Once is enough: no mark is ever made beside a log.
                 if known.is_none() {
-                    directory.sync()?;
+                    options.doubts.flushed(directory.sync())?;
                 }
+                observed.recovery.doubts = options.doubts.all();
                 return Ok(observed);
             }
             // A writer has come, or one that lives has gone on: the next try finds more.
@@ -250,7 +258,7 @@ fn alone(directory: &AnyDirectory, options: &Options) -> Result<Option<Observed>
     let segment = &found.links.last().ok_or(Error::UsedUp)?.segment;
     let head = segment.file(directory, &open_for_reading(options))?;
     // Covers a writer that came after recovery's sync and is gone again.
-    head.sync(SyncKind::Data)?;
+    options.doubts.flushed(head.sync(SyncKind::Data))?;
     let untouched = Untouched::note(directory, &head, found.tail.end)?;
     let now = walk_head(segment, &head, Some(found.tail))?;
     if now.tail.groups != found.tail.groups
@@ -306,7 +314,7 @@ fn beside(
         let head = segment.file(directory, &open_for_reading(options))?;
         let mut walked = walk_head(&segment, &head, from)?;
         if header.roll != Roll::Full && walked.tail.groups == 0 {
-            match becomes_durable(directory, &header)? {
+            match becomes_durable(directory, options, &header)? {
                 Some(true) => {}
                 Some(false) => {
                     headers.files.retain(|file| file.number != header.number);
@@ -342,11 +350,14 @@ fn beside(
 
 /// Syncs a header; whether it is on the medium then, `None` if its file has vanished. The sync of its writer may have failed, and pages be
 /// marked clean nevertheless. Of a header that was written in part, one copy may be there: its writer takes the file back.
-fn becomes_durable(directory: &AnyDirectory, header: &SegmentHeader) -> Result<Option<bool>> {
+fn becomes_durable(
+    directory: &AnyDirectory,
+    options: &Options,
+    header: &SegmentHeader,
+) -> Result<Option<bool>> {
     let read = || -> Result<HeaderBlock> {
-        directory
-            .open(&names::segment(header.number), &OpenFile::existing().read_only())?
-            .sync(SyncKind::Data)?;
+        let file = directory.open(&names::segment(header.number), &OpenFile::existing().read_only())?;
+        options.doubts.flushed(file.sync(SyncKind::Data))?;
         let mut window = Window::new(past_the_cache(directory, header.number)?, HEADER_BYTES);
         window.load(0, HEADER_BYTES)?;
         Ok(HeaderBlock::classify(window.bytes()))
@@ -373,6 +384,7 @@ fn report_beside(tail: &Tail, segments: usize) -> Recovery {
         bytes_read: tail.end,
         leftovers: 0,
         waits_for_room: false,
+        doubts: Vec::new(),
     }
 }
 

@@ -240,11 +240,20 @@ pub(crate) fn past_the_cache(directory: &AnyDirectory, number: SegmentNumber) ->
     match directory.open(&name, &OpenFile::existing().read_only().access(Access::Direct)) {
         Ok(file) => Ok(file),
         // No O_DIRECT here: drop the pages, which works unless another process has locked them.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput || error.is_unsupported() => {
+        Err(error) if error.is_not_here() => {
             let file = directory.open(&name, &OpenFile::existing().read_only())?;
-            file.forget_cached()?;
+            forget(&*file)?;
             Ok(file)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Drops a file's pages, so that what is read next comes from the medium. A sandbox may refuse it: it is advice
+/// (docs/assumptions.md, A8).
+pub(super) fn forget(file: &dyn File) -> Result<()> {
+    match file.forget_cached() {
+        Err(error) if error.is_not_here() => Ok(()),
+        done => Ok(done?),
     }
 }

@@ -16,7 +16,7 @@ use inkstone_io::{AnyDirectory, OpenFile, SyncKind};
 use crate::error::{Corruption, Error, Result};
 use crate::names;
 use crate::options::Options;
-use crate::recovery::headers::{Headers, Judged, past_the_cache, window_for_all};
+use crate::recovery::headers::{Headers, Judged, forget, past_the_cache, window_for_all};
 use crate::report::Recovery;
 use crate::segment::listing::Listing;
 use crate::segment::{Link, Segment};
@@ -53,6 +53,7 @@ pub(crate) fn report(found: &Recovered) -> Recovery {
         bytes_read: found.bytes_read,
         leftovers: 0,
         waits_for_room: false,
+        doubts: Vec::new(),
     }
 }
 
@@ -68,9 +69,9 @@ pub(crate) fn recover(
     let headers = Headers::read(directory, options, &listing.segments)?;
     let Some(Judged { head, torn, .. }) = headers.ask(&mut Err)? else { return Ok(None) };
     let file = directory.open(&names::segment(head.number), &OpenFile::existing().read_only())?;
-    file.sync(SyncKind::Data)?;
+    options.doubts.flushed(file.sync(SyncKind::Data))?;
     // Later reads may be buffered.
-    file.forget_cached()?;
+    forget(&*file)?;
     drop(file);
     let mut found = read_head(directory, options, &headers, &head)?;
     (found.verdict, found.row) = with_torn_header(found.verdict, found.row, torn);

@@ -92,11 +92,12 @@ impl Pool {
         let is_reserved = reserve || options.preparation_chosen() == Preparation::Fallocate;
         let way = if is_reserved { Preparation::Fallocate } else { Preparation::WriteZeroes };
         let blocks = match file.prepare(way, bytes) {
-            Err(error) if is_not_to_be_had(&error) => {
+            Err(error) if error.is_not_here() => {
                 if is_reserved {
                     self.note_no_fallocate(&error);
                 }
-                self.write_zeros(&*file, name, bytes, rest).map_err(retry)?;
+                let access = options.access_chosen();
+                self.write_zeros(&*file, (name, access), bytes, rest).map_err(retry)?;
                 Blocks::Written
             }
             Err(error) => return Err(retry(error)),
@@ -123,27 +124,36 @@ impl Pool {
         }
     }
 
-    /// Writes zeros piece by piece, past the page cache if possible: from the cache they would be written all at once and delay
-    /// commits. The blocks are reserved first, so that they lie together.
+    /// Writes zeros piece by piece, past the page cache if the log writes so and it works: from the cache they would be written all
+    /// at once and delay commits. The blocks are reserved first, so that they lie together.
     fn write_zeros(
         &self,
         file: &dyn File,
-        name: &str,
+        (name, access): (&str, Access),
         bytes: u64,
         rest: Pacing<'_>,
     ) -> inkstone_io::Result<()> {
         match file.prepare(Preparation::Fallocate, bytes) {
-            Err(error) if is_not_to_be_had(&error) => {}
+            Err(error) if error.is_not_here() => {}
             done => done?,
         }
-        let direct = self.directory.open(name, &OpenFile::existing().access(Access::Direct));
-        let writer = direct.as_deref().unwrap_or(file);
+        let mut past = match access {
+            Access::Direct => self.directory.open(name, &OpenFile::existing().access(access)).ok(),
+            _ => None,
+        };
         let zeros = AlignedBuf::zeroed(CHUNK_BYTES.min(bytes as usize));
         let mut at = 0;
         while at < bytes {
             let piece = (zeros.len() as u64).min(bytes - at);
             let started = Instant::now();
-            writer.write_at(&zeros[..piece as usize], at)?;
+            match past.as_deref().unwrap_or(file).write_at(&zeros[..piece as usize], at) {
+                // O_DIRECT was taken at the opening and is refused at the write.
+                Err(error) if error.is_not_here() && past.is_some() => {
+                    past = None;
+                    continue;
+                }
+                done => done?,
+            }
             at += piece;
             let progress = Progress { left_bytes: bytes - at, took: started.elapsed(), piece_bytes: piece };
             if !rest(progress) {
@@ -152,8 +162,4 @@ impl Pool {
         }
         Ok(())
     }
-}
-
-fn is_not_to_be_had(error: &inkstone_io::Error) -> bool {
-    error.is_unsupported() || error.kind() == ErrorKind::InvalidInput
 }

@@ -129,8 +129,17 @@ impl Pool {
         let file = match self.directory.open(&name, &open_for_groups(options)) {
             Ok(file) => file,
             Err(error) => {
-                self.free_again(number, bytes);
-                return Err(ObtainError::Retry(no_room_or(bytes, error)));
+                // O_DIRECT may have been there when the log was opened, and a sandbox have come since.
+                let cached = open_for_groups(options).access(inkstone_io::Access::Buffered);
+                let cached =
+                    if error.is_not_here() { self.directory.open(&name, &cached).ok() } else { None };
+                match cached {
+                    Some(file) => file,
+                    None => {
+                        self.free_again(number, bytes);
+                        return Err(ObtainError::Retry(no_room_or(bytes, error)));
+                    }
+                }
             }
         };
         if options.asks != Asks::Never {

@@ -272,11 +272,15 @@ impl Pool {
         let file = self.directory.open(&name, &OpenFile::existing()).map_err(retry)?;
         // A file with other links is a backup of the user: it is not shrunk, only this name is removed.
         let shrinks = left > 0 && file.facts().map_err(retry)?.hard_links == 1;
-        // It may have a segment's name on the medium: see `cut`. Shrinking may need room, removing the name needs none.
-        if shrinks
+        // It may have a segment's name on the medium: see `cut`. Shrinking may need room, or a call that a sandbox refuses; removing the
+        // name needs neither.
+        let is_shrunk = shrinks
             && (!spare.is_usable || self.sync_names()?)
-            && !is_refused_for_room(file.set_len(left)).map_err(ObtainError::Retry)?
-        {
+            && match file.set_len(left) {
+                Err(error) if error.is_not_here() => false,
+                done => !is_refused_for_room(done).map_err(ObtainError::Retry)?,
+            };
+        if is_shrunk {
             let mut files = lock(&self.files);
             files.used_bytes = files.used_bytes.saturating_sub(spare.bytes - left);
             (spare.bytes, spare.is_usable) = (left, false);

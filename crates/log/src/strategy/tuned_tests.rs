@@ -52,7 +52,7 @@ fn what_was_written_is_read_and_used_and_said() {
 fn what_is_asked_for_goes_before_what_was_tuned() {
     let stored = || Stored::Whole(Box::new(tuned()));
     let buffered = chosen(stored(), &found(), &Options::new().access(Access::Buffered));
-    assert_eq!(buffered.strategy.durability, durability_for(Access::Buffered));
+    assert_eq!(buffered.strategy.durability, durability_for(Access::Buffered, None));
     assert!(buffered.reason.starts_with("asked for buffered; as tuned it would be "), "{buffered}");
     let direct = chosen(stored(), &found(), &Options::new().access(Access::Direct));
     assert_eq!(direct.strategy, some(), "the tuned durability belongs to that access");

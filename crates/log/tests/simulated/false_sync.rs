@@ -35,6 +35,7 @@ fn on(file_system: &str) -> Capabilities {
         device: None,
         direct: DioAlignment::Bytes { memory: 512, offset: 512 },
         copy_on_write: if file_system == "xfs" { CopyOnWrite::SharedExtents } else { CopyOnWrite::Never },
+        dsync_writes: true,
         in_memory: false,
         journal: None,
         file_system_id: None,
