@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, NoSizeSignal, Result, StageLock};
 
+use crate::alone::Alone;
 use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
@@ -120,6 +121,8 @@ impl Back {
             Error::new("write log", path, std::io::Error::other(format!("its back thread panicked: {text}")));
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
+        // This part of it is ours, and the log is over.
+        back.output.alone = Alone::default();
         // Otherwise its thread would wait for an order for ever.
         catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop())).unwrap_or_else(std::mem::forget);
         // Its lines stay for the next start.

@@ -173,8 +173,9 @@ impl Builder {
         Self { on_sighup: true, ..self }
     }
 
-    /// Sets how long closing retries a failing disk (10 s), and how long opening retries a full one if a killed process left
-    /// lines.
+    /// Sets how long closing retries a failing disk (10 s), how long opening retries a full one if a killed process left lines, and how
+    /// long opening waits for another writer of this log to end: for this time and two seconds, so that one with the same time which was
+    /// told to end has ended by then.
     #[must_use]
     pub fn drain_timeout(self, at_most: Duration) -> Self {
         Self { drain_timeout: at_most, ..self }
@@ -203,8 +204,8 @@ impl Builder {
     /// Opens the log: creates the directory and the file if they are missing, and appends the lines that a killed process left.
     ///
     /// # Errors
-    /// The directory or the file cannot be opened or created; with [`Survive::Kill`], the log is open in another process or already in this
-    /// one; there is no memory for the buffers; the lines of a killed process cannot be written (they are kept). If a new file is due
+    /// The directory or the file cannot be opened or created; another writer, in this process or another one, has the log and does not end
+    /// within the time that [`Builder::drain_timeout`] says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed process cannot be written (they are kept). If a new file is due
     /// and cannot be created, or the link cannot, that is an event and not an error: lines go to the old file.
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)

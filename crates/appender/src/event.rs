@@ -48,6 +48,8 @@ pub enum Event<'a> {
     /// A killed process left lines of another log, whose directory had the same device and inode as this log's. The error names the file that
     /// keeps them; they are not written.
     StageAside(&'a Error),
+    /// Another writer has the log. The opening waits for its end, for [`crate::Builder::drain_timeout`] and two seconds.
+    OtherWriter(&'a Error),
     /// Another user has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
     /// another name.
     StageElsewhere(&'a Error),
@@ -90,6 +92,7 @@ impl fmt::Display for Event<'_> {
                     "the log's stage was removed, or the log is in another directory now; a kill would lose lines: {error}"
                 )
             }
+            Event::OtherWriter(error) => write!(f, "waiting for another writer of the log to end: {error}"),
             Event::StageElsewhere(error) => write!(f, "the log's stage is in another directory than usual: {error}"),
             Event::StageAside(error) => write!(f, "lines of another log were kept aside: {error}"),
         }

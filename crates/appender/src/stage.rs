@@ -15,6 +15,7 @@ use inkstone_io::{
     StageLock,
 };
 
+use crate::alone::others;
 use crate::event::{Event, Events};
 use crate::output::Output;
 use crate::recover::{self, Patience, Recovery};
@@ -175,9 +176,8 @@ impl Stage {
 
     fn open_file(&self, name: &str) -> Result<StageFile> {
         StageFile::open_below(&self.parent, name)?.ok_or_else(|| {
-            let why = format!("another writer has it open (stage {name} in {})", self.parent.display());
-            let error = Error::invalid("open log", &self.log, why);
-            error.advise("end that one first, or choose another file")
+            let stage = self.parent.join(name);
+            others(&self.log).advise(format!("its stage below {} is locked", stage.display()))
         })
     }
 

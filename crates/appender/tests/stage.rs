@@ -199,7 +199,8 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
                 told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
             });
             assert!(stage.exists() && (stage == before || !before.exists()));
-            let refused = builder(&path).open().expect_err("it is open").to_string();
+            let refused =
+                builder(&path).drain_timeout(Duration::ZERO).open().expect_err("it is open").to_string();
             assert!(refused.contains("another writer"), "{refused}");
             disk.set(Mood::Fails(EIO));
             log.write_all(LINES.as_bytes()).expect("accepted");
@@ -279,7 +280,14 @@ fn a_removed_stage_is_noticed_though_nobody_writes_and_a_second_writer_is_refuse
     let stage = stage_of(Path::new(SHM), &path);
     std::fs::remove_file(&stage).expect("removed");
     wait_until("a stage", || stage.exists());
-    assert!(builder(&path).open().expect_err("it is open").to_string().contains("another writer"));
+    assert!(
+        builder(&path)
+            .drain_timeout(Duration::ZERO)
+            .open()
+            .expect_err("it is open")
+            .to_string()
+            .contains("another writer")
+    );
     guard.close().expect("closed");
     assert!(!stage.exists());
 }
@@ -343,6 +351,7 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
         assert!(
             LogWriter::builder(&path)
                 .survive(Survive::Kill)
+                .drain_timeout(Duration::ZERO)
                 .open()
                 .expect_err("open")
                 .to_string()

@@ -376,7 +376,14 @@ fn a_stage_directory_of_somebody_elses_is_told_and_another_is_made() {
     fs::write(&first, "somebody's\n").expect("written");
     let kept = || kept(&path).stage_directory(memory.path());
     let (_log, guard) = kept().open().expect("opened");
-    assert!(kept().open().expect_err("it is open").to_string().contains("another writer"));
+    assert!(
+        kept()
+            .drain_timeout(Duration::ZERO)
+            .open()
+            .expect_err("it is open")
+            .to_string()
+            .contains("another writer")
+    );
     guard.close().expect("closed");
     killed(kept());
     fs::remove_file(first).expect("removed");
@@ -399,7 +406,7 @@ fn a_child_opens_the_log_that_its_parent_has_closed() {
         std::io::Read::read_exact(&mut closed, &mut [0]).expect("told");
         let (mut log, guard) = kept(&path).open().expect("nobody else has it");
         log.write_all(b"the child's\n").expect("accepted");
-        u8::from(kept(&path).open().is_err() && guard.close().is_ok())
+        u8::from(kept(&path).drain_timeout(Duration::ZERO).open().is_err() && guard.close().is_ok())
     });
     let child = child.expect("a child");
     guard.close().expect("closed");

@@ -78,3 +78,4 @@ pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_other
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 #[cfg(target_os = "linux")]
 pub use text_log::stage_file::{StageFile, StageLock};
+pub use text_log::writer_lock::{Taken, WriterLock};

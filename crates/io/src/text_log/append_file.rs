@@ -159,14 +159,7 @@ impl AppendFile {
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
-        let named = directory.look(name)?.filter(|named| named.is_link);
-        if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
-            let why = format!("it is a symbolic link of another user ({})", owner.user);
-            let error = Error::invalid("open log", directory.held().join(name), why);
-            return Err(error.advise("root follows only links that root owns; check who made it"));
-        }
-        // A link that is made at this very moment is not followed.
-        let flags = if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = follow_flags(directory, name)? | OFlags::CREATE;
         Self::open_with(directory, name, "open log", flags, mode).map_err(|error| error.advise(advice))
     }
 
@@ -175,7 +168,7 @@ impl AppendFile {
     /// # Errors
     /// The name is in use, or what the file system answers.
     pub fn create_private(directory: &OsDirectory, name: &str) -> Result<Self> {
-        Self::open_with(directory, name, "create log", OFlags::EXCL, FILE_MODE)
+        Self::open_with(directory, name, "create log", OFlags::CREATE | OFlags::EXCL, FILE_MODE)
     }
 
     /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes anything else of that name,
@@ -211,7 +204,7 @@ impl AppendFile {
         (is_own && is_new).then(|| Self { file, path: held.join(name) })
     }
 
-    fn open_with(
+    pub(crate) fn open_with(
         directory: &OsDirectory,
         name: &str,
         operation: &'static str,
@@ -220,10 +213,14 @@ impl AppendFile {
     ) -> Result<Self> {
         directory.check_change(operation, name)?;
         let held = directory.held();
-        let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let flags = flags | OFlags::WRONLY | OFlags::APPEND;
         let file = held.open_plain(name, flags, mode);
         let file = file.map_err(|source| Error::new(operation, held.join(name), source))?;
         Ok(Self { file, path: held.join(name) })
+    }
+
+    pub(crate) fn into_file(self) -> File {
+        self.file
     }
 
     /// The file itself, for code that writes through [`std::io::Write`].
@@ -310,6 +307,21 @@ impl AppendFile {
         };
         answer.map_err(|source| Error::new(name, &self.path, source))
     }
+}
+
+/// The flags with which a name may be opened: a link is followed, but by root only if it is root's.
+///
+/// # Errors
+/// This process is root and the name is a link of another user; or what the file system answers.
+pub(crate) fn follow_flags(directory: &OsDirectory, name: &str) -> Result<OFlags> {
+    let named = directory.look(name)?.filter(|named| named.is_link);
+    if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
+        let why = format!("it is a symbolic link of another user ({})", owner.user);
+        let error = Error::invalid("open log", directory.held().join(name), why);
+        return Err(error.advise("root follows only links that root owns; check who made it"));
+    }
+    // A link that is made at this very moment is not followed.
+    Ok(if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW })
 }
 
 /// Gives the calling thread the lowest priority from now on: for work that no thread waits for.
