@@ -67,6 +67,11 @@ impl Alone {
         Ok(())
     }
 
+    /// The disk of the files is away.
+    pub(crate) fn let_go(&mut self) {
+        (self.current, self.next) = (None, None);
+    }
+
     /// No rotation is under way.
     pub(crate) fn let_next_go(&mut self) {
         self.next = None;

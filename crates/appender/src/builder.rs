@@ -14,6 +14,7 @@ use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
 use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
+use crate::names::BYTES_BEHIND;
 use crate::notice::Notice;
 use crate::opening;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
@@ -37,6 +38,7 @@ pub struct Builder {
     pub(crate) when_full: WhenFull,
     pub(crate) survive: Survive,
     pub(crate) stage_directory: PathBuf,
+    pub(crate) brought: Option<PathBuf>,
     pub(crate) rotation: Rotation,
     pub(crate) keep: Keep,
     pub(crate) compression: Compression,
@@ -68,6 +70,7 @@ impl Builder {
             when_full: WhenFull::default(),
             survive: Survive::default(),
             stage_directory: "/dev/shm".into(),
+            brought: None,
             rotation: Rotation::default(),
             keep: Keep::default(),
             compression: Compression::default(),
@@ -119,6 +122,13 @@ impl Builder {
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
+    }
+
+    /// Appends the lines that wait in this stage ([`crate::WaitingLines::stage`]) when the log is opened, whatever log they were for, and
+    /// removes it at the end. The log's own stage stays as it is. It needs [`Survive::Kill`] or [`Survive::PowerLoss`].
+    #[must_use]
+    pub fn bring_back(self, stage: impl Into<PathBuf>) -> Self {
+        Self { brought: Some(stage.into()), ..self }
     }
 
     /// Sets when a new file is started (never).
@@ -243,7 +253,14 @@ impl Builder {
         {
             return Err(refused("the link to the latest file needs a name of its own, without a slash"));
         }
-        Ok((Arc::new(Folder::open(folder, self.file_mode)?), name.to_owned()))
+        let folder = Folder::open(folder, self.file_mode)?;
+        let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
+        if name.len() > most {
+            let why =
+                format!("its name has {} bytes; rotated files have up to {BYTES_BEHIND} more", name.len());
+            return Err(refused(&why).advise(format!("take a name of at most {most} bytes")));
+        }
+        Ok((Arc::new(folder), name.to_owned()))
     }
 
     pub(crate) fn layout(&self) -> StageLayout {

@@ -83,6 +83,7 @@ mod stage;
 mod state;
 mod stats;
 mod time;
+mod waiting;
 mod writer;
 
 pub use builder::Builder;
@@ -93,7 +94,9 @@ pub use long_line::LongLine;
 pub use notice::{Dropped, Notice};
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
 pub use recover::Recovery;
+pub use stage::{discard_lines, waiting_lines};
 pub use stats::Stats;
+pub use waiting::WaitingLines;
 pub use writer::{Guard, LogWriter};
 
 /// The example of the package's README.

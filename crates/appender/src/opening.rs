@@ -69,7 +69,7 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
     let _no_signal = NoSizeSignal::here();
     let (folder, name) = builder.place()?;
     let mut output = output(&builder, folder, name, disk);
-    let directory = output.folder.get();
+    let directory = output.folder.get()?;
     let until = later(Instant::now(), builder.drain_timeout.saturating_add(OTHERS_END));
     let mut turn = Turn { until, is_told: false };
     let seen = turn.wait_for(&builder.events, || {
@@ -84,7 +84,10 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
     output.last = newest(&directory, &output.name);
     let mut stage = None;
     if builder.survive != Survive::Nothing {
-        let find = || Stage::find(&builder.stage_directory, builder.layout(), &directory, &output.name);
+        let find = || {
+            let Builder { stage_directory, brought, .. } = &builder;
+            Stage::find(stage_directory, builder.layout(), &directory, &output.name, brought.as_deref())
+        };
         let (found, news) = turn.wait_for(&builder.events, find)?;
         news.tell(&builder.events);
         stage = Some(found);
@@ -126,6 +129,8 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
         failing: Failing::default(),
         written_to: None,
         lost: None,
+        away: None,
+        looked_for: None,
         is_dirty: false,
         failed_sync: None,
     }
@@ -198,7 +203,7 @@ fn bring_back(
     stage: &mut Option<Stage>,
 ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
     let memory = if stage.is_some() { None } else { Some(buffers_in_memory(builder.layout())?) };
-    let directory = output.folder.get();
+    let directory = output.folder.get()?;
     let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
     let is_due = is_old || builder.rotation.at_start;
     let arriving = seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);

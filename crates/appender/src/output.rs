@@ -15,7 +15,7 @@ use crate::buffer::Place;
 use crate::content::ends_within_line;
 use crate::disk::{Disk, LogFile};
 use crate::event::{Cause, Event, Events};
-use crate::folder::Folder;
+use crate::folder::{Folder, LOOK_EVERY};
 use crate::janitor::Janitor;
 use crate::names;
 use crate::options::Rotation;
@@ -54,6 +54,10 @@ pub(crate) struct Output {
     pub(crate) written_to: Option<Place>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
+    /// Where the log had left the file when its disk went away, and that it has been opened again since.
+    pub(crate) away: Option<Place>,
+    /// When the disk was looked for after a failure.
+    pub(crate) looked_for: Option<Instant>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -86,10 +90,10 @@ impl Output {
             self.lost = Some(who(facts));
             self.file = None;
         }
-        if self.folder.get().is_removed() {
+        if self.folder.get()?.is_removed() {
             self.folder.look_again();
         }
-        let directory = self.folder.get();
+        let directory = self.folder.get()?;
         let opened = self.put_next(&directory).and_then(|()| self.open_alone(&directory));
         if opened.as_ref().is_err_and(is_others) {
             // Another writer is not to wait for this one.
@@ -190,7 +194,7 @@ impl Output {
     pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
         let here = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
         let is_others = self.written_to.replace(here) != Some(here);
-        let is_within = is_others && ends_within_line(&self.folder.get(), &self.name, facts);
+        let is_within = is_others && ends_within_line(&*self.folder.get()?, &self.name, facts);
         if is_within && let Err(error) = self.append(b"\n") {
             // To be checked again.
             self.written_to = None;
@@ -238,6 +242,25 @@ impl Output {
             }
         }
         self.folder.look_again();
+    }
+
+    /// After a failure of the disk, at most once a second: if it is not there any more, lets everything of it go, and looks for the log by its
+    /// path from now on.
+    pub(crate) fn look_for_disk(&mut self, error: &Error) {
+        let is_soon = self.looked_for.is_some_and(|at| at.elapsed() < LOOK_EVERY);
+        if !error.is_disk_gone() || is_soon {
+            return;
+        }
+        self.looked_for = Some(Instant::now());
+        if !self.folder.is_let_go(&self.name, error) {
+            return;
+        }
+        self.file = None;
+        self.alone.let_go();
+        self.away = self.away.or(self.written_to.take());
+        if self.is_durable && std::mem::take(&mut self.is_dirty) {
+            self.failed_sync = Some(error.clone());
+        }
     }
 
     pub(crate) fn sync_quietly(&mut self) {
@@ -293,7 +316,10 @@ impl Output {
         match self.ready() {
             Ok(facts) => self.rotate_if_due(facts, 0),
             // The next line tries again; by then the file may exist.
-            Err(_) => self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER),
+            Err(error) => {
+                self.look_for_disk(&error);
+                self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
+            }
         }
     }
 
@@ -378,7 +404,7 @@ impl Output {
     /// Renames the current file to its final name, and opens the next one.
     pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
-        let directory = self.folder.get();
+        let directory = self.folder.get()?;
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
             && who(named.facts) == who(facts)

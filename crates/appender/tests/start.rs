@@ -489,3 +489,14 @@ fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
     guard.close().expect("closed");
     assert_eq!(read(&path), format!("half a line\n{LINES}"));
 }
+
+/// Rotating and compressing such a name could never work, and options change: so it is refused, before anything is made.
+#[test]
+fn a_name_that_leaves_no_room_for_those_of_rotated_files_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = |bytes: usize| builder(&directory.path().join("n".repeat(bytes))).0.open();
+    let error = open(219).expect_err("too long").to_string();
+    assert!(error.contains("219 bytes") && error.contains("at most 218 bytes"), "{error}");
+    assert_eq!(names(directory.path()), [""; 0]);
+    open(218).expect("opened").1.close().expect("closed");
+}

@@ -33,6 +33,14 @@ fn feed(mut child: Child, name: String, is_signalled: bool) -> Ended {
     // A tee that is refused closes its pipe.
     let _ = stdin.write_all(lines.as_bytes());
     if is_signalled {
+        // Before that a signal ends it as any program, with nothing read.
+        let status = format!("/proc/{}/status", child.id());
+        let caught = || {
+            text(Path::new(&status))
+                .lines()
+                .find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok())
+        };
+        wait_until("its handlers", || caught().is_some_and(|caught| caught & 1 << 14 != 0));
         signal("-TERM", child.id());
     }
     drop(stdin);
@@ -147,4 +155,47 @@ fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
     let second = feed(second, "second".to_owned(), false);
     assert!(second.output.status.success(), "{}", said(&second.output));
     assert_eq!(text(&file).lines().count() as u64, 1 + LINES);
+}
+
+/// Lines of a killed tee whose directory is another one now: the next start says whose they are, and the commands list and append them.
+#[test]
+fn lines_that_wait_are_told_listed_and_brought_back_or_discarded() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("NOT RUN: lines that wait: there is no /dev/shm");
+    };
+    let made = tempfile::tempdir().expect("a directory");
+    let (logs, file) = (made.path().join("logs"), made.path().join("logs/a.log"));
+    let stages = ["--stage-directory", memory.path().to_str().expect("text")];
+    let arguments = [&stages[..], &["--survive", "kill", "--buffers", "64KiB"]].concat();
+    let ask =
+        |more: &[&str]| start(&file, &[&stages[..], more].concat()).wait_with_output().expect("its end");
+    for command in ["--bring-back", "--discard"] {
+        let mut killed = start(&file, &[&arguments[..], &["--flush-every", "1h"]].concat());
+        killed.stdin.as_mut().expect("a pipe").write_all(b"one\ntwo\n").expect("written");
+        let holds = |bytes: &[u8]| bytes.windows(8).any(|found| found == b"one\ntwo\n");
+        let stage = || {
+            let own = std::fs::read_dir(memory.path()).ok()?.flatten().next()?.path();
+            let mut stages = std::fs::read_dir(own).ok()?.flatten().map(|stage| stage.path());
+            stages.find(|stage| std::fs::read(stage).is_ok_and(|bytes| holds(&bytes)))
+        };
+        wait_until("its lines in a stage", || stage().is_some());
+        killed.kill().and_then(|()| killed.wait()).expect("killed");
+        std::fs::remove_dir_all(&logs).expect("removed");
+        std::fs::create_dir(&logs).expect("made");
+        let next = feed(start(&file, &arguments), "next".to_owned(), false);
+        let told = said(&next.output);
+        let stage = stage().expect("it stays").display().to_string();
+        assert!(told.contains("2 lines (8 bytes)") && told.contains(&stage), "{told}");
+        let listed = ask(&["--waiting"]);
+        assert!(String::from_utf8_lossy(&listed.stdout).contains(&stage), "{listed:?}");
+        let done = ask(&[command, &stage]);
+        assert!(done.status.success(), "{done:?}");
+        let is_back = text(&file).ends_with("\none\ntwo\n");
+        assert_eq!(is_back, command == "--bring-back", "{done:?}");
+        assert!(!std::path::Path::new(&stage).exists());
+        let listed = ask(&["--waiting"]);
+        assert!(String::from_utf8_lossy(&listed.stdout).contains("no lines"), "{listed:?}");
+        assert_eq!(ask(&[command, &stage]).status.code(), Some(1));
+        std::fs::remove_file(&file).expect("removed");
+    }
 }

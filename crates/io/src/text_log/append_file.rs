@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, OFlags, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, statat, symlinkat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
@@ -22,6 +22,8 @@ use crate::transfer::retry;
 
 /// A name that is made free may be taken again by another program; it is made free at most this often.
 const TRIES: u32 = 100;
+/// With so many bytes free, bytes are not what is missing: a buffer has a quarter of them.
+const MUCH: u64 = 1 << 20;
 /// The bits that a log's file may get from the mode of another: not those that make a program run as its owner.
 const MODE_GIVEN: u32 = 0o777;
 
@@ -160,7 +162,8 @@ impl AppendFile {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
         let flags = follow_flags(directory, name)? | OFlags::CREATE;
-        Self::open_with(directory, name, "open log", flags, mode).map_err(|error| error.advise(advice))
+        Self::open_with(directory, name, "open log", flags, mode)
+            .map_err(|error| if error.is_full() { error } else { error.advise(advice) })
     }
 
     /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); the name must be free.
@@ -215,7 +218,10 @@ impl AppendFile {
         let held = directory.held();
         let flags = flags | OFlags::WRONLY | OFlags::APPEND;
         let file = held.open_plain(name, flags, mode);
-        let file = file.map_err(|source| Error::new(operation, held.join(name), source))?;
+        let file = file.map_err(|source| {
+            let error = Error::new(operation, held.join(name), source);
+            if error.is_full() { say_what_is_full(error, held.as_fd()) } else { error }
+        })?;
         Ok(Self { file, path: held.join(name) })
     }
 
@@ -287,7 +293,7 @@ impl AppendFile {
         .map_err(|source| {
             let error = Error::new("append", &self.path, source);
             match error.kind() {
-                _ if error.is_full() => error.advise("free some space; writing then continues by itself"),
+                _ if error.is_full() => say_what_is_full(error, &self.file),
                 io::ErrorKind::FileTooLarge => {
                     error.advise("raise the limit (ulimit -f), or move the file away")
                 }
@@ -307,6 +313,25 @@ impl AppendFile {
         };
         answer.map_err(|source| Error::new(name, &self.path, source))
     }
+}
+
+/// What to do about a full file system: bytes may be free, and something else used up.
+fn say_what_is_full(error: Error, on: impl AsFd) -> Error {
+    let facts = fstatvfs(on).ok();
+    let has_bytes = facts.as_ref().is_some_and(|facts| facts.f_bavail.saturating_mul(facts.f_frsize) >= MUCH);
+    let advice = match &facts {
+        _ if error.kind() == io::ErrorKind::QuotaExceeded => {
+            "a quota of the user, the group or the project is used up: free some of it, or raise it"
+        }
+        Some(facts) if has_bytes && facts.f_files > 0 && facts.f_favail == 0 => {
+            "bytes are free, but no inode is left (`df -i`): remove some files"
+        }
+        _ if has_bytes => {
+            "bytes are free, so a quota, or the room for metadata (btrfs), is used up: free some of that"
+        }
+        _ => "free some space",
+    };
+    error.advise(format!("{advice}; writing then continues by itself"))
 }
 
 /// The flags with which a name may be opened: a link is followed, but by root only if it is root's.

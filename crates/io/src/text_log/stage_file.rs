@@ -74,6 +74,46 @@ impl StageFile {
         Err(Error::invalid("open stage directory", path, "it was removed each time it was made"))
     }
 
+    /// The stage files of this user below `parent`, sorted: those of living processes too.
+    ///
+    /// # Errors
+    /// As [`StageFile::open_below`], but that nothing is made.
+    pub fn list_below(parent: &Path) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for directory in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
+            if !matches!(Whose::of(&directory)?, Whose::Ours) {
+                continue;
+            }
+            let failed = |source| Error::new("list stage directory", &directory, source);
+            match retry(|| std::fs::read_dir(&directory)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                listed => {
+                    for entry in listed.map_err(failed)? {
+                        paths.push(entry.map_err(failed)?.path());
+                    }
+                }
+            }
+        }
+        paths.sort_unstable();
+        Ok(paths)
+    }
+
+    /// The first bytes of a stage file, `most` at most, and its length. Takes no lock: a living process may have it.
+    ///
+    /// # Errors
+    /// It is gone, not a stage of this user, or what the file system answers.
+    pub fn read_head(path: &Path, most: usize) -> Result<(Vec<u8>, u64)> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let how = || OpenOptions::new().read(true).custom_flags(flags).open(path).and_then(above_standard);
+        let failed = |source| Error::new("read stage", path, source);
+        let file = retry(how).map_err(failed)?;
+        check(&file, path)?;
+        let len = file.metadata().map_err(failed)?.len();
+        let mut bytes = vec![0; most.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        retry(|| file.read_exact_at(&mut bytes, 0)).map_err(failed)?;
+        Ok((bytes, len))
+    }
+
     /// Why it is not in the usual place, if another user has the name of this user's directory.
     pub fn elsewhere(&self) -> Option<&Error> {
         self.elsewhere.as_ref()
@@ -144,27 +184,6 @@ impl StageFile {
         }
         let why = format!("a head of {} bytes does not fit into {most}", head.len());
         Err(Error::invalid("write stage", &self.path, why))
-    }
-
-    /// Renames it to another name in the same directory and returns its path. Its contents do not change.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn set_aside(self) -> Result<PathBuf> {
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(format!(".aside.{}", std::process::id()));
-        let mut to = PathBuf::from(&aside);
-        let mut number = 0_u64;
-        // The directory belongs to this user alone, and only the process that has the stage open takes such a name.
-        while retry(|| std::fs::symlink_metadata(&to)).is_ok() {
-            number += 1;
-            let mut name = aside.clone();
-            name.push(format!(".{number}"));
-            to = PathBuf::from(name);
-        }
-        let renamed = retry(|| std::fs::rename(&self.path, &to));
-        renamed.map_err(|source| Error::new("rename stage", &self.path, source))?;
-        Ok(to)
     }
 
     /// Removes it: nothing in it is needed any more.
