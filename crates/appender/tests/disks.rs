@@ -414,7 +414,8 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
         while !theirs.load(Ordering::Relaxed) {
             put(&writer, number..number + 10);
             number += 10;
-            std::thread::sleep(Duration::from_micros(200));
+            // Slowly enough for a hundred rounds on this disk.
+            std::thread::sleep(Duration::from_millis(3));
         }
         number
     });
