@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone_io::{Error, NoSizeSignal, Result, StageLock};
+use inkstone_io::{Error, NoSizeSignal, Result};
 
+use crate::alone::Alone;
 use crate::buffer::{Buffer, Place};
 use crate::event::{Event, Events};
 use crate::notice::{Dropped, Notice};
@@ -120,6 +121,8 @@ impl Back {
             Error::new("write log", path, std::io::Error::other(format!("its back thread panicked: {text}")));
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
+        // This part of it is ours, and the log is over.
+        back.output.alone = Alone::default();
         // Otherwise its thread would wait for an order for ever.
         catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop())).unwrap_or_else(std::mem::forget);
         // Its lines stay for the next start.
@@ -186,28 +189,24 @@ impl Back {
             return;
         }
         self.looked_around = Instant::now();
-        let directory = self.output.folder.get();
+        // It belongs to the directory that the log comes back to.
+        let Ok(directory) = self.output.folder.get() else { return };
         if !stage.is_gone() && stage.is_of(&directory, &self.output.name) {
             // Repaired by another process, if it was gone.
             self.is_stage_gone = false;
             return;
         }
         match stage.renew(&directory, &mut self.output) {
-            Ok(Renewed { buffers, recovery, news, old }) => {
+            Ok(Renewed { buffers, recovery, news }) => {
                 if !buffers.is_empty() {
                     self.shared.lock().move_into(buffers, writing);
                 }
-                // A kill before this leaves the waiting lines in both: twice, in two logs, but not lost.
-                let removed = old.map_or(Ok(()), StageLock::remove);
                 self.is_stage_gone = false;
                 self.events.tell(&Event::StageGone(None));
                 if let Some(recovery) = &recovery {
                     self.events.tell(&Event::Recovered(recovery));
                 }
                 news.tell(&self.events);
-                if let Err(error) = &removed {
-                    self.events.tell(&Event::HousekeepingFailed(error));
-                }
             }
             Err(error) if !std::mem::replace(&mut self.is_stage_gone, true) => {
                 self.events.tell(&Event::StageGone(Some(&error)));
@@ -354,6 +353,9 @@ impl Back {
         }
         let written_to = self.shared.lock().oldest() - 1;
         let synced = self.output.sync();
+        if let Err(error) = &synced {
+            self.output.look_for_disk(error);
+        }
         let synced = self.output.failed_sync.take().map_or(synced, Err);
         self.last_sync = Instant::now();
         let mut state = self.shared.lock();
@@ -382,6 +384,7 @@ impl Back {
                 }
                 Err(error) => {
                     self.failed(&error);
+                    self.output.look_for_disk(&error);
                     if !self.pause() {
                         return Err(error);
                     }
@@ -398,7 +401,7 @@ impl Back {
     fn attempt(&mut self, buffer: &mut Buffer, passage: &mut Passage) -> Result<()> {
         let facts = self.output.ready()?;
         // Before anything goes to another directory: the stage must belong to it.
-        let directory = self.output.folder.get();
+        let directory = self.output.folder.get()?;
         if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
             self.look_at_stage(Some(buffer));
         }
@@ -475,5 +478,9 @@ impl Source for Placed<'_> {
     fn in_file(&mut self, done: usize) {
         let part = self.buffer.part(done);
         self.shared.lock().in_file(part);
+    }
+
+    fn vanished(&mut self, bytes: u64) {
+        self.shared.lock().stats.vanished_bytes += bytes;
     }
 }

@@ -14,6 +14,7 @@ use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
 use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
+use crate::names::BYTES_BEHIND;
 use crate::notice::Notice;
 use crate::opening;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
@@ -37,6 +38,7 @@ pub struct Builder {
     pub(crate) when_full: WhenFull,
     pub(crate) survive: Survive,
     pub(crate) stage_directory: PathBuf,
+    pub(crate) brought: Option<PathBuf>,
     pub(crate) rotation: Rotation,
     pub(crate) keep: Keep,
     pub(crate) compression: Compression,
@@ -68,6 +70,7 @@ impl Builder {
             when_full: WhenFull::default(),
             survive: Survive::default(),
             stage_directory: "/dev/shm".into(),
+            brought: None,
             rotation: Rotation::default(),
             keep: Keep::default(),
             compression: Compression::default(),
@@ -119,6 +122,13 @@ impl Builder {
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
+    }
+
+    /// Appends the lines that wait in this stage ([`crate::WaitingLines::stage`]) when the log is opened, whatever log they were for, and
+    /// removes it at the end. The log's own stage stays as it is. It needs [`Survive::Kill`] or [`Survive::PowerLoss`].
+    #[must_use]
+    pub fn bring_back(self, stage: impl Into<PathBuf>) -> Self {
+        Self { brought: Some(stage.into()), ..self }
     }
 
     /// Sets when a new file is started (never).
@@ -173,8 +183,9 @@ impl Builder {
         Self { on_sighup: true, ..self }
     }
 
-    /// Sets how long closing retries a failing disk (10 s), and how long opening retries a full one if a killed process left
-    /// lines.
+    /// Sets how long closing retries a failing disk (10 s), how long opening retries a full one if a killed process left lines, and how
+    /// long opening waits for another writer of this log to end: for this time and two seconds, so that one with the same time which was
+    /// told to end has ended by then.
     #[must_use]
     pub fn drain_timeout(self, at_most: Duration) -> Self {
         Self { drain_timeout: at_most, ..self }
@@ -203,8 +214,8 @@ impl Builder {
     /// Opens the log: creates the directory and the file if they are missing, and appends the lines that a killed process left.
     ///
     /// # Errors
-    /// The directory or the file cannot be opened or created; with [`Survive::Kill`], the log is open in another process or already in this
-    /// one; there is no memory for the buffers; the lines of a killed process cannot be written (they are kept). If a new file is due
+    /// The directory or the file cannot be opened or created; another writer, in this process or another one, has the log and does not end
+    /// within the time that [`Builder::drain_timeout`] says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed process cannot be written (they are kept). If a new file is due
     /// and cannot be created, or the link cannot, that is an event and not an error: lines go to the old file.
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)
@@ -242,7 +253,14 @@ impl Builder {
         {
             return Err(refused("the link to the latest file needs a name of its own, without a slash"));
         }
-        Ok((Arc::new(Folder::open(folder, self.file_mode)?), name.to_owned()))
+        let folder = Folder::open(folder, self.file_mode)?;
+        let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
+        if name.len() > most {
+            let why =
+                format!("its name has {} bytes; rotated files have up to {BYTES_BEHIND} more", name.len());
+            return Err(refused(&why).advise(format!("take a name of at most {most} bytes")));
+        }
+        Ok((Arc::new(folder), name.to_owned()))
     }
 
     pub(crate) fn layout(&self) -> StageLayout {

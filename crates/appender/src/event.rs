@@ -16,6 +16,7 @@ use inkstone_io::{Error, NoSizeSignal};
 
 use crate::notice::Dropped;
 use crate::recover::Recovery;
+use crate::waiting::WaitingLines;
 
 /// Something that happened in the log's own threads.
 #[derive(Debug)]
@@ -42,15 +43,22 @@ pub enum Event<'a> {
     /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
     /// The file that keeps the buffers ([`crate::Survive::Kill`]) was removed, or the log is now in another directory than the one that the
-    /// file was created for. `None`: a new one was created, with the waiting lines in it. `Some`: it could not be created. Until then a kill
-    /// would lose the lines in the buffers, and another writer may open the log too. The log retries every second.
+    /// file was created for. `None`: a new one was created, with the waiting lines in it, or it is that of the new directory now. `Some`: this
+    /// failed. Until then a kill would lose the lines in the buffers. The log retries every second.
     StageGone(Option<&'a Error>),
-    /// A killed process left lines of another log, whose directory had the same device and inode as this log's. The error names the file that
-    /// keeps them; they are not written.
-    StageAside(&'a Error),
+    /// Lines of a killed process wait in memory for a log of this path, whose directory was another one. They stay there until that log is opened again,
+    /// or until [`crate::Builder::bring_back`] or [`crate::discard_lines`].
+    LinesWait(&'a WaitingLines),
+    /// Another writer has the log. The opening waits for its end, for [`crate::Builder::drain_timeout`] and two seconds.
+    OtherWriter(&'a Error),
     /// Another user has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
     /// another name.
     StageElsewhere(&'a Error),
+    /// The log's disk was away and came back without bytes that had been written: they had not reached the medium.
+    Vanished {
+        /// How many bytes of lines; also counted in [`crate::Stats::vanished_bytes`].
+        bytes: u64,
+    },
     /// The log was closed before all its lines could be written.
     Lost {
         /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends them.
@@ -90,8 +98,15 @@ impl fmt::Display for Event<'_> {
                     "the log's stage was removed, or the log is in another directory now; a kill would lose lines: {error}"
                 )
             }
+            Event::Vanished { bytes } => {
+                write!(f, "the log's disk came back without {bytes} bytes of lines that had been written to it")
+            }
+            Event::OtherWriter(error) => write!(f, "waiting for another writer of the log to end: {error}"),
             Event::StageElsewhere(error) => write!(f, "the log's stage is in another directory than usual: {error}"),
-            Event::StageAside(error) => write!(f, "lines of another log were kept aside: {error}"),
+            Event::LinesWait(waiting) => write!(
+                f,
+                "{waiting}: its directory is another one; `inkstone tee FILE --bring-back STAGE` appends them to FILE"
+            ),
         }
     }
 }

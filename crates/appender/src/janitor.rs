@@ -48,7 +48,10 @@ impl Janitor {
     pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         if chores.retention.keep == Keep::new() && chores.compression == Compression::None {
-            chores.tell(&mut Cause::default(), &chores.remove_parts(&chores.folder.get()));
+            chores.tell(
+                &mut Cause::default(),
+                &chores.folder.get().and_then(|directory| chores.remove_parts(&directory)),
+            );
             return Ok(Self::default());
         }
         let (rotated, orders) = channel();
@@ -99,7 +102,8 @@ impl Chores {
     /// Does everything that is due. A chore that fails does not prevent the others.
     fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
         // The same directory for all chores, wherever its path leads meanwhile.
-        let directory = &*self.folder.get();
+        let Ok(directory) = self.folder.get() else { return };
+        let directory = &*directory;
         // Removing first: it makes the room that the others need.
         self.retention.make_room(directory, None);
         self.tell(&mut failing.removing_parts, &self.remove_parts(directory));
@@ -283,6 +287,8 @@ impl Chores {
                 io::Write::flush(&mut encoder.finish()?)?;
             }
         }
+        // It is as old as its lines. A file system without times is none for `Keep::days` either.
+        let _ = source.file.metadata().and_then(|facts| target.set_modified(facts.modified()?));
         target.sync_all()?;
         let made = target.metadata()?;
         Ok((made.dev(), made.ino()))
@@ -449,7 +455,7 @@ mod tests {
         let [living, _killed] = parts.each_ref().map(|name| File::create(folder.join(name)).expect("made"));
         living.try_lock().expect("nobody else has it");
         let chores = chores(folder, Keep::new(), Compression::None);
-        let held = chores.folder.get();
+        let held = chores.folder.get().expect("here");
         chores.remove_parts(&held).expect("removed");
         assert_eq!(left(folder), parts[..1]);
         drop(living);

@@ -43,9 +43,10 @@
 //! | a power loss, [`Survive::PowerLoss`] | those since the last sync |
 //!
 //! # One log, one writer
-//! Two processes must not rotate one log. With [`Survive::Kill`] a second opening is refused, by whatever path, as long as
-//! both see the same stage directory. Without it there is no check. A hard link to the same file under another name is never
-//! noticed. In a forked child every call is an error (it may open another log, and this one once its parent has ended).
+//! Two writers of one log would rename and compress what the other one still writes. So the log's file is locked, by whatever name or user it is
+//! opened. A second opening, in this process or another, waits for the first one to end: for [`Builder::drain_timeout`] and two seconds. Then it is
+//! refused. On a file system without locks an event says that nothing keeps a second writer away. In a forked child every call is an error (it
+//! may open another log, and this one once its parent has ended).
 //!
 //! # Your code in its threads
 //! Hooks, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock. Panics there are caught: after a
@@ -59,6 +60,7 @@
 //! *Owns*: text lines, their files, rotation. *May not touch*: the log of records; system calls ([`inkstone_io`] makes them).
 #![forbid(unsafe_code)]
 
+mod alone;
 mod back;
 mod buffer;
 mod builder;
@@ -81,6 +83,7 @@ mod stage;
 mod state;
 mod stats;
 mod time;
+mod waiting;
 mod writer;
 
 pub use builder::Builder;
@@ -91,7 +94,9 @@ pub use long_line::LongLine;
 pub use notice::{Dropped, Notice};
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
 pub use recover::Recovery;
+pub use stage::{discard_lines, waiting_lines};
 pub use stats::Stats;
+pub use waiting::WaitingLines;
 pub use writer::{Guard, LogWriter};
 
 /// The example of the package's README.

@@ -8,6 +8,9 @@ use crate::time;
 /// Extensions of compressed files.
 pub(crate) const EXTENSIONS: [&str; 2] = ["gz", "zst"];
 
+/// How many bytes the longest name of a rotated file has behind the log's own.
+pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.zst.part".len();
+
 /// A name that this crate gave.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rotated {

@@ -3,9 +3,9 @@
 //! *Owns*: the order of the steps, and what a failed opening undoes. *May not touch*: the options' meaning (`builder.rs`), how a
 //! step is done.
 //!
-//! 1. Make sure that no other process has the log.
+//! 1. Make sure that no other writer has the log: open its file and lock it, and its stage. Waits for another one to end.
 //! 2. Examine the file as it was left: its owner, its age, whether a new file is due. Later steps change it.
-//! 3. Open it, and append what a killed process left to the file that it was for. Up to here the opening may be refused, and then it has
+//! 3. Append what a killed process left to the file that it was for. Up to here the opening may be refused, and then it has
 //!    changed nothing else. Only on a full disk are files above the limits removed, since it needs their room.
 //! 4. Start a new file if one is due; create the link. From here on failures are events, and lines are written.
 //! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
@@ -15,14 +15,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inkstone_io::{
-    Directory as _, Error, ForkMark, NoSizeSignal, OsDirectory, Result, StageBuffer, buffers_in_memory,
+    Directory as _, Error, ForkMark, Named, NoSizeSignal, OsDirectory, Result, StageBuffer, buffers_in_memory,
 };
 
+use crate::alone::{Alone, is_others};
 use crate::back::{Back, Ended};
 use crate::buffer::Buffer;
 use crate::builder::Builder;
 use crate::disk::Disk;
-use crate::event::Event;
+use crate::event::{Event, Events};
 use crate::folder::Folder;
 use crate::janitor::{Chores, Janitor};
 use crate::options::Survive;
@@ -35,21 +36,63 @@ use crate::state::State;
 use crate::time::later;
 use crate::writer::{Guard, LogWriter};
 
+/// A writer that was told to end has so long for it, besides the drain timeout that it may have.
+const OTHERS_END: Duration = Duration::from_secs(2);
+/// How often another writer is asked for.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Tries again while another writer has the log.
+struct Turn {
+    until: Instant,
+    is_told: bool,
+}
+
+impl Turn {
+    fn wait_for<T>(&mut self, events: &Events, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match attempt() {
+                Err(error) if is_others(&error) && Instant::now() < self.until => {
+                    if !std::mem::replace(&mut self.is_told, true) {
+                        events.tell(&Event::OtherWriter(&error));
+                    }
+                    thread::sleep(ASK_AGAIN_AFTER);
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
 /// Opens the log.
 pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
     // The caller's thread writes for us here.
     let _no_signal = NoSizeSignal::here();
     let (folder, name) = builder.place()?;
-    let output = output(&builder, folder, name, disk);
-    let directory = output.folder.get();
+    let mut output = output(&builder, folder, name, disk);
+    let directory = output.folder.get()?;
+    let until = later(Instant::now(), builder.drain_timeout.saturating_add(OTHERS_END));
+    let mut turn = Turn { until, is_told: false };
+    let seen = turn.wait_for(&builder.events, || {
+        let seen = output.look_before(&directory)?;
+        match output.ready() {
+            Err(error) if is_others(&error) => Err(error),
+            // Any other failure comes again below, where it is known what it may cost.
+            _ => Ok(seen),
+        }
+    })?;
+    // What another writer has rotated until now counts.
+    output.last = newest(&directory, &output.name);
     let mut stage = None;
     if builder.survive != Survive::Nothing {
-        let (found, news) =
-            Stage::find(&builder.stage_directory, builder.layout(), &directory, &output.name)?;
+        let find = || {
+            let Builder { stage_directory, brought, .. } = &builder;
+            Stage::find(stage_directory, builder.layout(), &directory, &output.name, brought.as_deref())
+        };
+        let (found, news) = turn.wait_for(&builder.events, find)?;
         news.tell(&builder.events);
         stage = Some(found);
     }
-    let opened = open_output(builder, output, &mut stage);
+    let opened = open_output(builder, output, seen, &mut stage);
     if let (Err(_), Some(stage)) = (&opened, stage) {
         stage.let_go();
     }
@@ -67,7 +110,7 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
     });
     Output {
         disk,
-        last: newest(&folder.get(), &name),
+        last: (0, 0),
         folder,
         name,
         rotation: builder.rotation,
@@ -76,6 +119,7 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
         janitor: Janitor::default(),
         retention,
         clock: builder.clock.clone(),
+        alone: Alone::default(),
         file: None,
         boundary: None,
         not_before: None,
@@ -85,6 +129,8 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
         failing: Failing::default(),
         written_to: None,
         lost: None,
+        away: None,
+        looked_for: None,
         is_dirty: false,
         failed_sync: None,
     }
@@ -94,11 +140,12 @@ fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Di
 fn open_output(
     builder: Builder,
     mut output: Output,
+    seen: Option<Named>,
     stage: &mut Option<Stage>,
 ) -> Result<(LogWriter, Guard)> {
     let fork = ForkMark::new()?;
     let flag = builder.reopen_flag()?;
-    let (buffers, recovery) = bring_back(&builder, &mut output, stage)?;
+    let (buffers, recovery) = bring_back(&builder, &mut output, seen, stage)?;
     let mut state = State::new(buffers.into_iter().map(Buffer::new).collect());
     if let Some(error) = output.failed_sync.take() {
         state.not_durable(&error);
@@ -152,13 +199,12 @@ fn open_output(
 fn bring_back(
     builder: &Builder,
     output: &mut Output,
+    seen: Option<Named>,
     stage: &mut Option<Stage>,
 ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
     let memory = if stage.is_some() { None } else { Some(buffers_in_memory(builder.layout())?) };
-    let directory = output.folder.get();
-    let seen = directory.look(&output.name)?.filter(|named| !named.is_link);
+    let directory = output.folder.get()?;
     let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
-    output.owner = seen.map(|named| named.owner).or_else(|| output.newest_owner(&directory));
     let is_due = is_old || builder.rotation.at_start;
     let arriving = seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
     // The lines of a killed process are worth some waiting.

@@ -11,7 +11,8 @@ pub enum WhenFull {
     /// It waits until there is room. Nothing is lost.
     #[default]
     Block,
-    /// It waits this long, then its line is dropped.
+    /// It waits this long, then its line is dropped. If the disk has taken nothing for this long and for a second, lines are dropped at once until
+    /// it takes something.
     BlockFor(Duration),
     /// Its line is dropped.
     DropNewest,

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use inkstone_io::{AppendFacts, AppendFile, Directory as _, Error, OsDirectory, Owner, Result};
+use inkstone_io::{AppendFacts, AppendFile, Directory as _, Error, Named, OsDirectory, Owner, Result};
 
+use crate::alone::{Alone, is_others};
 use crate::buffer::Place;
 use crate::content::ends_within_line;
 use crate::disk::{Disk, LogFile};
 use crate::event::{Cause, Event, Events};
-use crate::folder::Folder;
+use crate::folder::{Folder, LOOK_EVERY};
 use crate::janitor::Janitor;
 use crate::names;
 use crate::options::Rotation;
@@ -35,6 +36,8 @@ pub(crate) struct Output {
     pub(crate) janitor: Janitor,
     pub(crate) retention: Arc<Retention>,
     pub(crate) clock: Clock,
+    /// Keeps other writers away.
+    pub(crate) alone: Alone,
     pub(crate) file: Option<Box<dyn LogFile>>,
     /// When the next file is due by time.
     pub(crate) boundary: Option<SystemTime>,
@@ -51,6 +54,10 @@ pub(crate) struct Output {
     pub(crate) written_to: Option<Place>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
+    /// Where the log had left the file when its disk went away, and that it has been opened again since.
+    pub(crate) away: Option<Place>,
+    /// When the disk was looked for after a failure.
+    pub(crate) looked_for: Option<Instant>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -83,13 +90,16 @@ impl Output {
             self.lost = Some(who(facts));
             self.file = None;
         }
-        if self.folder.get().is_removed() {
+        if self.folder.get()?.is_removed() {
             self.folder.look_again();
         }
-        let directory = self.folder.get();
-        self.put_next(&directory)?;
-        let file = self.disk.open(&directory, &self.name)?;
-        let facts = file.facts()?;
+        let directory = self.folder.get()?;
+        let opened = self.put_next(&directory).and_then(|()| self.open_alone(&directory));
+        if opened.as_ref().is_err_and(is_others) {
+            // Another writer is not to wait for this one.
+            self.alone.let_next_go();
+        }
+        let (file, facts) = opened?;
         match directory.look(&self.name).ok().flatten() {
             Some(named) if who(named.facts) == who(facts) => self.owner = Some(named.owner),
             // A link's owner is not taken over.
@@ -104,15 +114,33 @@ impl Output {
         Ok(facts)
     }
 
+    /// Opens the file of the log's name and sees to it that no other writer has it.
+    fn open_alone(&mut self, directory: &OsDirectory) -> Result<(Box<dyn LogFile>, AppendFacts)> {
+        loop {
+            let file = self.disk.open(directory, &self.name)?;
+            let facts = file.facts()?;
+            // Taken only now, it is opened again: another writer may have rotated the file before it released the lock.
+            if self.alone.has(who(facts)) || !self.alone.take(directory, &self.name, &self.events)? {
+                return Ok((file, facts));
+            }
+        }
+    }
+
     /// Creates a missing file with the owner of the previous one. If that fails the file is opened anyway, with the default owner; but
     /// not if only room is missing.
     fn put_next(&mut self, directory: &OsDirectory) -> Result<()> {
-        let Some(owner) = self.owner else { return Ok(()) };
         if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
             return Ok(());
         }
+        // Another writer may be between the two renames of a rotation.
+        match self.alone.take_next(directory, &names::next(&self.name), &self.name) {
+            Err(error) if is_others(&error) => return Err(error),
+            // Somebody's directory of that name, say.
+            _ => {}
+        }
+        let Some(owner) = self.owner else { return Ok(()) };
         match self.put_like(directory, owner) {
-            Err(error) if error.is_full() => return Err(error),
+            Err(error) if error.is_full() || is_others(&error) => return Err(error),
             // Another process has created one by now.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.remove_next(directory),
             Err(error) if self.is_next_taken(directory) => {
@@ -127,16 +155,20 @@ impl Output {
     fn put_like(&mut self, directory: &OsDirectory, owner: Owner) -> Result<()> {
         let next = names::next(&self.name);
         // A rotation has made it before it renamed the current one.
-        let given = AppendFile::take_private(directory, &next)?.give_to(owner);
+        let file = AppendFile::take_private(directory, &next)?;
+        self.alone.take_next(directory, &next, &self.name)?;
+        let given = file.give_to(owner);
         self.events.tell_failure(&mut self.failing.giving, &given);
         directory.rename_new(&next, &self.name)
     }
 
     /// Creates the next file, under a temporary name until the current one is renamed.
-    fn make_next(&self, directory: &OsDirectory) -> Result<()> {
-        match AppendFile::take_private(directory, &names::next(&self.name)) {
+    fn make_next(&mut self, directory: &OsDirectory) -> Result<()> {
+        let next = names::next(&self.name);
+        match AppendFile::take_private(directory, &next) {
+            Ok(_) => self.alone.take_next(directory, &next, &self.name),
             Err(error) if !self.is_next_taken(directory) => Err(error),
-            _ => Ok(()),
+            Err(_) => Ok(()),
         }
     }
 
@@ -162,13 +194,20 @@ impl Output {
     pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
         let here = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
         let is_others = self.written_to.replace(here) != Some(here);
-        let is_within = is_others && ends_within_line(&self.folder.get(), &self.name, facts);
+        let is_within = is_others && ends_within_line(&*self.folder.get()?, &self.name, facts);
         if is_within && let Err(error) = self.append(b"\n") {
             // To be checked again.
             self.written_to = None;
             return Err(error);
         }
         Ok(is_within)
+    }
+
+    /// The file as it was left, before anything changes it. A missing one will be made like the newest rotated one.
+    pub(crate) fn look_before(&mut self, directory: &OsDirectory) -> Result<Option<Named>> {
+        let seen = directory.look(&self.name)?.filter(|named| !named.is_link);
+        self.owner = seen.map(|named| named.owner).or_else(|| self.newest_owner(directory));
+        Ok(seen)
     }
 
     /// The owner of the newest rotated file, which the current file gets if a process was killed before it created that. Only if no other
@@ -186,6 +225,7 @@ impl Output {
     /// Removes the next file, which no rotation uses any more.
     pub(crate) fn remove_next(&mut self, directory: &OsDirectory) {
         let removed = AppendFile::remove_private(directory, &names::next(&self.name));
+        self.alone.let_next_go();
         self.events.tell_failure(&mut self.failing.removing_next, &removed);
     }
 
@@ -202,6 +242,25 @@ impl Output {
             }
         }
         self.folder.look_again();
+    }
+
+    /// After a failure of the disk, at most once a second: if it is not there any more, lets everything of it go, and looks for the log by its
+    /// path from now on.
+    pub(crate) fn look_for_disk(&mut self, error: &Error) {
+        let is_soon = self.looked_for.is_some_and(|at| at.elapsed() < LOOK_EVERY);
+        if !error.is_disk_gone() || is_soon {
+            return;
+        }
+        self.looked_for = Some(Instant::now());
+        if !self.folder.is_let_go(&self.name, error) {
+            return;
+        }
+        self.file = None;
+        self.alone.let_go();
+        self.away = self.away.or(self.written_to.take());
+        if self.is_durable && std::mem::take(&mut self.is_dirty) {
+            self.failed_sync = Some(error.clone());
+        }
     }
 
     pub(crate) fn sync_quietly(&mut self) {
@@ -257,7 +316,10 @@ impl Output {
         match self.ready() {
             Ok(facts) => self.rotate_if_due(facts, 0),
             // The next line tries again; by then the file may exist.
-            Err(_) => self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER),
+            Err(error) => {
+                self.look_for_disk(&error);
+                self.not_before = Some(Instant::now() + ROTATE_AGAIN_AFTER);
+            }
         }
     }
 
@@ -342,7 +404,7 @@ impl Output {
     /// Renames the current file to its final name, and opens the next one.
     pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
-        let directory = self.folder.get();
+        let directory = self.folder.get()?;
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
             && who(named.facts) == who(facts)

@@ -11,6 +11,8 @@
 use inkstone_io::{AppendFacts, Error, Result};
 
 use crate::buffer::Place;
+use crate::content::read;
+use crate::event::Event;
 use crate::output::Output;
 
 /// Bytes to write to a file, with a record of where they went.
@@ -25,6 +27,9 @@ pub(crate) trait Source {
 
     /// This many of the first bytes are in one or several files now; 0: they were lost with their file.
     fn in_file(&mut self, done: usize);
+
+    /// So many bytes before these had been written, and the disk came back without them.
+    fn vanished(&mut self, bytes: u64);
 }
 
 /// How much of one buffer is in which file.
@@ -79,6 +84,10 @@ impl Passage {
             *self = Self::default();
             source.in_file(0);
         }
+        if let Some(away) = output.away {
+            self.came_back(output, source, away, facts)?;
+            output.away = None;
+        }
         if self.is_end_of(facts) {
             return Ok(());
         }
@@ -89,6 +98,39 @@ impl Passage {
         let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
         source.place(place, begin)?;
         *self = Self::at(Some(place), begin, begin);
+        Ok(())
+    }
+
+    /// The disk was away. What the file had taken may not have reached the medium: only what it has now counts.
+    fn came_back(
+        &mut self,
+        output: &Output,
+        source: &mut dyn Source,
+        away: Place,
+        facts: AppendFacts,
+    ) -> Result<()> {
+        // Mounted again, a file keeps its own number. Another file says nothing about this one.
+        if away.inode != facts.inode {
+            return Ok(());
+        }
+        let own = self.place.filter(|place| (place.device, place.inode) == (away.device, away.inode));
+        let wanted = &source.bytes()[self.elsewhere..self.done];
+        let same = own.map_or(Ok(0), |place| {
+            let found = read(&*output.folder.get()?, &output.name, place.offset, wanted.len())?;
+            Ok(found.iter().zip(wanted).take_while(|(found, wanted)| found == wanted).count())
+        })?;
+        if let Some(place) = own {
+            self.done = self.elsewhere + same;
+            self.place = Some(Place { device: facts.device, ..place });
+            source.in_file(0);
+            source.in_file(self.done);
+        }
+        let end = own.map_or(away.offset, |place| place.offset);
+        let bytes = end.saturating_sub(facts.len_bytes);
+        if bytes > 0 {
+            source.vanished(bytes);
+            output.events.tell(&Event::Vanished { bytes });
+        }
         Ok(())
     }
 

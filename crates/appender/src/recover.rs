@@ -8,8 +8,11 @@
 //! size, since other processes may have appended, and another file may have its inode. Each buffer is placed before it is appended and
 //! released after, so a kill in the middle of a recovery is a kill like any other.
 
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +27,7 @@ use crate::output::Output;
 use crate::passage::{Passage, Source};
 use crate::stage::Identity;
 use crate::time::later;
+use crate::waiting::WaitingLines;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
 const MAGIC: &[u8; 16] = b"inkstone stage 3";
@@ -41,6 +45,12 @@ pub struct Recovery {
     pub bytes: u64,
     /// Why some of them may be in the log twice.
     pub doubt: Option<String>,
+}
+
+impl Recovery {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, doubt: self.doubt.or(other.doubt), ..other }
+    }
 }
 
 impl fmt::Display for Recovery {
@@ -79,13 +89,69 @@ struct Head {
 }
 
 impl Head {
-    fn is_of(&self, log: &Identity) -> bool {
-        (self.directory, self.name.as_slice()) == (log.directory, log.name.as_bytes())
+    /// Whether it is of this log, which is at this path now. The number of a file system is not asked: the same one gets another at each mount
+    /// (btrfs, overlays, NFS, loop devices, USB), and another one gets the same. A directory keeps its own number and its time of birth; two that
+    /// were made in one instant have different numbers. Of the file system's lasting number and the path, one must be the same: XFS makes the
+    /// first from the device, a directory may be renamed, and a snapshot at another path has neither.
+    fn is_of(&self, log: &Identity, path: &Path) -> bool {
+        let (there, here) = (self.directory, log.directory);
+        let is_directory = (there.inode, there.born_nanos) == (here.inode, here.born_nanos);
+        let is_system = there.system == here.system;
+        let is_path = self.path == path.as_os_str().as_encoded_bytes();
+        let is_same = match (there.born_nanos, there.system) {
+            (0, 0) => is_system && is_path,
+            (0, _) => is_system,
+            (_, 0) => is_path,
+            _ => is_system || is_path,
+        };
+        self.name == log.name.as_bytes() && is_directory && is_same
+    }
+
+    /// Where these lines were to go.
+    fn log(&self) -> PathBuf {
+        PathBuf::from(OsStr::from_bytes(&self.path))
     }
 }
 
+/// Whose a stage is, by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// This log's.
+    Ours,
+    /// That of another log, which had the path of this one.
+    SamePath,
+    /// It has no head: its maker was killed before it wrote one.
+    Nobodys,
+    Others,
+}
+
+/// Whose a stage is that begins with these bytes and has this length.
+pub(crate) fn whose(bytes: &[u8], len: u64, log: &Identity, path: &Path) -> Whose {
+    let head = usize::try_from(len).ok().and_then(|len| parse_head(bytes, len));
+    match head {
+        Some(head) if head.is_of(log, path) => Whose::Ours,
+        Some(head) if head.log() == path => Whose::SamePath,
+        None if bytes.iter().all(|byte| *byte == 0) => Whose::Nobodys,
+        _ => Whose::Others,
+    }
+}
+
+/// The lines that wait in a stage with these contents, if there are any.
+pub(crate) fn waiting(stage: &Path, bytes: &[u8]) -> Option<WaitingLines> {
+    let head = parse_head(bytes, bytes.len())?;
+    let texts: Vec<_> = pending(bytes, head.layout).into_iter().map(|one| one.bytes).collect();
+    let ends = |text: &Range<usize>| bytes[text.clone()].iter().filter(|byte| **byte == b'\n').count() as u64;
+    (!texts.is_empty()).then(|| WaitingLines {
+        stage: stage.to_path_buf(),
+        log: head.log(),
+        process: head.process,
+        lines: texts.iter().map(ends).sum(),
+        bytes: texts.iter().map(|text| text.len() as u64).sum(),
+    })
+}
+
 /// `None` if there is no head or it is invalid.
-fn parse_head(stage: &[u8]) -> Option<Head> {
+fn parse_head(stage: &[u8], len: usize) -> Option<Head> {
     let mut rest = stage.strip_prefix(MAGIC)?;
     let number = |rest: &mut &[u8]| -> Option<u64> {
         let (number, behind) = rest.split_first_chunk::<8>()?;
@@ -113,7 +179,7 @@ fn parse_head(stage: &[u8]) -> Option<Head> {
         buffers: usize::try_from(buffers).ok()?,
     };
     let head = Head { layout, process, boot, directory, name, path };
-    (layout.is_sound() && layout.len_bytes() == stage.len()).then_some(head)
+    (layout.is_sound() && layout.len_bytes() == len).then_some(head)
 }
 
 /// A buffer that counts.
@@ -123,7 +189,7 @@ struct Pending {
     /// Where its words are in the stage.
     words_at: usize,
     /// Where its bytes are.
-    bytes: std::ops::Range<usize>,
+    bytes: Range<usize>,
     place: Option<Place>,
     /// This many of its bytes are elsewhere: the place is for the rest.
     elsewhere: usize,
@@ -198,44 +264,46 @@ impl Patience {
             // Freed room becomes usable with the file system's next commit.
             thread::sleep(TRY_AGAIN_AFTER);
         }
-        output.make_room(&output.folder.get(), self.arriving);
+        if let Ok(directory) = output.folder.get() {
+            output.make_room(&directory, self.arriving);
+        }
         true
     }
 }
 
-/// The owner of the lines in a stage, if they are not this log's: another directory may have the same device and inode, since both
-/// are used again.
-pub(crate) fn stranger(bytes: &[u8], log: &Identity) -> Option<String> {
-    let head = parse_head(bytes).filter(|head| !head.is_of(log))?;
-    let path = String::from_utf8_lossy(&head.path).into_owned();
-    let process = head.process;
-    (!pending(bytes, head.layout).is_empty())
-        .then(|| format!("lines that process {process} had not written to the log {path}"))
-}
-
 /// Whether a stage holds lines that a killed process left.
 pub(crate) fn has_lines(bytes: &[u8]) -> bool {
-    parse_head(bytes).is_some_and(|head| !pending(bytes, head.layout).is_empty())
+    parse_head(bytes, bytes.len()).is_some_and(|head| !pending(bytes, head.layout).is_empty())
 }
 
 /// Appends the lines that a killed process left, and empties the stage.
 pub(crate) fn recover(
     stage: &StageFile,
     bytes: &[u8],
+    log: &Identity,
     output: &mut Output,
     patience: &mut Patience,
 ) -> Result<Option<Recovery>> {
-    let Some(head) = parse_head(bytes) else { return Ok(None) };
+    let Some(head) = parse_head(bytes, bytes.len()) else { return Ok(None) };
     let pending = pending(bytes, head.layout);
-    // Inodes and file sizes mean nothing after another boot of the machine.
+    // Inodes and file sizes mean nothing after another boot of the machine, nor in another log.
     let is_this_boot = head.boot == boot_id().as_bytes();
-    let directory = output.folder.get();
+    let is_known = is_this_boot && head.is_of(log, &output.path());
+    let directory = output.folder.get()?;
     let mut run = Run { stage, output, directory, patience, bytes: 0, doubt: None };
-    if !is_this_boot && pending.iter().any(|one| one.place.is_some()) {
-        run.doubt = Some("the machine was restarted since then".into());
+    if !is_known && pending.iter().any(|one| one.place.is_some()) {
+        run.doubt = Some(if is_this_boot {
+            format!("they were for the log {}", head.log().display())
+        } else {
+            "the machine was restarted since then".into()
+        });
     }
     for one in &pending {
-        let place = one.place.filter(|_| is_this_boot);
+        let mut place = one.place.filter(|_| is_known);
+        // Mounted again, the file system has another number, and the file its own.
+        if let Some(place) = place.as_mut().filter(|place| place.device == head.directory.device) {
+            place.device = log.directory.device;
+        }
         run.append(&bytes[one.bytes.clone()], one, place)?;
         stage.write_at(&0_u64.to_ne_bytes(), (one.words_at + NUMBER * 8) as u64)?;
     }
@@ -306,6 +374,8 @@ impl Source for Left<'_> {
     }
 
     fn in_file(&mut self, _done: usize) {}
+
+    fn vanished(&mut self, _bytes: u64) {}
 }
 
 /// One recovery.
@@ -464,31 +534,55 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_is_of_the_directory_that_was_mounted_again_and_of_no_other() {
+        let good = stage(&[]);
+        let there = log().directory;
+        let unborn = |directory| DirectoryIdentity { born_nanos: 0, ..directory };
+        for (what, here, path, is_ours) in [
+            ("as it was", there, "/log", true),
+            ("another number of the file system", DirectoryIdentity { device: 1, ..there }, "/log", true),
+            ("the same, elsewhere", DirectoryIdentity { device: 1, ..there }, "/other/log", true),
+            ("XFS on another device", DirectoryIdentity { device: 1, system: 1, ..there }, "/log", true),
+            ("another one, made in the same instant", DirectoryIdentity { inode: 1, ..there }, "/log", false),
+            ("made anew, with its numbers", DirectoryIdentity { born_nanos: 1, ..there }, "/log", false),
+            ("a snapshot", DirectoryIdentity { device: 1, system: 1, ..there }, "/other/log", false),
+            ("a copy on the same disk", DirectoryIdentity { inode: 1, ..there }, "/other/log", false),
+            ("no time of birth now", unborn(there), "/log", false),
+        ] {
+            let other = Identity { directory: here, ..log() };
+            let others = if path == "/log" { Whose::SamePath } else { Whose::Others };
+            let expected = if is_ours { Whose::Ours } else { others };
+            assert_eq!(whose(&good, good.len() as u64, &other, Path::new(path)), expected, "{what}");
+        }
+        let other = Identity { name: "another".to_owned(), ..log() };
+        assert_eq!(whose(&good, good.len() as u64, &other, Path::new("/another")), Whose::Others);
+        assert_eq!(whose(&[0; 100], 100, &other, Path::new("/log")), Whose::Nobodys);
+        // Network file systems say neither when a directory was made nor which number they have.
+        let directory = DirectoryIdentity { device: 7, inode: 8, born_nanos: 0, system: 0 };
+        let net = Identity { directory, ..log() };
+        let mut stage = head(&net, Path::new("/log"), LAYOUT);
+        stage.resize(LAYOUT.len_bytes(), 0);
+        let mounted = Identity { directory: DirectoryIdentity { device: 1, ..directory }, ..log() };
+        let of = |log: &Identity, path: &str| whose(&stage, stage.len() as u64, log, Path::new(path));
+        assert_eq!(of(&mounted, "/log"), Whose::Ours);
+        assert_eq!(of(&mounted, "/other/log"), Whose::Others);
+        let moved = Identity { directory: DirectoryIdentity { inode: 1, ..directory }, ..log() };
+        assert_eq!(of(&moved, "/log"), Whose::SamePath);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_not_believed() {
         assert_eq!(numbers(&[[4097, 4, 0, 0], [u64::MAX, 5, 0, 0]]), [] as [u64; 0]);
         let good = stage(&[]);
-        let head = parse_head(&good).expect("a head");
+        let len = good.len();
+        let head = parse_head(&good, len).expect("a head");
         assert_eq!((head.layout, head.process), (LAYOUT, std::process::id()));
-        assert!(head.is_of(&log()));
-        let directory = log().directory;
-        for directory in [
-            DirectoryIdentity { device: 1, ..directory },
-            DirectoryIdentity { inode: 1, ..directory },
-            DirectoryIdentity { born_nanos: 1, ..directory },
-            DirectoryIdentity { system: 1, ..directory },
-        ] {
-            let other = Identity { directory, ..log() };
-            assert!(!head.is_of(&other) && stranger(&good, &other).is_none(), "nothing is in it");
-            let left = stage(&[[10, 7, 0, 0]]);
-            assert!(stranger(&left, &log()).is_none());
-            assert!(stranger(&left, &other).is_some_and(|whose| whose.contains("/log")));
-        }
-        assert!(parse_head(&good[..good.len() - 1]).is_none() && parse_head(&[]).is_none());
+        assert!(parse_head(&good, len - 1).is_none() && parse_head(&[], 0).is_none());
         for at in 0..90 {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
             // Whatever it holds: no panic, and buffers within the bytes.
-            if let Some(head) = parse_head(&bad) {
+            if let Some(head) = parse_head(&bad, len) {
                 assert!(pending(&bad, head.layout).iter().all(|one| one.bytes.end <= bad.len()));
             }
         }

@@ -8,12 +8,12 @@
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 
-use inkstone_io::{Directory as _, OsDirectory, Result};
+use inkstone_io::{Directory as _, OsDirectory, Result, kept_by_age};
 
 use crate::event::{Cause, Event, Events};
 use crate::names::{self, Rotated};
 use crate::options::Keep;
-use crate::time::{self, Clock};
+use crate::time::Clock;
 
 #[derive(Debug)]
 pub(crate) struct Retention {
@@ -60,39 +60,33 @@ impl Retention {
 
     /// Newest first.
     fn excess(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<Vec<Rotated>> {
-        let now = time::seconds(self.clock.now());
-        let (mut count, mut bytes) = arriving.map_or((0, 0), |bytes| (1, bytes));
-        let mut latest = now;
-        let mut excess = Vec::new();
+        // The time in a name only gives the order: the clock may have been wrong then.
+        let (mut there, mut times, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         let files = rotated_files(directory, &self.name)?;
         for forms in files.chunk_by(|one, other| (one.seconds, one.number) == (other.seconds, other.number)) {
-            let mut modified = now;
-            let mut is_there = false;
-            for form in forms.iter().filter(|form| !form.is_part()) {
-                // A person may have removed it by now.
-                let Some(named) = directory.look(&form.name(&self.name))? else { continue };
-                bytes += named.facts.len_bytes;
-                modified = modified.min(time::seconds(named.facts.modified));
-                is_there = true;
-            }
-            if !is_there {
-                continue;
-            }
-            count += 1;
-            let mut rotated_at = forms[0].seconds;
-            if rotated_at > now {
-                // The clock was ahead: the time in the name only gives the order. The file was rotated before the later ones.
-                latest = latest.min(modified);
-                rotated_at = latest;
-            }
-            let is_above = self.keep.files.is_some_and(|most| count > most)
-                || self.keep.bytes.is_some_and(|most| bytes > most)
-                || self.keep.age.is_some_and(|most| now - rotated_at > most.as_secs());
-            if is_above {
-                excess.push(forms[0].clone());
-            }
+            let names = forms.iter().filter(|form| !form.is_part()).map(|form| form.name(&self.name));
+            // A person may have removed it by now.
+            let named: Vec<_> =
+                names.filter_map(|name| directory.look(&name).transpose()).collect::<Result<_>>()?;
+            let Some(modified) = named.iter().map(|named| named.facts.modified).min() else { continue };
+            there.push(forms[0].clone());
+            times.push(modified);
+            sizes.push(named.iter().map(|named| named.facts.len_bytes).sum::<u64>());
         }
-        Ok(excess)
+        let young = |age| kept_by_age(&times, age, self.clock.now());
+        let mut most = self.keep.age.map_or(there.len(), young);
+        if let Some(files) = self.keep.files {
+            most = most.min(files.saturating_sub(usize::from(arriving.is_some())));
+        }
+        if let Some(bytes) = self.keep.bytes {
+            let mut sum = arriving.unwrap_or(0);
+            let fits = |size: &&u64| {
+                sum = sum.saturating_add(**size);
+                sum <= bytes
+            };
+            most = most.min(sizes.iter().take_while(fits).count());
+        }
+        Ok(there.split_off(most.min(there.len())))
     }
 
     fn remove(&self, directory: &OsDirectory, rotated: &Rotated) -> Result<()> {
@@ -127,6 +121,7 @@ pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::time;
     use std::fs;
     use std::path::Path;
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -169,8 +164,8 @@ pub(crate) mod tests {
                 fs::write(folder.join(name), "ten bytes.").expect("written");
             }
             let old: Vec<_> = (0..4).map(|age| names::plain("a.log", seconds - age * DAY, 0)).collect();
-            for name in &old {
-                fs::write(folder.join(name), "ten bytes.").expect("written");
+            for (age, name) in (0..).zip(&old) {
+                write_at(&folder.join(name), now - Duration::from_secs(age * DAY));
             }
             fs::create_dir(folder.join(names::plain("a.log", 0, 0))).expect("a directory of such a name");
             let held = OsDirectory::open(folder).expect("held");
@@ -198,6 +193,42 @@ pub(crate) mod tests {
         assert_eq!(left(folder), ["a.log.20261121T160534Z.0.gz"]);
     }
 
+    fn write_at(path: &Path, modified: SystemTime) {
+        fs::write(path, "ten bytes.").expect("written");
+        let file = fs::File::options().write(true).open(path).expect("open");
+        file.set_modified(modified).expect("dated");
+    }
+
+    /// A machine without a clock chip starts in 1970. Names only rise, so those files go on with the time of the last one before.
+    #[test]
+    fn files_of_a_clock_that_was_not_set_yet_are_as_young_as_those_behind_them() {
+        let right = 1_795_277_133;
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+        let week_ago = right - 7 * DAY;
+        // With files of an earlier week, and without any.
+        for (named, gone) in [(week_ago, 1), (60, 0)] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let folder = directory.path();
+            if gone > 0 {
+                write_at(&folder.join(names::plain("a.log", named, 0)), at(week_ago));
+            }
+            for number in 1..4 {
+                write_at(&folder.join(names::plain("a.log", named, number)), at(60 + u64::from(number)));
+            }
+            let held = OsDirectory::open(folder).expect("held");
+            let make_room = |now| retention(Keep::new().days(3), at(now)).make_room(&held, None);
+            make_room(64);
+            assert_eq!(left(folder).len(), 3 + gone, "in 1970");
+            make_room(right);
+            assert_eq!(left(folder).len(), 3, "the clock is set: they are minutes old");
+            write_at(&folder.join(names::plain("a.log", right + 9, 0)), at(right + 9));
+            make_room(right + 2 * DAY);
+            assert_eq!(left(folder).len(), 4);
+            make_room(right + 4 * DAY);
+            assert_eq!(left(folder), [""; 0], "nothing stays for ever");
+        }
+    }
+
     /// Names of 2099: one written when the clock was ahead, and one of each of the three days after it was put right.
     #[test]
     fn files_of_a_clock_that_was_ahead_go_when_those_behind_them_are_old() {
@@ -207,10 +238,7 @@ pub(crate) mod tests {
         let ahead = UNIX_EPOCH + Duration::from_secs(4_070_908_800);
         let written = [ahead, right, right + Duration::from_secs(DAY), right + Duration::from_secs(2 * DAY)];
         for (number, modified) in written.iter().enumerate() {
-            let name = names::plain("a.log", 4_070_908_800, number as u32);
-            fs::write(folder.join(&name), "ten bytes.").expect("written");
-            let file = fs::File::options().write(true).open(folder.join(&name)).expect("open");
-            file.set_modified(*modified).expect("dated");
+            write_at(&folder.join(names::plain("a.log", 4_070_908_800, number as u32)), *modified);
         }
         let held = OsDirectory::open(folder).expect("held");
         for (days, expected) in [(2, 4), (3, 2), (4, 1), (5, 0)] {

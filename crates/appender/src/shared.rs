@@ -18,6 +18,9 @@ use crate::options::WhenFull;
 use crate::state::State;
 use crate::stats::Stats;
 
+/// After so long without a free buffer, `BlockFor` drops lines at once until there is one.
+const DEAD_AFTER: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     fork: ForkMark,
@@ -356,6 +359,11 @@ impl Shared {
                 }
             }
             WhenFull::Block | WhenFull::BlockFor(_) => {
+                // A disk that has taken nothing for so long is not waited for by each line: the program would stand still.
+                let full_since = *state.full_since.get_or_insert_with(Instant::now);
+                if patience.at_most.is_some_and(|most| full_since.elapsed() >= most.max(DEAD_AFTER)) {
+                    return Err(state);
+                }
                 patience.count(&mut state.stats);
                 match patience.left() {
                     Some(Duration::ZERO) => Err(state),

@@ -4,8 +4,9 @@
 //! *Owns*: the stage's name, head and lock, from finding it to removing it. *May not touch*: the contents of the buffers
 //! ([`crate::state`]), the lines that a killed process left in them ([`crate::recover`]).
 //!
-//! A log is identified by its directory (file system, inode, birth time) and its name in it, not by a path: two containers may have logs
-//! with the same path, and may share one `/dev/shm`. When the log moves to another directory, so does its stage.
+//! A stage is found by its head, not by its name: its directory's time of birth and what of its identity outlives a mount
+//! ([`crate::recover`]). Two containers may have logs with the same path, and may share one `/dev/shm`. When the log moves to another
+//! directory, so does its stage.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -15,12 +16,14 @@ use inkstone_io::{
     StageLock,
 };
 
+use crate::alone::others;
 use crate::event::{Event, Events};
 use crate::output::Output;
-use crate::recover::{self, Patience, Recovery};
+use crate::recover::{self, HEAD_BYTES, Patience, Recovery, Whose};
+use crate::waiting::WaitingLines;
 
-/// A file name has at most 255 bytes, and numbers come first in it.
-const NAME_BYTES_MAX: usize = 180;
+/// A file name has at most 255 bytes, and a number comes last in it.
+const NAME_BYTES_MAX: usize = 200;
 
 /// The identity of a log, whatever path leads to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,18 +37,17 @@ impl Identity {
         Ok(Self { directory: directory.identity()?, name: name.to_owned() })
     }
 
-    /// The name of its stage file. Logs with the same numbers share the name, and the head tells them apart.
-    fn stage_name(&self) -> String {
-        let Self { directory: DirectoryIdentity { device, inode, .. }, name } = self;
-        if name.len() <= NAME_BYTES_MAX {
-            return format!("{device:x}.{inode:x}.{name}");
-        }
-        // The beginning of the log's name for people, and a hash of the whole name (FNV-1a); the head of the file has the whole name.
-        let number = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
-            (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let begin: String = name.chars().take(NAME_BYTES_MAX / 4).collect();
-        format!("{device:x}.{inode:x}.{begin}.{number:016x}")
+    /// What the names of its stage files begin with: the log's name for people, or the beginning of it.
+    fn begin(&self) -> &str {
+        let is_end = |at: &usize| self.name.is_char_boundary(*at);
+        &self.name[..(0..=NAME_BYTES_MAX.min(self.name.len())).rev().find(is_end).unwrap_or(0)]
+    }
+
+    /// Whether a stage file of this path could have been made for it.
+    fn may_have_made(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.strip_prefix(self.begin())?.strip_prefix('.'));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
     }
 }
 
@@ -56,23 +58,21 @@ pub(crate) struct Renewed {
     pub(crate) buffers: Vec<StageBuffer>,
     pub(crate) recovery: Option<Recovery>,
     pub(crate) news: News,
-    /// To be removed once it is empty.
-    pub(crate) old: Option<StageLock>,
 }
 
 /// Events from the search for a stage.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Lines of another log that were there, and where they are kept now.
-    aside: Option<Error>,
+    /// Lines that wait there for a log that had the path of this one.
+    waiting: Vec<WaitingLines>,
     /// Another user has the name of this user's directory.
     elsewhere: Option<Error>,
 }
 
 impl News {
     pub(crate) fn tell(&self, events: &Events) {
-        if let Some(aside) = &self.aside {
-            events.tell(&Event::StageAside(aside));
+        for waiting in &self.waiting {
+            events.tell(&Event::LinesWait(waiting));
         }
         if let Some(elsewhere) = &self.elsewhere {
             events.tell(&Event::StageElsewhere(elsewhere));
@@ -97,49 +97,97 @@ pub(crate) struct Stage {
     layout: StageLayout,
     /// The log's path in the head of the file, for people.
     log: PathBuf,
-    /// Set until the buffers are in it.
-    found: Option<Found>,
+    /// Those that were found, until the buffers are in the first.
+    found: Vec<Found>,
     /// `None` if it was removed and no new one could be created.
     lock: Option<StageLock>,
 }
 
 impl Stage {
     /// Finds or creates the stage of the log, and locks it: from here on no other process can have the log. Changes nothing in it yet.
+    /// `brought`: the one that the user names, instead of those of the log.
     pub(crate) fn find(
         parent: &Path,
         layout: StageLayout,
         directory: &Arc<OsDirectory>,
         name: &str,
+        brought: Option<&Path>,
     ) -> Result<(Self, News)> {
         let mut stage = Self::of(parent, Identity::of(directory, name)?, layout, directory);
-        let news = stage.look()?;
+        let news = match brought {
+            Some(path) => {
+                let found = open_waiting(path)?.ok_or_else(|| others(&stage.log))?;
+                stage.found.push(found);
+                News::default()
+            }
+            None => stage.look()?,
+        };
         Ok((stage, news))
     }
 
     fn of(parent: &Path, identity: Identity, layout: StageLayout, directory: &Arc<OsDirectory>) -> Self {
         let (log, directory) = (directory.path().join(&identity.name), Arc::downgrade(directory));
-        Self { parent: parent.to_path_buf(), identity, directory, layout, log, found: None, lock: None }
+        Self { parent: parent.to_path_buf(), identity, directory, layout, log, found: Vec::new(), lock: None }
     }
 
+    /// Finds its stages, or makes one.
     fn look(&mut self) -> Result<News> {
-        let name = self.identity.stage_name();
-        let mut file = self.open_file(&name)?;
-        let mut bytes = file.read()?;
-        let mut aside = None;
-        if let Some(whose) = recover::stranger(&bytes, &self.identity) {
-            let kept = file.set_aside()?;
-            aside = Some(self.is_aside(&kept, &whose));
-            file = self.open_file(&name)?;
-            bytes = file.read()?;
+        let paths = StageFile::list_below(&self.parent)?;
+        let mut news = self.look_for(&paths, None)?;
+        let is_taken = |name: &str| paths.iter().any(|path| path.file_name().is_some_and(|own| own == name));
+        let mut numbers = 0_u32..;
+        while self.found.is_empty() {
+            let name = format!("{}.{}", self.identity.begin(), numbers.next().unwrap_or_default());
+            // One that another process has just made is not for this log.
+            if !is_taken(&name)
+                && let Some(file) = StageFile::open_below(&self.parent, &name)?
+            {
+                news.elsewhere = file.elsewhere().cloned();
+                self.found.push(Found { file, bytes: Vec::new() });
+            }
         }
-        let elsewhere = file.elsewhere().cloned();
-        self.found = Some(Found { file, bytes });
-        Ok(News { aside, elsewhere })
+        Ok(news)
+    }
+
+    /// Finds those of its stages that are at these paths, but for the one that it has.
+    fn look_for(&mut self, paths: &[PathBuf], own: Option<&Path>) -> Result<News> {
+        let mut news = News::default();
+        for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
+            // It may be gone by now.
+            let Ok((bytes, len)) = StageFile::read_head(path, HEAD_BYTES) else { continue };
+            let whose = recover::whose(&bytes, len, &self.identity, &self.log);
+            let is_left = whose == Whose::Nobodys && self.identity.may_have_made(path);
+            if whose != Whose::Ours && whose != Whose::SamePath && !is_left {
+                continue;
+            }
+            match open(path)? {
+                None if whose == Whose::Ours => {
+                    return Err(others(&self.log).advise(format!("its stage {} is locked", path.display())));
+                }
+                Some(found) if whose != Whose::SamePath => self.found.push(found),
+                Some(found) => news.waiting.extend(recover::waiting(path, &found.bytes)),
+                None => {}
+            }
+        }
+        Ok(news)
     }
 
     /// Whether a killed process left lines in it.
     pub(crate) fn has_lines(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| recover::has_lines(&found.bytes))
+        self.found.iter().any(|found| recover::has_lines(&found.bytes))
+    }
+
+    /// Appends the lines that a killed process left in those that were found.
+    fn append_lines(&self, output: &mut Output, patience: &mut Patience) -> Result<Option<Recovery>> {
+        let mut recovery: Option<Recovery> = None;
+        for Found { file, bytes } in &self.found {
+            let one = recover::recover(file, bytes, &self.identity, output, patience)?;
+            recovery = match (recovery, one) {
+                (Some(all), Some(one)) => Some(all.plus(one)),
+                (all, one) => all.or(one),
+            };
+        }
+        Ok(recovery)
     }
 
     /// Appends the lines that a killed process left in it; from now on the buffers are there.
@@ -148,44 +196,27 @@ impl Stage {
         output: &mut Output,
         patience: &mut Patience,
     ) -> Result<(Vec<StageBuffer>, Option<Recovery>)> {
-        let Some(found) = self.found.take() else {
+        let recovery = self.append_lines(output, patience)?;
+        let mut found = std::mem::take(&mut self.found).into_iter();
+        let Some(first) = found.next() else {
             return Err(Error::invalid("open log", &self.log, "its stage was not searched for"));
         };
-        let recovery = match recover::recover(&found.file, &found.bytes, output, patience) {
-            Ok(recovery) => recovery,
-            Err(error) => {
-                self.found = Some(found);
-                return Err(error);
-            }
-        };
+        for other in found {
+            other.file.remove()?;
+        }
         let head = recover::head(&self.identity, &self.log, self.layout);
-        let (lock, buffers) = found.file.into_buffers(self.layout, &head)?;
+        let (lock, buffers) = first.file.into_buffers(self.layout, &head)?;
         self.lock = Some(lock);
         Ok((buffers, recovery))
     }
 
     /// Removes it because the log is not opened after all, unless it holds lines.
     pub(crate) fn let_go(self) {
-        let has_lines = self.has_lines();
         let Self { found, lock, .. } = self;
-        let found = found.filter(|_| !has_lines).map(|found| found.file.remove());
+        let empty = found.into_iter().filter(|found| !recover::has_lines(&found.bytes));
         // No line was put yet.
-        let _ = found.unwrap_or(Ok(())).and(lock.map_or(Ok(()), StageLock::remove));
-    }
-
-    fn open_file(&self, name: &str) -> Result<StageFile> {
-        StageFile::open_below(&self.parent, name)?.ok_or_else(|| {
-            let why = format!("another writer has it open (stage {name} in {})", self.parent.display());
-            let error = Error::invalid("open log", &self.log, why);
-            error.advise("end that one first, or choose another file")
-        })
-    }
-
-    /// The error for lines of another log.
-    fn is_aside(&self, kept: &Path, whose: &str) -> Error {
-        let log = self.log.display();
-        let why = format!("{whose}, whose directory is not that of {log} now: they are kept here");
-        Error::invalid("bring back lines", kept, why).advise("copy what you need from it, then remove it")
+        let removed = empty.map(|found| found.file.remove()).fold(Ok(()), Result::and);
+        let _ = removed.and(lock.map_or(Ok(()), StageLock::remove));
     }
 
     /// Whether the log is still where it was when its stage was created.
@@ -210,21 +241,22 @@ impl Stage {
         self.lock.as_ref().is_none_or(StageLock::is_removed)
     }
 
-    /// Creates a new stage for the log where it is now.
+    /// Takes the stage to the directory where the log is now, or creates a new one if it was removed.
     pub(crate) fn renew(&mut self, directory: &Arc<OsDirectory>, output: &mut Output) -> Result<Renewed> {
         let identity = Identity::of(directory, &output.name)?;
         let mut next = Self::of(&self.parent, identity, self.layout, directory);
-        if next.identity.stage_name() == self.identity.stage_name() {
-            if let Some(lock) = self.lock.as_ref().filter(|lock| !lock.is_removed()) {
-                // The new directory has the inode of the old one: waiting lines go there.
-                lock.write_head(&recover::head(&next.identity, &next.log, next.layout))?;
-                next.lock = self.lock.take();
-                *self = next;
-                return Ok(Renewed::default());
-            }
-            // Released first: this process too cannot lock a stage that it has locked.
-            self.lock = None;
+        if let Some(lock) = self.lock.as_ref().filter(|lock| !lock.is_removed()) {
+            let news = next.look_for(&StageFile::list_below(&self.parent)?, Some(lock.path()))?;
+            // What waits for the log there.
+            let recovery = next.append_lines(output, &mut Patience::default())?;
+            lock.write_head(&recover::head(&next.identity, &next.log, next.layout))?;
+            let found = std::mem::take(&mut next.found);
+            next.lock = self.lock.take();
+            *self = next;
+            found.into_iter().try_for_each(|found| found.file.remove())?;
+            return Ok(Renewed { buffers: Vec::new(), recovery, news });
         }
+        self.lock = None;
         let news = next.look()?;
         // The back thread retries by itself, and keeps the lines it has.
         let made = next.bring_back(output, &mut Patience::default());
@@ -235,8 +267,8 @@ impl Stage {
                 return Err(error);
             }
         };
-        let old = std::mem::replace(self, next).lock;
-        Ok(Renewed { buffers, recovery, news, old })
+        *self = next;
+        Ok(Renewed { buffers, recovery, news })
     }
 
     /// Removes it: its contents are not needed any more.
@@ -245,23 +277,49 @@ impl Stage {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Opens a stage with all that is in it; `None` if a living process has it.
+fn open(path: &Path) -> Result<Option<Found>> {
+    let Some(file) = StageFile::open(path)? else { return Ok(None) };
+    let bytes = file.read()?;
+    Ok(Some(Found { file, bytes }))
+}
 
-    #[test]
-    fn each_log_has_a_name_of_its_own_that_a_file_can_have() {
-        let identity = |device, name: &str| {
-            let directory = DirectoryIdentity { device, inode: 0xabc, born_nanos: 0, system: 0 };
-            Identity { directory, name: name.to_owned() }
-        };
-        assert_eq!(identity(1, "a.log").stage_name(), "1.abc.a.log");
-        let long = "é".repeat(125);
-        let names =
-            [identity(1, "a.log"), identity(2, "a.log"), identity(1, &long), identity(1, &(long + "x"))]
-                .map(|identity| identity.stage_name());
-        for (number, name) in names.iter().enumerate() {
-            assert!(name.len() <= 255 && !names[..number].contains(name), "{names:?}");
+/// Opens a stage that the user names.
+fn open_waiting(path: &Path) -> Result<Option<Found>> {
+    // It is not made here.
+    std::fs::symlink_metadata(path).map_err(|error| Error::new("open stage", path, error))?;
+    let Some(found) = open(path)? else { return Ok(None) };
+    if recover::waiting(path, &found.bytes).is_none() {
+        return Err(Error::invalid("open stage", path, "no lines of a killed process wait in it"));
+    }
+    Ok(Some(found))
+}
+
+/// The lines of killed processes of this user that wait below this directory ([`crate::Builder::stage_directory`]), of any log. A start of
+/// the log appends them by itself; [`crate::Builder::bring_back`] is for those whose log is not known again.
+///
+/// # Errors
+/// The directory of this user's stages may be entered by others, or what the file system answers.
+pub fn waiting_lines(stage_directory: &Path) -> Result<Vec<WaitingLines>> {
+    let mut waiting = Vec::new();
+    for path in StageFile::list_below(stage_directory)? {
+        if StageFile::read_head(&path, 0).is_err() {
+            continue;
+        }
+        if let Some(found) = open(&path)? {
+            waiting.extend(recover::waiting(&path, &found.bytes));
         }
     }
+    Ok(waiting)
+}
+
+/// Removes a stage with the lines of a killed process in it; returns what they were.
+///
+/// # Errors
+/// There is no such stage, no lines wait in it, a living process has it, or what the file system answers.
+pub fn discard_lines(stage: &Path) -> Result<WaitingLines> {
+    let found = open_waiting(stage)?.ok_or_else(|| others(stage))?;
+    let waiting = recover::waiting(stage, &found.bytes);
+    found.file.remove()?;
+    waiting.ok_or_else(|| Error::invalid("open stage", stage, "no lines of a killed process wait in it"))
 }

@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) sync_failure: Option<Error>,
     /// Why writing fails at the moment.
     pub(crate) trouble: Option<Error>,
+    /// Since when a writer has found no free buffer.
+    pub(crate) full_since: Option<std::time::Instant>,
     pub(crate) stats: Stats,
     told: Dropped,
     /// A line is being put in pieces ([`crate::LongLine`]); closing ends it where it is.
@@ -109,6 +111,7 @@ impl State {
             abandoned_from: None,
             sync_failure: None,
             trouble: None,
+            full_since: None,
             stats: Stats::default(),
             told: Dropped::default(),
             has_open_line: false,
@@ -229,6 +232,7 @@ impl State {
             self.count_dropped(&buffer);
             buffer.release();
             self.free.push(buffer);
+            self.full_since = None;
             match self.queue.get(at) {
                 Some(next) if next.continues() => buffer = self.queue.remove(at).expect("it was seen there"),
                 Some(_) => return true,
@@ -283,6 +287,7 @@ impl State {
         self.writing = None;
         buffer.release();
         self.free.push(buffer);
+        self.full_since = None;
     }
 
     /// A sync failed.

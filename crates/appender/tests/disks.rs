@@ -3,15 +3,16 @@
 mod common;
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{LINE, LONG, check_lines, put, wait_until};
+use common::{LINE, LONG, Mood, MoodyDisk, check_lines, line, put, turn, wait_until};
 use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation, Survive};
-use inkstone_host::{LoopDevice, LoopOptions, Mount};
+use inkstone_host::{LoopDevice, LoopOptions, Mount, in_forked_child};
 use inkstone_io::is_root;
 
 const DISK_BYTES: u64 = 32 << 20;
@@ -21,6 +22,7 @@ struct SmallDisk {
     mount: Option<Mount>,
     device: LoopDevice,
     directory: tempfile::TempDir,
+    file_system: &'static str,
 }
 
 fn small_disk(test: &str) -> Option<SmallDisk> {
@@ -28,6 +30,19 @@ fn small_disk(test: &str) -> Option<SmallDisk> {
 }
 
 fn small_disk_with(test: &str, options: &[&str]) -> Option<SmallDisk> {
+    disk_of(test, "ext4", DISK_BYTES, &[&["-q", "-F", "-m", "0"], options].concat())
+}
+
+/// XFS, which can be told to stop. It has no smaller one than this; the image has holes.
+fn small_xfs(test: &str) -> Option<SmallDisk> {
+    if Command::new("xfs_io").arg("-V").output().is_err() {
+        eprintln!("NOT RUN: {test}: there is no xfs_io");
+        return None;
+    }
+    disk_of(test, "xfs", 512 << 20, &["-q", "-f"])
+}
+
+fn disk_of(test: &str, file_system: &'static str, bytes: u64, options: &[&str]) -> Option<SmallDisk> {
     let not_run = |why: &str| eprintln!("NOT RUN: {test}: {why}");
     if !is_root() {
         not_run("a disk of its own needs root");
@@ -35,27 +50,27 @@ fn small_disk_with(test: &str, options: &[&str]) -> Option<SmallDisk> {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let image = directory.path().join("image");
-    std::fs::File::create(&image).and_then(|file| file.set_len(DISK_BYTES)).expect("an image");
-    let device = match LoopDevice::attach(
-        &image,
-        LoopOptions { direct_io: false, sector_bytes: 512, read_only: false },
-    ) {
+    std::fs::File::create(&image).and_then(|file| file.set_len(bytes)).expect("an image");
+    let device = match attach(&image) {
         Ok(device) => device,
         Err(error) => {
             not_run(&error.to_string());
             return None;
         }
     };
-    let made =
-        Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).args(options).arg(device.path()).status();
+    let made = Command::new(format!("mkfs.{file_system}")).args(options).arg(device.path()).status();
     if !made.is_ok_and(|status| status.success()) {
-        not_run("there is no mkfs.ext4");
+        not_run(&format!("there is no mkfs.{file_system}"));
         return None;
     }
     std::fs::create_dir(directory.path().join("disk")).expect("made");
-    let mut disk = SmallDisk { mount: None, device, directory };
+    let mut disk = SmallDisk { mount: None, device, directory, file_system };
     disk.mount();
     Some(disk)
+}
+
+fn attach(image: &Path) -> inkstone_io::Result<LoopDevice> {
+    LoopDevice::attach(image, LoopOptions { direct_io: false, sector_bytes: 512, read_only: false })
 }
 
 impl SmallDisk {
@@ -64,8 +79,17 @@ impl SmallDisk {
     }
 
     fn mount(&mut self) {
-        let mount = Mount::new(self.device.path(), &self.path(), "ext4", "errors=remount-ro");
+        let options = if self.file_system == "ext4" { "errors=remount-ro" } else { "" };
+        let mount = Mount::new(self.device.path(), &self.path(), self.file_system, options);
         self.mount = Some(mount.expect("mounted"));
+    }
+
+    /// Mounts it again, on another device.
+    fn attach_again(&mut self) {
+        drop(self.mount.take());
+        // The old one goes last: its number would be given again.
+        self.device = attach(&self.directory.path().join("image")).expect("another");
+        self.mount();
     }
 
     /// Leaves about this many bytes free.
@@ -281,6 +305,7 @@ fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
             let told = told.lock().expect("no panic");
             assert_eq!(told.len(), 1 + usize::from(has_link), "{told:?}");
             assert!(told.iter().all(|told| told.contains("No space")), "{told:?}");
+            assert!(told[0].contains("no inode is left"), "{told:?}");
             assert!(!has_link || told[1].contains("latest"), "{told:?}");
         }
         if rotation == Rotation::new().every(day) {
@@ -333,4 +358,110 @@ fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
     guard.flush(LONG).expect("there is room");
     guard.close().expect("closed");
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
+}
+
+/// Another number of the device, as of a loop device or of USB after a restart: the lines of a killed process are found by what outlives the
+/// mount, and what was written before is not there twice.
+#[test]
+fn lines_of_a_killed_process_come_back_though_the_disk_has_another_number() {
+    const TEST: &str = "a disk with another number";
+    let Some(_turn) = turn(TEST) else { return };
+    let Some(mut disk) = small_disk(TEST) else { return };
+    let path = disk.path().join("a.log");
+    let before = std::fs::metadata(disk.path()).expect("there").dev();
+    let code = in_forked_child(|| {
+        let builder = LogWriter::builder(&path).survive(Survive::Kill).flush_every(Duration::from_millis(1));
+        let moody = MoodyDisk::new(Mood::FailsHalfway(28));
+        let (log, guard) = builder.on_event(|_| {}).open_on(moody).expect("opened");
+        put(&log, 0..50);
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::mem::forget(guard);
+        1
+    });
+    assert_eq!(code.expect("a child"), 1);
+    disk.attach_again();
+    let now = std::fs::metadata(disk.path()).expect("there").dev();
+    assert_ne!(before, now, "the number that it had");
+    let builder = LogWriter::builder(&path).survive(Survive::Kill).on_event(|_| {});
+    let (_log, guard) = builder.open().expect("opened");
+    let recovery = guard.recovery().cloned().expect("lines");
+    guard.close().expect("closed");
+    let (lines, others) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
+    assert_eq!((lines[&0].clone(), others), ((0..50).collect::<Vec<u64>>(), vec![]), "{recovery}");
+    assert_eq!(recovery.doubt, None);
+}
+
+/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again, while lines come all the time: they go on without a HUP. As
+/// many rounds as asked: `INKSTONE_DISK_ROUNDS=100 cargo test -p inkstone-appender --test disks -- away_and_back`
+#[test]
+fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing() {
+    const TEST: &str = "a disk away and back";
+    let rounds: u32 =
+        std::env::var("INKSTONE_DISK_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"));
+    let Some(mut disk) = small_xfs(TEST) else { return };
+    let path = disk.path().join("a.log");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    let builder = LogWriter::builder(&path).flush_every(Duration::from_millis(1)).buffers_bytes(256 << 10);
+    let builder = builder.buffer_bytes(8 << 10).on_event(move |event: &Event<'_>| {
+        theirs.lock().expect("no panic").push(event.to_string());
+    });
+    let (log, guard) = builder.open().expect("opened");
+    let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (theirs, writer) = (Arc::clone(&is_over), log.clone());
+    let putting = std::thread::spawn(move || {
+        let mut number = 0;
+        while !theirs.load(Ordering::Relaxed) {
+            put(&writer, number..number + 10);
+            number += 10;
+            // Slowly enough for a hundred rounds on this disk.
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        number
+    });
+    for round in 0..rounds {
+        std::thread::sleep(Duration::from_millis(fastrand::u64(10..60)));
+        // Sometimes all that was written is on the medium, sometimes not.
+        if round % 2 == 0 {
+            let synced = Command::new("sync").arg("-f").arg(disk.path()).status().expect("sync");
+            assert!(synced.success());
+        }
+        let stopped = Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(disk.path()).status();
+        assert!(stopped.expect("xfs_io").success());
+        wait_until("the trouble", || log.trouble().is_some());
+        // Nothing of it stays open, so an ordinary unmount works.
+        let mount = disk.mount.take().expect("mounted");
+        mount.unmount().expect("nobody has it open");
+        assert!(
+            std::fs::read_dir(disk.path()).expect("listed").next().is_none(),
+            "nothing was made below it"
+        );
+        disk.mount();
+        wait_until("lines again", || log.trouble().is_none());
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let count = putting.join().expect("no panic");
+    guard.flush(LONG).expect("flushed");
+    let stats = log.stats();
+    guard.close().expect("closed");
+    let text = std::fs::read_to_string(&path).expect("text");
+    let lines = |text: &str| {
+        let whole = text.lines().filter_map(|found| {
+            let number: u64 = found.strip_prefix("thread 0 line ")?.split(' ').next()?.parse().ok()?;
+            (format!("{found}\n") == line(0, number, LINE)).then_some(number)
+        });
+        whole.collect::<Vec<_>>()
+    };
+    let found = lines(&text);
+    assert!(found.is_sorted_by(|one, next| one < next), "a line is there twice, or out of order");
+    let missing = (count - found.len() as u64) * LINE as u64;
+    let told = told.lock().expect("no panic");
+    let resumed = told.iter().filter(|told| told.contains("written again")).count();
+    println!("{rounds} rounds: {count} lines, {missing} bytes missing, {} told", stats.vanished_bytes);
+    assert_eq!(resumed, rounds as usize, "{told:#?}");
+    // Of a line that the disk kept in part, the rest is told.
+    assert!(missing <= stats.vanished_bytes + u64::from(rounds) * LINE as u64, "{stats:?}");
+    assert!(stats.vanished_bytes > 0 || missing == 0, "{stats:?}");
+    let events = told.iter().filter(|told| told.contains("came back without")).count();
+    assert_eq!(events > 0, stats.vanished_bytes > 0, "{told:#?}");
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{LINE, LONG, Mood, MoodyDisk, check_lines, line};
+use common::{LINE, LONG, Mood, MoodyDisk, check_lines, line, place, put, wait_until};
 use inkstone_appender::{Builder, Dropped, Event, Guard, LogWriter, Notice, Stats, WhenFull};
 
 struct Scene {
@@ -288,4 +288,32 @@ fn the_notice_can_be_json_or_anybodys() {
         assert!(is_anybodys || notices[0].contains("2001-09-09T01:46:40Z"), "the log's clock: {notices:?}");
         assert!(notices.len() == 1 && notices[0].ends_with(expected), "{notices:?}");
     }
+}
+
+/// A program whose disk is dead would stand still if each line waited. Counted in waits: a line that is dropped at once is none.
+#[test]
+fn lines_wait_no_more_for_a_disk_that_takes_nothing_and_wait_again_when_it_does() {
+    let (_directory, path) = place();
+    let disk = MoodyDisk::new(Mood::Stopped);
+    let log = LogWriter::builder(&path).when_full(WhenFull::BlockFor(Duration::from_millis(1)));
+    let log = log.buffer_bytes(4096).buffers_bytes(8192).flush_every(Duration::from_millis(1));
+    let (log, guard) = log.on_event(|_| {}).open_on(disk.clone()).expect("opened");
+    let mut number = 0;
+    let mut put_some = |count: u64| {
+        put(&log, number..number + count);
+        number += count;
+        log.stats()
+    };
+    // Some fill the buffers, the others wait and are dropped.
+    wait_until("a line that waited", || put_some(10).dropped_lines > 0);
+    std::thread::sleep(Duration::from_millis(1100));
+    let before = log.stats();
+    let after = put_some(1000);
+    assert_eq!((after.waits, after.dropped_lines), (before.waits, before.dropped_lines + 1000));
+    disk.set(Mood::Works);
+    guard.flush(LONG).expect("flushed");
+    disk.set(Mood::Stopped);
+    wait_until("a line that waits", || put_some(10).waits > before.waits);
+    disk.set(Mood::Works);
+    guard.close().expect("closed");
 }

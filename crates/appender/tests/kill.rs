@@ -55,7 +55,14 @@ fn two_writers_of_one_log_are_refused_and_lines_stay_for_the_next_start() {
     let disk = common::MoodyDisk::new(common::Mood::Fails(28));
     let builder = || LogWriter::builder(&path).survive(Survive::Kill).on_event(|_| {});
     let (mut log, guard) = builder().drain_timeout(Duration::ZERO).open_on(disk).expect("opened");
-    assert!(builder().open().expect_err("it is open").to_string().contains("another writer"));
+    assert!(
+        builder()
+            .drain_timeout(Duration::ZERO)
+            .open()
+            .expect_err("it is open")
+            .to_string()
+            .contains("another writer")
+    );
     log.write_all(b"one\n").expect("accepted");
     log.write_all(&[b'x'; 3 << 20]).expect("accepted");
     log.write_all(b"\ntwo\n").expect("accepted");

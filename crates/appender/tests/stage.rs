@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{LONG, Mood, MoodyDisk, SHM, place, stage_of, turn, wait_until};
-use inkstone_appender::{Builder, Event, LogWriter, Recovery, Survive};
+use inkstone_appender::{Builder, Event, LogWriter, Recovery, Survive, discard_lines, waiting_lines};
 use inkstone_host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
@@ -199,7 +199,8 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
                 told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
             });
             assert!(stage.exists() && (stage == before || !before.exists()));
-            let refused = builder(&path).open().expect_err("it is open").to_string();
+            let refused =
+                builder(&path).drain_timeout(Duration::ZERO).open().expect_err("it is open").to_string();
             assert!(refused.contains("another writer"), "{refused}");
             disk.set(Mood::Fails(EIO));
             log.write_all(LINES.as_bytes()).expect("accepted");
@@ -279,7 +280,14 @@ fn a_removed_stage_is_noticed_though_nobody_writes_and_a_second_writer_is_refuse
     let stage = stage_of(Path::new(SHM), &path);
     std::fs::remove_file(&stage).expect("removed");
     wait_until("a stage", || stage.exists());
-    assert!(builder(&path).open().expect_err("it is open").to_string().contains("another writer"));
+    assert!(
+        builder(&path)
+            .drain_timeout(Duration::ZERO)
+            .open()
+            .expect_err("it is open")
+            .to_string()
+            .contains("another writer")
+    );
     guard.close().expect("closed");
     assert!(!stage.exists());
 }
@@ -325,11 +333,7 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
     });
     let Some(again) = again else {
         eprintln!("NOT RUN: {TEST}: the kernel does not give {before:?} again");
-        let (device, inode) = before;
-        let stages = std::fs::read_dir(SHM).expect("listed").flatten().map(|entry| entry.path());
-        for stage in stages.map(|stages| stages.join(format!("{device:x}.{inode:x}.a.log"))) {
-            let _ = std::fs::remove_file(stage);
-        }
+        let _ = std::fs::remove_file(stage_of(Path::new(SHM), &path));
         return;
     };
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -343,6 +347,8 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
         assert!(
             LogWriter::builder(&path)
                 .survive(Survive::Kill)
+                .drain_timeout(Duration::ZERO)
+                .on_event(|_| {})
                 .open()
                 .expect_err("open")
                 .to_string()
@@ -352,12 +358,22 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
         assert_eq!(std::fs::read_to_string(&path).expect("text"), "", "start {starts}");
     }
     let told = told.lock().expect("no panic").clone();
-    assert!(told.len() == 1 && told[0].contains(&path.display().to_string()), "{told:?}");
-    let aside = told[0].split_whitespace().find(|word| word.starts_with(SHM)).expect("where");
-    let aside = Path::new(aside.trim_end_matches([':', ',']));
-    let kept = std::fs::read(aside).expect("kept");
-    assert!(kept.windows(LINES.len()).any(|bytes| bytes == LINES.as_bytes()), "the lines are there");
-    std::fs::remove_file(aside).expect("removed");
+    // Each start says what waits, and whose it is.
+    assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
+    assert!(
+        told[0].contains(&path.display().to_string()) && told[0].contains("4 lines (28 bytes)"),
+        "{told:?}"
+    );
+    let waiting = waiting_lines(Path::new(SHM)).expect("listed");
+    let waiting = waiting.iter().find(|waiting| waiting.log == path).expect("it waits");
+    assert!(told[0].contains(&waiting.stage.display().to_string()), "{told:?}");
+    // Whoever knows better names it.
+    let builder = builder(&path).bring_back(&waiting.stage).on_event(|_| {});
+    let (_log, guard) = builder.open().expect("opened");
+    assert_eq!(guard.recovery().map(|recovery| recovery.bytes), Some(LINES.len() as u64));
+    guard.close().expect("closed");
+    assert_eq!(std::fs::read_to_string(&path).expect("text"), LINES);
+    assert!(!waiting.stage.exists() && discard_lines(&waiting.stage).is_err());
     drop(again);
 }
 

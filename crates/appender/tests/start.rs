@@ -376,7 +376,14 @@ fn a_stage_directory_of_somebody_elses_is_told_and_another_is_made() {
     fs::write(&first, "somebody's\n").expect("written");
     let kept = || kept(&path).stage_directory(memory.path());
     let (_log, guard) = kept().open().expect("opened");
-    assert!(kept().open().expect_err("it is open").to_string().contains("another writer"));
+    assert!(
+        kept()
+            .drain_timeout(Duration::ZERO)
+            .open()
+            .expect_err("it is open")
+            .to_string()
+            .contains("another writer")
+    );
     guard.close().expect("closed");
     killed(kept());
     fs::remove_file(first).expect("removed");
@@ -399,7 +406,7 @@ fn a_child_opens_the_log_that_its_parent_has_closed() {
         std::io::Read::read_exact(&mut closed, &mut [0]).expect("told");
         let (mut log, guard) = kept(&path).open().expect("nobody else has it");
         log.write_all(b"the child's\n").expect("accepted");
-        u8::from(kept(&path).open().is_err() && guard.close().is_ok())
+        u8::from(kept(&path).drain_timeout(Duration::ZERO).open().is_err() && guard.close().is_ok())
     });
     let child = child.expect("a child");
     guard.close().expect("closed");
@@ -481,4 +488,15 @@ fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
     disk.set(Mood::Works);
     guard.close().expect("closed");
     assert_eq!(read(&path), format!("half a line\n{LINES}"));
+}
+
+/// Rotating and compressing such a name could never work, and options change: so it is refused, before anything is made.
+#[test]
+fn a_name_that_leaves_no_room_for_those_of_rotated_files_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = |bytes: usize| builder(&directory.path().join("n".repeat(bytes))).0.open();
+    let error = open(219).expect_err("too long").to_string();
+    assert!(error.contains("219 bytes") && error.contains("at most 218 bytes"), "{error}");
+    assert_eq!(names(directory.path()), [""; 0]);
+    open(218).expect("opened").1.close().expect("closed");
 }

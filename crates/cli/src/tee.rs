@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
-use inkstone_appender::{Compression, Event, Keep, LogWriter, Notice, Rotation, Survive, WhenFull};
+use inkstone_appender::{
+    Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull,
+};
 
 use crate::parse::{duration, size};
 
@@ -75,6 +77,18 @@ pub(crate) struct TeeArguments {
     /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
     survive: Survives,
+    /// Directory in memory (tmpfs) where --survive kill and power-loss keep what is not written yet
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    stage_directory: PathBuf,
+    /// List the lines of killed processes that wait in memory, whose they are and in which stage; read nothing
+    #[arg(long, conflicts_with_all = ["bring_back", "discard"])]
+    waiting: bool,
+    /// Append the lines that wait in this stage to FILE, whatever log they were for, and read nothing
+    #[arg(long, value_name = "STAGE", conflicts_with = "discard")]
+    bring_back: Option<PathBuf>,
+    /// Remove this stage with the lines that wait in it, and read nothing
+    #[arg(long, value_name = "STAGE")]
+    discard: Option<PathBuf>,
     /// How often --survive power-loss syncs the file
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     sync_every: Duration,
@@ -153,7 +167,7 @@ fn is_built(how: Compress) -> Result<Compress, &'static str> {
 }
 
 impl TeeArguments {
-    fn open(&self) -> anyhow::Result<(LogWriter, inkstone_appender::Guard)> {
+    fn builder(&self) -> anyhow::Result<Builder> {
         let mut rotation = Rotation::new();
         if let Some(bytes) = self.rotate_size {
             rotation = rotation.at_bytes(bytes);
@@ -205,6 +219,7 @@ impl TeeArguments {
             .compress(compression)
             .when_full(when_full)
             .survive(survive)
+            .stage_directory(&self.stage_directory)
             .notice(notice)
             .drain_timeout(self.grace)
             .on_event(|event| match event {
@@ -218,7 +233,40 @@ impl TeeArguments {
         if let Some(link) = &self.latest {
             builder = builder.latest(link);
         }
-        Ok(builder.open()?)
+        Ok(builder)
+    }
+
+    fn open(&self) -> anyhow::Result<(LogWriter, Guard)> {
+        Ok(self.builder()?.open()?)
+    }
+
+    /// What is asked about lines that wait in memory, instead of writing a log; `None` if nothing is.
+    fn about_waiting(&self) -> anyhow::Result<Option<()>> {
+        if self.waiting {
+            let waiting = inkstone_appender::waiting_lines(&self.stage_directory)?;
+            let mut text: String = waiting.iter().map(|waiting| format!("{waiting}\n")).collect();
+            if text.is_empty() {
+                let below = self.stage_directory.display();
+                text = format!("no lines of a killed process of this user wait below {below}\n");
+            }
+            crate::stdout::print(&text);
+        } else if let Some(stage) = &self.discard {
+            let gone = inkstone_appender::discard_lines(stage)?;
+            crate::stdout::print(format!("discarded: {gone}\n"));
+        } else if let Some(stage) = &self.bring_back {
+            let builder = match self.survive {
+                Survives::Nothing => self.builder()?.survive(Survive::Kill),
+                _ => self.builder()?,
+            };
+            let (_log, guard) = builder.bring_back(stage).open()?;
+            let done = guard.recovery().map(|recovery| format!("{recovery}\n"));
+            guard.close()?;
+            let none = "all of them are in the log already\n";
+            crate::stdout::print(done.as_deref().unwrap_or(none));
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(()))
     }
 }
 
@@ -235,6 +283,9 @@ fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
 
 /// Writes stdin into a rotating log, until it ends or a signal comes.
 pub(crate) fn tee(arguments: TeeArguments) -> anyhow::Result<ExitCode> {
+    if arguments.about_waiting()?.is_some() {
+        return Ok(ExitCode::SUCCESS);
+    }
     run::run(arguments)
 }
 

@@ -24,6 +24,8 @@ use crate::{Bulletin, BulletinReader};
 
 /// By default only the owner may read and write the files that are created.
 pub const FILE_MODE: u32 = 0o600;
+/// No file system of Linux has longer names.
+const NAME_BYTES_MAX: usize = 255;
 
 /// The identity of a directory, whatever path leads to it. The first two numbers are not enough: both are used again, by the next
 /// file system that is mounted and the next directory that is made.
@@ -91,6 +93,12 @@ impl OsDirectory {
     /// Whether it was removed since it was opened: then nothing can be created in it, and its path does not lead to it.
     pub fn is_removed(&self) -> bool {
         self.held.is_removed()
+    }
+
+    /// How many bytes the name of a file in it may have.
+    pub fn name_bytes_max(&self) -> usize {
+        let told = fstatvfs(&*self.held).map_or(0, |system| system.f_namemax);
+        usize::try_from(told).ok().filter(|most| (1..NAME_BYTES_MAX).contains(most)).unwrap_or(NAME_BYTES_MAX)
     }
 
     /// Its identity, whatever path leads to it.

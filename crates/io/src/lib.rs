@@ -27,6 +27,7 @@ pub mod engine;
 mod error;
 pub mod fiemap;
 mod file;
+mod file_ages;
 mod fork;
 mod growing;
 mod held;
@@ -62,6 +63,7 @@ pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, MORE_THREADS, Result, is_not_here};
 pub use file::OsFile;
+pub use file_ages::kept_by_age;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
 pub use lock::OsLock;
@@ -80,3 +82,4 @@ pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_other
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 #[cfg(target_os = "linux")]
 pub use text_log::stage_file::{StageFile, StageLock};
+pub use text_log::writer_lock::{Taken, WriterLock};

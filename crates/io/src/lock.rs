@@ -22,7 +22,7 @@ use crate::fork::ForkMark;
 use crate::held::Held;
 use crate::lock_table::{Entry, while_no_fork};
 use crate::size_signal::NoSizeSignal;
-use crate::sys;
+use crate::sys::{self, LockedBytes};
 use crate::transfer::retry;
 use crate::{Bulletin, BulletinReader};
 
@@ -31,17 +31,74 @@ const NOTE_MAX_BYTES: usize = 100;
 /// The text for a holder that left no note.
 const NO_NOTE: &str = "another process";
 
-/// The exclusive lock on a file; released when dropped.
+/// An open file whose open file description has an exclusive lock; released when dropped, and not kept by a forked child.
 #[derive(Debug)]
-pub struct OsLock {
+pub(crate) struct LockedFile {
     // Dropped after the entry was removed from the table.
     file: File,
-    path: PathBuf,
     entry: Entry,
     /// A forked child must not release its parent's lock.
     mark: ForkMark,
+}
+
+impl LockedFile {
+    /// Opens a file and locks these bytes of it, without waiting; `None` if another holder has any of them.
+    pub(crate) fn take(
+        path: &Path,
+        bytes: LockedBytes,
+        mark: ForkMark,
+        mut open: impl FnMut() -> Result<File>,
+    ) -> Result<Option<Self>> {
+        while_no_fork(|| {
+            let file = open()?;
+            let entry = Entry::of(file.as_raw_fd());
+            let locked = Self { file, entry, mark };
+            // Dropped below, it unlocks a lock that it does not hold, which does nothing.
+            match retry(|| sys::set_description_lock(locked.file.as_fd(), bytes, true)) {
+                Ok(()) => Ok(Some(locked)),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),
+                Err(source) => Err(no_locks(path, source)),
+            }
+        })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // In a child the descriptor is not that of the lock any more, and its entry may belong to a lock of the child.
+        if self.mark.is_child() {
+            return;
+        }
+        // Closing is not enough: a process that was made without the C library's `fork` may share the open file description.
+        let _ = retry(|| sys::set_description_lock(self.file.as_fd(), LockedBytes::All, false));
+        self.entry.forget();
+    }
+}
+
+/// The page on which a holder posts, which says at the end that it has ended.
+#[derive(Debug)]
+struct Posting(Arc<Bulletin>, ForkMark);
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        if !self.1.is_child() {
+            self.0.end();
+        }
+    }
+}
+
+/// The exclusive lock on a file; released when dropped.
+#[derive(Debug)]
+pub struct OsLock {
+    // Released before the posting ends.
+    locked: LockedFile,
+    path: PathBuf,
     /// Where the holder posts to other processes; the note leads to it.
-    bulletin: Option<Arc<Bulletin>>,
+    posting: Option<Posting>,
 }
 
 impl OsLock {
@@ -52,65 +109,44 @@ impl OsLock {
 
     /// The page on which its holder posts to other processes, if this system has such pages.
     pub(crate) fn bulletin(&self) -> Option<&Arc<Bulletin>> {
-        self.bulletin.as_ref()
+        self.posting.as_ref().map(|posting| &posting.0)
     }
 
     /// `None` if another holder has it.
     pub(crate) fn take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
-        let mut lock = while_no_fork(|| Self::try_take(held, name, mode, mark))?;
-        if let Some(lock) = &mut lock {
-            lock.bulletin = Bulletin::of(&lock.file, mark).map(Arc::new);
-            lock.leave_note();
-        }
-        Ok(lock)
-    }
-
-    fn try_take(held: &Held, name: &str, mode: u32, mark: ForkMark) -> Result<Option<Self>> {
-        let flags = OFlags::RDWR | OFlags::CREATE;
-        let file = held.open_file(name, flags, mode).map_err(|source| {
-            let error = held.failed("open lock", name, source);
-            if held.is_removed() { error } else { error.advise("choose a directory that you may write to") }
-        })?;
-        let entry = Entry::of(file.as_raw_fd());
-        let lock = Self { file, path: held.join(name), entry, mark, bulletin: None };
-        // Dropped below, it unlocks a lock that it does not hold, which does nothing.
-        match retry(|| sys::set_description_lock(lock.file.as_fd(), true)) {
-            Ok(()) => Ok(Some(lock)),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),
-            Err(source) => Err(no_locks(&lock.path, source)),
-        }
+        let path = held.join(name);
+        let open = || {
+            held.open_file(name, OFlags::RDWR | OFlags::CREATE, mode).map_err(|source| {
+                let error = held.failed("open lock", name, source);
+                if held.is_removed() {
+                    error
+                } else {
+                    error.advise("choose a directory that you may write to")
+                }
+            })
+        };
+        let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else { return Ok(None) };
+        let bulletin = Bulletin::of(&locked.file, mark).map(Arc::new);
+        let lock = Self { locked, path, posting: bulletin.map(|bulletin| Posting(bulletin, mark)) };
+        lock.leave_note();
+        Ok(Some(lock))
     }
 
     /// The note is for people, and its second line for readers of the bulletin, who can do without. So writing it may fail: a full disk has no block for it. Then an old note is removed. Other
     /// content belongs to the user and stays; a lock needs no bytes.
     fn leave_note(&self) {
-        if !matches!(content(&self.file), Content::Nothing | Content::Note { .. }) {
+        if !matches!(content(self.locked.file()), Content::Nothing | Content::Note { .. }) {
             return;
         }
         let _no_signal = NoSizeSignal::here();
         let mut note = format!("process {}\n", std::process::id());
-        if let Some(bulletin) = &self.bulletin {
+        if let Some(bulletin) = self.bulletin() {
             note.push_str(&format!("{}\n", bulletin.descriptor()));
         }
-        let is_left = retry(|| self.file.write_all_at(note.as_bytes(), 0)).is_ok();
+        let is_left = retry(|| self.locked.file().write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
         // Written first, shortened after that: a reader in between finds the note in the first line.
-        let _ = retry(|| self.file.set_len(len));
-    }
-}
-
-impl Drop for OsLock {
-    fn drop(&mut self) {
-        // In a child the descriptor is not that of the lock any more, and its entry may belong to a lock of the child.
-        if self.mark.is_child() {
-            return;
-        }
-        // Closing is not enough: a process that was made without the C library's `fork` may share the open file description.
-        let _ = retry(|| sys::set_description_lock(self.file.as_fd(), false));
-        self.entry.forget();
-        if let Some(bulletin) = &self.bulletin {
-            bulletin.end();
-        }
+        let _ = retry(|| self.locked.file().set_len(len));
     }
 }
 

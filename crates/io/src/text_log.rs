@@ -7,5 +7,4 @@ pub(crate) mod append_file;
 pub(crate) mod memory;
 #[cfg(target_os = "linux")]
 pub(crate) mod stage_file;
-#[cfg(target_os = "linux")]
-pub(crate) mod stage_list;
+pub(crate) mod writer_lock;

@@ -221,11 +221,18 @@ pub(crate) fn put(log: &LogWriter, numbers: Range<u64>) {
     }
 }
 
-/// The stage file of a log whose stage directory is `parent`.
+/// The stage file of a log whose stage directory is `parent`: the one whose head has the log's path; where it will be, if there is none.
 pub(crate) fn stage_of(parent: &Path, log: &Path) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;
-    let directory = std::fs::metadata(log.parent().expect("a directory")).expect("there");
     let mine = std::fs::metadata("/proc/self").expect("this process").uid();
     let name = log.file_name().expect("a name").to_string_lossy();
-    parent.join(format!("inkstone-{mine}/{:x}.{:x}.{name}", directory.dev(), directory.ino()))
+    let own = parent.join(format!("inkstone-{mine}"));
+    let wanted = log.as_os_str().as_bytes();
+    let is_its = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes[..bytes.len().min(8192)].windows(wanted.len()).any(|window| window == wanted)
+    };
+    let entries = std::fs::read_dir(&own).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).find(is_its).unwrap_or_else(|| own.join(format!("{name}.0")))
 }

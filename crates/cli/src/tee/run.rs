@@ -380,6 +380,11 @@ impl End<'_> {
             say(format_args!("{lines} lines were dropped ({bytes} bytes), as --when-full says"));
         }
         let mut is_good = self.tell_unwritten(read, stats);
+        if stats.vanished_bytes > 0 {
+            is_good = false;
+            let bytes = stats.vanished_bytes;
+            say(format_args!("{bytes} bytes that were written are missing: the disk came back without them"));
+        }
         if let Some(Err(error)) = &input {
             is_good = false;
             say(format_args!("{error:#}"));

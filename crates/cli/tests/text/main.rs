@@ -9,6 +9,7 @@ mod support;
 mod with_tee;
 
 mod tee;
+mod tee_alone;
 mod tee_containers;
 mod tee_deadline;
 mod tee_ends;

@@ -10,19 +10,31 @@ const EXCLUSIVE: libc::c_short = libc::F_WRLCK as libc::c_short;
 const TO_READ: libc::c_short = libc::F_RDLCK as libc::c_short;
 const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 
-/// A record lock of the whole file, of this type, as `fcntl` takes it.
-fn whole_file(lock_type: libc::c_short) -> libc::flock {
+/// Which bytes of a file are locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockedBytes {
+    All,
+    /// One byte far behind the end of any file: where locks are mandatory (SMB), others may still read and write the file.
+    FarAway,
+}
+
+/// A record lock of these bytes, of this type, as `fcntl` takes it.
+fn lock_of(bytes: LockedBytes, lock_type: libc::c_short) -> libc::flock {
     // SAFETY: `struct flock` is integers only, for which zeros are a value; an open-file-description lock demands that
     // `l_pid` be 0, and start and length 0 mean the whole file.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = lock_type;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
+    if bytes == LockedBytes::FarAway {
+        lock.l_start = libc::off_t::MAX / 2;
+        lock.l_len = 1;
+    }
     lock
 }
 
-/// Takes or releases the open file description's exclusive lock on the whole file; never waits.
-pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, take: bool) -> io::Result<()> {
-    let lock = whole_file(if take { EXCLUSIVE } else { FREE });
+/// Takes or releases the open file description's exclusive lock on these bytes; never waits.
+pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, bytes: LockedBytes, take: bool) -> io::Result<()> {
+    let lock = lock_of(bytes, if take { EXCLUSIVE } else { FREE });
     // SAFETY: the descriptor is open for as long as it is borrowed; `lock` lives through the call, which only reads it.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
         0 => Ok(()),
@@ -41,7 +53,7 @@ pub(crate) struct LockInTheWay {
 
 /// The lock that is in the way of an exclusive lock on the whole file, if there is one. Takes no lock.
 pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInTheWay>> {
-    let mut lock = whole_file(EXCLUSIVE);
+    let mut lock = lock_of(LockedBytes::All, EXCLUSIVE);
     // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
         0 => Ok((lock.l_type != FREE).then(|| LockInTheWay {

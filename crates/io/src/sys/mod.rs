@@ -25,7 +25,7 @@ compile_error!("inkstone-io knows the system calls of Linux, and those of macOS 
 
 use rustix::fs::{Mode, RawMode, Stat};
 
-pub(crate) use locks::{LockInTheWay, lock_in_the_way, set_description_lock};
+pub(crate) use locks::{LockInTheWay, LockedBytes, lock_in_the_way, set_description_lock};
 pub(crate) use system::{
     GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, ask_nothing, born_nanos, cached_pages,
     device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system, let_others_go_first, mount_id,

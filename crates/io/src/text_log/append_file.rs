@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, OFlags, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, statat, symlinkat};
 
 use crate::directory::{FILE_MODE, OsDirectory};
 use crate::error::{Error, Result};
@@ -22,6 +22,8 @@ use crate::transfer::retry;
 
 /// A name that is made free may be taken again by another program; it is made free at most this often.
 const TRIES: u32 = 100;
+/// With so many bytes free, bytes are not what is missing: a buffer has a quarter of them.
+const MUCH: u64 = 1 << 20;
 /// The bits that a log's file may get from the mode of another: not those that make a program run as its owner.
 const MODE_GIVEN: u32 = 0o777;
 
@@ -159,15 +161,9 @@ impl AppendFile {
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
-        let named = directory.look(name)?.filter(|named| named.is_link);
-        if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
-            let why = format!("it is a symbolic link of another user ({})", owner.user);
-            let error = Error::invalid("open log", directory.held().join(name), why);
-            return Err(error.advise("root follows only links that root owns; check who made it"));
-        }
-        // A link that is made at this very moment is not followed.
-        let flags = if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW };
-        Self::open_with(directory, name, "open log", flags, mode).map_err(|error| error.advise(advice))
+        let flags = follow_flags(directory, name)? | OFlags::CREATE;
+        Self::open_with(directory, name, "open log", flags, mode)
+            .map_err(|error| if error.is_full() { error } else { error.advise(advice) })
     }
 
     /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); the name must be free.
@@ -175,7 +171,7 @@ impl AppendFile {
     /// # Errors
     /// The name is in use, or what the file system answers.
     pub fn create_private(directory: &OsDirectory, name: &str) -> Result<Self> {
-        Self::open_with(directory, name, "create log", OFlags::EXCL, FILE_MODE)
+        Self::open_with(directory, name, "create log", OFlags::CREATE | OFlags::EXCL, FILE_MODE)
     }
 
     /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes anything else of that name,
@@ -211,7 +207,7 @@ impl AppendFile {
         (is_own && is_new).then(|| Self { file, path: held.join(name) })
     }
 
-    fn open_with(
+    pub(crate) fn open_with(
         directory: &OsDirectory,
         name: &str,
         operation: &'static str,
@@ -220,10 +216,17 @@ impl AppendFile {
     ) -> Result<Self> {
         directory.check_change(operation, name)?;
         let held = directory.held();
-        let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let flags = flags | OFlags::WRONLY | OFlags::APPEND;
         let file = held.open_plain(name, flags, mode);
-        let file = file.map_err(|source| Error::new(operation, held.join(name), source))?;
+        let file = file.map_err(|source| {
+            let error = Error::new(operation, held.join(name), source);
+            if error.is_full() { say_what_is_full(error, held.as_fd()) } else { error }
+        })?;
         Ok(Self { file, path: held.join(name) })
+    }
+
+    pub(crate) fn into_file(self) -> File {
+        self.file
     }
 
     /// The file itself, for code that writes through [`std::io::Write`].
@@ -290,7 +293,7 @@ impl AppendFile {
         .map_err(|source| {
             let error = Error::new("append", &self.path, source);
             match error.kind() {
-                _ if error.is_full() => error.advise("free some space; writing then continues by itself"),
+                _ if error.is_full() => say_what_is_full(error, &self.file),
                 io::ErrorKind::FileTooLarge => {
                     error.advise("raise the limit (ulimit -f), or move the file away")
                 }
@@ -310,6 +313,40 @@ impl AppendFile {
         };
         answer.map_err(|source| Error::new(name, &self.path, source))
     }
+}
+
+/// What to do about a full file system: bytes may be free, and something else used up.
+fn say_what_is_full(error: Error, on: impl AsFd) -> Error {
+    let facts = fstatvfs(on).ok();
+    let has_bytes = facts.as_ref().is_some_and(|facts| facts.f_bavail.saturating_mul(facts.f_frsize) >= MUCH);
+    let advice = match &facts {
+        _ if error.kind() == io::ErrorKind::QuotaExceeded => {
+            "a quota of the user, the group or the project is used up: free some of it, or raise it"
+        }
+        Some(facts) if has_bytes && facts.f_files > 0 && facts.f_favail == 0 => {
+            "bytes are free, but no inode is left (`df -i`): remove some files"
+        }
+        _ if has_bytes => {
+            "bytes are free, so a quota, or the room for metadata (btrfs), is used up: free some of that"
+        }
+        _ => "free some space",
+    };
+    error.advise(format!("{advice}; writing then continues by itself"))
+}
+
+/// The flags with which a name may be opened: a link is followed, but by root only if it is root's.
+///
+/// # Errors
+/// This process is root and the name is a link of another user; or what the file system answers.
+pub(crate) fn follow_flags(directory: &OsDirectory, name: &str) -> Result<OFlags> {
+    let named = directory.look(name)?.filter(|named| named.is_link);
+    if let Some(Named { owner, .. }) = named.filter(|named| !named.owner.may_lead()) {
+        let why = format!("it is a symbolic link of another user ({})", owner.user);
+        let error = Error::invalid("open log", directory.held().join(name), why);
+        return Err(error.advise("root follows only links that root owns; check who made it"));
+    }
+    // A link that is made at this very moment is not followed.
+    Ok(if named.is_some() { OFlags::empty() } else { OFlags::NOFOLLOW })
 }
 
 /// Gives the calling thread the lowest priority from now on: for work that no thread waits for.

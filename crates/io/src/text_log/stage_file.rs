@@ -3,24 +3,21 @@
 //! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks. *May not touch*: what is in it:
 //! that belongs to [`crate::StageBuffer`]s and their user.
 //!
-//! Its lock belongs to the process (`F_SETLK`), not to the open file: a forked child does not keep it, so after a kill the next
-//! start finds it free. Such a lock does not exclude the process itself, hence the list of the stages that this process has
-//! (`stage_list.rs`). No other code here opens a stage file, since closing any descriptor of it would release the lock.
+//! Its lock is that of a log's directory (`lock.rs`): a forked child does not keep it, so after a kill the next start finds it free.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_OMIT, fcntl_lock, fstatfs, utimensat,
-};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, fstatfs, utimensat};
 
-use super::stage_list;
 use crate::descriptor::above_standard;
 use crate::error::{Error, Result};
 use crate::fork::ForkMark;
+use crate::lock::LockedFile;
 use crate::prepare::Allocate;
+use crate::sys::LockedBytes;
 use crate::text_log::memory::{StageBuffer, StageLayout, buffers_in_file};
 use crate::transfer::retry;
 
@@ -34,9 +31,8 @@ const DIRECTORIES_MAX: u32 = 16;
 /// A locked file in memory; the lock is released when it is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct StageFile {
-    file: Option<File>,
+    locked: LockedFile,
     path: PathBuf,
-    mark: ForkMark,
     elsewhere: Option<Error>,
 }
 
@@ -46,15 +42,8 @@ impl StageFile {
     /// # Errors
     /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        let mark = ForkMark::new()?;
-        if !stage_list::take(path)? {
-            return Ok(None);
-        }
-        let file = open_locked(path);
-        if !matches!(file, Ok(Some(_))) {
-            stage_list::give_back(path);
-        }
-        Ok(file?.map(|file| Self { file: Some(file), path: path.to_path_buf(), mark, elsewhere: None }))
+        let locked = open_locked(path)?;
+        Ok(locked.map(|locked| Self { locked, path: path.to_path_buf(), elsewhere: None }))
     }
 
     /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which is created if it is missing:
@@ -85,6 +74,46 @@ impl StageFile {
         Err(Error::invalid("open stage directory", path, "it was removed each time it was made"))
     }
 
+    /// The stage files of this user below `parent`, sorted: those of living processes too.
+    ///
+    /// # Errors
+    /// As [`StageFile::open_below`], but that nothing is made.
+    pub fn list_below(parent: &Path) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for directory in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
+            if !matches!(Whose::of(&directory)?, Whose::Ours) {
+                continue;
+            }
+            let failed = |source| Error::new("list stage directory", &directory, source);
+            match retry(|| std::fs::read_dir(&directory)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                listed => {
+                    for entry in listed.map_err(failed)? {
+                        paths.push(entry.map_err(failed)?.path());
+                    }
+                }
+            }
+        }
+        paths.sort_unstable();
+        Ok(paths)
+    }
+
+    /// The first bytes of a stage file, `most` at most, and its length. Takes no lock: a living process may have it.
+    ///
+    /// # Errors
+    /// It is gone, not a stage of this user, or what the file system answers.
+    pub fn read_head(path: &Path, most: usize) -> Result<(Vec<u8>, u64)> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let how = || OpenOptions::new().read(true).custom_flags(flags).open(path).and_then(above_standard);
+        let failed = |source| Error::new("read stage", path, source);
+        let file = retry(how).map_err(failed)?;
+        check(&file, path)?;
+        let len = file.metadata().map_err(failed)?.len();
+        let mut bytes = vec![0; most.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        retry(|| file.read_exact_at(&mut bytes, 0)).map_err(failed)?;
+        Ok((bytes, len))
+    }
+
     /// Why it is not in the usual place, if another user has the name of this user's directory.
     pub fn elsewhere(&self) -> Option<&Error> {
         self.elsewhere.as_ref()
@@ -96,7 +125,7 @@ impl StageFile {
     }
 
     fn file(&self) -> &File {
-        self.file.as_ref().expect("a file until it is dropped")
+        self.locked.file()
     }
 
     /// Its contents.
@@ -161,27 +190,6 @@ impl StageFile {
         Err(Error::invalid("write stage", &self.path, why))
     }
 
-    /// Renames it to another name in the same directory and returns its path. Its contents do not change.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn set_aside(self) -> Result<PathBuf> {
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(format!(".aside.{}", std::process::id()));
-        let mut to = PathBuf::from(&aside);
-        let mut number = 0_u64;
-        // The directory belongs to this user alone, and only the process that has the stage open takes such a name.
-        while retry(|| std::fs::symlink_metadata(&to)).is_ok() {
-            number += 1;
-            let mut name = aside.clone();
-            name.push(format!(".{number}"));
-            to = PathBuf::from(name);
-        }
-        let renamed = retry(|| std::fs::rename(&self.path, &to));
-        renamed.map_err(|source| Error::new("rename stage", &self.path, source))?;
-        Ok(to)
-    }
-
     /// Removes it: nothing in it is needed any more.
     ///
     /// # Errors
@@ -228,17 +236,6 @@ impl StageLock {
     /// What the file system answers.
     pub fn remove(self) -> Result<()> {
         self.file.remove()
-    }
-}
-
-impl Drop for StageFile {
-    fn drop(&mut self) {
-        // Closed before it leaves the list: closing releases the lock, also one that was taken meanwhile.
-        drop(self.file.take());
-        // A forked child has a list of its own, and may have a stage of this name in it.
-        if !self.mark.is_child() {
-            stage_list::give_back(&self.path);
-        }
     }
 }
 
@@ -353,34 +350,32 @@ fn is_there(path: &Path) -> Result<bool> {
     }
 }
 
-fn open_locked(path: &Path) -> Result<Option<File>> {
-    for _ in 0..TRIES {
-        let how = || {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
-                .open(path)
-                .and_then(above_standard)
-        };
+fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
+    let how = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .and_then(above_standard)
+    };
+    let open = || {
         let file = retry(how).map_err(|source| {
             Error::new("open stage", path, source).advise("name a tmpfs directory that you may write to")
         })?;
-        check(&file, path)?;
-        match retry(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from)) {
-            Ok(()) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                return Ok(None);
-            }
-            Err(source) => return Err(Error::new("lock stage", path, source)),
-        }
+        check(&file, path).map(|()| file)
+    };
+    for _ in 0..TRIES {
+        let Some(locked) = LockedFile::take(path, LockedBytes::All, ForkMark::new()?, open)? else {
+            return Ok(None);
+        };
         // The former holder may have removed it between the two calls.
-        let held = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
+        let held = locked.file().metadata().map_err(|source| Error::new("stat stage", path, source))?;
         if std::fs::symlink_metadata(path).is_ok_and(|named| named.ino() == held.ino()) {
-            return Ok(Some(file));
+            return Ok(Some(locked));
         }
     }
     Err(Error::invalid("open stage", path, "it was removed each time it was made"))

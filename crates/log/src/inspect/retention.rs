@@ -6,20 +6,14 @@
 //! what was asked for is kept. The last segment always stays.
 //!
 //! **Times.** Appends go forward: a record is not younger than the last change of its segment's file, nor than that of any later
-//! segment, nor than now. A clock may have been wrong, so a file's time is used only if nothing contradicts it:
-//! - A time that is later than now, or earlier than that of an older segment, is not used. Its segment counts as young as the next
-//!   later segment whose time is used, or as now. So a clock that was behind makes nothing look older than it is.
-//! - A clock that was ahead makes later segments look younger until its time has passed. So nothing is kept forever.
-//!
-//! This cannot detect a clock that was behind while the oldest remaining segment was written, or that was behind by so little that
-//! the order holds, or that is ahead now. Copying the files without their times makes all of them young. A power cut may set a
-//! file's time back by as long as the file system keeps times in memory: seconds, or hours with the mount option `lazytime`.
+//! segment, nor than now. A clock may have been wrong: [`inkstone_io::kept_by_age`] says which times count, and what cannot be detected. A power
+//! cut may set a file's time back by as long as the file system keeps times in memory: seconds, or hours with the mount option `lazytime`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use inkstone_format::Lsn;
-use inkstone_io::{AnyDirectory, OpenFile, OsDirectory};
+use inkstone_io::{AnyDirectory, OpenFile, OsDirectory, kept_by_age};
 
 use super::look_in;
 use super::report::{Report, SegmentReport};
@@ -91,7 +85,7 @@ fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, clock: impl FnOnce() ->
             let newest = report.segments.iter().rev();
             let ahead = newest.zip(&times).filter(|(_, time)| **time > now);
             of_the_future = ahead.map(|(segment, _)| segment.path.clone()).collect();
-            first_of(&report, by_age(&times, age, now))
+            first_of(&report, kept_by_age(&times, age, now))
         }
     };
     // A log that ends before its first record is empty.
@@ -131,25 +125,6 @@ fn times(directory: &AnyDirectory, report: &Report) -> Result<Vec<SystemTime>> {
         times.push(modified);
     }
     Ok(times)
-}
-
-/// How many segments are kept, by their files' times, the newest segment first.
-fn by_age(times: &[SystemTime], age: Duration, now: SystemTime) -> usize {
-    let mut highest = None;
-    let oldest_first = times.iter().rev().map(|&time| {
-        let counts = time <= now && highest.is_none_or(|highest| time >= highest);
-        highest = if counts { Some(time) } else { highest };
-        counts
-    });
-    let counts: Vec<bool> = oldest_first.collect();
-    let mut not_after = now;
-    let is_kept = |(index, (time, counts)): (usize, (&SystemTime, &bool))| {
-        if *counts {
-            not_after = *time;
-        }
-        index == 0 || now.duration_since(not_after).is_ok_and(|old| old <= age)
-    };
-    times.iter().zip(counts.iter().rev()).enumerate().map(is_kept).take_while(|is_kept| *is_kept).count()
 }
 
 #[cfg(test)]
