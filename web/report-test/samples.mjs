@@ -230,7 +230,7 @@ export function claims(result) {
     claims: [
       claim("overwrite-twice", "confirmed", "1.5 to 3", [1.9, 1.7, 2.16]),
       claim("posix-fallocate-slow", "refuted", "1.03 or more", [0.0039, 0.002, 0.0051]),
-      claim("link-saves", "tie", "1.03 or more", [1.09, 0.97, 1.21]),
+      claim("link-saves", "cannot-tell", "1.03 or more", [1.09, 0.97, 1.21]),
       claim("prealloc-near-reuse", "refuted", "0.95 to 1.1", [61, 51.6, 75]),
       claim("direct-not-durable", "confirmed", "0.1 or less", [0.016, 0.016, 0.016, "flushes a commit"]),
       claim("overwrite-no-journal", "confirmed", "0", [0, 0, 0, "journal writes a commit"]),

@@ -8,7 +8,7 @@ mod experiments;
 mod numbered;
 mod zero_range;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -291,7 +291,30 @@ fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Re
         let found = disks(directories, context)?;
         return output.show_with(&found, &found.result, &text(&found));
     }
+    if let Some(directory) = directories.first() {
+        check_is_no_misspelt_command(directory)?;
+    }
     show(output, &quick(directories.first().map(PathBuf::as_path), context)?, View::Runs)
+}
+
+/// Most mistakes in a command's name.
+const MISTAKES_MAX: usize = 2;
+
+/// A single word that is no directory may be meant as a command.
+fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
+    let word = directory.to_string_lossy();
+    if directory.exists() || word.contains('/') {
+        return Ok(());
+    }
+    let definition = LabArguments::augment_args(clap::Command::new("lab"));
+    let near = |name: &str| strsim::damerau_levenshtein(&word, name);
+    let nearest = definition.get_subcommands().map(clap::Command::get_name).min_by_key(|name| near(name));
+    match nearest.filter(|name| near(name) <= MISTAKES_MAX) {
+        Some(name) => {
+            anyhow::bail!("there is no directory and no command {word:?}: `inkstone lab {name}` is one")
+        }
+        None => Ok(()),
+    }
 }
 
 fn output_of(arguments: &LabArguments) -> &Output {

@@ -2,14 +2,14 @@
 //!
 //! *Owns*: the rule, and when there is no answer. *May not touch*: measuring, and how answers are printed.
 //!
-//! A wrong answer costs more than none. So there is no answer if the lab warns about a run, or if there are too few rounds for an
-//! interval, and the interval is corrected for all questions asked at once (Bonferroni). *No* means that the whole interval shows no
-//! such effect, or hardly any.
+//! A wrong answer costs more than none. So there is no answer if the lab doubts what a run means (memory, no flushes), or if there are
+//! too few rounds for an interval, and the interval is corrected for all questions asked at once (Bonferroni). A busy machine makes the
+//! interval wide: its warning stands beside the answer. *No* means that the whole interval shows no such effect, or hardly any.
 
 use serde::{Deserialize, Serialize};
 
 use crate::result::{CellResult, DurableFinding, Outcome, Relative, Round, Run, Verdict, Warning};
-use crate::stats::relative_of_several;
+use crate::stats::{SAME_WITHIN, relative_of_several};
 use crate::warnings::of_run;
 
 /// A question and its answer.
@@ -59,16 +59,21 @@ pub enum Effect {
     Differs,
 }
 
-/// Within this factor two ways count as equally good.
-pub const HARDLY: f64 = 1.1;
-
 /// Warnings about a single run; the others are about the machine and the place.
 const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
 /// Warnings that do not concern the compared rounds: about clean-up, other parts, or a percentile of a single value.
 const HARMLESS: [&str; 8] =
     ["swept", "left-out", "cut-short", "part-failed", "no-trace", "no-root", "no-atlas", "few-commits"];
 
-/// Those warnings of a result that forbid an answer about this run.
+/// Warnings about noise: the intervals have it in them.
+const NOISE: [&str; 4] = ["cpu-busy", "device-busy", "noisy", "powersave"];
+
+/// The first warning that forbids an answer about this run: those about noise stand beside it instead.
+pub fn forbidding(run: &Run, warnings: &[Warning]) -> Option<Warning> {
+    against(run, warnings).into_iter().find(|warning| !NOISE.contains(&warning.name.as_str()))
+}
+
+/// Those warnings of a result that concern this run's figures: where a wrong answer would be expensive, each forbids one.
 pub fn against(run: &Run, warnings: &[Warning]) -> Vec<Warning> {
     let of_place = warnings.iter().filter(|warning| !OF_A_RUN.contains(&warning.name.as_str())).cloned();
     let all = of_place.chain(of_run(run));
@@ -89,7 +94,7 @@ pub struct Pair<'a> {
 /// Answers one of `asked` questions that are read together, in a result with these warnings.
 pub fn answer(question: String, pair: &Pair<'_>, asked: usize, warnings: &[Warning]) -> Asked {
     let found = figures(pair, asked);
-    let warned = against(pair.base.0, warnings).into_iter().chain(against(pair.other.0, warnings)).next();
+    let warned = forbidding(pair.base.0, warnings).or_else(|| forbidding(pair.other.0, warnings));
     let relative = found.as_ref().ok().copied();
     let told = found.and_then(|relative| match warned {
         // The result has the text of the warning.
@@ -122,12 +127,12 @@ fn rounds<'a>((run, name): (&'a Run, &str)) -> Result<&'a [Round], String> {
 }
 
 fn told(relative: &Relative, effect: Effect) -> Result<Told, String> {
-    let (low, high) = relative.interval().ok_or_else(|| relative.interval_words())?;
+    let (_, high) = relative.interval().ok_or_else(|| relative.interval_words())?;
     match (effect, relative.verdict) {
         (_, Verdict::Faster) | (Effect::Differs, Verdict::Slower) => Ok(Told::Yes),
         (Effect::Faster, Verdict::Slower) => Ok(Told::No),
-        (Effect::Faster, _) if high <= HARDLY => Ok(Told::No),
-        (Effect::Differs, _) if low >= 1.0 / HARDLY && high <= HARDLY => Ok(Told::No),
+        (Effect::Faster, _) if high <= SAME_WITHIN => Ok(Told::No),
+        (Effect::Differs, Verdict::Tie) => Ok(Told::No),
         _ => Err("the interval allows both".into()),
     }
 }
@@ -183,10 +188,9 @@ mod tests {
         let sure = of(200.0, 100.0, 1.01);
         let warning = |name: &str| Warning { name: name.into(), text: "so".into(), cure: String::new() };
         assert_eq!(ask(&sure, Effect::Faster, &[warning("swept")]).answer, Told::Yes);
-        let warned = ask(&sure, Effect::Faster, &[warning("cpu-busy")]);
-        assert!(
-            warned.answer == Told::CannotTell && warned.reason.is_some_and(|why| why.contains("cpu-busy"))
-        );
+        assert_eq!(ask(&sure, Effect::Faster, &[warning("cpu-busy")]).answer, Told::Yes, "it stands beside");
+        let warned = ask(&sure, Effect::Faster, &[warning("memory")]);
+        assert!(warned.answer == Told::CannotTell && warned.reason.is_some_and(|why| why.contains("memory")));
         assert!(warned.relative.is_some(), "the figure stands all the same");
         let mut few = sure.clone();
         let mut not_durable = sure.clone();

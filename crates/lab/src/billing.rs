@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use inkstone_host::{BlockTrace, DeviceNumber, LabEngine, LabFile, block_stat, own_threads};
-use inkstone_io::{EngineKind, File};
+use inkstone_io::File;
 
 use crate::bill::attribute::{Counted, Evidence};
 use crate::bill::{Layer, bill_of, layer::layers_of};
@@ -75,7 +75,7 @@ pub fn bill_round(
         layers: &layers,
         commits: &spans,
         own_threads: &own_threads,
-        own_workers: cell.strategy.engine == EngineKind::Aio,
+        own_workers: cell.workers_sync(),
         counted: &counted,
         timeline_commits: billing.timeline_commits,
     };

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::finding::{Durable, durable_cells, per_commit};
+use crate::finding::{Durable, fastest_durable, per_commit};
 use crate::result::{FEW_ROUNDS, LabResult, Relative, Run, Verdict};
 use crate::stats::{per_commit_ns, relative};
 use crate::warnings::too_fast;
@@ -71,7 +71,7 @@ pub(crate) fn judge(runs: &[Run], known: &[Known]) -> (String, Vec<Disk>) {
 }
 
 fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
-    let best = durable_cells(run).into_iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
+    let best = fastest_durable(run);
     let device = run.place.device.as_deref().unwrap_or("its device");
     let refused = if let Some(memory) = &known.memory {
         Some(format!("it is memory ({memory}), and nothing there survives a power loss"))
@@ -149,13 +149,13 @@ fn sentence(disks: &[Disk]) -> String {
                 .collect();
             let why = match between.is_empty() {
                 true => FEW_ROUNDS.to_owned(),
-                false => format!(
-                    "the interval of the ratio {} includes 1 or is within 3% of it",
-                    between.join(", ")
-                ),
+                false => format!("the interval of the ratio is {}", between.join(", ")),
             };
+            let is_tie = |disk: &&&Disk| disk.relative.is_some_and(|found| found.verdict == Verdict::Tie);
+            let all_tie = others.iter().filter(|disk| !told(disk)).all(|disk| is_tie(&disk));
+            let tie = if all_tie { "tie" } else { "cannot be told apart" };
             format!(
-                "{} and {} tie: {:.0} us per durable commit on the first, {why}{slower}.",
+                "{} and {} {tie}: {:.0} us per durable commit on the first, {why}{slower}.",
                 first.directory,
                 ties.join(", "),
                 us(first),

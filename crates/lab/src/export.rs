@@ -240,6 +240,7 @@ fn relative(row: &mut Row, measured: &Measured) {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
         Verdict::Tie => "tie",
+        Verdict::CannotTell => "cannot-tell",
         Verdict::Unknown => "unknown",
     }));
 }

@@ -35,13 +35,19 @@ impl Relative {
         if self.verdict == Verdict::Unknown { None } else { self.low.zip(self.high) }
     }
 
-    /// For a column: `1.20 [1.10..1.30]`, `tie [0.98..1.02]`, `1.15 (few rounds)`.
+    /// For a column: `1.20 [1.10..1.30]`, `1.01 [0.98..1.04] tie`, `1.7 [0.6..4.1] cannot tell`, `1.15 (few rounds)`.
     pub fn words(&self) -> String {
-        let speedup = self.speedup;
-        match (self.interval(), self.verdict) {
-            (None, _) => format!("{speedup:.2} (few rounds)"),
-            (Some((low, high)), Verdict::Tie) => format!("tie [{low:.2}..{high:.2}]"),
-            (Some((low, high)), _) => format!("{speedup:.2} [{low:.2}..{high:.2}]"),
+        self.column(|value| format!("{value:.2}"))
+    }
+
+    /// The same with the ratios as a table shows them.
+    pub(crate) fn column(&self, shown: impl Fn(f64) -> String) -> String {
+        let speedup = shown(self.speedup);
+        match self.interval() {
+            None => format!("{speedup} (few rounds)"),
+            Some((low, high)) => {
+                format!("{speedup} [{}..{}]{}", shown(low), shown(high), self.verdict.mark())
+            }
         }
     }
 
@@ -68,7 +74,7 @@ impl Relative {
 /// Shown in place of an interval.
 pub(crate) const FEW_ROUNDS: &str = "too few rounds for an interval";
 
-/// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3%.
+/// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3% (`stats::verdict` is the rule).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -76,8 +82,22 @@ pub enum Verdict {
     Faster,
     /// Takes more time.
     Slower,
-    /// Neither is shown to be faster.
+    /// The whole interval is within 10% of 1: one is as good as the other.
     Tie,
-    /// Too few rounds to say anything.
+    /// The interval allows more than one of these.
+    CannotTell,
+    /// Too few rounds for an interval.
     Unknown,
+}
+
+impl Verdict {
+    /// Follows a figure in a table: empty where the figure itself says it.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Self::Faster | Self::Slower => "",
+            Self::Tie => " tie",
+            Self::CannotTell => " cannot tell",
+            Self::Unknown => " ?",
+        }
+    }
 }

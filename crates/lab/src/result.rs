@@ -538,9 +538,15 @@ pub struct ZeroingCell {
 /// The lab's conclusion.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Finding {
-    /// One sentence: which durable way is best here, how many times faster than the naive one, and why.
+    /// One sentence: which durable way is fastest here, and how many times as fast as the naive one; or why none is named.
     pub sentence: String,
-    /// Name of the best durable cell.
+    /// Why, if the bills show it: what a commit costs at the device, before and after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What to do, if a way is faster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// Name of the fastest durable cell that is shown to be faster than the naive one.
     pub best: Option<String>,
     /// Name of the naive cell.
     pub naive: Option<String>,

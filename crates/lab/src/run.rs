@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::result::{Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run};
 use crate::site::Site;
 use crate::stage::{CellError, Leftover, Session, Staged, cool, incompressible, stage};
-use crate::stats::{median, relative};
+use crate::stats::{median, relative_of_several};
 
 /// In which order the cells of a round run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -379,6 +379,9 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     let baseline = arms.get(plan.baseline).filter(|arm| arm.failed.is_none());
     let base_rounds = baseline.map(|arm| arm.rounds.clone()).unwrap_or_default();
     let base_name = baseline.map(|arm| arm.name.clone());
+    let others = arms.iter().filter(|arm| arm.failed.is_none() && !arm.rounds.is_empty()).count();
+    // A reader looks at all rows: their intervals hold together.
+    let questions = others.saturating_sub(1);
     let mut notes: Vec<String> =
         arms.iter().filter_map(|arm| arm.unchecked.clone()).map(unchecked_note).collect();
     notes.dedup();
@@ -392,7 +395,9 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
              request of each commit: {reason}"
         ));
     }
-    let cells = arms.into_iter().map(|arm| cell_result(site, arm, &base_rounds, plan, base_name.as_deref()));
+    let cells = arms
+        .into_iter()
+        .map(|arm| cell_result(site, arm, (&base_rounds, questions), plan, base_name.as_deref()));
     Run {
         name: plan.name.clone(),
         title: plan.title.clone(),
@@ -408,31 +413,42 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     }
 }
 
-/// Which passes ended before the end of their file because of a limit, and after how much of it.
+/// How many passes ended before the end of their file because of a limit, and the earliest.
 fn cut_short(arms: &[Arm]) -> Option<String> {
-    let share = |arm: &Arm| {
+    let share = |arm: &'_ Arm| {
         let commits: Vec<f64> = arm.rounds.iter().map(|round| round.commits as f64).collect();
         let share = 100.0 * median(&commits)? / arm.cell.commits().max(1) as f64;
-        (share < 99.95).then(|| format!("`{}` after {share:.0}%", arm.name))
+        (share < 99.95).then(|| (share, arm.name.clone()))
     };
-    let cut: Vec<String> = arms.iter().filter_map(share).collect();
-    (!cut.is_empty())
-        .then(|| format!("passes that a limit stopped before the end of the file: {}", cut.join(", ")))
+    let cut: Vec<(f64, String)> = arms.iter().filter_map(share).collect();
+    let (share, name) = cut.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!(
+        "a limit stopped the passes of {} of {} ways before the end of the file: the earliest was `{name}` after {share:.0}%",
+        cut.len(),
+        arms.len()
+    ))
 }
 
 fn unchecked_note(reason: String) -> String {
     format!("the states of the files' blocks could not be checked: {reason}")
 }
 
-fn cell_result(site: &Site, arm: Arm, base: &[Round], plan: &Plan, base_name: Option<&str>) -> CellResult {
+fn cell_result(
+    site: &Site,
+    arm: Arm,
+    (base, questions): (&[Round], usize),
+    plan: &Plan,
+    base_name: Option<&str>,
+) -> CellResult {
     let what = describe(&arm.cell);
     let outcome = match &arm.failed {
         Some(reason) => Outcome::Invalid { reason: reason.clone() },
         None if arm.rounds.is_empty() => Outcome::NotRun,
         None => {
             let is_base = base_name == Some(arm.name.as_str());
-            let compared =
-                base_name.filter(|_| !is_base).and_then(|_| relative(base, &arm.rounds, plan.seed));
+            let compared = base_name
+                .filter(|_| !is_base)
+                .and_then(|_| relative_of_several(base, &arm.rounds, plan.seed, questions));
             let writes = arm.rounds.iter().map(|round| round.commits).sum::<u64>().max(1) as f64;
             let mapped = arm.cell.strategy.access == Access::Mmap;
             let faults = (arm.faults.0 as f64 / writes, arm.faults.1 as f64 / writes);

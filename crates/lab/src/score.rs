@@ -15,7 +15,7 @@ use inkstone_io::{Directory as _, NamedChoice as _, Preparation, Reuse, Strategy
 use crate::cell::Cell;
 use crate::command::{Context, LabError, Started};
 use crate::experiment::{ExperimentResult, ExperimentRow};
-use crate::finding::{durable_cells, per_commit};
+use crate::finding::fastest_durable;
 use crate::image::{Image, ImageKind, LoopMode};
 use crate::pass::Limits;
 use crate::presets::Preset;
@@ -168,7 +168,7 @@ pub fn score_site(
     let rule = inkstone::rule(&site.capabilities).strategy;
     let find = find_plan(effort);
     let found = run(site, &find, stop, progress);
-    let best = durable_cells(&found).into_iter().min_by(|a, b| per_commit(a).total_cmp(&per_commit(b)));
+    let best = fastest_durable(&found);
     let winner = best.and_then(|best| find.cells.iter().find(|cell| cell.name() == best.cell.name).copied());
     let Some(winner) = winner else { return failed(site.place.clone(), "no durable way could be measured") };
     let (rule, tuned) = (cell_of(&rule, effort.file_bytes), cell_of(&tuned, effort.file_bytes));

@@ -37,9 +37,19 @@ impl CellError {
             Self::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
                 format!("{DISK_FULL}{error}")
             }
-            other => other.to_string(),
+            other => without_number(other.to_string()),
         }
     }
+}
+
+/// Without Rust's ` (os error 95)`: the words before it say the same.
+fn without_number(said: String) -> String {
+    let Some((before, (_, after))) =
+        said.split_once(" (os error ").and_then(|(before, rest)| Some((before, rest.split_once(')')?)))
+    else {
+        return said;
+    };
+    format!("{before}{after}")
 }
 
 /// What happens to files between rounds.

@@ -5,7 +5,8 @@ mod support;
 
 use std::sync::atomic::AtomicBool;
 
-use inkstone_io::{Access, Durability, Preparation, Reuse};
+use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
+use inkstone_lab::cell::Cell;
 use inkstone_lab::command::{Context, FilesystemsOptions, MeasureOptions, filesystems, measure};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::progress::Progress;
@@ -22,9 +23,17 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     the_hosts_bill_below_a_loop_device(NAME);
     let neighbours = Neighbour::two(directory.path());
+    let direct = |durability| cell(Preparation::None, Reuse::Reuse, Access::Direct, durability);
+    // A kernel worker sends the flush for those of io_uring.
+    let ring = |durability| {
+        let cell = direct(durability);
+        Cell { strategy: Strategy { engine: EngineKind::Uring, ..cell.strategy }, ..cell }
+    };
     let cells = vec![
         cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync),
-        cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
+        direct(Durability::ODsync),
+        ring(Durability::ODsync),
+        ring(Durability::RwfDsync),
     ];
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();

@@ -32,7 +32,7 @@ fn memory_is_measured_and_never_recommended() {
     let runs = result["runs"].as_array().expect("runs");
     assert_eq!(runs.len(), 2);
     let rounds = |run: &serde_json::Value| run["cells"][0]["outcome"]["rounds"].as_array().map(Vec::len);
-    assert_eq!((rounds(&runs[0]), rounds(&runs[1])), (Some(12), Some(12)));
+    assert_eq!((rounds(&runs[0]), rounds(&runs[1])), (Some(24), Some(24)));
     let compared = run(at, &["lab", "compare", "disks.json", "disks.json"]);
     assert!(matches!(compared.status.code(), Some(0 | 4)), "{}", text(&compared.stderr));
     let advised = run(at, &["lab", "engines", "disks.json"]);

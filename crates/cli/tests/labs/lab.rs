@@ -66,7 +66,7 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "write", "--preset", "e7"], "e1", 2),
         (&["lab", "write", "--write-size", "3000"], "power of two", 1),
         (&["lab", "write", "--size", "5000"], "multiple", 1),
-        (&["lab", "write", "--size", "1000TiB"], "free", 1),
+        (&["lab", "write", "--size", "1000TiB"], "MiB are needed, but", 1),
         (&["lab", "write", "--only", "reuse fdatasink"], "\"reuse fdatasync\"", 1),
         (&["lab", "write", "--baseline", "nwe fdatasync"], "\"new fdatasync\"", 1),
         (&["lab", "write", "--json", "no/such/place.json"], "no directory", 1),
@@ -74,7 +74,7 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "aa", "--csv", "-"], "use --json", 1),
         (&["lab", "read", "--csv", "out.csv"], "use --json", 1),
         (&["lab", "fallocate", "--csv", "-"], "use --json", 1),
-        (&["lab", "wriet"], "wriet", 1),
+        (&["lab", "wrtie"], "no command \"wrtie\": `inkstone lab write` is one", 1),
     ];
     for (arguments, word, code) in full {
         let output = run(directory.path(), arguments);
@@ -258,6 +258,24 @@ fn as_nobody(directory: &Path, arguments: &[&str]) -> Option<Output> {
         .ok()?;
     std::fs::remove_file(own).ok()?;
     made.success().then_some(output)
+}
+
+/// Another user's lab that lives is not called a killed one.
+#[test]
+fn another_users_living_lab_is_not_called_killed() {
+    let test = "another_users_living_lab_is_not_called_killed";
+    if !is_root() {
+        return not_run(test, "it needs root to become somebody else");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let theirs = inkstone_host::WorkDir::create(directory.path()).expect("a work directory");
+    let Some(output) = as_nobody(directory.path(), &small(&["--reuse", "new,reuse"])) else {
+        return not_run(test, "setpriv is not installed (util-linux)");
+    };
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{out}{}", text(&output.stderr));
+    assert!(!out.contains("killed lab"), "{out}");
+    theirs.remove().expect("it lived all the time");
 }
 
 #[test]

@@ -6,9 +6,10 @@
 //! process submitted it (which writes nothing else), or if the whole file system is ours; another process's, if that process submitted
 //! it; otherwise (a kernel thread's) unattributed, and printed.
 //!
-//! A flush is ours if the file system is ours, or if our thread waited for it, or the journal did for a transaction of ours, or, on
-//! the disk below a loop device, its worker did for a request of ours (`below`). A flush that serves us and others at once is ours.
-//! Requests of other processes are always counted separately.
+//! A flush is ours if the file system is ours, or if our thread waited for it (or a kernel worker that syncs for a request of ours),
+//! or the journal did for a transaction of ours, or, on the disk below a loop device, its worker did for a request of ours (`below`).
+//! A flush that serves us and others at once is ours. Requests of other processes are always counted separately. Commits that cost
+//! less than one flush or FUA write of ours each are not called durable, even where flushes for others covered them all.
 //!
 //! A journal write is *caused* by a commit if the transaction began and ended inside that commit (ext4), or if our own
 //! thread forced the log earlier in this commit (xfs); a *timer's* if the transaction had been open for the journal's
@@ -87,7 +88,7 @@ struct Causes<'a> {
     commits: &'a [CommitSpan],
     own_threads: &'a [u32],
     own_workers: bool,
-    /// Which requests are flushes for our own threads.
+    /// Which requests are flushes for our own threads, or for the kernel's workers that sync for us.
     own_flushes: HashSet<usize>,
     /// Requests that loop devices' workers made to the host's devices for us.
     below: Below,
@@ -110,7 +111,7 @@ pub struct Evidence<'a> {
     pub commits: &'a [CommitSpan],
     /// Threads of this process, the kernel's io_uring workers among them.
     pub own_threads: &'a [u32],
-    /// Whether the kernel's workers sync for this process (Linux AIO's `IOCB_CMD_FDSYNC`).
+    /// Whether the kernel's workers sync for this process: see [`Cell::workers_sync`](crate::cell::Cell::workers_sync).
     pub own_workers: bool,
     /// The same span by the devices' own counters.
     pub counted: &'a Counted,
@@ -140,6 +141,7 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
             counted.get(index).copied().flatten().map(|stat| cross_check(&requests, index, &stat));
     }
     let durable = durable(&requests, &kinds, &causes, trace.lost);
+    let durable = if_paid(durable, bills.first().zip(layers.first()), commits.len() as u64);
     let timeline = timeline(&causes, &requests, &kinds, timeline_commits);
     let punts =
         trace.events.iter().filter(|event| matches!(event.what, TraceKind::RingPunted { .. })).count();
@@ -177,6 +179,23 @@ fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost
         .map(|(request, _)| request)
         .collect();
     covered(causes.commits, &relevant, layer.volatile_cache)
+}
+
+/// A commit of ours costs a flush or a FUA write of ours. Where the bill has fewer, something was not seen: no proof that this way
+/// is durable without the others' flushes.
+fn if_paid(durable: DurableFinding, own: Option<(&LayerBill, &Layer)>, commits: u64) -> DurableFinding {
+    match (&durable, own) {
+        (DurableFinding::Seen { .. }, Some((bill, layer)))
+            if layer.volatile_cache && bill.flushes + bill.fua_writes < commits =>
+        {
+            let (flushes, fua) = (bill.flushes, bill.fua_writes);
+            let reason = format!(
+                "{flushes} flushes and {fua} FUA writes of its own for {commits} acknowledgements: flushes for others covered the rest"
+            );
+            DurableFinding::NotVisible { reason }
+        }
+        _ => durable,
+    }
 }
 
 fn empty_bill(layer: &Layer) -> LayerBill {
@@ -348,8 +367,6 @@ impl<'a> Causes<'a> {
     fn flush_kind(&self, number: usize, request: &DeviceRequest) -> Kind {
         let layer = &self.layers[request.layer];
         let comm = request.comm.as_str();
-        let within =
-            || self.commit_at(request.issue_ns).is_some_and(|commit| request.issue_ns <= commit.ack_ns);
         let ours = if layer.private || self.served(number) {
             true
         } else if request.layer > 0 || self.own_threads.contains(&request.tid) {
@@ -358,7 +375,7 @@ impl<'a> Causes<'a> {
         } else if comm.starts_with("jbd2/") || layer.file_system == "xfs" && is_kernels(&request.comm) {
             self.journal_kind(layer, request) == Kind::JournalWrite
         } else {
-            self.own_workers && comm.starts_with("kworker") && within()
+            false
         };
         if ours { Kind::Flush } else { Kind::ForeignFlush }
     }
@@ -392,7 +409,10 @@ impl<'a> Causes<'a> {
 
     fn who(&self, number: usize, request: &DeviceRequest) -> String {
         let is_flush = request.bytes == 0;
-        if self.own_flushes.contains(&number) || !is_flush && self.own_threads.contains(&request.tid) {
+        let by_worker = self.own_workers && is_worker(&request.comm);
+        if self.own_flushes.contains(&number) && !by_worker
+            || !is_flush && self.own_threads.contains(&request.tid)
+        {
             return "this process".into();
         }
         if self.own_threads.contains(&request.tid) {
@@ -416,21 +436,31 @@ pub(super) fn is_kernels(comm: &Comm) -> bool {
         .any(|kernel| name.starts_with(kernel))
 }
 
-/// The device's flush for each flush that our own threads submitted. One flush of the device serves all processes that submitted one
+fn is_worker(comm: &Comm) -> bool {
+    comm.as_str().starts_with("kworker")
+}
+
+/// The device's flush for each flush that our own threads submitted, or within a commit a kernel's worker, where those sync for us:
+/// a worker's id means nothing, and a flush of another worker leads to the same flush of the device. One flush of the device serves all processes that submitted one
 /// before it, so the last submitter says little. A waiting thread continues when its flush has ended: so it is the last one that ended
 /// before the acknowledgement, and outside of a commit the next one issued.
 fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<usize> {
-    let Evidence { trace, layers, commits, own_threads, .. } = *evidence;
+    let Evidence { trace, layers, commits, own_threads, own_workers, .. } = *evidence;
     let mut own = HashSet::new();
     let flushes: Vec<usize> = (0..requests.len()).filter(|&n| requests[n].is_flush()).collect();
-    for event in trace.events.iter().filter(|event| own_threads.contains(&event.tid)) {
-        let TraceKind::BioQueue { device, flags, .. } = event.what else { continue };
-        if !flags.preflush && flags.op != RequestOp::Flush {
+    for event in &trace.events {
+        let TraceKind::BioQueue { device, flags, comm, .. } = event.what else { continue };
+        let is_thread = own_threads.contains(&event.tid);
+        let may_be_ours = is_thread || own_workers && is_worker(&comm);
+        if !may_be_ours || !flags.preflush && flags.op != RequestOp::Flush {
             continue;
         }
         let Some(layer) = layers.iter().position(|layer| layer.numbers.contains(&device)) else { continue };
         let begun = commits.partition_point(|commit| commit.start_ns <= event.time_ns);
         let commit = begun.checked_sub(1).map(|n| commits[n]).filter(|commit| event.time_ns <= commit.ack_ns);
+        if !is_thread && commit.is_none() {
+            continue;
+        }
         let from = flushes.partition_point(|&n| requests[n].issue_ns < event.time_ns);
         let after = || flushes[from..].iter().copied().filter(|&n| requests[n].layer == layer);
         let ended = |n: &usize| {
@@ -438,7 +468,9 @@ fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<u
                 .is_some_and(|commit| requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= commit.ack_ns))
         };
         let sent_within = |n: &usize| commit.is_none_or(|commit| requests[*n].issue_ns <= commit.ack_ns);
-        own.extend(after().take_while(sent_within).filter(ended).last().or_else(|| after().next()));
+        let served = after().take_while(sent_within).filter(ended).last();
+        // Another's worker may have asked: without a flush that ended in time this one is not ours.
+        own.extend(served.or_else(|| after().next().filter(|_| is_thread)));
     }
     own
 }

@@ -5,7 +5,7 @@
 use inkstone_host::FallocateMode;
 use inkstone_io::NamedChoice;
 
-use crate::asked::against;
+use crate::asked::forbidding;
 use crate::cell::Cell;
 use crate::experiment::{ExperimentResult, ExperimentRow, Size, list, rounds_of};
 use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning};
@@ -125,7 +125,7 @@ impl By {
     /// The warning that forbids an answer, if there is one: a time is no better than the minute in which it was measured. Counts are not
     /// affected.
     pub(crate) fn warning(&self, evidence: &Evidence<'_>) -> Option<Warning> {
-        let of = |run: &Run| against(run, evidence.warnings).into_iter().next();
+        let of = |run: &Run| forbidding(run, evidence.warnings);
         match self {
             Self::Speed { ground, .. } => of(evidence.run(*ground).ok()?),
             Self::JournalTime { .. } => {

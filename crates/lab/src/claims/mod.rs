@@ -3,8 +3,8 @@
 //! *Owns*: the answers from the measurements. *May not touch*: measuring (`command::claims` does).
 //!
 //! Each claim of the [`table`](CLAIMS) names a figure and the band in which it must lie. One rule applies to all (`rule`): a 95% interval
-//! inside the band confirms the claim, one outside refutes it, and one across an end is a tie; a warning of the lab about the run makes it
-//! a tie too. Counts have no interval and no warning. Without a figure the answer is *not run*, with the reason.
+//! inside the band confirms the claim, one outside refutes it, and one across an end cannot tell; where the lab doubts what the run
+//! means, neither. A busy machine makes intervals wide: its warning stands beside the answer. Counts have no interval and no warning. Without a figure the answer is *not run*, with the reason.
 
 mod cells;
 pub(crate) mod evidence;
@@ -37,7 +37,7 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The figure behind the answer.
     pub found: Option<Found>,
-    /// Why it did not run; for a tie with a figure, why there is no answer.
+    /// Why it did not run; with a figure, why there is no answer.
     pub reason: Option<String>,
 }
 
@@ -58,9 +58,11 @@ impl Claim {
         let (verdict, found, reason) = match found {
             Ok(found) => match self.by.warning(evidence) {
                 None => (self.band.verdict(found.low, found.high), Some(found), None),
-                Some(Warning { name, text, .. }) => {
-                    (Verdict::Tie, Some(found), Some(format!("the lab warns about the run ({name}: {text})")))
-                }
+                Some(Warning { name, text, .. }) => (
+                    Verdict::CannotTell,
+                    Some(found),
+                    Some(format!("the lab warns about the run ({name}: {text})")),
+                ),
             },
             Err(reason) => (Verdict::NotRun, None, Some(reason)),
         };

@@ -37,7 +37,7 @@ pub enum Verdict {
     /// The whole interval is outside of it.
     Refuted,
     /// An end of the band is inside the interval: no answer.
-    Tie,
+    CannotTell,
     /// There is no figure; the answer has the reason.
     NotRun,
 }
@@ -56,13 +56,13 @@ impl Band {
     /// Judges a figure with this interval.
     pub fn verdict(self, low: f64, high: f64) -> Verdict {
         if low.is_nan() || high.is_nan() {
-            Verdict::Tie
+            Verdict::CannotTell
         } else if low >= self.from && high <= self.to {
             Verdict::Confirmed
         } else if high < self.from || low > self.to {
             Verdict::Refuted
         } else {
-            Verdict::Tie
+            Verdict::CannotTell
         }
     }
 
@@ -86,7 +86,7 @@ impl Verdict {
         match self {
             Self::Confirmed => "confirmed",
             Self::Refuted => "refuted",
-            Self::Tie => "tie",
+            Self::CannotTell => "cannot tell",
             Self::NotRun => "not run",
         }
     }
@@ -104,10 +104,10 @@ mod tests {
             (1.5, 3.0, Verdict::Confirmed),
             (1.0, 1.4, Verdict::Refuted),
             (3.1, 4.0, Verdict::Refuted),
-            (1.4, 2.0, Verdict::Tie),
-            (2.0, 3.5, Verdict::Tie),
-            (1.0, 9.0, Verdict::Tie),
-            (f64::NAN, 2.0, Verdict::Tie),
+            (1.4, 2.0, Verdict::CannotTell),
+            (2.0, 3.5, Verdict::CannotTell),
+            (1.0, 9.0, Verdict::CannotTell),
+            (f64::NAN, 2.0, Verdict::CannotTell),
         ] {
             assert_eq!(twice.verdict(low, high), verdict, "{low} {high}");
         }

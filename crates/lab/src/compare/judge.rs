@@ -17,7 +17,7 @@
 //! Procedure", Scandinavian Journal of Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most
 //! [`ALPHA`]. A change must also be at least [`CHANGE_MIN`].
 
-use crate::stats::median;
+use crate::stats::{SAME_WITHIN, median};
 
 use super::series::{BETWEEN_MIN, LEVEL_MIN, centre};
 use super::{Change, Line};
@@ -26,8 +26,6 @@ use super::{Change, Line};
 pub(super) const ALPHA: f64 = 0.01;
 /// A change below 5% does not count, however certain.
 pub(super) const CHANGE_MIN: f64 = 1.05;
-/// "Same" means within 10%.
-pub(super) const SAME_WITHIN: f64 = 1.10;
 /// Noise between runs if there are too few cells to estimate it.
 const BETWEEN_ALONE: f64 = 0.05;
 /// Median absolute deviation to standard deviation, for normal noise.

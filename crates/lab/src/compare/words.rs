@@ -3,9 +3,9 @@
 //! *Owns*: the sentence and the notes. *May not touch*: verdicts.
 
 use crate::result::{Machine, Place};
-use crate::stats::median;
+use crate::stats::{SAME_WITHIN, median};
 
-use super::judge::{ALPHA, SAME_WITHIN};
+use super::judge::ALPHA;
 use super::series::{Group, Read, centre};
 use super::{Change, Comparison, Line};
 

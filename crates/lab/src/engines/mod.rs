@@ -25,8 +25,6 @@ pub struct Answer {
     pub unsaid: Vec<String>,
 }
 
-/// If the whole interval is this near to 1, one setting is as good as the other.
-const SAME: f64 = 1.15;
 /// etcd's own limit for a disk that is fast enough: the 99th percentile of a WAL sync.
 const ETCD_P99_NS: u64 = 10_000_000;
 /// A percentile has no interval here: within this factor of the limit there is no advice.
@@ -76,17 +74,15 @@ impl Rule {
         let Self { base, other, .. } = self;
         let rounds =
             |name| measured(run, name).map(|measured| measured.rounds.as_slice()).unwrap_or_default();
-        let cannot = |why: &str| format!("`{other}` ties with `{base}`: {why}");
+        let cannot = |why: &str| format!("`{other}` beside `{base}`: {why}");
         let found = relative_of_several(rounds(base), rounds(other), run.seed, asked);
         let found = found.ok_or_else(|| cannot("no rounds of the two can be paired"))?;
-        let Some((low, high)) = found.interval() else {
-            return Err(cannot(&found.interval_words()));
-        };
         let setting = match found.verdict {
             Verdict::Faster => self.faster,
             Verdict::Slower => self.slower,
-            Verdict::Tie | Verdict::Unknown if low >= 1.0 / SAME && high <= SAME => self.same,
-            Verdict::Tie | Verdict::Unknown => return Err(cannot(&figure(&found, asked))),
+            Verdict::Tie => self.same,
+            Verdict::CannotTell => return Err(cannot(&figure(&found, asked))),
+            Verdict::Unknown => return Err(cannot(&found.interval_words())),
         };
         Ok(EngineAdvice {
             engine: self.engine.into(),
@@ -150,9 +146,8 @@ fn figure(relative: &Relative, asked: usize) -> String {
     match relative.verdict {
         Verdict::Faster => format!("{speedup:.2} times as fast here ({interval})"),
         Verdict::Slower => format!("slower here: {speedup:.2} of the speed ({interval})"),
-        Verdict::Tie | Verdict::Unknown => {
-            format!("no measurable difference here ({speedup:.2}: {interval})")
-        }
+        Verdict::Tie => format!("within 10% here ({speedup:.2}: {interval})"),
+        Verdict::CannotTell | Verdict::Unknown => format!("cannot tell here ({speedup:.2}: {interval})"),
     }
 }
 

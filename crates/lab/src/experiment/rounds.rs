@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::result::{Histogram, Round, Verdict};
 use crate::site::Site;
 use crate::stage::{CellError, Session};
-use crate::stats::{median, relative};
+use crate::stats::{median, relative, relative_of_several};
 
 use super::{ExperimentResult, ExperimentRow, Figure, less_is_better};
 
@@ -201,7 +201,13 @@ impl Row<'_> {
         self.again.clear();
     }
 
-    fn finish(mut self, base: &[Round], is_base: bool, unit: &str, seed: u64) -> ExperimentRow {
+    fn finish(
+        mut self,
+        base: &[Round],
+        is_base: bool,
+        unit: &str,
+        (seed, questions): (u64, usize),
+    ) -> ExperimentRow {
         let value = |round: &Round| match less_is_better(unit) {
             true => round.per_commit_ns(),
             false => round.commits as f64 * 1e9 / round.total_ns.max(1) as f64,
@@ -210,7 +216,8 @@ impl Row<'_> {
         if self.rounds.is_empty() {
             return self.shown;
         }
-        self.shown.relative = if is_base { None } else { relative(base, &self.rounds, seed) };
+        self.shown.relative =
+            if is_base { None } else { relative_of_several(base, &self.rounds, seed, questions) };
         self.shown.twin = relative(&self.rounds, &self.again, seed).filter(|_| !self.again.is_empty());
         self.shown.latency = self.arm.as_ref().and_then(|arm| arm.latency());
         for figure in self.figures.iter().flatten() {
@@ -245,9 +252,11 @@ fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experi
     let base_rounds = base.map(|row| row.rounds.clone()).unwrap_or_default();
     let baseline = base.map(|row| row.shown.name.clone());
     let knees = knees(&rows, pace.seed);
+    // A reader looks at all rows: their intervals hold together.
+    let questions = rows.iter().filter(|row| !row.rounds.is_empty()).count().saturating_sub(1);
     let rows = rows.into_iter().map(|row| {
         let is_base = baseline.as_ref() == Some(&row.shown.name);
-        row.finish(&base_rounds, is_base, frame.unit, pace.seed)
+        row.finish(&base_rounds, is_base, frame.unit, (pace.seed, questions))
     });
     ExperimentResult {
         name: frame.name.into(),
@@ -373,7 +382,7 @@ mod tests {
             row.take(number, 0, false, sample(1_000_000 + u64::from(number)));
             row.take(number, 1, true, sample(times * 1_000_000 - u64::from(number)));
         }
-        row.finish(&[], true, "operations/s", 1).twin.map(|twin| twin.verdict)
+        row.finish(&[], true, "operations/s", (1, 1)).twin.map(|twin| twin.verdict)
     }
 
     #[test]
@@ -428,7 +437,7 @@ mod tests {
                 figures: values.map(|value| vec![figure("user time", "ns per operation", value)]).to_vec(),
             };
             row.shown.name = "a row".into();
-            row.finish(&[], true, "operations/s", 1).figures
+            row.finish(&[], true, "operations/s", (1, 1)).figures
         };
         assert_eq!(of([0.0, 0.0, 0.0]), []);
         assert_eq!(of([0.0, 0.0, 600.0]), [figure("user time", "ns per operation", 200.0)]);

@@ -3,7 +3,7 @@
 //! *Owns*: the wording. *May not touch*: figures.
 
 use crate::result::{Relative, Round, Verdict};
-use crate::stats::{median, relative};
+use crate::stats::{median, relative_of_several};
 
 use super::{ExperimentResult, ExperimentRow, less_is_better};
 
@@ -42,15 +42,18 @@ pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
     (0..).zip(&row.samples).map(one).collect()
 }
 
-/// Other measured rows that were not shown to be slower than this one: ties, and rows with too few rounds for an interval.
+/// Other measured rows that were not shown to be slower than this one: ties, rows of which the lab cannot tell, and rows with too few
+/// rounds for an interval.
 pub(crate) fn not_behind<'a>(
     found: &'a ExperimentResult,
     best: &ExperimentRow,
     series: Option<&str>,
 ) -> Vec<&'a ExperimentRow> {
     let ours = rounds_of(best, &found.unit);
+    // As in the experiment's table.
+    let questions = found.rows.iter().filter(|row| median_of(row).is_some()).count().saturating_sub(1);
     let is_behind = |row: &ExperimentRow| {
-        let compared = relative(&rounds_of(row, &found.unit), &ours, found.seed);
+        let compared = relative_of_several(&rounds_of(row, &found.unit), &ours, found.seed, questions);
         compared.is_some_and(|compared| compared.verdict == Verdict::Faster)
     };
     let others = found.rows.iter().filter(|row| row.name != best.name && median_of(row).is_some());
@@ -58,15 +61,12 @@ pub(crate) fn not_behind<'a>(
     others.filter(|row| !is_behind(row)).collect()
 }
 
-/// ` (`x` ties)`, to follow the name of the best; empty if all others are slower.
+/// ` (not told apart: `x`)`, to follow the name of the best; empty if all others are slower.
 pub(crate) fn also(found: &ExperimentResult, best: &ExperimentRow, series: Option<&str>) -> String {
     match not_behind(found, best, series).as_slice() {
         [] => String::new(),
-        [one] => format!(" (`{}` ties)", one.name),
-        [first, rest @ ..] => {
-            let count = rest.len() + 1;
-            format!(" ({count} others tie, `{}` among them)", first.name)
-        }
+        [one] => format!(" (not told apart: `{}`)", one.name),
+        [first, rest @ ..] => format!(" (not told apart: `{}` and {} more)", first.name, rest.len()),
     }
 }
 
@@ -83,6 +83,7 @@ pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
             let (speedup, interval) = (relative.speedup, relative.interval_words());
             match relative.verdict {
                 Verdict::Tie => format!("a tie with `{base}` ({speedup:.2}, {interval})"),
+                Verdict::CannotTell => format!("not told from `{base}` ({speedup:.2}, {interval})"),
                 _ => format!("{speedup:.2} times `{base}` ({interval})"),
             }
         }
@@ -105,7 +106,7 @@ mod tests {
             also(&found, best(&found).expect("one"), None)
         };
         assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");
-        assert_eq!(said(vec![row("a", 100.5, 7), row("b", 100.0, 7)]), " (`b` ties)");
-        assert_eq!(said(vec![row("a", 200.0, 1), row("b", 100.0, 1)]), " (`b` ties)");
+        assert_eq!(said(vec![row("a", 100.5, 7), row("b", 100.0, 7)]), " (not told apart: `b`)");
+        assert_eq!(said(vec![row("a", 200.0, 1), row("b", 100.0, 1)]), " (not told apart: `b`)");
     }
 }

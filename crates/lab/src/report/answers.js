@@ -1,8 +1,8 @@
 // What a result answers beside its runs: which disk, which claims hold here, how near the log's own choice comes to the best.
 "use strict";
 
-// Ties and questions without an answer are grey, as everywhere.
-const ANSWERS = { confirmed: "s-best", refuted: "s-base", tie: "s-plain", "not-run": "s-plain" };
+// Claims and questions without an answer are grey, as everywhere.
+const ANSWERS = { confirmed: "s-best", refuted: "s-base", "cannot-tell": "s-plain", "not-run": "s-plain" };
 const answered = (verdict) => text(verdict).replace("-", " ") || "not run";
 
 // ---- several disks: which should carry the log
@@ -12,7 +12,7 @@ function disksSection() {
   if (!disks.length) return;
   const timed = disks.filter((disk) => finite(disk.per_commit_ns));
   const usable = timed.filter((disk) => !disk.refused);
-  const against = (disk) => (disk.relative ? `${interval(disk.relative)}${disk.relative.verdict === "tie" ? " tie" : ""}` : "");
+  const against = (disk) => (disk.relative ? `${interval(disk.relative)}${mark(disk.relative)}` : "");
   const rows = disks.map((disk) => ({
     name: text(disk.directory),
     value: disk.per_commit_ns,
@@ -95,7 +95,7 @@ function claimsSection() {
   const words = [
     shown("confirmed", "confirmed"),
     shown("refuted", "refuted"),
-    shown("tie", "that are ties"),
+    shown("cannot-tell", "of which the lab cannot tell"),
     shown("not-run", "not run"),
   ];
   section(
@@ -108,11 +108,11 @@ function claimsSection() {
           wide: true,
           command: text(data.command),
           title: `Claims about ratios: ${timed.filter((claim) => claim.verdict === "confirmed").length} of ${timed.length} are confirmed on this disk`,
-          how: "The dot is how many times as fast (or as much), here, with its 95% interval; the shaded band is where the claim holds. Confirmed: the whole interval is in the band. Refuted: none of it is. Tie: part of it is.",
+          how: "The dot is how many times as fast (or as much), here, with its 95% interval; the shaded band is where the claim holds. Confirmed: the whole interval is in the band. Refuted: none of it is. Cannot tell: part of it is.",
           legend: key([
             ["s-best", "confirmed"],
             ["s-base", "refuted"],
-            ["s-plain", "tie"],
+            ["s-plain", "cannot tell"],
           ]),
           draw: (width) => rowsChart(width, rows, { dots: true, reference: 1, unit: factor }),
           head: ["claim", "seen here", "95% from", "to", "holds at", "answer", "of"],

@@ -43,12 +43,15 @@ function rowsChart(width, rows, options) {
     const x = scale.at(value);
     chart.append(line(x, 0, x, bottom, "grid"), tickLabel(x, bottom + 15, words, width));
   }
-  if (finite(options.reference))
-    chart.append(line(scale.at(options.reference), 0, scale.at(options.reference), bottom, "reference"));
   if (options.axis) chart.append(label(left, bottom + 29, options.axis, "tick"));
   rows.forEach((row, n) => {
     const y = n * step;
     const middle = narrow ? y + 29 : y + step / 2;
+    // No line through a name above its row, nor through words in place of a figure.
+    if (finite(options.reference) && finite(row.value)) {
+      const x = scale.at(options.reference);
+      chart.append(line(x, narrow ? y + 20 : y, x, y + step, "reference"));
+    }
     const group = namedRow(row, { y, middle, step, width, left, narrow }, row.weak ? "weak" : "");
     if (row.band && finite(row.value)) {
       const [a, b] = [row.band.from > 0 ? scale.at(row.band.from) : left, finite(row.band.to) ? scale.at(row.band.to) : right];

@@ -157,13 +157,13 @@ function ratesFigure(view) {
   const alike = names.length < 2 || names.length === rows.length;
   const role = (row) => (row === best ? "s-best" : row.name === experiment.baseline ? "s-base" : "s-plain");
   const against = (row) =>
-    row.relative ? `, ${times(row.relative.speedup)}${row.relative.verdict === "tie" ? " tie" : ""}` : "";
+    row.relative ? `, ${times(row.relative.speedup)}${mark(row.relative)}` : "";
   const lines = (row) =>
     row.missing
       ? [row.missing]
       : [
           `${rate(row.value, unit)} (median of ${plural(row.rounds, "round")}; ${halfOf(rate(row.low, unit), rate(row.high, unit), row.rounds)})`,
-          row.relative ? `${interval(row.relative)} of the baseline, ${text(row.relative.verdict)}` : null,
+          row.relative ? `${interval(row.relative)} of the baseline, ${verdictWords(row.relative)}` : null,
           ...row.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
         ];
   const drawn = rows.map((row) => ({

@@ -52,7 +52,7 @@ function overview() {
       value: finding.speedup.speedup,
       low: finding.speedup.low,
       high: finding.speedup.high,
-      shown: `${times(finding.speedup.speedup)} ${finding.speedup.verdict === "tie" ? "tie" : ""}`,
+      shown: `${times(finding.speedup.speedup)}${mark(finding.speedup)}`,
       lines: [`best: ${text(finding.best)}`, `against ${text(finding.naive)}: ${interval(finding.speedup)}`],
     };
   });
@@ -87,7 +87,7 @@ function overview() {
               times(relative.speedup),
               end(relative.low),
               end(relative.high),
-              text(relative.verdict),
+              verdictWords(relative),
             ];
           }),
       }),

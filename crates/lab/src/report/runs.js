@@ -170,10 +170,10 @@ function speedupFigure(run, cells, focus, command) {
             value: cell.relative.speedup,
             low: cell.relative.low,
             high: cell.relative.high,
-            shown: `${times(cell.relative.speedup)} ${cell.relative.verdict === "tie" ? "tie" : cell.relative.verdict === "unknown" ? "?" : ""}`,
+            shown: `${times(cell.relative.speedup)}${mark(cell.relative)}`,
             lines: [
               interval(cell.relative),
-              `verdict: ${text(cell.relative.verdict)}`,
+              `verdict: ${verdictWords(cell.relative)}`,
               cell.weak ? "not durable, so not compared with the durable ways" : null,
             ],
           },
@@ -185,12 +185,14 @@ function speedupFigure(run, cells, focus, command) {
     ? `Speed of each way against \`${base}\``
     : ["faster", "slower"].includes(shown.verdict)
       ? `\`${focus.best.name}\` is ${times(shown.speedup)} as fast as \`${base}\` ${interval95}`
-      : `\`${focus.best.name}\` ties with \`${base}\`: ${times(shown.speedup)} ${interval95}`;
+      : shown.verdict === "tie"
+        ? `\`${focus.best.name}\` ties with \`${base}\`: ${times(shown.speedup)} ${interval95}`
+        : `The lab cannot tell \`${focus.best.name}\` from \`${base}\`: ${times(shown.speedup)} ${interval95}`;
   return figure({
     kind: "speedup",
     title,
     command,
-    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. Tie: the interval includes 1, or the effect is below 3%.",
+    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. Cannot tell: it is wider.",
     draw: (width) => rowsChart(width, rows, { dots: true, reference: 1, unit: times }),
     head: ["way", "speedup", "95% from", "to", "verdict"],
     rows: () =>
@@ -199,7 +201,7 @@ function speedupFigure(run, cells, focus, command) {
         times(cell.relative.speedup),
         end(cell.relative.low),
         end(cell.relative.high),
-        text(cell.relative.verdict),
+        verdictWords(cell.relative),
       ]),
   });
 }

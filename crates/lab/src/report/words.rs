@@ -2,9 +2,11 @@
 //!
 //! *Owns*: that text. *May not touch*: findings; they come from the lab. Every field may be missing.
 
+use inkstone_io::NamedChoice;
 use serde_json::Value;
 
 use crate::experiment::{Size, list::giving};
+use crate::presets::Preset;
 use crate::result::FEW_ROUNDS;
 
 /// The head of a page.
@@ -13,6 +15,8 @@ pub(super) struct Words {
     pub(super) title: String,
     pub(super) when: String,
     pub(super) answer: Vec<Sentence>,
+    /// `Why` and `Do this`, if the answer is one run's.
+    pub(super) steps: Vec<(&'static str, Sentence)>,
     pub(super) tiles: Vec<Tile>,
     pub(super) measured: String,
     pub(super) command: Option<String>,
@@ -101,6 +105,7 @@ impl Words {
             title: title(result),
             when: when(result),
             answer: answer(result),
+            steps: steps(result),
             tiles: tiles(runs),
             measured: measured(result),
             command: Some(text(result, "command")).filter(|command| !command.is_empty()),
@@ -198,6 +203,9 @@ fn answer(result: &Value) -> Vec<Sentence> {
         .filter_map(|part| Some((part, part.get("finding")?)))
         .filter(|(_, finding)| !text(finding, "sentence").is_empty())
         .collect();
+    if let Some(run) = heading(runs) {
+        return vec![Sentence(text(run.get("finding").unwrap_or(&Value::Null), "sentence"))];
+    }
     if runs.len() > 1
         && let Some(sentence) = across(runs)
     {
@@ -227,6 +235,29 @@ fn answer(result: &Value) -> Vec<Sentence> {
     vec![Sentence(sentence.into())]
 }
 
+/// The run whose finding heads the page: the only one, or of `lab all` the one that has the important durable ways side by side.
+fn heading(runs: &[Value]) -> Option<&Value> {
+    let has_finding =
+        |run: &&Value| run.get("finding").is_some_and(|found| !text(found, "sentence").is_empty());
+    match runs {
+        [one] => Some(one).filter(has_finding),
+        many => many.iter().filter(|run| text(run, "name") == Preset::Quick.name()).find(has_finding),
+    }
+}
+
+/// Why, and what to do.
+fn steps(result: &Value) -> Vec<(&'static str, Sentence)> {
+    let is_other = |part: &str| !list(result, part).is_empty();
+    let Some(run) = heading(list(result, "runs")).filter(|_| !is_other("disks") && !is_other("claims"))
+    else {
+        return Vec::new();
+    };
+    let finding = run.get("finding").unwrap_or(&Value::Null);
+    let step =
+        |(lead, name)| Some((lead, Sentence(Some(text(finding, name)).filter(|said| !said.is_empty())?)));
+    [("Why", "why"), ("Do this", "advice")].into_iter().filter_map(step).collect()
+}
+
 /// How many claims hold here. `None` if there are none.
 fn of_claims(claims: &[Value]) -> Option<String> {
     let of = |verdict: &str| claims.iter().filter(|claim| text(claim, "verdict") == verdict).count();
@@ -236,11 +267,11 @@ fn of_claims(claims: &[Value]) -> Option<String> {
     };
     (!claims.is_empty()).then(|| {
         format!(
-            "Of {}, {} are confirmed on this disk, {} are refuted, and {} are ties{not_run}.",
+            "Of {}, {} are confirmed on this disk, {} are refuted, and of {} the lab cannot tell{not_run}.",
             plural(claims.len(), "claim"),
             of("confirmed"),
             of("refuted"),
-            of("tie")
+            of("cannot-tell")
         )
     })
 }
@@ -296,8 +327,10 @@ fn per_commit_ns(cell: &Value) -> Option<f64> {
 
 /// For a single place: the cost of a commit in the best way and in the naive one.
 fn tiles(runs: &[Value]) -> Vec<Tile> {
-    let [run] = runs else { return Vec::new() };
-    let Some(finding) = run.get("finding") else { return Vec::new() };
+    let Some(run) = heading(runs) else { return Vec::new() };
+    let Some(finding) = run.get("finding").filter(|found| !text(found, "best").is_empty()) else {
+        return Vec::new();
+    };
     let cell = |name: &str| list(run, "cells").iter().find(|cell| text(cell, "name") == name);
     let tile = |name: String| {
         let ns = per_commit_ns(cell(&name)?)?;
@@ -309,13 +342,11 @@ fn tiles(runs: &[Value]) -> Vec<Tile> {
     let speedup = finding.get("speedup").and_then(|relative| {
         let number = |name: &str| relative.get(name).and_then(Value::as_f64);
         let speedup = number("speedup")?;
-        let faster = relative.get("verdict").and_then(Value::as_str) == Some("faster");
-        let what = if faster { "as fast" } else { "as fast, which is a tie" };
         let interval = match (number("low"), number("high")) {
             (Some(low), Some(high)) => format!("95%: {low:.2} to {high:.2}"),
             _ => FEW_ROUNDS.to_owned(),
         };
-        Some(Tile { figure: format!("{speedup:.2}×"), what: format!("{what} ({interval})") })
+        Some(Tile { figure: format!("{speedup:.2}×"), what: format!("as fast ({interval})") })
     });
     [tile(text(finding, "best")), tile(text(finding, "naive")), speedup].into_iter().flatten().collect()
 }
@@ -487,7 +518,7 @@ mod tests {
         let said = answer(&claims);
         assert_eq!(
             said[0].0,
-            "Of 4 claims, 1 are confirmed on this disk, 2 are refuted, and 0 are ties; 1 could not be run."
+            "Of 4 claims, 1 are confirmed on this disk, 2 are refuted, and of 0 the lab cannot tell; 1 could not be run."
         );
         assert!(title(&claims).starts_with("Claims, checked"));
         let disks = json!({"disks": [{"directory": "a"}], "sentence": "Put the log on a.", "runs": [{}, {}]});
@@ -521,6 +552,23 @@ mod tests {
         );
         assert!(sentence.ends_with("1 place could not be compared."), "{sentence}");
         assert!(across(&runs[2..]).is_none());
+    }
+
+    /// `lab all` has several runs in one place.
+    #[test]
+    fn the_page_of_all_is_headed_by_the_quick_runs_answer() {
+        let run = |name: &str, sentence: &str| {
+            json!({"name": name, "place": {"name": "."}, "finding": {"sentence": sentence, "best": "b", "naive": "n",
+                   "why": "fewer writes", "advice": "use `b`",
+                   "speedup": {"speedup": 2.0, "low": 1.5, "high": 2.5, "verdict": "faster"}}})
+        };
+        let all =
+            json!({"runs": [run("e1", "of e1"), run("quick", "`b` is the fastest"), run("e6", "of e6")]});
+        let words = Words::of(&all, "");
+        assert_eq!((words.answer.len(), words.answer[0].0.as_str()), (1, "`b` is the fastest"));
+        let steps: Vec<(&str, &str)> =
+            words.steps.iter().map(|(lead, said)| (*lead, said.0.as_str())).collect();
+        assert_eq!(steps, [("Why", "fewer writes"), ("Do this", "use `b`")]);
     }
 
     #[test]

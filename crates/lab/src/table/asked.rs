@@ -23,7 +23,7 @@ pub fn render_asked(asked: &[Asked], style: &TableStyle) -> String {
     }
     if !asked.is_empty() {
         let rule = "yes and no: the whole 95% interval says so, widened for all questions of a place; an effect below 1.1 times is a no too. \
-         There is no answer about a run that the lab warns about.";
+         A busy machine makes intervals wide; where the lab doubts what a run means, there is no answer.";
         paragraph(&mut out, style, "", rule, Tint::Dim);
     }
     out

@@ -59,12 +59,7 @@ pub(super) fn per_s(rounds: &[Round]) -> f64 {
 }
 
 pub(super) fn interval(relative: Option<&Relative>) -> String {
-    let Some(relative) = relative else { return NOTHING.into() };
-    let speedup = ratio(relative.speedup);
-    match relative.interval() {
-        Some((low, high)) => format!("{speedup} [{}..{}]", ratio(low), ratio(high)),
-        None => format!("{speedup} (few rounds)"),
-    }
+    relative.map_or_else(|| NOTHING.into(), |relative| relative.column(ratio))
 }
 
 pub(super) fn name(row: &BenchRow) -> String {

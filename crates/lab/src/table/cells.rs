@@ -17,6 +17,7 @@ use crate::result::{
     Bill, BillSource, CellResult, DurableFinding, Histogram, LayerBill, Measured, Outcome, Relative, Run,
     Tally, Verdict,
 };
+use crate::stage::DISK_FULL;
 use crate::stats;
 
 /// Widths of the bar, and of its shorter form.
@@ -47,7 +48,8 @@ pub(super) fn table(run: &Run, style: &TableStyle, out: &mut String) {
     for (index, row) in view.rows.iter().enumerate() {
         let said = match &row.cell.outcome {
             Outcome::Measured(_) => continue,
-            Outcome::Invalid { reason } => Text::new(Tint::Bad, &format!("invalid: {reason}")),
+            Outcome::Invalid { reason } if reason.starts_with(DISK_FULL) => Text::new(Tint::Bad, reason),
+            Outcome::Invalid { reason } => Text::new(Tint::Bad, &format!("cannot do this here: {reason}")),
             Outcome::NotRun => Text::new(Tint::Dim, "not run: the run ended before"),
         };
         grid.span(index, &row.cell.name, said);
@@ -88,13 +90,9 @@ impl<'a> View<'a> {
             times.min_by(f64::total_cmp)
         };
         let best_ns = fastest(&rows, &|row| row.measured.is_some_and(|measured| holds(&measured.durable)));
-        for row in &mut rows {
-            if best_ns.is_some()
-                && row.per_commit_ns == best_ns
-                && row.measured.is_some_and(|m| holds(&m.durable))
-            {
-                row.tint = Tint::Good;
-            }
+        let best = run.finding.as_ref().and_then(|finding| finding.best.as_ref());
+        for row in rows.iter_mut().filter(|row| Some(&row.cell.name) == best) {
+            row.tint = Tint::Good;
         }
         let full_ns = best_ns.or(fastest(&rows, &|_| true));
         let unit = TimeUnit::of(rows.iter().filter_map(|row| row.per_commit_ns));
@@ -172,17 +170,14 @@ fn relative_text(view: &View, row: &Row, full: bool) -> Text {
 }
 
 fn speedup(relative: &Relative, full: bool) -> Text {
-    let value = ratio(relative.speedup);
-    let Some((low, high)) = relative.interval() else {
-        return Text::new(Tint::Dim, &format!("{value}{}", if full { " (few rounds)" } else { " ?" }));
+    let tint = match relative.verdict {
+        Verdict::Faster | Verdict::Slower => Tint::Plain,
+        Verdict::Tie | Verdict::CannotTell | Verdict::Unknown => Tint::Dim,
     };
-    let interval = format!("[{}..{}]", ratio(low), ratio(high));
-    match (relative.verdict, full) {
-        (Verdict::Tie | Verdict::Unknown, true) => Text::new(Tint::Dim, &format!("{value} {interval} tie")),
-        (Verdict::Tie | Verdict::Unknown, false) => Text::new(Tint::Dim, &format!("{value} tie")),
-        (Verdict::Faster | Verdict::Slower, true) => format!("{value} {interval}").into(),
-        (Verdict::Faster | Verdict::Slower, false) => value.into(),
+    if full {
+        return Text::new(tint, &relative.column(ratio));
     }
+    Text::new(tint, &format!("{}{}", ratio(relative.speedup), relative.verdict.mark()))
 }
 
 /// The cell's speed as a part of the fastest's; a faster cell that is not durable gets a full bar.
@@ -342,9 +337,33 @@ fn by_reason<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a st
     reasons.into_iter().map(words).collect()
 }
 
+/// One line for the words of the ways in this table that say nothing by themselves.
+pub(crate) fn explained(run: &Run) -> Option<String> {
+    let names: Vec<&str> = run.cells.iter().flat_map(|cell| cell.name.split(' ')).collect();
+    let known = WORDS.iter().filter(|(word, _)| names.contains(word));
+    let said: Vec<String> = known.map(|(word, means)| format!("{word}: {means}")).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+const WORDS: [(&str, &str); 5] = [
+    ("reuse", "blocks of an old file are written again"),
+    ("zeros", "written into a new file before"),
+    ("direct", "past the page cache"),
+    ("o-dsync", "each write is durable when it returns"),
+    ("rwf-dsync", "the same, asked for with the write"),
+];
+
 /// Explains the table's abbreviations, if it uses them.
 fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) {
     let measured = || view.rows.iter().filter_map(|row| row.measured.map(|measured| (row.cell, measured)));
+    if measured().any(|(_, m)| m.relative.is_some_and(|relative| relative.interval().is_some())) {
+        let text = "its intervals hold all at once in 95 of 100 runs; tie: the whole interval is within 10% of 1; cannot tell: it is \
+                    wider";
+        paragraph(out, style, "  speedup  ", text, Tint::Dim);
+    }
+    if let Some(words) = explained(view.run) {
+        paragraph(out, style, "  ways  ", &words, Tint::Dim);
+    }
     let not_covered = measured().filter_map(|(cell, measured)| match &measured.durable {
         DurableFinding::NotCovered { reason } => Some((cell.name.as_str(), reason.as_str())),
         _ => None,

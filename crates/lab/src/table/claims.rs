@@ -9,7 +9,7 @@ use super::text::{Tint, clean, cut_end, paint, paragraph};
 use super::{TableStyle, closing, render_warnings};
 
 /// `confirmed` and its space.
-const VERDICT_WIDTH: usize = 11;
+const VERDICT_WIDTH: usize = 13;
 
 /// The answers, how many there are of each, and the warnings.
 pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
@@ -18,13 +18,13 @@ pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
         one(&mut out, answer, style);
     }
     let count = |verdict: Verdict| found.claims.iter().filter(|answer| answer.verdict == verdict).count();
-    let all = [Verdict::Confirmed, Verdict::Refuted, Verdict::Tie, Verdict::NotRun];
+    let all = [Verdict::Confirmed, Verdict::Refuted, Verdict::CannotTell, Verdict::NotRun];
     let counts: Vec<String> =
         all.iter().map(|&verdict| format!("{} {}", count(verdict), verdict.words())).collect();
     let counts = format!("{} claims: {}", found.claims.len(), counts.join(", "));
     paragraph(&mut out, style, "", &counts, Tint::Strong);
-    let rule = "confirmed: the whole 95% interval is in the claim's band; refuted: none of it is; tie: part of it is, or the lab \
-     warns about the run. Counts have no interval. Times are of this disk, beside its other load.";
+    let rule = "confirmed: the whole 95% interval is in the claim's band; refuted: none of it is; cannot tell: part of it is, or the lab \
+     doubts what the run means. Counts have no interval. Times are of this disk, beside its other load.";
     paragraph(&mut out, style, "", rule, Tint::Dim);
     out.push_str(&render_warnings(&found.result, style));
     closing(&found.result, style, &mut out);
@@ -35,7 +35,7 @@ fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
     let tint = match answer.verdict {
         Verdict::Confirmed => Tint::Good,
         Verdict::Refuted => Tint::Bad,
-        Verdict::Tie | Verdict::NotRun => Tint::Dim,
+        Verdict::CannotTell | Verdict::NotRun => Tint::Dim,
     };
     let verdict = format!("{:VERDICT_WIDTH$}", answer.verdict.words());
     let line = match &answer.found {
@@ -112,9 +112,9 @@ mod tests {
         }
         let text = render_claims(&found, &TableStyle { width: 80, ..TableStyle::default() });
         for said in [
-            "confirmed  overwrite-twice  1.85 [1.49..2.03] times",
-            "refuted    fallocate-only-data  2.00 metadata writes a commit",
-            "not run    second-pass\n",
+            "confirmed    overwrite-twice  1.85 [1.49..2.03] times",
+            "refuted      fallocate-only-data  2.00 metadata writes a commit",
+            "not run      second-pass\n",
             "not run: needs root",
             "holds at: 1.5 to 3",
             "source: a thread",

@@ -7,7 +7,7 @@ use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, bytes, per, ratio, sig3};
 use super::text::{Tint, paragraph};
 use crate::experiment::{ExperimentResult, ExperimentRow, Figure, less_is_better, not_behind};
-use crate::result::{FEW_ROUNDS, Histogram, Verdict};
+use crate::result::{FEW_ROUNDS, Histogram};
 use crate::stats::{PAIRS_MIN, median};
 
 /// One experiment: its heading, its table, its finding.
@@ -59,7 +59,7 @@ fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
     let best = if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
     let best =
         all.iter().find(|row| best > 0.0 && row.invalid.is_none() && median(&row.samples) == Some(best));
-    // A row that ties with another is not the best.
+    // A row that cannot be told from another is not the best.
     let best = best.filter(|row| not_behind(experiment, row, None).is_empty()).map(|row| row.name.as_str());
     let mark = cells(&|row| mark(experiment, row, best == Some(&row.name)));
     grid.push(Column::new("", Align::Left, 1, mark));
@@ -121,13 +121,10 @@ fn mark(experiment: &ExperimentResult, row: &ExperimentRow, is_best: bool) -> Te
 
 fn beside(experiment: &ExperimentResult, row: &ExperimentRow) -> Text {
     match &row.relative {
-        Some(relative) => match relative.interval() {
-            Some((low, high)) => {
-                let tie = if relative.verdict == Verdict::Tie { ", tie" } else { "" };
-                format!("{} [{}..{}]{tie}", ratio(relative.speedup), ratio(low), ratio(high)).into()
-            }
-            None => Text::new(Tint::Dim, &format!("{} (few rounds)", ratio(relative.speedup))),
-        },
+        Some(relative) => {
+            let tint = if relative.interval().is_some() { Tint::Plain } else { Tint::Dim };
+            Text::new(tint, &relative.column(ratio))
+        }
         None if experiment.baseline.as_ref() == Some(&row.name) => Text::new(Tint::Dim, "1"),
         None => NOTHING.into(),
     }
@@ -189,7 +186,7 @@ fn shown(figure: &Figure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Place, Relative};
+    use crate::result::{Place, Relative, Verdict};
 
     fn experiment() -> ExperimentResult {
         let row = |name: &str, x: f64, per_s: f64| ExperimentRow {

@@ -16,9 +16,14 @@ pub(super) fn warnings(warnings: &[Warning], style: &TableStyle, out: &mut Strin
     }
 }
 
-/// The sentence, and a line for each engine.
+/// The sentence, why, what to do, and a line for each engine.
 pub(super) fn finding(finding: &Finding, style: &TableStyle, out: &mut String) {
     paragraph(out, style, "", &finding.sentence, Tint::Strong);
+    for (lead, words) in [("Why: ", &finding.why), ("Do this: ", &finding.advice)] {
+        if let Some(words) = words {
+            paragraph(out, style, lead, words, Tint::Strong);
+        }
+    }
     for advice in &finding.engines {
         let lead = format!("  {}: ", super::text::clean(&advice.engine));
         let fits = columns(&lead) * 2 <= style.columns();

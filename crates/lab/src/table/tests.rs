@@ -85,7 +85,7 @@ fn a_run_says_what_matters_at_100_columns() {
     assert!(row("reuse mmap msync").contains("tie"), "{text}");
     assert!(row("reuse pretend").contains("NO"), "{text}");
     assert!(text.contains("NO  reuse pretend: 2048 of 2048"), "{text}");
-    assert!(row("write-zeroes fdatasync").contains("invalid: fallocate WRITE_ZEROES"), "{text}");
+    assert!(row("write-zeroes fdatasync").contains("cannot do this here: fallocate WRITE_ZEROES"), "{text}");
     assert!(text.contains("not run: the run ended"), "{text}");
     assert!(text.contains("below loop0: /var/tmp/lab.img, opened directly; ext4 on vda"), "{text}");
     assert!(text.contains("cache write back, no FUA"), "{text}");

@@ -23,6 +23,10 @@ fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
 }
 
 fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableFinding) {
+    bill_by(events, acks, false)
+}
+
+fn bill_by(events: Vec<TraceEvent>, acks: &[(u64, u64)], own_workers: bool) -> (LayerBill, DurableFinding) {
     let commits: Vec<_> = acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
     let trace = Trace { events, lost: 0 };
     let (layers, counted) = ([layer()], vec![None]);
@@ -31,7 +35,7 @@ fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableF
         layers: &layers,
         commits: &commits,
         own_threads: &[ME],
-        own_workers: false,
+        own_workers,
         counted: &counted,
         timeline_commits: 3,
     };
@@ -166,4 +170,50 @@ fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
     assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
     let (_, durable) = shared_counters("vda", 11, &counted, true);
     assert!(matches!(durable, DurableFinding::NotCovered { .. }));
+}
+
+fn queued_by_worker(time_ns: u64, tid: u32) -> TraceEvent {
+    let mut event = bio(time_ns, tid, 0, 0, "FWS");
+    if let TraceKind::BioQueue { comm, .. } = &mut event.what {
+        *comm = Comm::new(b"kworker/1:2");
+    }
+    event
+}
+
+/// A direct write of io_uring with RWF_DSYNC: a kernel worker sends the flush. Another worker flushes in the same commit for others.
+#[test]
+fn a_flush_that_a_worker_sends_for_us_is_ours_and_only_that() {
+    let commit = |at: u64| {
+        vec![
+            bio(at, ME, 800, 8, "WS"),
+            issue(at + 1, 800, 8, "WS"),
+            queued_by_worker(at + 2, 501),
+            issue(at + 3, 0, 0, "FF"),
+            complete(at + 5, 0, 0, "FF"),
+            complete(at + 10, 800, 8, "WS"),
+            queued_by_worker(at + 11, 502),
+            issue(at + 12, 0, 0, "FF"),
+            complete(at + 20, 0, 0, "FF"),
+            // This one ends after the acknowledgement.
+            queued_by_worker(at + 25, 501),
+            issue(at + 28, 0, 0, "FF"),
+            complete(at + 35, 0, 0, "FF"),
+        ]
+    };
+    let events = || {
+        // Between the commits, and after the last.
+        let apart = |at: u64| {
+            vec![queued_by_worker(at, 501), issue(at + 1, 0, 0, "FF"), complete(at + 2, 0, 0, "FF")]
+        };
+        [commit(100), apart(140), commit(200), apart(240)].concat()
+    };
+    let acks = [(90, 130), (190, 230)];
+    let (bill, durable) = bill_by(events(), &acks, true);
+    assert_eq!((bill.flushes, bill.foreign_flushes), (2, 6), "{bill:?}");
+    assert_eq!(durable_commits(&durable), Some(2));
+    assert!(bill.submitters.iter().any(|by| (by.who.as_str(), by.what.as_str()) == ("kworker", "flush")));
+    let (bill, durable) = bill_by(events(), &acks, false);
+    assert_eq!(bill.flushes, 0);
+    let DurableFinding::NotVisible { reason } = durable else { panic!("called durable: {durable:?}") };
+    assert!(reason.starts_with("0 flushes and 0 FUA writes of its own for 2 acknowledgements"), "{reason}");
 }

@@ -235,7 +235,8 @@ fn tail_words(relative: Option<&Relative>) -> String {
         Some(shorter) if shorter.verdict == Verdict::Faster => said(shorter, "short"),
         Some(longer) if longer.verdict == Verdict::Slower => said(&longer.turned(), "long"),
         Some(few) if few.verdict == Verdict::Unknown => said(few, "short"),
-        _ => format!("a tie with `{base}` in these rounds"),
+        Some(same) if same.verdict == Verdict::Tie => format!("a tie with `{base}` in these rounds"),
+        _ => format!("not told from `{base}` in these rounds"),
     }
 }
 
