@@ -196,12 +196,10 @@ fn history(seed: u64) -> (u64, u64) {
         |posting: &Arc<Posting>| Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(posting)));
     let log = Arc::new(Log::open_in(directory(&posting), small().own_thread(false)).unwrap());
     let model = Arc::new(Mutex::new(Model { first: 1, ..Model::default() }));
-    let mut generation = 0;
     let reader = Reader::open_in(directory(&posting), small()).unwrap();
     let mut cursors: Vec<_> = (0..4).map(|_| reader.from(Lsn::FIRST)).collect();
     let (mut cuts, mut meanwhile) = (0, 0);
-    for _ in 0..400 {
-        generation += 1;
+    for generation in 1..=400 {
         let (now, choice, many) = (model.lock().unwrap().clone(), random.u8(..6), random.u64(1..40));
         let (log, then) = (Arc::clone(&log), Arc::clone(&model));
         let before = now.clone();

@@ -318,7 +318,8 @@ fn a_name_that_leads_nowhere_is_no_segment() {
 /// Nothing is posted here, so it takes a second.
 #[test]
 fn each_way_of_reading_learns_of_a_cut_by_itself() {
-    let ways: [fn(&Reader, &mut Cursor) -> Option<Vec<u8>>; 3] = [
+    type Way = fn(&Reader, &mut Cursor) -> Option<Vec<u8>>;
+    let ways: [Way; 3] = [
         |reader, _| reader.get(Lsn::new(15)).ok(),
         // It may be told that records before LSN 15 were cut.
         |reader, _| reader.from(Lsn::new(15)).next().ok()?.map(|record| record.bytes.to_vec()),
