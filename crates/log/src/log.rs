@@ -22,7 +22,7 @@ use crate::commit::futures::Ticket;
 use crate::commit::gathering::{Payload, needed_bytes};
 use crate::commit::post::Board;
 use crate::commit::shared::{Shared, start};
-use crate::commit::sleepers::Place;
+use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::Guard;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -451,13 +451,13 @@ impl Log {
             state = match full {
                 _ if state.changing => {
                     state.stats.waits += 1;
-                    self.shared.sleep(self.shared.at(Place::Room), state)
+                    self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
                 }
                 EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
                 EncodeError::BufferFull { .. } if state.taken => {
                     state.stats.waits += 1;
                     state.room_wanted = true;
-                    self.shared.sleep(self.shared.at(Place::Room), state)
+                    self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
                 }
                 EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
                     self.shared.hand_over(&mut state)?;
@@ -505,7 +505,7 @@ impl Log {
             }
             _ => state.room_wanted = true,
         }
-        state.wake_ups.one(Place::Committer);
+        state.wake_ups.one(WaitQueue::Committer);
         Error::Busy
     }
 }

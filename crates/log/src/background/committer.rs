@@ -9,7 +9,7 @@ use inkstone_format::PromiseReason;
 
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
-use crate::commit::sleepers::Place;
+use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::State;
 use crate::error::Result;
 use crate::sync::{Instant, Ordering, this_thread};
@@ -50,14 +50,14 @@ pub(crate) fn run(shared: &Shared) {
             // The committer does not wait for the turn: a caller may hand it the turn meanwhile, with a group to write.
             Work::Commit | Work::Roll(_) | Work::Promise if state.taken => {
                 state.committer_waits = true;
-                drop(shared.sleep(shared.at(Place::Committer), state));
+                drop(shared.sleep(shared.queue(WaitQueue::Committer), state));
             }
             Work::Nothing => {
                 state.committer_rests = true;
-                drop(shared.sleep_for(shared.at(Place::Committer), state, Duration::from_secs(3600)));
+                drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, Duration::from_secs(3600)));
             }
             Work::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
-            Work::In(time) => drop(shared.sleep_for(shared.at(Place::Committer), state, time)),
+            Work::In(time) => drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, time)),
             Work::Handed => {
                 since = None;
                 shared.write_handed(state);

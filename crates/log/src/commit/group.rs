@@ -14,7 +14,7 @@ use crate::commit::gathering::{Frozen, Group, memory_bytes, memory_for};
 use crate::commit::post::{Board, Posted, naps_go_on};
 use crate::commit::room::{Need, refused};
 use crate::commit::shared::Shared;
-use crate::commit::sleepers::Place;
+use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::Guard;
 use crate::commit::state::State;
 use crate::commit::writer::Way;
@@ -83,7 +83,7 @@ impl Shared {
             // Nobody keeps in mind where it sleeps.
             self.wake_all();
         } else {
-            state.wake_ups.one(Place::Committer);
+            state.wake_ups.one(WaitQueue::Committer);
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Shared {
         if let Some(since) = since {
             stats.queue.add(written.started.saturating_duration_since(since));
         }
-        state.wake_ups.all(Place::group(number));
+        state.wake_ups.all(WaitQueue::group(number));
         state.note_written(number);
         // After its waiters: they need not wait for the copies.
         if self.options.tail_bytes > 0 {

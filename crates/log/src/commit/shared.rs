@@ -25,7 +25,7 @@ use std::sync::Arc;
 use inkstone_format::Lsn;
 use inkstone_io::AnyDirectory;
 
-use crate::commit::sleepers::{Place, Sleepers};
+use crate::commit::sleepers::{Sleepers, WaitQueue};
 use crate::commit::state::{Guard, State};
 use crate::commit::waking::Waking;
 use crate::commit::writer::Writer;
@@ -311,20 +311,20 @@ impl Shared {
         state.changing = false;
         state.wake_futures();
         state.wake_room();
-        state.wake_ups.all(Place::Room);
+        state.wake_ups.all(WaitQueue::Room);
         if state.poison.is_some() {
             self.wake_all();
             return;
         }
         // One waiter of the next group takes over: it leads at once, or holds the timer.
-        let gathering = Place::group(state.group);
+        let gathering = WaitQueue::group(state.group);
         state.wake_ups.one(gathering);
         // A committer with a timer wakes by itself: waking it after each group would cost a lone writer a switch each time.
         let is_resting = std::mem::take(&mut state.committer_rests);
         let is_waiting = std::mem::take(&mut state.committer_waits);
         let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
         if is_waiting || (state.unpromised && is_resting) || is_wanted {
-            state.wake_ups.one(Place::Committer);
+            state.wake_ups.one(WaitQueue::Committer);
         }
     }
 
@@ -336,13 +336,13 @@ impl Shared {
         (sleeps + of_committer, rested_us)
     }
 
-    /// The threads that sleep at this place.
-    pub(crate) fn at(&self, place: Place) -> &Sleepers {
-        &self.waking.places[place]
+    /// The threads that sleep in this queue.
+    pub(crate) fn queue(&self, queue: WaitQueue) -> &Sleepers {
+        &self.waking.queues[queue]
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        self.waking.places.iter().chain([&*self.followers, &*self.nappers, &self.preparer])
+        self.waking.queues.iter().chain([&*self.followers, &*self.nappers, &self.preparer])
     }
 
     /// Wakes all threads, to check the state again.

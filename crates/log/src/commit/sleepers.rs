@@ -70,7 +70,7 @@ impl Sleepers {
 
 /// What threads that sleep beside the state's lock wait for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum WaitQueue {
     /// The groups, by the parity of their numbers: waking one group does not wake the next.
     EvenGroup,
     OddGroup,
@@ -80,44 +80,44 @@ pub(crate) enum Place {
     Committer,
 }
 
-impl Place {
+impl WaitQueue {
     pub(crate) fn group(number: u64) -> Self {
         if number.is_multiple_of(2) { Self::EvenGroup } else { Self::OddGroup }
     }
 }
 
-/// The threads that sleep at each place.
+/// The wait queues of a log, and the threads in each.
 #[derive(Debug, Default)]
-pub(crate) struct Places([Sleepers; 4]);
+pub(crate) struct WaitQueues([Sleepers; 4]);
 
-impl Index<Place> for Places {
+impl Index<WaitQueue> for WaitQueues {
     type Output = Sleepers;
 
-    fn index(&self, place: Place) -> &Sleepers {
-        &self.0[place as usize]
+    fn index(&self, queue: WaitQueue) -> &Sleepers {
+        &self.0[queue as usize]
     }
 }
 
-impl Places {
+impl WaitQueues {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Sleepers> {
         self.0.iter()
     }
 
     /// The threads that are due. The caller has the lock, and drops this without it.
     pub(crate) fn due(&self, wake_ups: &mut WakeUps) -> DueThreads<'_> {
-        DueThreads { places: self, wake_ups: std::mem::take(wake_ups) }
+        DueThreads { queues: self, wake_ups: std::mem::take(wake_ups) }
     }
 }
 
 /// The threads that are woken when this is dropped.
 pub(crate) struct DueThreads<'a> {
-    places: &'a Places,
+    queues: &'a WaitQueues,
     wake_ups: WakeUps,
 }
 
 impl Drop for DueThreads<'_> {
     fn drop(&mut self) {
-        for (sleepers, due) in self.places.iter().zip(self.wake_ups.0) {
+        for (sleepers, due) in self.queues.iter().zip(self.wake_ups.0) {
             match due {
                 WakeUp::Nobody => {}
                 WakeUp::One => sleepers.notify_one(),
@@ -146,13 +146,13 @@ impl WakeUps {
         self == Self::default()
     }
 
-    pub(crate) fn one(&mut self, place: Place) {
-        let due = &mut self.0[place as usize];
+    pub(crate) fn one(&mut self, queue: WaitQueue) {
+        let due = &mut self.0[queue as usize];
         *due = WakeUp::One.max(*due);
     }
 
-    pub(crate) fn all(&mut self, place: Place) {
-        self.0[place as usize] = WakeUp::All;
+    pub(crate) fn all(&mut self, queue: WaitQueue) {
+        self.0[queue as usize] = WakeUp::All;
     }
 }
 
@@ -162,16 +162,16 @@ mod tests {
 
     #[test]
     fn marked_threads_are_woken_when_they_are_due_and_not_before() {
-        let places = Places::default();
-        let all = [Place::EvenGroup, Place::OddGroup, Place::Room, Place::Committer];
+        let queues = WaitQueues::default();
+        let all = [WaitQueue::EvenGroup, WaitQueue::OddGroup, WaitQueue::Room, WaitQueue::Committer];
         // As if a thread slept at each.
-        places.iter().for_each(|sleepers| _ = sleepers.count.fetch_add(1, Ordering::Relaxed));
-        let rings = || all.map(|place| places[place].bell.rings());
+        queues.iter().for_each(|sleepers| _ = sleepers.count.fetch_add(1, Ordering::Relaxed));
+        let rings = || all.map(|queue| queues[queue].bell.rings());
         let mut wake_ups = WakeUps::default();
-        wake_ups.all(Place::group(7));
-        wake_ups.one(Place::group(7));
-        wake_ups.one(Place::Committer);
-        let due = places.due(&mut wake_ups);
+        wake_ups.all(WaitQueue::group(7));
+        wake_ups.one(WaitQueue::group(7));
+        wake_ups.one(WaitQueue::Committer);
+        let due = queues.due(&mut wake_ups);
         assert!(wake_ups.is_empty());
         assert_eq!(rings(), [0; 4], "the lock is still held");
         drop(due);

@@ -320,7 +320,7 @@ impl<'a> Guard<'a> {
     fn take_marked(&mut self) {
         let mut due = Due::none(self.waking);
         due.take(&mut self.state.woken);
-        let threads = self.waking.places.due(&mut self.state.wake_ups);
+        let threads = self.waking.queues.due(&mut self.state.wake_ups);
         self.marked = Some((threads, std::mem::take(&mut self.state.to_post), due));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use inkstone_format::Lsn;
 
 use crate::commit::shared::{Shared, Turn};
-use crate::commit::sleepers::{Place, Sleepers};
+use crate::commit::sleepers::{Sleepers, WaitQueue};
 use crate::commit::state::Guard;
 use crate::commit::writer::Way;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ impl Shared {
 
     /// For the committer: sleeps for `time`, or until the tasks that it expects have come. They come at once, so it yields first.
     pub(crate) fn sleep_for_tasks<'a>(&'a self, state: Guard<'a>, time: Duration) {
-        let on = self.at(Place::Committer);
+        let on = self.queue(WaitQueue::Committer);
         if let Some(state) = self.write_what_is_handed_here(on, state) {
             on.sleep(state, time, Some(&self.yielding_for_tasks), || self.is_panicked());
         }
@@ -47,7 +47,7 @@ impl Shared {
             return Some(state);
         }
         if state.handed.is_none() {
-            state.committer_is_away = !std::ptr::eq(on, self.at(Place::Committer));
+            state.committer_is_away = !std::ptr::eq(on, self.queue(WaitQueue::Committer));
             return Some(state);
         }
         self.write_handed(state);
@@ -85,7 +85,7 @@ impl Shared {
                 state.taken = true;
                 return Ok((state, self.turn_in_hand()));
             }
-            state = self.sleep(self.at(Place::Room), state);
+            state = self.sleep(self.queue(WaitQueue::Room), state);
         }
     }
 
@@ -121,7 +121,7 @@ impl Shared {
             let mut state = self.lock();
             state.files_wanted = true;
             if std::mem::take(&mut state.committer_rests) {
-                state.wake_ups.one(Place::Committer);
+                state.wake_ups.one(WaitQueue::Committer);
             }
         }
         Ok(())
@@ -143,7 +143,7 @@ impl Shared {
         let mut state = self.lock();
         while state.is_in_turn() {
             // Not awake for the mark of any other panic, which stays: this would turn in a circle as long as the turn lasts.
-            self.at(Place::Room).sleep(state, FALLBACK, None, || self.is_turn_lost());
+            self.queue(WaitQueue::Room).sleep(state, FALLBACK, None, || self.is_turn_lost());
             state = self.lock();
         }
         drop(state);

@@ -10,7 +10,7 @@ use crate::commit::callbacks::{Decided, Function};
 use crate::commit::futures::{Callback, Ticket};
 use crate::commit::rule::Step;
 use crate::commit::shared::Shared;
-use crate::commit::sleepers::Place;
+use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::State;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
@@ -44,7 +44,7 @@ impl Shared {
             let gathered = lsn >= state.gathering.first_lsn();
             if !gathered {
                 // It is in the group that is being written.
-                let on = self.at(Place::group(state.group.wrapping_sub(1)));
+                let on = self.queue(WaitQueue::group(state.group.wrapping_sub(1)));
                 match self.sleep_for_durable(on, state, FALLBACK, lsn) {
                     Some((locked, _)) => state = locked,
                     None => return Ok(()),
@@ -57,7 +57,7 @@ impl Shared {
                 state.rule.arrive();
             }
             let group = state.group;
-            let on = self.at(Place::group(group));
+            let on = self.queue(WaitQueue::group(group));
             let is_writing = state.taken;
             match state.rule.step(is_writing, is_late) {
                 Step::Lead => state = self.commit(state)?,
@@ -151,7 +151,7 @@ impl Shared {
     pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
         let is_writing = state.taken;
         if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
-            state.wake_ups.one(Place::Committer);
+            state.wake_ups.one(WaitQueue::Committer);
         }
     }
 
@@ -183,7 +183,7 @@ impl Shared {
     #[inline]
     pub(crate) fn claim(&self, state: &mut State) {
         if !self.unclaimed.swap(true, Ordering::Relaxed) {
-            state.wake_ups.one(Place::Committer);
+            state.wake_ups.one(WaitQueue::Committer);
         }
     }
 

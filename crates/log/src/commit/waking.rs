@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use crate::commit::callbacks::{Callbacks, Decided};
-use crate::commit::sleepers::Places;
+use crate::commit::sleepers::WaitQueues;
 use crate::panics::{keep_first, resume};
 use crate::sync::{Mutex, lock};
 
@@ -27,7 +27,7 @@ impl Woken {
 /// What a log needs for waking.
 #[derive(Default)]
 pub(crate) struct Waking {
-    pub(crate) places: Places,
+    pub(crate) queues: WaitQueues,
     callbacks: Callbacks,
     /// Empty lists that are used again, so that waking allocates nothing.
     spare: Mutex<Vec<Vec<Waker>>>,
