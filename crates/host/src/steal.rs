@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// How long a processor is gone: what was seen on machines whose hosts do this (docs/performance.md).
 const STOP: Duration = Duration::from_micros(3500);
 
-/// Takes each processor that this process may use away, for [`STOP`] at a time and `percent` of the time, at random moments.
+/// Takes each processor that this process may use away, for 3.5 ms at a time and `percent` of the time, at random moments.
 /// `ready` is called when all threads have their priority. It does not return.
 ///
 /// # Errors
