@@ -156,6 +156,29 @@ fn what_readers_have_open_takes_no_room() {
     log.close().unwrap();
 }
 
+/// A file that goes stays open until it is durable that its name has gone. A process may have few descriptors, and needs them for others.
+#[test]
+fn few_files_are_open_while_many_go() {
+    const MOST: u64 = 64;
+    let disk = disk(6);
+    let (removed, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (now, seen) = (Arc::clone(&removed), Arc::clone(&most));
+    let directory = watched(disk.directory(LOG), move |call| match call {
+        Call::Remove { .. } => _ = seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed),
+        Call::SyncNames => now.store(0, Ordering::Relaxed),
+        _ => {}
+    });
+    let log = Log::open_in(Arc::new(directory), options()).unwrap();
+    for _ in 0..1000 {
+        log.append_unwaited(&[7; 8000]).unwrap();
+    }
+    log.sync().unwrap();
+    assert!(files(&disk) > 2 * MOST, "{}", files(&disk));
+    log.truncate_before(log.last()).unwrap();
+    log.close().unwrap();
+    assert_eq!((files(&disk), most.load(Ordering::Relaxed)), (1, MOST));
+}
+
 /// After a cut a log grows as a new one does, and what was prepared for it waits until then.
 #[test]
 fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
