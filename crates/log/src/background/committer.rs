@@ -12,7 +12,10 @@ use crate::commit::shared::Shared;
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::State;
 use crate::error::Result;
-use crate::sync::{Instant, Ordering, this_thread};
+use crate::sync::{Instant, Ordering, this_thread, try_lock};
+
+/// While another thread gives files back, the committer looks again after this time.
+const FILES_PAUSE: Duration = Duration::from_millis(10);
 
 /// What is due now.
 enum Work {
@@ -75,6 +78,9 @@ pub(crate) fn run(shared: &Shared) {
                     state.roll_error = Some(error);
                     state.wake_room();
                 }
+            }
+            Work::Files if try_lock(&shared.giving_back).is_none() => {
+                drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, FILES_PAUSE));
             }
             Work::Files => {
                 drop(state);

@@ -11,7 +11,9 @@ use inkstone_io::{Access, AlignedBuf, File, NoSizeSignal, OpenFile, Preparation,
 use crate::error::Error;
 use crate::names;
 use crate::options::Options;
-use crate::segment::pool::{Blocks, Made, ObtainError, Obtained, Pool, Unnamed, no_room, no_room_or};
+use crate::segment::pool::{
+    Blocks, Made, ObtainError, Obtained, Pool, UNNAMED_MAX, Unnamed, no_room, no_room_or,
+};
 use crate::sync::{Instant, lock};
 
 /// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
@@ -44,6 +46,9 @@ impl Pool {
         // Before a caller is refused, surplus files are removed.
         let mut unnamed = Unnamed::new();
         while is_over() {
+            if unnamed.len() == UNNAMED_MAX {
+                self.cut(std::mem::take(&mut unnamed))?;
+            }
             match self.remove_some(Duration::ZERO, &mut unnamed) {
                 Ok(true) => {}
                 Err(poison @ ObtainError::Poison(_)) => return Err(poison),

@@ -149,6 +149,9 @@ pub(crate) type Obtained<T> = std::result::Result<T, ObtainError>;
 /// Files whose names were removed, still open.
 pub(crate) type Unnamed = Vec<Arc<dyn File>>;
 
+/// How many of them stay open at a time: a process may often have no more than 1024 descriptors in all.
+pub(super) const UNNAMED_MAX: usize = 64;
+
 /// The files of a log's directory that are not segments of the log.
 #[derive(Debug)]
 pub(crate) struct Pool {

@@ -7,7 +7,7 @@ use inkstone_io::{NoSizeSignal, OpenFile, Preparation, SyncKind};
 use crate::error::Result;
 use crate::names;
 use crate::options::Options;
-use crate::segment::pool::{Obtained, Pool, Ready, Unnamed, is_refused_for_room};
+use crate::segment::pool::{Obtained, Pool, Ready, Spare, UNNAMED_MAX, Unnamed, is_refused_for_room};
 use crate::sync::lock;
 
 /// The room to reserve for control groups, in bytes: the first of these that the disk has. btrfs wants up to 500 KiB free for one
@@ -70,9 +70,7 @@ impl Pool {
     /// Releases unused blocks because room is needed elsewhere: files that are marked for removal, else the reserved room, else
     /// free and prepared files. `false` if there is nothing left.
     pub(crate) fn give_up_some(&self) -> bool {
-        // Their blocks come back with the last handle: a sync may need room here.
-        let mut unnamed = Unnamed::new();
-        if self.remove_doomed(&mut unnamed) {
+        if self.remove_doomed() {
             return true;
         }
         if self.give_up_room() {
@@ -93,7 +91,7 @@ impl Pool {
                 files.used_bytes = files.used_bytes.saturating_sub(bytes);
             }
         }
-        self.remove_doomed(&mut unnamed) || is_removed
+        self.remove_doomed() || is_removed
     }
 
     /// Removes the file of reserved room; `false` if there is none or it cannot be removed.
@@ -118,25 +116,41 @@ impl Pool {
     /// # Errors
     /// As [`Pool::cut`].
     pub(crate) fn remove_all(&self) -> Obtained<bool> {
-        let mut unnamed = Unnamed::new();
-        let is_any = self.remove_doomed(&mut unnamed);
-        self.cut(unnamed)?;
-        Ok(is_any)
+        let mut is_any = false;
+        loop {
+            let doomed = {
+                let doomed = &mut lock(&self.files).doomed;
+                let kept = doomed.len().saturating_sub(UNNAMED_MAX);
+                doomed.split_off(kept)
+            };
+            if doomed.is_empty() {
+                return Ok(is_any);
+            }
+            let mut unnamed = Unnamed::new();
+            for spare in doomed {
+                let file = self.directory.open(&names::free(spare.number), &OpenFile::existing());
+                if self.remove_spare(spare) {
+                    is_any = true;
+                    unnamed.extend(file);
+                }
+            }
+            self.cut(unnamed)?;
+        }
     }
 
-    /// Removes files that are marked for it at once, without shrinking them first; `false` if there were none.
-    fn remove_doomed(&self, unnamed: &mut Unnamed) -> bool {
+    /// Removes files that are marked for it at once, without shrinking them first; `false` if there were none. Their blocks come back
+    /// with the last handle, since to cut them takes a sync, which may need room here.
+    fn remove_doomed(&self) -> bool {
         let doomed = std::mem::take(&mut lock(&self.files).doomed);
-        let mut is_removed = false;
-        for spare in doomed {
-            let name = names::free(spare.number);
-            let file = self.directory.open(&name, &OpenFile::existing());
-            if self.directory.remove(&name).is_ok() {
-                is_removed = true;
-                unnamed.extend(file);
-                let mut files = lock(&self.files);
-                files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
-            }
+        let removed = doomed.into_iter().filter(|spare| self.remove_spare(*spare));
+        removed.count() > 0
+    }
+
+    fn remove_spare(&self, spare: Spare) -> bool {
+        let is_removed = self.directory.remove(&names::free(spare.number)).is_ok();
+        if is_removed {
+            let mut files = lock(&self.files);
+            files.used_bytes = files.used_bytes.saturating_sub(spare.bytes);
         }
         is_removed
     }

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::history::{LOG, Told, check, disk, open, record, small};
 use crate::watch::must_end;
@@ -154,6 +155,88 @@ fn what_readers_have_open_takes_no_room() {
     assert!(sleeper.get(Lsn::new(1)).is_err());
     drop((own, sleeper));
     log.close().unwrap();
+}
+
+/// A file that goes stays open until it is durable that its name has gone. A process may have few descriptors, and needs them for others.
+#[test]
+fn few_files_are_open_while_many_go() {
+    const MOST: u64 = 64;
+    let disk = disk(6);
+    let (removed, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (now, seen) = (Arc::clone(&removed), Arc::clone(&most));
+    let directory = watched(disk.directory(LOG), move |call| match call {
+        Call::Remove { .. } => _ = seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed),
+        Call::SyncNames => now.store(0, Ordering::Relaxed),
+        _ => {}
+    });
+    let log = Log::open_in(Arc::new(directory), options()).unwrap();
+    for _ in 0..1000 {
+        log.append_unwaited(&[7; 8000]).unwrap();
+    }
+    log.sync().unwrap();
+    assert!(files(&disk) > 2 * MOST, "{}", files(&disk));
+    log.truncate_before(log.last()).unwrap();
+    log.close().unwrap();
+    assert_eq!((files(&disk), most.load(Ordering::Relaxed)), (1, MOST));
+}
+
+/// The log's own thread does not ask again and again whether it may go on.
+#[test]
+fn the_committer_sleeps_while_another_thread_gives_files_back() {
+    must_end("a committer that sleeps", || {
+        let disk = disk(7);
+        let committer: Arc<OnceLock<std::path::PathBuf>> = Arc::default();
+        let seen = Arc::clone(&committer);
+        let (held, holds) = std::sync::mpsc::channel::<()>();
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        let waits = std::sync::Mutex::new(waits);
+        let directory = watched(disk.directory(LOG), move |call| {
+            let Call::Remove { .. } = call else { return };
+            match std::thread::current().name() {
+                Some("slow") => _ = held.send(()).map(|()| waits.lock().unwrap().recv()),
+                Some("inkstone") => _ = seen.set(std::fs::read_link("/proc/thread-self").unwrap()),
+                _ => {}
+            }
+        });
+        let options = options().own_thread(true).prepare_ahead(false).idle(Duration::from_millis(1));
+        let log = Arc::new(Log::open_in(Arc::new(directory), options).unwrap());
+        fill(&log);
+        log.truncate_before(log.last()).unwrap();
+        while files(&disk) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        fill_on(&log);
+        let theirs = Arc::clone(&log);
+        let slow = std::thread::Builder::new().name("slow".into());
+        let slow = slow.spawn(move || theirs.truncate_before(theirs.last())).unwrap();
+        holds.recv().unwrap();
+        fill_on(&log);
+        log.truncate_before(log.last()).unwrap();
+        let stat = std::path::Path::new("/proc").join(committer.get().unwrap()).join("stat");
+        let processor_time = || {
+            let text = std::fs::read_to_string(&stat).unwrap();
+            let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+            (fields[11].to_owned(), fields[12].to_owned())
+        };
+        loop {
+            let before = processor_time();
+            std::thread::sleep(Duration::from_millis(500));
+            if processor_time() == before {
+                break;
+            }
+        }
+        drop(go_on);
+        slow.join().unwrap().unwrap();
+        log.close().unwrap();
+        assert_eq!(files(&disk), 1);
+    });
+}
+
+fn fill_on(log: &Log) {
+    for _ in 0..100 {
+        log.append_unwaited(&[7; 8000]).unwrap();
+    }
+    log.sync().unwrap();
 }
 
 /// After a cut a log grows as a new one does, and what was prepared for it waits until then.
