@@ -36,7 +36,7 @@ pub enum Taken {
     Others,
     /// There is no file of this name.
     NoFile,
-    /// This file system has no locks.
+    /// This file system has no locks, or this process may take none (a sandbox, a security module).
     NoLocks(Error),
 }
 
@@ -83,7 +83,5 @@ impl WriterLock {
 }
 
 fn is_without_locks(error: &Error) -> bool {
-    let codes = [libc::ENOLCK, libc::EINVAL];
-    error.operation() == "lock"
-        && (error.is_unsupported() || error.raw_os_error().is_some_and(|code| codes.contains(&code)))
+    error.operation() == "lock" && (error.is_not_here() || error.raw_os_error() == Some(libc::EACCES))
 }
