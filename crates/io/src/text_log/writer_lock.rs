@@ -71,7 +71,7 @@ impl WriterLock {
             }
             Ok(None) => Ok(Taken::Others),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Taken::NoFile),
-            Err(error) if is_without_locks(&error) => Ok(Taken::NoLocks(error)),
+            Err(error) if error.is_without_locks() => Ok(Taken::NoLocks(error)),
             Err(error) => Err(error),
         }
     }
@@ -80,8 +80,4 @@ impl WriterLock {
     pub fn device_and_inode(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
-}
-
-fn is_without_locks(error: &Error) -> bool {
-    error.operation() == "lock" && (error.is_not_here() || error.raw_os_error() == Some(libc::EACCES))
 }
