@@ -29,11 +29,15 @@ func (c *Cursor) Follow(ctx context.Context, buf []byte) (Record, error) {
 	if err != errNotYet {
 		return record, err
 	}
-	ended := ctx.Done() // It is the program's, and may panic.
 	if c.view != nil {
+		if !c.keepView() {
+			return Record{}, errClosed
+		}
+		defer c.view.release()
 		c.view.followers.Add(1)
 		defer c.view.followers.Add(-1)
 	}
+	ended := ctx.Done() // It is the program's, and may panic.
 	for {
 		changed, err := c.change()
 		if err != nil {
@@ -51,6 +55,17 @@ func (c *Cursor) Follow(ctx context.Context, buf []byte) (Record, error) {
 			return Record{}, errClosed
 		}
 	}
+}
+
+// keepView makes the caller a user of the view, which another goroutine's Close would free under
+// it; false if that has closed the cursor already.
+func (c *Cursor) keepView() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.c != nil {
+		c.view.keep()
+	}
+	return c.c != nil
 }
 
 // change is closed when the log may have more than a look after this call finds.
@@ -118,7 +133,7 @@ type view struct {
 	tide
 	// c waits for what comes. While a change is due, only watch uses it.
 	c *C.inkstone_cursor
-	// users are the reader, its cursors, and watch while it runs: the last frees c.
+	// users are the reader, its cursors, those who follow, and watch while it runs: the last frees c.
 	users atomic.Int32
 	// followers are the goroutines that wait.
 	followers atomic.Int32

@@ -292,6 +292,38 @@ func TestTheLastUserOfAViewFreesIt(t *testing.T) {
 	}
 }
 
+// closingContext closes a cursor in the middle of a call that waits on it, as another goroutine may.
+type closingContext struct {
+	context.Context
+	close func()
+}
+
+func (c closingContext) Done() <-chan struct{} {
+	c.close()
+	return c.Context.Done()
+}
+
+// A goroutine that follows is a user of the view too: the cursor that it waits on may be closed, and
+// the reader before that.
+func TestAFollowerOfAClosedCursorHasItsView(t *testing.T) {
+	path := t.TempDir()
+	well(t, small(t, path).Close())
+	reader := must[*Reader](t)(OpenReader(path))
+	cursor := must[*Cursor](t)(reader.Cursor(1))
+	view := reader.view
+	well(t, reader.Close())
+	_, err := cursor.Follow(closingContext{background, func() {
+		well(t, cursor.Close())
+		same(t, view.users.Load(), 1)
+	}}, nil)
+	is(t, err, ErrClosed)
+	for until := time.Now().Add(30 * time.Second); view.users.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("watch never ends")
+		}
+	}
+}
+
 func TestReadingIntoTheCallersMemoryAllocatesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	log := small(t, path)

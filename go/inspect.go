@@ -35,6 +35,8 @@ type Report struct {
 	OtherFiles  int    `json:"other_files"`
 	// Damage is every damaged place that was found.
 	Damage []Damage `json:"damage"`
+	// Doubts is what the file system, or a sandbox, did not let it make sure of: a sentence each.
+	Doubts []string `json:"doubts"`
 }
 
 // Damage is a damaged place: the byte Offset of the file Path. Segment and LSN are 0 where they are

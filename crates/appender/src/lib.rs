@@ -45,7 +45,8 @@
 //! # One log, one writer
 //! Two writers of one log would rename and compress what the other one still writes. So the log's file is locked, by whatever name or user it is
 //! opened. A second opening, in this process or another, waits for the first one to end: for [`Builder::drain_timeout`] and two seconds. Then it is
-//! refused. On a file system without locks an event says that nothing keeps a second writer away. In a forked child every call is an error (it
+//! refused. On a file system without locks, and where a sandbox or a security module lets the process take none, an event says that nothing
+//! keeps a second writer away. In a forked child every call is an error (it
 //! may open another log, and this one once its parent has ended).
 //!
 //! # Your code in its threads

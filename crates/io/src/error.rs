@@ -139,6 +139,12 @@ impl Error {
         is_not_here(&self.inner.source)
     }
 
+    /// Whether locks are not to be had here, to take or to ask for: the file system has none, or a sandbox or a security module
+    /// (AppArmor, SELinux; `EACCES`) lets this process have none. No other holder is meant.
+    pub fn is_without_locks(&self) -> bool {
+        self.operation() == "lock" && (self.is_not_here() || self.raw_os_error() == Some(libc::EACCES))
+    }
+
     /// Whether there is no room: on the file system, or within a quota.
     pub fn is_full(&self) -> bool {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

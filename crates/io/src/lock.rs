@@ -54,12 +54,31 @@ impl LockedFile {
             let entry = Entry::of(file.as_raw_fd());
             let locked = Self { file, entry, mark };
             // Dropped below, it unlocks a lock that it does not hold, which does nothing.
-            match retry(|| sys::set_description_lock(locked.file.as_fd(), bytes, true)) {
-                Ok(()) => Ok(Some(locked)),
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),
+            match retry(|| locked.lock(bytes)) {
+                Ok(true) => Ok(Some(locked)),
+                Ok(false) => Ok(None),
                 Err(source) => Err(no_locks(path, source)),
             }
         })
+    }
+
+    /// False: another holder has any of the bytes. SMB answers `EACCES` then, and so does a security module (AppArmor, SELinux) that
+    /// lets this process take no lock at all. The two differ: in the second case no lock is in the way.
+    fn lock(&self, bytes: LockedBytes) -> io::Result<bool> {
+        let attempt = || sys::set_description_lock(self.file.as_fd(), bytes, true);
+        let is_refused = |error: &io::Error| error.raw_os_error() == Some(libc::EACCES);
+        let mut answer = attempt();
+        if answer.as_ref().is_err_and(is_refused) {
+            if matches!(sys::lock_in_the_way(self.file.as_fd(), bytes), Ok(Some(_))) {
+                return Ok(false);
+            }
+            // The holder may have ended in between.
+            answer = attempt();
+        }
+        match answer {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
+            answer => answer.map(|()| true),
+        }
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -161,8 +180,8 @@ pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
                 .advise("ask as a user who may read the lock file"));
         }
     };
-    let in_the_way =
-        retry(|| sys::lock_in_the_way(file.as_fd())).map_err(|source| no_locks(&held.join(name), source))?;
+    let in_the_way = retry(|| sys::lock_in_the_way(file.as_fd(), LockedBytes::All))
+        .map_err(|source| no_locks(&held.join(name), source))?;
     Ok(in_the_way.map(|lock| in_words(&file, &held.join(name), lock)))
 }
 
@@ -231,5 +250,7 @@ fn note_in(file: &File) -> String {
 }
 
 fn no_locks(path: &Path, source: io::Error) -> Error {
-    Error::new("lock", path, source).advise("choose a directory on a file system with record locks")
+    Error::new("lock", path, source).advise(
+        "choose a directory on a file system with record locks, and let this program lock files (AppArmor: `k`)",
+    )
 }

@@ -14,8 +14,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use host_support::{EXT4, FileSystem, can_run, run, temporary};
-use inkstone_host::{Mount, WorkDir};
-use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, SyncKind, fiemap};
+use inkstone_host::{Mount, Only, Refusal, WorkDir, in_forked_child, refuse};
+use inkstone_io::{
+    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, SyncKind, Taken, WriterLock, fiemap,
+};
 
 const CHILD: &str = "INKSTONE_TEST_LOCKS_IN";
 
@@ -110,6 +112,37 @@ fn a_started_program_does_not_inherit_the_lock() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!inherited);
+}
+
+/// A security module answers `EACCES`, as SMB does of a lock that another has; seccomp mostly `EPERM`.
+#[test]
+fn a_process_that_may_take_no_lock_is_not_told_of_another_holder() {
+    let (made, directory) = directory();
+    let taken = |directory: &OsDirectory| WriterLock::take(directory, "log", None);
+    fs::write(made.path().join("log"), "").unwrap();
+    for errno in [libc::EACCES, libc::EPERM] {
+        for is_held in [false, true] {
+            let held = is_held.then(|| (directory.lock("lock").unwrap(), taken(&directory).unwrap()));
+            let code = in_forked_child(|| {
+                let only = Only::With(1, libc::F_OFD_SETLK as u32);
+                if refuse(&[Refusal { call: libc::SYS_fcntl, only }], errno).is_err() {
+                    return 2;
+                }
+                let other = OsDirectory::open(made.path()).unwrap();
+                u8::from(if is_held && errno == libc::EACCES {
+                    matches!(other.lock("lock"), Ok(None)) && matches!(taken(&other), Ok(Taken::Others))
+                } else {
+                    other.lock("lock").is_err_and(|error| error.raw_os_error() == Some(errno))
+                        && matches!(taken(&other), Ok(Taken::NoLocks(_)))
+                })
+            });
+            match code.unwrap() {
+                2 => return eprintln!("NOT RUN: locks that a sandbox refuses: no seccomp filters here"),
+                code => assert_eq!(code, 1, "errno {errno}, held: {is_held}"),
+            }
+            drop(held);
+        }
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub(crate) fn holder(directory: &AnyDirectory) -> Result<Holder> {
     match directory.locked_by(names::LOCK) {
         Ok(None) => Ok(Holder::Nobody),
         Ok(Some(writer)) => Ok(Holder::Writer(writer)),
-        Err(error) if error.is_not_here() => Ok(Holder::Unknown(error)),
+        Err(error) if error.is_without_locks() => Ok(Holder::Unknown(error)),
         Err(error) => Err(error.into()),
     }
 }

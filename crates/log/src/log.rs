@@ -523,7 +523,9 @@ pub(crate) fn take_lock(directory: &AnyDirectory) -> Result<AnyLock> {
     if let Some(lock) = directory.lock(names::LOCK)? {
         return Ok(lock);
     }
-    let holder = directory.locked_by(names::LOCK)?.unwrap_or_else(|| "another process".into());
+    // Only its name is asked for, which a sandbox may forbid.
+    let holder = directory.locked_by(names::LOCK).ok().flatten();
+    let holder = holder.unwrap_or_else(|| "another process".into());
     Err(Error::Locked { path: directory.path().to_path_buf(), holder })
 }
 

@@ -51,9 +51,9 @@ pub(crate) struct LockInTheWay {
     pub(crate) process: Option<u32>,
 }
 
-/// The lock that is in the way of an exclusive lock on the whole file, if there is one. Takes no lock.
-pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>) -> io::Result<Option<LockInTheWay>> {
-    let mut lock = lock_of(LockedBytes::All, EXCLUSIVE);
+/// The lock that is in the way of an exclusive lock on these bytes, if there is one. Takes no lock.
+pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>, bytes: LockedBytes) -> io::Result<Option<LockInTheWay>> {
+    let mut lock = lock_of(bytes, EXCLUSIVE);
     // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
         0 => Ok((lock.l_type != FREE).then(|| LockInTheWay {

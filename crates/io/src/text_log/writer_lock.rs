@@ -36,7 +36,7 @@ pub enum Taken {
     Others,
     /// There is no file of this name.
     NoFile,
-    /// This file system has no locks.
+    /// This file system has no locks, or this process may take none (a sandbox, a security module).
     NoLocks(Error),
 }
 
@@ -71,7 +71,7 @@ impl WriterLock {
             }
             Ok(None) => Ok(Taken::Others),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Taken::NoFile),
-            Err(error) if is_without_locks(&error) => Ok(Taken::NoLocks(error)),
+            Err(error) if error.is_without_locks() => Ok(Taken::NoLocks(error)),
             Err(error) => Err(error),
         }
     }
@@ -80,10 +80,4 @@ impl WriterLock {
     pub fn device_and_inode(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
-}
-
-fn is_without_locks(error: &Error) -> bool {
-    let codes = [libc::ENOLCK, libc::EINVAL];
-    error.operation() == "lock"
-        && (error.is_unsupported() || error.raw_os_error().is_some_and(|code| codes.contains(&code)))
 }

@@ -5,7 +5,7 @@
 use std::io::{PipeReader, Read as _, Write as _};
 use std::path::Path;
 
-use inkstone::{Log, Options};
+use inkstone::{Error, Log, Options, Reader};
 use inkstone_host::{ForkedChild, Only, Refusal, fork_child, in_forked_child, refuse};
 
 use super::host_support::{not_run, temporary};
@@ -196,4 +196,27 @@ fn each_call_of_a_log_that_a_sandbox_refuses_has_a_substitute_or_an_error_that_s
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// A security module (SELinux) answers `EACCES` to who may not even ask for the holder of a lock.
+#[test]
+fn who_may_not_ask_who_holds_the_lock_reads_and_is_refused_as_a_second_writer() {
+    let made = tempfile::tempdir_in(temporary()).unwrap();
+    let writer = Log::open(made.path(), alone()).unwrap();
+    append(&writer, 20);
+    for errno in [libc::ENOSYS, libc::EPERM, libc::EACCES] {
+        let code = in_forked_child(|| {
+            let only = Only::With(1, F_OFD_GETLK);
+            if refuse(&[Refusal { call: libc::SYS_fcntl, only }], errno).is_err() {
+                return 0;
+            }
+            let read = Reader::open(made.path(), &options()).map(|reader| reader.durable().get());
+            let opened = Log::open(made.path(), alone());
+            1 + u8::from(matches!(read, Ok(20))) + 2 * u8::from(matches!(opened, Err(Error::Locked { .. })))
+        });
+        match code.unwrap() {
+            0 => return not_run("who_may_not_ask_who_holds_the_lock", "no seccomp filters here"),
+            code => assert_eq!(code, 4, "{errno}: it reads 1, it is told of a writer 2"),
+        }
+    }
 }
