@@ -15,7 +15,7 @@
 // ErrClosed. A Cursor is for one goroutine; another may close it. A Log has one writer at a time: a second Open is ErrLocked.
 //
 // A call that waits for the disk keeps a thread of the operating system. At most 64 calls of a
-// handle do so at the same time; the others wait as goroutines. Whoever waits in Follow keeps none;
+// handle do so at the same time; the others wait as goroutines. Goroutines in Follow keep none;
 // in the log of another process one thread waits for all cursors of a Reader.
 //
 // # Contexts

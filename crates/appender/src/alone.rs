@@ -3,8 +3,8 @@
 //! *Owns*: the lock of the current file, and of the next one while a rotation is under way; what a second writer is told. *May not
 //! touch*: the files; how long an opening waits ([`crate::opening`]).
 //!
-//! The lock is on the file that has the log's name. A rotation locks the next file before it renames the current one, and whoever finds no
-//! file of the log's name looks for that lock first: so there is no moment in which another writer could come in between.
+//! The lock is on the file that has the log's name. A rotation locks the next file before it renames the current one, and an opening that
+//! finds no file of the log's name looks for that lock first: so there is no moment in which another writer could come in between.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

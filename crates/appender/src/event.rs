@@ -43,8 +43,8 @@ pub enum Event<'a> {
     /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
     /// The file that keeps the buffers ([`crate::Survive::Kill`]) was removed, or the log is now in another directory than the one that the
-    /// file was created for. `None`: a new one was created, with the waiting lines in it, or it is that of the new directory now. `Some`: this
-    /// failed. Until then a kill would lose the lines in the buffers. The log retries every second.
+    /// file was created for. `None`: a new file was created, with the waiting lines in it, or the old one is that of the new directory now. `Some`: this
+    /// failed. Until it succeeds a kill would lose the lines in the buffers. The log retries every second.
     StageGone(Option<&'a Error>),
     /// Lines of a killed process wait in memory for a log of this path, whose directory was another one. They stay there until that log is opened again,
     /// or until [`crate::Builder::bring_back`] or [`crate::discard_lines`].

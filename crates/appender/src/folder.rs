@@ -17,7 +17,7 @@ use inkstone_io::{Directory as _, Error, OpenFile, OsDirectory, Result};
 
 /// By default the umask alone decides who may read a text log.
 pub(crate) const FILE_MODE: u32 = 0o666;
-/// How often it is looked for while it is away.
+/// How often a log looks for its directory while the disk is away.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A log's directory.

@@ -36,9 +36,9 @@ use crate::state::State;
 use crate::time::later;
 use crate::writer::{Guard, LogWriter};
 
-/// A writer that was told to end has so long for it, besides the drain timeout that it may have.
+/// How long an opening waits for another writer to end, beyond the drain timeout that the other one may have.
 const OTHERS_END: Duration = Duration::from_secs(2);
-/// How often another writer is asked for.
+/// How often an opening looks whether the other writer has ended.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// Tries again while another writer has the log.

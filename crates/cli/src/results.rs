@@ -14,7 +14,7 @@ use crate::score::{ScoreArguments, score};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultCommand {
-    /// Check here what articles and public threads say of durable writes: confirmed, refuted or a tie
+    /// Check here what articles and public threads say of durable writes: confirmed, refuted, or it cannot be told
     Claims(ClaimsArguments),
     /// Score the rule and the tuned choice against the best durable way
     Score(ScoreArguments),

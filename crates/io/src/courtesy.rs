@@ -7,8 +7,8 @@
 //! yield alone is no proof of a neighbour: the host of a virtual machine takes a processor away for some milliseconds, several
 //! times a second. After such a stop yields come back in time for a while. Beside a neighbour the next yield is late again.
 //!
-//! So one late yield is forgiven. If another one begins sooner after it than it takes, yields cost more time than they leave, and
-//! threads rest from yielding: they sleep at once. The first rest is as long as the late yield. After a rest the next yields show
+//! So one late yield is forgiven. If the next late yield takes longer than the time between the two, yields cost more time than
+//! they leave, and threads rest from yielding: they sleep at once. The first rest is as long as the late yield. After a rest the next yields show
 //! whether it still pays to rest; a late yield soon after a rest makes the next rest four times as long.
 //!
 //! A control group with a quota of processor time stops all threads of a process for some 50 ms in each 100. Threads rest there

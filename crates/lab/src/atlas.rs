@@ -51,8 +51,7 @@ pub fn atlas_steps() -> u64 {
 }
 
 fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<FallocateCell, CellError> {
-    session.remove(FILE)?;
-    let file = session.directory.open(FILE, &OpenFile::new_file())?;
+    let file = session.new_file(FILE, &OpenFile::new_file())?;
     file.write_at(&[0xA5; WRITTEN_BYTES], 0)?;
     file.sync(SyncKind::All)?;
     let before = facts(&file)?;

@@ -154,7 +154,7 @@ fn none_faster(run: &Run, others: &[&Durable<'_>], base: &Durable<'_>) -> String
     if open > 0 {
         return format!(
             "On {place} the lab cannot tell whether any durable way is faster than `{name}`: the intervals of {open} of {} are too wide. \
-             More rounds or a quieter machine make them narrower.",
+             A quieter machine makes them narrower; so do more rounds (`lab write --rounds`).",
             others.len()
         );
     }

@@ -95,6 +95,12 @@ impl Session<'_> {
         }
     }
 
+    /// A new file of this name; one that is there is removed durably before.
+    pub(crate) fn new_file(&self, name: &str, how: &OpenFile) -> Result<LabFile, CellError> {
+        self.remove(name)?;
+        Ok(self.directory.open(name, how)?)
+    }
+
     /// Removes a file if it is there, and waits until its blocks are free.
     pub(crate) fn clear(&self, name: &str) -> Result<(), CellError> {
         if self.remove(name)? {
@@ -189,11 +195,10 @@ fn write_old_file(
     name: &str,
     payload: &AlignedBuf,
 ) -> Result<(), CellError> {
-    session.remove(name)?;
     let direct = cell.strategy.access == Access::Direct;
     // With the cell's own access, as for zeros: otherwise the pages would be cached for a direct cell, or missing for another.
     let access = if direct { Access::Direct } else { Access::Buffered };
-    let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
+    let file = session.new_file(name, &OpenFile::new_file().access(access))?;
     let mut at = 0;
     while at < cell.file_bytes {
         session.check()?;

@@ -372,7 +372,7 @@ impl Log {
     /// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so
     /// waiting on their handles returns `Ok`. Readers positioned after `last` get [`Error::TruncatedAfter`].
     ///
-    /// It takes a new segment, as small as that of a new log: 1 MiB, or [`Options::segment_bytes`] if that is less. The segment in which
+    /// Each call takes a new segment, as small as that of a new log: 1 MiB, or [`Options::segment_bytes`] if that is less. The segment in which
     /// `last` lies stays as large as it is until `truncate_before` has passed it.
     ///
     /// # Errors

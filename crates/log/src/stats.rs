@@ -90,9 +90,9 @@ pub struct Stats {
     pub waits: u64,
     /// Waiters that no thread woke, so that they had to check by themselves: more than 0 shows a bug of the log.
     pub missed_wakeups: u64,
-    /// Threads that slept at once, since yielding first does not pay while other programs keep the processors.
+    /// How often a thread slept at once, since yielding first did not pay: other programs kept the processors.
     pub sleeps_at_once: u64,
-    /// How long yielding did not pay, in microseconds.
+    /// For how many microseconds yielding did not pay, all such times together.
     pub rested_us: u64,
     /// Prepared files that wait to become segments, now.
     pub ready: u64,

@@ -11,10 +11,9 @@ use crate::stage::{CellError, Session};
 
 use super::ExperimentResult;
 use super::definition::{Experiment, Scene, Size};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, counted, measure};
+use super::rounds::{Arm, Frame, Row, Sample, Turn, counted, measure};
 
 const FILE: &str = "full-disk";
-const ROUNDS: u32 = 5;
 const FILLER: &str = "filler";
 const BLOCK_BYTES: usize = 4096;
 const WRITES: u64 = 64;
@@ -49,8 +48,6 @@ impl Experiment for FullDisk {
 
     fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
         let Scene { site, session, pace, progress } = scene;
-        // What is counted needs few rounds, and all of them: they take a second.
-        let pace = &Pace { rounds: pace.rounds.min(ROUNDS), budget: None, ..*pace };
         let row = |name: &str, reserved| {
             let shared = || CellError::Invalid("the disk is not the lab's own to fill".into());
             let arm = if site.private { Ok(Writes { reserved }) } else { Err(shared()) };
@@ -68,7 +65,7 @@ impl Experiment for FullDisk {
             unit: "writes refused",
             baseline: String::new(),
         };
-        let mut found = measure(site, session, pace, &frame, rows, progress);
+        let mut found = measure(site, session, &pace.for_counts(), &frame, rows, progress);
         clear(session)?;
         // Where nothing was refused to the file that grows, the disk was not full.
         if found.rows.iter().any(|row| row.name == GROWS && row.samples.contains(&0.0)) {

@@ -62,8 +62,7 @@ struct Calls {
 
 impl Arm for Calls {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
-        turn.session.remove(FILE)?;
-        let file = turn.session.directory.open(FILE, &OpenFile::new_file())?;
+        let file = turn.session.new_file(FILE, &OpenFile::new_file())?;
         file.write_at(&WRITTEN, 0)?;
         file.sync(SyncKind::All)?;
         let begin_ns = monotonic_ns();

@@ -94,8 +94,7 @@ impl Arm for Commits {
         const PER_MEGABYTE: u64 = 1_000;
         let session = turn.session;
         let file = if self.append {
-            session.remove(FILE)?;
-            session.directory.open(FILE, &OpenFile::new_file())?
+            session.new_file(FILE, &OpenFile::new_file())?
         } else {
             written_file(session, FILE, COMMITS * BLOCK_BYTES as u64, Access::Buffered, turn.seed)?
         };

@@ -87,8 +87,7 @@ impl Arm for After {
 }
 
 fn pass(session: &Session<'_>, block: &AlignedBuf) -> Result<u64, CellError> {
-    session.remove(FILE)?;
-    let file = session.directory.open(FILE, &OpenFile::new_file())?;
+    let file = session.new_file(FILE, &OpenFile::new_file())?;
     session.directory.sync()?;
     let begin_ns = monotonic_ns();
     for number in 0..COMMITS {

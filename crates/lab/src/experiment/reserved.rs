@@ -74,8 +74,7 @@ impl Experiment for UnwrittenReads {
 }
 
 pub(super) fn direct(session: &Session<'_>, name: &str) -> Result<LabFile, CellError> {
-    session.remove(name)?;
-    Ok(session.directory.open(name, &OpenFile::new_file().access(Access::Direct))?)
+    session.new_file(name, &OpenFile::new_file().access(Access::Direct))
 }
 
 /// Random reads of 4 KiB, one after the other.
@@ -157,8 +156,7 @@ impl Arm for Reserved {
     /// Creates one file; its removal is not part of the time.
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         let session = turn.session;
-        session.remove("reserving")?;
-        let file = session.directory.open("reserving", &OpenFile::new_file().durability(self.durability))?;
+        let file = session.new_file("reserving", &OpenFile::new_file().durability(self.durability))?;
         let begin_ns = monotonic_ns();
         file.prepare(self.preparation, RESERVE_BYTES)?;
         Ok(Sample { amount: 1, total_ns: monotonic_ns() - begin_ns, figures: Vec::new() })

@@ -30,12 +30,19 @@ pub struct Pace {
 
 /// The share of a row's budget that is measured; the rest brings the file into its state.
 const MEASURED_SHARE: f64 = 0.6;
+/// Rounds that are enough for a count.
+const COUNTED_ROUNDS: u32 = 5;
 /// A shorter turn would measure the clock.
 const TURN_MIN: Duration = Duration::from_millis(10);
 /// When this multiple of the budget is used up, the rounds end even if there are fewer than an interval needs.
 const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
+    /// For rows that count. They need few rounds, and all of them: those take a second.
+    pub(super) fn for_counts(&self) -> Self {
+        Self { rounds: self.rounds.min(COUNTED_ROUNDS), budget: None, ..*self }
+    }
+
     fn turns_of_a_row(&self) -> usize {
         if self.twins { 2 } else { 1 }
     }

@@ -24,8 +24,7 @@ pub(crate) fn written_file(
     access: Access,
     seed: u64,
 ) -> Result<LabFile, CellError> {
-    session.remove(name)?;
-    let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
+    let file = session.new_file(name, &OpenFile::new_file().access(access))?;
     fill(session, &file, len_bytes, seed)?;
     session.directory.sync()?;
     Ok(file)

@@ -14,10 +14,9 @@ use crate::stage::CellError;
 
 use super::ExperimentResult;
 use super::definition::{Experiment, Scene, Size};
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, counted, measure};
+use super::rounds::{Arm, Frame, Row, Sample, Turn, counted, measure};
 
 const FILE: &str = "shared-offset";
-const ROUNDS: u32 = 5;
 const RECORD_BYTES: usize = 64;
 const THREADS: usize = 2;
 /// Records of the file; each thread writes half of them. So many take longer than one turn of a
@@ -47,8 +46,6 @@ impl Experiment for SharedOffset {
 
     fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
         let Scene { site, session, pace, progress } = scene;
-        // What is counted needs few rounds, and all of them: they take a second.
-        let pace = &Pace { rounds: pace.rounds.min(ROUNDS), budget: None, ..*pace };
         let row = |name: &str, seeks| Row::new(name, "records", None, Ok(Halves { seeks }));
         let rows = vec![row("lseek + write", true), row("pwrite", false)];
         let frame = Frame {
@@ -59,7 +56,7 @@ impl Experiment for SharedOffset {
             unit: "records astray",
             baseline: String::new(),
         };
-        let found = measure(site, session, pace, &frame, rows, progress);
+        let found = measure(site, session, &pace.for_counts(), &frame, rows, progress);
         session.clear(FILE)?;
         Ok(vec![found])
     }
@@ -71,8 +68,7 @@ struct Halves {
 
 impl Arm for Halves {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
-        turn.session.remove(FILE)?;
-        let file = turn.session.directory.open(FILE, &OpenFile::new_file())?;
+        let file = turn.session.new_file(FILE, &OpenFile::new_file())?;
         file.set_len(RECORDS * RECORD_BYTES as u64)?;
         together(&mut [(); THREADS], |thread, ()| {
             let mut record = [0; RECORD_BYTES];

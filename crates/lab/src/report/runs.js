@@ -192,7 +192,7 @@ function speedupFigure(run, cells, focus, command) {
     kind: "speedup",
     title,
     command,
-    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. Cannot tell: it is wider.",
+    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. Cannot tell: the interval is wider.",
     draw: (width) => rowsChart(width, rows, { dots: true, reference: 1, unit: times }),
     head: ["way", "speedup", "95% from", "to", "verdict"],
     rows: () =>

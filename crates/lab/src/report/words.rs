@@ -39,6 +39,13 @@ pub(super) struct Part<'a> {
     pub(super) code: bool,
 }
 
+impl Call {
+    /// The name as words: `device busy`.
+    pub(super) fn words(&self) -> String {
+        self.name.replace('-', " ")
+    }
+}
+
 impl Sentence {
     pub(super) fn parts(&self) -> Vec<Part<'_>> {
         self.0.split('`').enumerate().map(|(index, text)| Part { text, code: index % 2 == 1 }).collect()
@@ -346,7 +353,10 @@ fn tiles(runs: &[Value]) -> Vec<Tile> {
             (Some(low), Some(high)) => format!("95%: {low:.2} to {high:.2}"),
             _ => FEW_ROUNDS.to_owned(),
         };
-        Some(Tile { figure: format!("{speedup:.2}×"), what: format!("as fast ({interval})") })
+        Some(Tile {
+            figure: format!("{speedup:.2}×"),
+            what: format!("as fast as {} ({interval})", text(finding, "naive")),
+        })
     });
     [tile(text(finding, "best")), tile(text(finding, "naive")), speedup].into_iter().flatten().collect()
 }

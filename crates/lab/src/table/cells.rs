@@ -357,8 +357,8 @@ const WORDS: [(&str, &str); 5] = [
 fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) {
     let measured = || view.rows.iter().filter_map(|row| row.measured.map(|measured| (row.cell, measured)));
     if measured().any(|(_, m)| m.relative.is_some_and(|relative| relative.interval().is_some())) {
-        let text = "its intervals hold all at once in 95 of 100 runs; tie: the whole interval is within 10% of 1; cannot tell: it is \
-                    wider";
+        let text = "its intervals hold all at once in 95 of 100 runs; tie: the whole interval is within 10% of 1; cannot tell: the \
+                    interval is wider";
         paragraph(out, style, "  speedup  ", text, Tint::Dim);
     }
     if let Some(words) = explained(view.run) {

@@ -5,7 +5,7 @@
 //!
 //! Removing a file can take longer than a commit, and a truncation may leave thousands. So no thread has the turn meanwhile. A log with a
 //! preparer leaves them to it. In any other log each thread that ends a turn gives back a few, whatever the turn was for, and the
-//! committer all that are left when the log is idle. Who needs room that the disk does not have gives back all of them first.
+//! committer all that are left when the log is idle. A thread that needs room which the disk does not have gives back all of them first.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -103,7 +103,7 @@ impl WaitQueues {
         self.0.iter()
     }
 
-    /// The threads that are due. The caller has the lock, and drops this without it.
+    /// The threads that are due. The caller has the lock, and drops this after it has released the lock.
     pub(crate) fn due(&self, wake_ups: &mut WakeUps) -> DueThreads<'_> {
         DueThreads { queues: self, wake_ups: std::mem::take(wake_ups) }
     }

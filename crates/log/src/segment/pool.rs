@@ -257,8 +257,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false` when there was nothing to do. Whoever
-    /// passes `unnamed` calls [`Pool::cut`] with it.
+    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false` when there was nothing to do. The
+    /// caller then calls [`Pool::cut`] with `unnamed`.
     ///
     /// # Errors
     /// Errors of the file system; the file is left to the next opening. If a sync failed, what is on the medium is not known.
