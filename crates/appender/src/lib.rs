@@ -86,6 +86,7 @@ mod stats;
 mod time;
 mod waiting;
 mod writer;
+mod zone;
 
 pub use builder::Builder;
 pub use disk::{Disk, LogFile, OsDisk};
@@ -99,6 +100,7 @@ pub use stage::{discard_lines, waiting_lines};
 pub use stats::Stats;
 pub use waiting::WaitingLines;
 pub use writer::{Guard, LogWriter};
+pub use zone::Zone;
 
 /// The example of the package's README.
 #[cfg(doctest)]

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::zone::Zone;
+
 /// What a writer does when every buffer is full because the disk is too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -40,6 +42,7 @@ pub enum Survive {
 pub struct Rotation {
     pub(crate) bytes: Option<u64>,
     pub(crate) every: Option<Duration>,
+    pub(crate) zone: Zone,
     pub(crate) at_start: bool,
 }
 
@@ -57,11 +60,18 @@ impl Rotation {
         Self { bytes: Some(bytes.max(1)), ..self }
     }
 
-    /// At each multiple of this since 1970 in UTC (a day: at midnight), also if nothing is written then; an empty file is not rotated.
+    /// At each multiple of this since 1970 (a day: at midnight) in UTC or as [`Rotation::zone`] says, also if nothing is written then; an empty file is not rotated.
     /// A line written within the flush interval before may be in the later file.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every: Some(every.max(Duration::from_secs(1))), ..self }
+    }
+
+    /// Sets the time by which [`Rotation::every`] counts ([`Zone::Utc`]). By local time a day has 23 or 25 hours when clocks change, and
+    /// begins when they jump if its midnight is left out. Names of rotated files are in UTC all the same, since they only rise.
+    #[must_use]
+    pub fn zone(self, zone: Zone) -> Self {
+        Self { zone, ..self }
     }
 
     /// When the log is opened.

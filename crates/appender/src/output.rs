@@ -301,7 +301,9 @@ impl Output {
     fn is_past_boundary(&mut self) -> bool {
         let (Some(every), Some(boundary)) = (self.rotation.every, self.boundary) else { return false };
         let now = self.clock.now();
-        if boundary.duration_since(now).is_ok_and(|left| left > every) {
+        if boundary.duration_since(now).is_ok_and(|left| left > every)
+            && self.next_boundary(now).is_none_or(|next| boundary > next)
+        {
             self.set_boundary();
             return false;
         }
@@ -387,18 +389,17 @@ impl Output {
     }
 
     pub(crate) fn set_boundary(&mut self) {
-        // A boundary that no clock can show is none.
-        let now = self.clock.now();
-        self.boundary = self.rotation.every.and_then(|every| {
-            UNIX_EPOCH.checked_add(period_of(now, every)).and_then(|begin| begin.checked_add(every))
-        });
+        self.boundary = self.next_boundary(self.clock.now());
+    }
+
+    /// When the period of this time ends; a boundary that no clock can show is none.
+    fn next_boundary(&self, time: SystemTime) -> Option<SystemTime> {
+        self.rotation.zone.end_of_period(time, self.rotation.every?)
     }
 
     /// Whether a file with this modification time belongs to an earlier period.
     pub(crate) fn is_of_earlier(&self, modified: SystemTime) -> bool {
-        self.rotation
-            .every
-            .is_some_and(|every| period_of(modified, every) < period_of(self.clock.now(), every))
+        self.next_boundary(modified).is_some_and(|end| end <= self.clock.now())
     }
 
     /// Renames the current file to its final name, and opens the next one.
@@ -495,11 +496,4 @@ pub(crate) fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
 /// Identifies the file.
 fn who(facts: AppendFacts) -> (u64, u64) {
     (facts.device, facts.inode)
-}
-
-/// The beginning of the period of `time`, since 1970.
-fn period_of(time: SystemTime, every: Duration) -> Duration {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let every = every.as_secs().max(1);
-    Duration::from_secs(since - since % every)
 }

@@ -1,4 +1,4 @@
-//! UTC dates, as far as names and notices need them.
+//! Dates, as far as names, notices and stamps need them.
 //!
 //! *Owns*: converting seconds since 1970 to a date and back, and which clock is read. *May not touch*: setting a clock.
 //! The algorithm for days is the usual one over years that begin in March, in eras of 400 years.
@@ -52,7 +52,7 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
 }
 
 /// Year, month, day, hour, minute, second.
-fn civil(seconds: u64) -> [u64; 6] {
+pub(crate) fn civil(seconds: u64) -> [u64; 6] {
     let day = seconds / DAY + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

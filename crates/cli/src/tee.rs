@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use inkstone_appender::{
-    Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull,
+    Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull, Zone,
 };
 
 use crate::parse::{duration, size};
@@ -28,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   service 2>&1 | inkstone tee /var/log/service.log --rotate-size 64MiB --keep-files 10 --compress gzip
   service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
+  service | inkstone tee service.log --stamp local --rotate-every day --rotate-time local
   service | inkstone tee service.log --when-full drop-oldest --notice json    never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
   kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
@@ -41,9 +42,12 @@ pub(crate) struct TeeArguments {
     /// Start a new file before the current one would exceed this
     #[arg(long, value_name = "SIZE", value_parser = size)]
     rotate_size: Option<u64>,
-    /// Start a new file at each multiple of this, in UTC: minute, hour, day, or 15m
+    /// Start a new file at each multiple of this, in UTC or as --rotate-time says: minute, hour, day, or 15m
     #[arg(long, value_name = "TIME", value_parser = period)]
     rotate_every: Option<Duration>,
+    /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of rotated files are in UTC)
+    #[arg(long, value_name = "TIME", default_value = "utc")]
+    rotate_time: Time,
     /// Start a new file now
     #[arg(long)]
     rotate_at_start: bool,
@@ -98,6 +102,9 @@ pub(crate) struct TeeArguments {
     /// Write a line to the file after at most this long
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     flush_every: Duration,
+    /// Put before each line the time at which its first byte was read, as 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
+    #[arg(long, value_name = "TIME")]
+    stamp: Option<Time>,
     /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing there, never in the log
     #[arg(long)]
     echo: bool,
@@ -140,6 +147,21 @@ enum Survives {
     PowerLoss,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Time {
+    Utc,
+    Local,
+}
+
+impl Time {
+    fn zone(self) -> Zone {
+        match self {
+            Time::Utc => Zone::Utc,
+            Time::Local => Zone::Local,
+        }
+    }
+}
+
 fn period(text: &str) -> Result<Duration, String> {
     let seconds = match text {
         "minute" => 60,
@@ -168,7 +190,7 @@ fn is_built(how: Compress) -> Result<Compress, &'static str> {
 
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
-        let mut rotation = Rotation::new();
+        let mut rotation = Rotation::new().zone(self.rotate_time.zone());
         if let Some(bytes) = self.rotate_size {
             rotation = rotation.at_bytes(bytes);
         }

@@ -31,6 +31,7 @@ mod file_ages;
 mod fork;
 mod growing;
 mod held;
+mod local_time;
 mod lock;
 mod lock_table;
 mod mount_table;
@@ -66,6 +67,7 @@ pub use file::OsFile;
 pub use file_ages::kept_by_age;
 pub use fork::{ForkMark, LeftInChild};
 pub use growing::{GrowingBuf, GrownBytes};
+pub use local_time::ahead_of_utc;
 pub use lock::OsLock;
 pub use mount_table::{MountPoint, mount_points};
 #[cfg(not(target_os = "linux"))]

@@ -4,11 +4,14 @@
 //!
 //! Everything from one read goes to the log before the next read, except the beginning of a line that has not ended: each line
 //! is one call, so that a new file never splits one.
+//!
+//! A stamp stands before the first byte of a line from the moment that the byte is read: for all that follows it is part of the line.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-use inkstone_appender::{LogWriter, LongLine};
+use inkstone_appender::{LogWriter, LongLine, Zone};
 use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
@@ -16,7 +19,7 @@ use super::echo::Echo;
 /// After a signal to stop, everything that waits in a pipe or socket is read, and of a file this much: it does not go away.
 const LAST_BYTES_MAX: u64 = 1 << 20;
 
-/// What was read. A line without its end counts as a line.
+/// What was read, with its stamps. A line without its end counts as a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Read {
     pub(super) lines: u64,
@@ -51,6 +54,8 @@ pub(super) struct Reader {
     pub(super) read_bytes: usize,
     /// A line longer than this is handed over in pieces; in the log it is still one line.
     pub(super) piece_bytes: usize,
+    /// The time to put before each line.
+    pub(super) stamp: Option<Zone>,
 }
 
 impl Reader {
@@ -61,7 +66,7 @@ impl Reader {
             echo: echo.as_deref(),
             count: &count,
             piece_bytes: self.piece_bytes,
-            lines: Lines::default(),
+            lines: Lines { stamps: self.stamp.map(Stamps::new), ..Lines::default() },
             long: None,
             is_refused: false,
         };
@@ -128,7 +133,7 @@ struct Way<'a> {
 impl Way<'_> {
     /// Hands over each line that has ended with the new `count` bytes; false if the log takes no more.
     fn hand_over(&mut self, count: usize) -> bool {
-        self.lines.add(count);
+        let count = self.lines.add(count);
         let is_piece = self.lines.ends.is_empty() && self.lines.len >= self.piece_bytes;
         {
             let mut guard = self.count.lock();
@@ -205,20 +210,62 @@ struct Lines {
     /// Bytes that are there.
     len: usize,
     ends: Vec<usize>,
+    stamps: Option<Stamps>,
+}
+
+/// The stamps of lines.
+#[derive(Debug)]
+struct Stamps {
+    zone: Zone,
+    /// Bytes as they were read.
+    read: Vec<u8>,
+    /// The line of the last byte has not ended.
+    is_within: bool,
+}
+
+impl Stamps {
+    fn new(zone: Zone) -> Self {
+        Self { zone, read: Vec::new(), is_within: false }
+    }
+
+    /// Puts the first `count` bytes that were read behind `bytes`, with a stamp before each line that begins.
+    fn put(&mut self, count: usize, bytes: &mut Vec<u8>) {
+        let stamp = self.zone.stamp(SystemTime::now());
+        for line in self.read[..count].split_inclusive(|byte| *byte == b'\n') {
+            if !self.is_within {
+                bytes.extend_from_slice(stamp.as_bytes());
+                bytes.push(b' ');
+            }
+            bytes.extend_from_slice(line);
+            self.is_within = !line.ends_with(b"\n");
+        }
+    }
 }
 
 impl Lines {
     /// Where the next bytes go.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if let Some(Stamps { read, .. }) = &mut self.stamps {
+            read.resize(bytes.max(read.len()), 0);
+            return &mut read[..bytes];
+        }
         if self.bytes.len() < self.len + bytes {
             self.bytes.resize(self.len + bytes, 0);
         }
         &mut self.bytes[self.len..self.len + bytes]
     }
 
-    /// This many bytes have arrived.
-    fn add(&mut self, count: usize) {
+    /// This many bytes have arrived; returns how many they are with stamps.
+    fn add(&mut self, count: usize) -> usize {
         let mut at = self.len;
+        let count = match &mut self.stamps {
+            None => count,
+            Some(stamps) => {
+                self.bytes.truncate(at);
+                stamps.put(count, &mut self.bytes);
+                self.bytes.len() - at
+            }
+        };
         self.len += count;
         while at < self.len {
             let mut rest = &self.bytes[at..self.len];
@@ -228,6 +275,7 @@ impl Lines {
                 self.ends.push(at);
             }
         }
+        count
     }
 
     /// Bytes of whole lines.

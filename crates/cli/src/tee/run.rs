@@ -23,7 +23,7 @@ use super::echo::{Echo, Missing};
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
 use super::told::{self, LAST_WORDS, say};
-use super::{Survives, TeeArguments};
+use super::{Survives, TeeArguments, Time};
 use crate::signals::{self, ENDED};
 use crate::threads;
 
@@ -121,6 +121,7 @@ impl Run {
             count: count.clone(),
             read_bytes: if is_kept { READ_BYTES_KEPT } else { READ_BYTES },
             piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
+            stamp: arguments.stamp.map(Time::zone),
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
         self.wait_for_input(&log, &count, stop, is_read_on)?;
