@@ -468,8 +468,7 @@ uint64_t inkstone_last(const inkstone_log *log);
 uint64_t inkstone_head_first(const inkstone_log *log);
 
 // Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so waiting
-// for them succeeds. Readers positioned after `last` get INKSTONE_TRUNCATED_AFTER. Each call takes a new segment of 1 MiB, or a full one
-// if that is smaller.
+// for them succeeds. Readers positioned after `last` get INKSTONE_TRUNCATED_AFTER.
 //
 // Threads: any. Durable: the truncation, as a whole: those records do not come back.
 INKSTONE_MUST_USE

@@ -101,7 +101,7 @@ fn an_error_tells_its_cause_once_and_names_no_option_that_is_not_there() {
     let output = run(place.path(), &["lab", "pool", "--operations", "1000000000"]);
     let said = text(&output.stderr);
     assert!(
-        !output.status.success() && said.contains("bytes are needed") && !said.contains("--size"),
+        !output.status.success() && said.contains("MiB are needed") && !said.contains("--size"),
         "{said}"
     );
 }
