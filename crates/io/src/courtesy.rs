@@ -106,7 +106,8 @@ impl Courtesy {
         let until = self.rests_until_ns.load(Ordering::Relaxed);
         // Otherwise another thread has noted it: they yield at the same time.
         if began >= until {
-            let is_soon = began - until <= took;
+            // 0: no yield was late so far.
+            let is_soon = until > 0 && began - until <= took;
             let longer = self.rest_ns.load(Ordering::Relaxed).saturating_mul(LONGER);
             let rest = if is_soon { longer.clamp(took, nanoseconds(LONGEST_REST)) } else { 0 };
             self.rest_ns.store(rest, Ordering::Relaxed);
