@@ -38,7 +38,7 @@ const median = (values) => quantile(values, 0.5);
 const sum = (values) => values.reduce((total, value) => total + (finite(value) ? value : 0), 0);
 
 // The word that follows a compared figure; faster and slower are in the figure itself.
-const MARKS = { tie: " tie", "cannot-tell": " cannot tell", unknown: " ?" };
+const MARKS = { tie: " tie", "cannot-tell": " ?", unknown: " ?" };
 const mark = (relative) => (relative && MARKS[relative.verdict]) || "";
 const verdictWords = (relative) => text(relative && relative.verdict).replace("-", " ");
 
