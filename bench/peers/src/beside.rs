@@ -1,4 +1,5 @@
-//! This program as a process beside a measurement: `spin PARENT`, `steal PARENT PERCENT`, `tail PARENT ..`. It is started by the program itself only.
+//! This program as a process beside a measurement: `spin PARENT`, `steal PARENT PERCENT`,
+//! `tail PARENT ..`. Only the program itself starts it.
 //!
 //! *Owns*: which words mean that. *May not touch*: what is measured.
 
@@ -41,7 +42,9 @@ fn spin(words: &[String]) -> Result<()> {
 fn steal(words: &[String]) -> Result<()> {
     begin(words)?;
     let percent = words.get(2).context("the percentage is missing")?.parse().context("the percentage")?;
-    // Nobody is left to be told if the pipe is closed: the parent's end ends this process.
-    inkstone_host::steal(percent, || println!("ready"))?;
+    inkstone_host::steal(percent, || {
+        // A closed pipe needs no error: this process ends with its parent.
+        let _ = writeln!(std::io::stdout(), "ready");
+    })?;
     Ok(())
 }

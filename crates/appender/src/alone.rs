@@ -1,6 +1,6 @@
 //! One writer for each log.
 //!
-//! *Owns*: the lock of the current file, and of the next one while a rotation is under way; what a second writer is told. *May not
+//! *Owns*: the lock of the current file, and of the next one while a rotation is under way; how a second writer is refused. *May not
 //! touch*: the files; how long an opening waits ([`crate::opening`]).
 //!
 //! The lock is on the file that has the log's name. A rotation locks the next file before it renames the current one, and an opening that

@@ -459,7 +459,7 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     let resumed = told.iter().filter(|told| told.contains("written again")).count();
     println!("{rounds} rounds: {count} lines, {missing} bytes missing, {} told", stats.vanished_bytes);
     assert_eq!(resumed, rounds as usize, "{told:#?}");
-    // Of a line that the disk kept in part, the rest is told.
+    // The event counts the rest of a line that the disk kept in part.
     assert!(missing <= stats.vanished_bytes + u64::from(rounds) * LINE as u64, "{stats:?}");
     assert!(stats.vanished_bytes > 0 || missing == 0, "{stats:?}");
     let events = told.iter().filter(|told| told.contains("came back without")).count();

@@ -161,7 +161,7 @@ pub unsafe extern "C" fn inkstone_on_watermark(
 
 type Changed = Pin<Box<dyn Future<Output = Result<Lsn, Error>> + Send>>;
 
-/// A change of the watermark and who is called of it; `None` once that is done. The log has it as a
+/// A change of the watermark and the callback for it; `None` once that is done. The log has it as a
 /// waker.
 struct Awaited(Mutex<Option<(Changed, Call)>>);
 

@@ -53,7 +53,7 @@ impl Memory {
         }
     }
 
-    /// Makes a change that was checked and has a record, unless it is made already: what is committed is told here before it has one, and
+    /// Makes a change that was checked and has a record, unless it is made already: a committed index is noted before it has one, and
     /// a purge without a record may have passed it since.
     pub(crate) fn apply(&mut self, change: &Change) {
         if self.state.is_done(change) {

@@ -90,7 +90,7 @@ impl Condition {
     }
 }
 
-/// The processes beside the measurement, and the condition that each belongs to; they pause until a turn.
+/// The processes beside the measurement, and the condition of each; they pause until a turn.
 type Beside = Rc<RefCell<Vec<(Condition, Helper)>>>;
 
 /// This program again, as a process that pauses. `words` say what it does when it goes on.

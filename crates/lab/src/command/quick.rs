@@ -21,7 +21,7 @@ use super::{Context, LabError, Started, directory_or_here};
 
 /// 1,024 commits of 4 KiB in each pass at most.
 const FILE_BYTES: u64 = 4 << 20;
-/// Rounds for intervals that hold for all 15 cells at once: with 12, 1.7 times as fast is told from 1 in 59% of the cells at a noise of
+/// Rounds for intervals that hold for all 15 cells at once: with 12, a ratio of 1.7 is distinguished from 1 in 59% of the cells at a noise of
 /// 15% with spikes, with 24 in 89% (simulated).
 const ROUNDS: u32 = 24;
 /// The longest timed pass: 15 cells x 24 rounds x 60 ms are under 22 s.

@@ -85,7 +85,7 @@ impl Shared {
         retired
     }
 
-    /// Gives back at once all that is left, for a caller who has found no room; false if nothing was.
+    /// Gives back at once all that is left, for a caller that found no room; false if nothing was.
     pub(crate) fn give_all_back(&self) -> Obtained<bool> {
         // A thread that gives files back has room soon.
         let (_giving_back, is_alone) = match try_lock(&self.giving_back) {

@@ -180,7 +180,7 @@ impl Model {
             Err(Error::TruncatedBefore { lsn: asked, first }) => {
                 asked.get() == lsn && lsn < self.first && first.get() == self.first
             }
-            // Told to who has shown what is gone; the next answer is checked.
+            // A reader that has shown records that are gone gets this error; the next answer is checked.
             Err(Error::TruncatedAfter { last, .. }) => last.get() < lsn,
             Err(_) => false,
         }
