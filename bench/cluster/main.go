@@ -1,4 +1,4 @@
-// The replicated log of examples/replicated-log beside etcd: two clusters of three processes on this machine, the same puts.
+// The replicated log of examples/cluster beside etcd: two clusters of three processes on this machine, the same puts.
 //
 // A module of its own: nobody who uses Inkstone compiles etcd. README.md says how to run it.
 package main
@@ -14,7 +14,7 @@ import (
 
 const usage = `usage:
   cluster compare --program FILE --dir DIR [--rounds 7] [--clients 64] [--seconds 3] [--value-bytes 128] [--seed 1]
-      FILE is the built program of examples/replicated-log, with its example 'load' built beside it; DIR is on the disk that is measured
+      FILE is the built program of examples/cluster, with its example 'load' built beside it; DIR is on the disk that is measured
   cluster load --servers A,B,C [--clients 64] [--seconds 3] [--value-bytes 128]
       one turn on an etcd cluster that runs; prints its figures as JSON
 `

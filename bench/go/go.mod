@@ -31,8 +31,8 @@ require (
 )
 
 replace (
-	inkstone.example/inkstone => ../../go
-	inkstone.example/inkstone/raftstore => ../../go/raftstore
+	inkstone.example/inkstone => ../../doors/go
+	inkstone.example/inkstone/raftstore => ../../doors/go/raftstore
 )
 
 // raft-boltdb 2.3.1 uses a package that later versions of go-metrics no longer have.

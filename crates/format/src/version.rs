@@ -6,7 +6,7 @@
 //! The header of a segment names the version of everything after it ([`crate::SegmentHeader::version`]). The version is part of the
 //! [`crate::Identity`] with which every group and frame is read and written, so no other code has to ask for it.
 //!
-//! There is one version so far: a `Version` uses no memory, and nothing is checked at run time. `mistakes/format/version.rs.patch` puts a
+//! There is one version so far: a `Version` uses no memory, and nothing is checked at run time. `proof/mistakes/format/version.rs.patch` puts a
 //! version 2 into the copy of the tree that `.ci/mistaken` makes, and the tests there show that segments of several versions are one log.
 
 /// A version of the format.

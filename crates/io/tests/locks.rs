@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-#[path = "../../host/tests/host_support/mod.rs"]
+#[path = "../../../lab/host/tests/host_support/mod.rs"]
 mod host_support;
 
 use std::fs;

@@ -86,10 +86,10 @@ fn a_log_that_is_not_there_is_said_once_and_in_the_same_words_by_every_command()
 fn the_command_has_no_mistakes_in_it() {
     let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| std::fs::read_to_string(tree.join(name)).expect("a file of mistakes");
-    let quoted = read("mistakes/log/mistake.rs");
+    let quoted = read("proof/mistakes/log/mistake.rs");
     let of_log: Vec<&str> = quoted.split('"').skip(1).step_by(2).filter(|text| *text != "mistake").collect();
     assert!(of_log.len() > 100 && of_log.contains(&"renamed-first"), "{of_log:?}");
-    let raft = read("mistakes/raft/mistake.rs");
+    let raft = read("proof/mistakes/raft/mistake.rs");
     let of_raft = raft.lines().filter_map(|line| line.trim().strip_suffix(',')).filter(|name| {
         name.starts_with(char::is_uppercase) && name.len() > 10 && name.chars().all(char::is_alphanumeric)
     });
