@@ -7,7 +7,8 @@ fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         // The number is that of the ABI: `inkstone_abi_version`.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libinkstone.so.1");
-        // A program that unloads the library (dlclose) keeps its code: threads of a log may run in it.
+        // A program that unloads the library (dlclose) keeps its code: threads of a log may run in
+        // it.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
 }

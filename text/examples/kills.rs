@@ -1,5 +1,6 @@
-//! Kills a writer at random moments, as often as asked (300), and checks what is left: `cargo run --release -p
-//! inkstone-appender --example kills [KILLS]`. It ends with an error at the first line lost, doubled or torn.
+//! Kills a writer at random moments, as often as asked (300), and checks what is left: `cargo run
+//! --release -p inkstone-appender --example kills [KILLS]`. It ends with an error at the first line
+//! lost, doubled or torn.
 
 #[path = "../tests/common/kills.rs"]
 mod kills;

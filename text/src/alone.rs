@@ -1,10 +1,12 @@
 //! One writer for each log.
 //!
-//! *Owns*: the lock of the current file, and of the next one while a rotation is under way; how a second writer is refused. *May not
-//! touch*: the files; how long an opening waits ([`crate::opening`]).
+//! *Owns*: the lock of the current file, and of the next one while a rotation is under way; how a
+//! second writer is refused. *May not touch*: the files; how long an opening waits
+//! ([`crate::opening`]).
 //!
-//! The lock is on the file that has the log's name. A rotation locks the next file before it renames the current one, and an opening that
-//! finds no file of the log's name looks for that lock first: so there is no moment in which another writer could come in between.
+//! The lock is on the file that has the log's name. A rotation locks the next file before it
+//! renames the current one, and an opening that finds no file of the log's name looks for that lock
+//! first: so there is no moment in which another writer could come in between.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -26,26 +28,35 @@ pub(crate) struct Alone {
 impl Alone {
     /// Whether this log has the lock of the file that it has opened by its name.
     pub(crate) fn has(&mut self, file: (u64, u64)) -> bool {
-        let is_of = |lock: &Option<WriterLock>| lock.as_ref().map(WriterLock::device_and_inode) == Some(file);
+        let is_of = |lock: &Option<WriterLock>| {
+            lock.as_ref().map(WriterLock::device_and_inode) == Some(file)
+        };
         if is_of(&self.next) {
             self.current = self.next.take();
         }
         is_of(&self.current)
     }
 
-    /// Takes the lock of the file of this name. True: taken, and the name may lead elsewhere by now. False: this log has it already, or there
-    /// is nothing to lock, or no way to: an event says so once.
+    /// Takes the lock of the file of this name. True: taken, and the name may lead elsewhere by
+    /// now. False: this log has it already, or there is nothing to lock, or no way to: an event
+    /// says so once.
     ///
     /// # Errors
     /// Another writer has it ([`is_others`]), or what the file system answers.
-    pub(crate) fn take(&mut self, directory: &OsDirectory, name: &str, events: &Events) -> Result<bool> {
+    pub(crate) fn take(
+        &mut self,
+        directory: &OsDirectory,
+        name: &str,
+        events: &Events,
+    ) -> Result<bool> {
         match WriterLock::take(directory, name, self.current.as_ref())? {
             Taken::Locked(lock) => self.current = Some(lock),
             Taken::Others => return Err(others(&directory.path().join(name))),
             Taken::Same | Taken::NoFile => return Ok(false),
             Taken::NoLocks(error) => {
                 if !std::mem::replace(&mut self.is_told, true) {
-                    let advice = "lines are written, but nothing keeps a second writer away: start none";
+                    let advice =
+                        "lines are written, but nothing keeps a second writer away: start none";
                     events.tell(&Event::HousekeepingFailed(&error.advise(advice)));
                 }
                 return Ok(false);
@@ -58,7 +69,12 @@ impl Alone {
     ///
     /// # Errors
     /// Another writer is just rotating this log ([`is_others`]), or what the file system answers.
-    pub(crate) fn take_next(&mut self, directory: &OsDirectory, next: &str, name: &str) -> Result<()> {
+    pub(crate) fn take_next(
+        &mut self,
+        directory: &OsDirectory,
+        next: &str,
+        name: &str,
+    ) -> Result<()> {
         match WriterLock::take(directory, next, self.next.as_ref())? {
             Taken::Locked(lock) => self.next = Some(lock),
             Taken::Others => return Err(others(&directory.path().join(name))),
@@ -81,7 +97,8 @@ impl Alone {
 /// The error for a log that another writer has.
 pub(crate) fn others(log: &Path) -> Error {
     let why = io::Error::new(ErrorKind::ResourceBusy, "another writer has it open");
-    Error::new("open log", log, why).advise("end that one first, or choose another file; `fuser -v` names it")
+    Error::new("open log", log, why)
+        .advise("end that one first, or choose another file; `fuser -v` names it")
 }
 
 /// Whether it is the error for a log that another writer has.

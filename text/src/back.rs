@@ -1,6 +1,7 @@
 //! The back thread: writes full buffers, and those that are old enough, to the file.
 //!
-//! *Owns*: when a buffer is written, retries, notices, syncs, the end. *May not touch*: the lock during I/O.
+//! *Owns*: when a buffer is written, retries, notices, syncs, the end. *May not touch*: the lock
+//! during I/O.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -22,7 +23,8 @@ use crate::stage::{Renewed, Stage};
 use crate::state::State;
 use crate::time::later;
 
-/// How soon a failed write is retried, at first and later: well within the second after which lines must flow again.
+/// How soon a failed write is retried, at first and later: well within the second after which lines
+/// must flow again.
 const RETRY_FIRST_AFTER: Duration = Duration::from_millis(10);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How often the janitor makes room on a full disk.
@@ -75,7 +77,8 @@ pub(crate) struct Lost {
     pub(crate) untold: Dropped,
 }
 
-/// Gives the stage to the thread that waits for the end of the log. If no thread waits, removes the stage here, unless it holds lines.
+/// Gives the stage to the thread that waits for the end of the log. If no thread waits, removes the
+/// stage here, unless it holds lines.
 fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
     if !shared.lock().is_left_alone || lost.unwritten_lines > 0 {
         return stage;
@@ -95,10 +98,12 @@ enum Work {
 impl Back {
     /// Runs until the log is closed.
     ///
-    /// The disk, the hooks and the clock may be the caller's own code: whatever panics, no thread waits for this one for ever.
+    /// The disk, the hooks and the clock may be the caller's own code: whatever panics, no thread
+    /// waits for this one for ever.
     pub(crate) fn run(self) -> Ended {
         let _no_signal = NoSizeSignal::here();
-        // Not dropped after a panic: dropping its parts may run code that panics again, which would abort the process.
+        // Not dropped after a panic: dropping its parts may run code that panics again, which would
+        // abort the process.
         let mut back = ManuallyDrop::new(self);
         let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
         let (shared, events) = (Arc::clone(&back.shared), back.events.clone());
@@ -117,19 +122,24 @@ impl Back {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         std::mem::forget(panic);
         let path = back.output.path();
-        let error =
-            Error::new("write log", path, std::io::Error::other(format!("its back thread panicked: {text}")));
+        let error = Error::new(
+            "write log",
+            path,
+            std::io::Error::other(format!("its back thread panicked: {text}")),
+        );
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
         // This part of it is ours, and the log is over.
         back.output.alone = Alone::default();
         // Otherwise its thread would wait for an order for ever.
-        catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop())).unwrap_or_else(std::mem::forget);
+        catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop()))
+            .unwrap_or_else(std::mem::forget);
         // Its lines stay for the next start.
         Ended { result: Err(error), stage: back.stage.take(), lost: back.tell_loss() }
     }
 
-    /// What is lost at the end. The hook gets it too, since the caller may ignore the result of closing.
+    /// What is lost at the end. The hook gets it too, since the caller may ignore the result of
+    /// closing.
     fn tell_loss(&self) -> Lost {
         let state = self.shared.lock();
         let (unwritten_lines, untold) = (state.stats.unwritten_lines, state.untold());
@@ -180,8 +190,8 @@ impl Back {
         result.and(synced)
     }
 
-    /// Checks the stage with one system call for each buffer. If it was removed, or belongs to a directory that the log has left, creates
-    /// a new one and moves all waiting lines there.
+    /// Checks the stage with one system call for each buffer. If it was removed, or belongs to a
+    /// directory that the log has left, creates a new one and moves all waiting lines there.
     fn look_at_stage(&mut self, writing: Option<&mut Buffer>) {
         let Some(stage) = &mut self.stage else { return };
         // Creating one costs more than checking.
@@ -273,7 +283,8 @@ impl Back {
         let has_wish = may_end_file && self.wants_to_reopen();
         let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
         let next = [
-            (!is_idle).then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
+            (!is_idle)
+                .then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
             self.flag.as_ref().map(|_| LOOK_AROUND),
             self.stage
                 .as_ref()
@@ -303,7 +314,8 @@ impl Back {
         }
         if self.take_wish_to_reopen() {
             self.output.reopen();
-            // At once, so that whoever asked finds the file; if it cannot be opened, the next line tries again.
+            // At once, so that whoever asked finds the file; if it cannot be opened, the next line
+            // tries again.
             let _ = self.output.ready();
         }
         self.output.rotate_by_time();
@@ -371,7 +383,8 @@ impl Back {
         synced
     }
 
-    /// Writes a whole buffer, with as many attempts as it takes; an error if the log was closed and the disk still fails.
+    /// Writes a whole buffer, with as many attempts as it takes; an error if the log was closed and
+    /// the disk still fails.
     fn write(&mut self, buffer: &mut Buffer) -> Result<()> {
         let mut passage = Passage::default();
         loop {
@@ -389,7 +402,8 @@ impl Back {
                         return Err(error);
                     }
                     self.look_at_stage(Some(buffer));
-                    // The request may follow a file moved away to make room. Done within a line too: the line cannot end here.
+                    // The request may follow a file moved away to make room. Done within a line
+                    // too: the line cannot end here.
                     if self.take_wish_to_reopen() {
                         self.output.reopen();
                     }
@@ -441,15 +455,20 @@ impl Back {
             let now = Instant::now();
             if state.is_closed {
                 let closed_at = *self.closed_at.get_or_insert(now);
-                if now.duration_since(closed_at) >= state.drain_timeout.unwrap_or(self.drain_timeout) {
+                if now.duration_since(closed_at)
+                    >= state.drain_timeout.unwrap_or(self.drain_timeout)
+                {
                     return false;
                 }
             }
             if now >= until {
                 return true;
             }
-            let (again, _) =
-                self.shared.work.wait_timeout(state, until - now).unwrap_or_else(PoisonError::into_inner);
+            let (again, _) = self
+                .shared
+                .work
+                .wait_timeout(state, until - now)
+                .unwrap_or_else(PoisonError::into_inner);
             state = again;
         }
     }

@@ -1,7 +1,7 @@
 //! One buffer on its way from the writers to the file.
 //!
-//! *Owns*: the words kept beside a buffer's bytes, and the order of their stores (a kill may come between any two).
-//! *May not touch*: locks, files.
+//! *Owns*: the words kept beside a buffer's bytes, and the order of their stores (a kill may come
+//! between any two). *May not touch*: locks, files.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -31,7 +31,8 @@ pub(crate) enum First {
     Line = 0,
     /// They continue the line that ends the previous buffer.
     Piece = 1,
-    /// They are a line after one without a line end: a program may put one line of text in several calls.
+    /// They are a line after one without a line end: a program may put one line of text in several
+    /// calls.
     Joined = 2,
 }
 
@@ -121,18 +122,27 @@ impl Buffer {
         }
         let (lines, bytes) = self.ended_before(to);
         let told = self.notices.iter().filter(|notice| notice.end <= to);
-        Part { to, lines, bytes, told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)) }
+        Part {
+            to,
+            lines,
+            bytes,
+            told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)),
+        }
     }
 
-    /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It searches for line ends, so that putting
-    /// a line costs nothing more while the disk takes whole buffers. The last line may have no end (the input ended). If another line has
-    /// not exactly one line end, none of the lines counts.
+    /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It
+    /// searches for line ends, so that putting a line costs nothing more while the disk takes whole
+    /// buffers. The last line may have no end (the input ended). If another line has not exactly
+    /// one line end, none of the lines counts.
     fn ended_before(&self, to: usize) -> (u64, u64) {
         let (mut all, mut before, mut bytes, mut skipped, mut at) = (0, 0, 0, 0, 0);
         let mut last = b'\n';
-        let notices = self.notices.iter().map(|notice| (notice.end - notice.bytes as usize, notice.end));
+        let notices =
+            self.notices.iter().map(|notice| (notice.end - notice.bytes as usize, notice.end));
         for (until, next) in notices.chain([(self.len(), self.len())]) {
-            for (end, _) in self.bytes()[at..until].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            for (end, _) in
+                self.bytes()[at..until].iter().enumerate().filter(|(_, byte)| **byte == b'\n')
+            {
                 let end = at + end + 1;
                 all += 1;
                 if end <= to {
@@ -165,7 +175,8 @@ impl Buffer {
         self.clear();
     }
 
-    /// Records where it goes, before it goes there; `elsewhere` of its bytes are in another place already.
+    /// Records where it goes, before it goes there; `elsewhere` of its bytes are in another place
+    /// already.
     pub(crate) fn place(&mut self, place: Place, elsewhere: u64) {
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(DEVICE, place.device);
@@ -219,7 +230,8 @@ impl Buffer {
         self.end_line();
     }
 
-    /// Puts a piece of a line; `is_first` counts the line. Unless `published`, a kill loses the piece.
+    /// Puts a piece of a line; `is_first` counts the line. Unless `published`, a kill loses the
+    /// piece.
     pub(crate) fn push_piece(&mut self, piece: &[u8], is_first: bool, published: bool) {
         self.memory.put(piece);
         if published {

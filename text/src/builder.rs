@@ -1,7 +1,7 @@
 //! Opening a log.
 //!
-//! *Owns*: the options and their defaults, and which file a path leads to. *May not touch*: lines; the order of an opening
-//! (`opening.rs`).
+//! *Owns*: the options and their defaults, and which file a path leads to. *May not touch*: lines;
+//! the order of an opening (`opening.rs`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -87,19 +87,22 @@ impl Builder {
         }
     }
 
-    /// Sets the size of all buffers together in bytes (8 MiB): this much can wait while the disk does not answer. At least two buffers.
+    /// Sets the size of all buffers together in bytes (8 MiB): this much can wait while the disk
+    /// does not answer. At least two buffers.
     #[must_use]
     pub fn buffers_bytes(self, bytes: usize) -> Self {
         Self { buffers_bytes: bytes, ..self }
     }
 
-    /// Sets the size of one buffer in bytes (256 KiB), which is the size of one write. Rounded up to 4096.
+    /// Sets the size of one buffer in bytes (256 KiB), which is the size of one write. Rounded up
+    /// to 4096.
     #[must_use]
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
     }
 
-    /// Sets after how long at most, about, a line goes to the file while the disk keeps up (100 ms).
+    /// Sets after how long at most, about, a line goes to the file while the disk keeps up (100
+    /// ms).
     #[must_use]
     pub fn flush_every(self, every: Duration) -> Self {
         Self { flush_every: every.max(Duration::from_millis(1)), ..self }
@@ -117,15 +120,17 @@ impl Builder {
         Self { survive, ..self }
     }
 
-    /// Sets where [`Survive::Kill`] keeps the buffers: a directory on tmpfs (`/dev/shm`). They are in a directory below it that only this
-    /// user can enter, `inkstone-UID` (or `inkstone-UID.1` and so on, if another user has that name: [`Event::StageElsewhere`]).
+    /// Sets where [`Survive::Kill`] keeps the buffers: a directory on tmpfs (`/dev/shm`). They are
+    /// in a directory below it that only this user can enter, `inkstone-UID` (or `inkstone-UID.1`
+    /// and so on, if another user has that name: [`Event::StageElsewhere`]).
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
     }
 
-    /// Appends the lines that wait in this stage ([`crate::WaitingLines::stage`]) when the log is opened, whatever log they were for, and
-    /// removes it at the end. The log's own stage stays as it is. It needs [`Survive::Kill`] or [`Survive::PowerLoss`].
+    /// Appends the lines that wait in this stage ([`crate::WaitingLines::stage`]) when the log is
+    /// opened, whatever log they were for, and removes it at the end. The log's own stage stays as
+    /// it is. It needs [`Survive::Kill`] or [`Survive::PowerLoss`].
     #[must_use]
     pub fn bring_back(self, stage: impl Into<PathBuf>) -> Self {
         Self { brought: Some(stage.into()), ..self }
@@ -149,8 +154,8 @@ impl Builder {
         Self { compression, ..self }
     }
 
-    /// Keeps a symbolic link of this name beside the file, which points to it. If it cannot be created, that is an event
-    /// ([`Event::HousekeepingFailed`]), and the next opening tries again.
+    /// Keeps a symbolic link of this name beside the file, which points to it. If it cannot be
+    /// created, that is an event ([`Event::HousekeepingFailed`]), and the next opening tries again.
     #[must_use]
     pub fn latest(self, link: impl Into<String>) -> Self {
         Self { latest: Some(link.into()), ..self }
@@ -162,9 +167,10 @@ impl Builder {
         Self { notice, ..self }
     }
 
-    /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr. It runs in the back thread or in the
-    /// one that compresses. It may write to this log (a line without room is then dropped), but not flush it, and it cannot wait for its
-    /// end: [`Guard::close`] is an error there.
+    /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr.
+    /// It runs in the back thread or in the one that compresses. It may write to this log (a line
+    /// without room is then dropped), but not flush it, and it cannot wait for its end:
+    /// [`Guard::close`] is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
@@ -176,16 +182,18 @@ impl Builder {
         Self { flag: Some(flag), ..self }
     }
 
-    /// Reopens the file by its name within a second after the process got a SIGHUP (which no longer ends the process).
+    /// Reopens the file by its name within a second after the process got a SIGHUP (which no longer
+    /// ends the process).
     #[cfg(feature = "sighup")]
     #[must_use]
     pub fn reopen_on_sighup(self) -> Self {
         Self { on_sighup: true, ..self }
     }
 
-    /// Sets how long closing retries a failing disk (10 s), how long opening retries a full one if a killed process left lines, and how
-    /// long opening waits for another writer of this log to end: for this time and two seconds, so that one with the same time which was
-    /// told to end has ended by then.
+    /// Sets how long closing retries a failing disk (10 s), how long opening retries a full one if
+    /// a killed process left lines, and how long opening waits for another writer of this log to
+    /// end: for this time and two seconds, so that one with the same time which was told to end has
+    /// ended by then.
     #[must_use]
     pub fn drain_timeout(self, at_most: Duration) -> Self {
         Self { drain_timeout: at_most, ..self }
@@ -197,26 +205,29 @@ impl Builder {
         Self { thread_name: name.into(), ..self }
     }
 
-    /// Sets the mode of the first file, less the umask (0666); its owner may always write. Each later file has owner, group and mode of
-    /// the previous one.
+    /// Sets the mode of the first file, less the umask (0666); its owner may always write. Each
+    /// later file has owner, group and mode of the previous one.
     #[must_use]
     pub fn file_mode(self, mode: u32) -> Self {
         Self { file_mode: mode & 0o777 | 0o200, ..self }
     }
 
-    /// Sets the clock (the system's) that decides when a file is due, names rotated files and finds those that are too old. It runs in the
-    /// log's threads.
+    /// Sets the clock (the system's) that decides when a file is due, names rotated files and finds
+    /// those that are too old. It runs in the log's threads.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self { clock: Clock::of(clock), ..self }
     }
 
-    /// Opens the log: creates the directory and the file if they are missing, and appends the lines that a killed process left.
+    /// Opens the log: creates the directory and the file if they are missing, and appends the lines
+    /// that a killed process left.
     ///
     /// # Errors
-    /// The directory or the file cannot be opened or created; another writer, in this process or another one, has the log and does not end
-    /// within the time that [`Builder::drain_timeout`] says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed process cannot be written (they are kept). If a new file is due
-    /// and cannot be created, or the link cannot, that is an event and not an error: lines go to the old file.
+    /// The directory or the file cannot be opened or created; another writer, in this process or
+    /// another one, has the log and does not end within the time that [`Builder::drain_timeout`]
+    /// says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed
+    /// process cannot be written (they are kept). If a new file is due and cannot be created, or
+    /// the link cannot, that is an event and not an error: lines go to the old file.
     pub fn open(self) -> Result<(LogWriter, Guard)> {
         self.open_on(OsDisk)
     }
@@ -229,15 +240,14 @@ impl Builder {
         opening::open(self, Box::new(disk))
     }
 
-    /// The directory, without links in its path, and the file's name. Both belong to the file that the path leads to: a link stays as it
-    /// is, and its target is rotated where the target is.
+    /// The directory, without links in its path, and the file's name. Both belong to the file that
+    /// the path leads to: a link stays as it is, and its target is rotated where the target is.
     pub(crate) fn place(&self) -> Result<(Arc<Folder>, String)> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
         // Checked without opening it: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
-            return Err(
-                refused("it is not a regular file").advise("a log is a regular file, or a link to one")
-            );
+            return Err(refused("it is not a regular file")
+                .advise("a log is a regular file, or a link to one"));
         }
         let path = follow(&self.path)?.ok_or_else(|| refused("too many symbolic links"))?;
         let name = path.file_name().and_then(|name| name.to_str());
@@ -251,13 +261,17 @@ impl Builder {
         if let Some(link) = &self.latest
             && (link.is_empty() || link.contains('/') || link == name)
         {
-            return Err(refused("the link to the latest file needs a name of its own, without a slash"));
+            return Err(refused(
+                "the link to the latest file needs a name of its own, without a slash",
+            ));
         }
         let folder = Folder::open(folder, self.file_mode)?;
         let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
         if name.len() > most {
-            let why =
-                format!("its name has {} bytes; rotated files have up to {BYTES_BEHIND} more", name.len());
+            let why = format!(
+                "its name has {} bytes; rotated files have up to {BYTES_BEHIND} more",
+                name.len()
+            );
             return Err(refused(&why).advise(format!("take a name of at most {most} bytes")));
         }
         Ok((Arc::new(folder), name.to_owned()))
@@ -265,11 +279,14 @@ impl Builder {
 
     pub(crate) fn layout(&self) -> StageLayout {
         // Files end between buffers: small files need small buffers.
-        let most =
-            self.rotation.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
+        let most = self
+            .rotation
+            .bytes
+            .map_or(usize::MAX, |bytes| usize::try_from(bytes / 4).unwrap_or(usize::MAX));
         let buffer_bytes = self.buffer_bytes.min(most).max(1);
-        let buffer_bytes =
-            buffer_bytes.checked_next_multiple_of(BLOCK).unwrap_or(buffer_bytes - buffer_bytes % BLOCK);
+        let buffer_bytes = buffer_bytes
+            .checked_next_multiple_of(BLOCK)
+            .unwrap_or(buffer_bytes - buffer_bytes % BLOCK);
         StageLayout {
             head_bytes: HEAD_BYTES,
             buffer_bytes,
@@ -306,7 +323,9 @@ fn follow(path: &Path) -> Result<Option<PathBuf>> {
         if !owner.may_lead() {
             let why = format!("it is a symbolic link of another user ({})", owner.user);
             let error = Error::invalid("open log", &path, why);
-            return Err(error.advise("root follows only links that root owns; find out who put it there"));
+            return Err(
+                error.advise("root follows only links that root owns; find out who put it there")
+            );
         }
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

@@ -9,7 +9,12 @@ use inkstone_io::{AppendFacts, Directory as _, Error, OpenFile, OsDirectory, Res
 use crate::buffer::Place;
 
 /// Up to this many bytes of the file from this place on.
-pub(crate) fn read(directory: &OsDirectory, name: &str, offset: u64, most: usize) -> Result<Vec<u8>> {
+pub(crate) fn read(
+    directory: &OsDirectory,
+    name: &str,
+    offset: u64,
+    most: usize,
+) -> Result<Vec<u8>> {
     let file = directory.open(name, &OpenFile::existing().read_only())?;
     let failed = |source| Error::new("read log", directory.path().join(name), source).at(offset);
     let mut bytes = vec![0; most];
@@ -26,8 +31,9 @@ pub(crate) fn read(directory: &OsDirectory, name: &str, offset: u64, most: usize
     Ok(bytes)
 }
 
-/// Whether the last line of the open file has no end. Its name may have changed, and another file may have the log's name. If the file
-/// cannot be found: yes, since an extra empty line is better than two lines in one. If it cannot be read: no.
+/// Whether the last line of the open file has no end. Its name may have changed, and another file
+/// may have the log's name. If the file cannot be found: yes, since an extra empty line is better
+/// than two lines in one. If it cannot be read: no.
 pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
     let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
     let place = Place { device: facts.device, inode: facts.inode, offset };
@@ -40,7 +46,9 @@ pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: Appen
 pub(crate) fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
     let is_it = |name: &str| {
         let named = directory.look(name).ok().flatten();
-        named.is_some_and(|named| (named.facts.device, named.facts.inode) == (place.device, place.inode))
+        named.is_some_and(|named| {
+            (named.facts.device, named.facts.inode) == (place.device, place.inode)
+        })
     };
     if is_it(name) {
         return Some(name.to_owned());

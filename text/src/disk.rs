@@ -1,7 +1,8 @@
 //! The seam to the disk: opening a log file, and the operations on an open one.
 //!
-//! *Owns*: the two traits and their implementation over [`inkstone_io::AppendFile`]. *May not touch*: when to write what.
-//! A test, or a program with its own place for log lines, implements them differently ([`crate::Builder::open_on`]).
+//! *Owns*: the two traits and their implementation over [`inkstone_io::AppendFile`]. *May not
+//! touch*: when to write what. A test, or a program with its own place for log lines, implements
+//! them differently ([`crate::Builder::open_on`]).
 
 use std::fmt;
 
@@ -9,8 +10,8 @@ use inkstone_io::{AppendFacts, AppendFile, OsDirectory, Result, SyncKind};
 
 /// Opens log files.
 pub trait Disk: Send + 'static {
-    /// Opens the file of this name for appending; creates it if it is missing. Use the directory handle: a path built from it and the
-    /// name may lead to another file.
+    /// Opens the file of this name for appending; creates it if it is missing. Use the directory
+    /// handle: a path built from it and the name may lead to another file.
     ///
     /// # Errors
     /// The file could not be opened. The log will try again.

@@ -22,52 +22,60 @@ use crate::waiting::WaitingLines;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The file could not be opened or written. Lines are kept as the policy says, and the log retries soon, then five times a second.
-    /// Sent once, and again if the cause changes.
+    /// The file could not be opened or written. Lines are kept as the policy says, and the log
+    /// retries soon, then five times a second. Sent once, and again if the cause changes.
     WriteFailed(&'a Error),
     /// Writing works again.
     Resumed {
         /// How long it had failed.
         after: Duration,
     },
-    /// A sync failed: a power loss may lose lines written since the last sync. The log does not retry it.
+    /// A sync failed: a power loss may lose lines written since the last sync. The log does not
+    /// retry it.
     SyncFailed(&'a Error),
     /// A file was rotated.
     Rotated {
         /// Its new name.
         to: &'a str,
     },
-    /// Rotating, compressing, removing, reserving or creating the link failed. Lines are written anyway. Sent once for each cause: again only
-    /// if the cause changes, or comes back after a success.
+    /// Rotating, compressing, removing, reserving or creating the link failed. Lines are written
+    /// anyway. Sent once for each cause: again only if the cause changes, or comes back after a
+    /// success.
     HousekeepingFailed(&'a Error),
     /// Lines that a killed process had not written were appended.
     Recovered(&'a Recovery),
-    /// The file that keeps the buffers ([`crate::Survive::Kill`]) was removed, or the log is now in another directory than the one that the
-    /// file was created for. `None`: a new file was created, with the waiting lines in it, or the old one is that of the new directory now. `Some`: this
-    /// failed. Until it succeeds a kill would lose the lines in the buffers. The log retries every second.
+    /// The file that keeps the buffers ([`crate::Survive::Kill`]) was removed, or the log is now in
+    /// another directory than the one that the file was created for. `None`: a new file was
+    /// created, with the waiting lines in it, or the old one is that of the new directory now.
+    /// `Some`: this failed. Until it succeeds a kill would lose the lines in the buffers. The log
+    /// retries every second.
     StageGone(Option<&'a Error>),
-    /// Lines of a killed process wait in memory for a log of this path, whose directory was another one. They stay there until that log is opened again,
-    /// or until [`crate::Builder::bring_back`] or [`crate::discard_lines`].
+    /// Lines of a killed process wait in memory for a log of this path, whose directory was another
+    /// one. They stay there until that log is opened again, or until [`crate::Builder::bring_back`]
+    /// or [`crate::discard_lines`].
     LinesWait(&'a WaitingLines),
-    /// Another writer has the log. The opening waits for its end, for [`crate::Builder::drain_timeout`] and two seconds.
+    /// Another writer has the log. The opening waits for its end, for
+    /// [`crate::Builder::drain_timeout`] and two seconds.
     OtherWriter(&'a Error),
-    /// Another user has the name of the directory for this user's stages ([`crate::Builder::stage_directory`]): it has
-    /// another name.
+    /// Another user has the name of the directory for this user's stages
+    /// ([`crate::Builder::stage_directory`]): it has another name.
     StageElsewhere(&'a Error),
-    /// The log's disk was away and came back without bytes that had been written: they had not reached the medium.
+    /// The log's disk was away and came back without bytes that had been written: they had not
+    /// reached the medium.
     Vanished {
         /// How many bytes of lines; also counted in [`crate::Stats::vanished_bytes`].
         bytes: u64,
     },
     /// The log was closed before all its lines could be written.
     Lost {
-        /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends them.
+        /// Accepted lines that are not in the file; with `Survive::Kill` the next start appends
+        /// them.
         unwritten_lines: u64,
         /// Lines that were dropped since the last notice in the file.
         dropped: Dropped,
     },
-    /// A hook panicked, and the default was used instead. A panic of the event hook itself is only counted
-    /// ([`crate::Stats::hook_panics`]).
+    /// A hook panicked, and the default was used instead. A panic of the event hook itself is only
+    /// counted ([`crate::Stats::hook_panics`]).
     HookPanicked {
         /// Which hook: `notice`.
         hook: &'static str,
@@ -113,14 +121,15 @@ impl fmt::Display for Event<'_> {
 
 /// How long the log waits for a write to stderr. It waits once, until that write has returned.
 const MOMENT: Duration = Duration::from_millis(100);
-/// The process whose write to stderr has not returned yet; 0: none. A forked child finds its parent's number here, but does not have the
-/// thread that would clear it.
+/// The process whose write to stderr has not returned yet; 0: none. A forked child finds its
+/// parent's number here, but does not have the thread that would clear it.
 static WRITING: AtomicU32 = AtomicU32::new(0);
 /// Events that were not written to stderr.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// A write into a full pipe that nobody reads does not return. So a thread of its own writes, and meanwhile other events are only
-/// counted. It does not take the standard library's lock, which the program needs too.
+/// A write into a full pipe that nobody reads does not return. So a thread of its own writes, and
+/// meanwhile other events are only counted. It does not take the standard library's lock, which the
+/// program needs too.
 fn tell_stderr(event: &Event<'_>) {
     if WRITING.swap(std::process::id(), Ordering::AcqRel) == std::process::id() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +138,9 @@ fn tell_stderr(event: &Event<'_>) {
     let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
     let before = match left_out {
         0 => String::new(),
-        count => format!("inkstone-appender: {count} messages before this one could not be written\n"),
+        count => {
+            format!("inkstone-appender: {count} messages before this one could not be written\n")
+        }
     };
     let text = format!("{before}inkstone-appender: {event}\n");
     let (done, is_done) = channel::<()>();
@@ -152,13 +163,14 @@ fn tell_stderr(event: &Event<'_>) {
     }
 }
 
-/// Why something fails now. An event is sent when the failure begins, when its cause changes, and when it comes back after a success; not
-/// at each attempt.
+/// Why something fails now. An event is sent when the failure begins, when its cause changes, and
+/// when it comes back after a success; not at each attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Cause(Option<(ErrorKind, Option<i32>)>);
 
 impl Cause {
-    /// Whether this failure is to be reported. A success ends the cause, and a lacking feature of the file system is no cause.
+    /// Whether this failure is to be reported. A success ends the cause, and a lacking feature of
+    /// the file system is no cause.
     pub(crate) fn is_news<T>(&mut self, done: &inkstone_io::Result<T>) -> bool {
         let failure = done.as_ref().err().filter(|error| !error.is_unsupported());
         let now = failure.map(|error| (error.kind(), error.raw_os_error()));
@@ -192,7 +204,8 @@ impl Events {
     /// Calls the hook; without one, failures go to stderr.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         if let Some(hook) = &self.hook {
-            // A hook that panics must not end this thread; nor may the drop of what it panicked with.
+            // A hook that panics must not end this thread; nor may the drop of what it panicked
+            // with.
             if catch_unwind(AssertUnwindSafe(|| hook(event))).map_err(std::mem::forget).is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
             }
@@ -264,7 +277,8 @@ mod tests {
 
     #[test]
     fn a_cause_is_news_once_and_again_when_it_is_another_or_comes_back() {
-        let failed = |code| Err::<(), _>(Error::new("rename", "a.log", io::Error::from_raw_os_error(code)));
+        let failed =
+            |code| Err::<(), _>(Error::new("rename", "a.log", io::Error::from_raw_os_error(code)));
         let (full, denied, unsupported) = (28, 13, 95);
         let mut cause = Cause::default();
         for (done, is_news) in [
@@ -301,7 +315,8 @@ mod tests {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         // A new open file, so that the child's writes wait.
         let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
-        let mut filler = File::options().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
+        let mut filler =
+            File::options().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
         for piece in [&[b' '; 4096][..], b" "] {
             while filler.write_all(piece).is_ok() {}
         }

@@ -1,12 +1,14 @@
 //! The directory of a log, held open.
 //!
-//! *Owns*: the directory, when it is opened again by its path, and letting it go while its disk is away. *May not touch*: what files hold.
+//! *Owns*: the directory, when it is opened again by its path, and letting it go while its disk is
+//! away. *May not touch*: what files hold.
 //!
-//! Rotating, compressing and removing happen in the directory that was opened, wherever its path leads by then: another directory
-//! under that path may hold another log. It is opened again by its path when the caller asks to reopen the file by its name, when the
-//! directory was removed, and when its disk failed and is not there any more. In that case nothing of the disk stays open, so that it can be
-//! unmounted, and another one that is mounted in its place counts only if it has the log's file: until then the path leads to the empty
-//! directory below.
+//! Rotating, compressing and removing happen in the directory that was opened, wherever its path
+//! leads by then: another directory under that path may hold another log. It is opened again by its
+//! path when the caller asks to reopen the file by its name, when the directory was removed, and
+//! when its disk failed and is not there any more. In that case nothing of the disk stays open, so
+//! that it can be unmounted, and another one that is mounted in its place counts only if it has the
+//! log's file: until then the path leads to the empty directory below.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,7 +74,8 @@ impl Folder {
         }
     }
 
-    /// Switches to the directory that its path leads to now, whatever is in it; keeps the old one if there is none.
+    /// Switches to the directory that its path leads to now, whatever is in it; keeps the old one
+    /// if there is none.
     pub(crate) fn look_again(&self) {
         if let Ok(found) = OsDirectory::open(&self.path) {
             let found = found.file_mode(self.file_mode);
@@ -80,14 +83,16 @@ impl Folder {
         }
     }
 
-    /// After a failure of the disk: looks whether the path still leads to this directory, and whether the log's file can still be opened in
-    /// it. If not, lets the directory go and returns true: it is looked for from now on.
+    /// After a failure of the disk: looks whether the path still leads to this directory, and
+    /// whether the log's file can still be opened in it. If not, lets the directory go and returns
+    /// true: it is looked for from now on.
     pub(crate) fn is_let_go(&self, log: &str, why: &Error) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Held::Here(directory) = &*held else { return true };
         let here = directory.identity();
         let is_same = |found: &OsDirectory| {
-            matches!((&here, found.identity()), (Ok(here), Ok(found)) if *here == found) && !why.is_stale()
+            matches!((&here, found.identity()), (Ok(here), Ok(found)) if *here == found)
+                && !why.is_stale()
         };
         let opened = OsDirectory::open(&self.path).and_then(|found| {
             let is_same = is_same(&found);

@@ -1,10 +1,12 @@
 //! The background thread that removes and compresses rotated files. No other thread waits for it.
 //!
-//! *Owns*: rotated files, by their names ([`crate::names`]). *May not touch*: the current file, and any other.
+//! *Owns*: rotated files, by their names ([`crate::names`]). *May not touch*: the current file, and
+//! any other.
 //!
-//! Files above the limits are removed first, and not only by this thread ([`crate::retention`]): a slow or failing compression does
-//! not delay that. A compressed file is whole before it has its name, and durable before the plain file is removed. A kill leaves a
-//! `.part`, which the next start removes, or both files; then the next start removes the plain one if both hold the same.
+//! Files above the limits are removed first, and not only by this thread ([`crate::retention`]): a
+//! slow or failing compression does not delay that. A compressed file is whole before it has its
+//! name, and durable before the plain file is removed. A kill leaves a `.part`, which the next
+//! start removes, or both files; then the next start removes the plain one if both hold the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -16,8 +18,8 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use inkstone_io::{
-    AppendFacts, AppendFile, Directory as _, Error, NoSizeSignal, OpenFile, OsDirectory, Owner, Result,
-    let_others_go_first,
+    AppendFacts, AppendFile, Directory as _, Error, NoSizeSignal, OpenFile, OsDirectory, Owner,
+    Result, let_others_go_first,
 };
 
 use crate::event::{Cause, Event, Events};
@@ -44,7 +46,8 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    /// Starts the thread if there is anything for it to do; it begins with what an earlier process left. Without a thread, does that here.
+    /// Starts the thread if there is anything for it to do; it begins with what an earlier process
+    /// left. Without a thread, does that here.
     pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         if chores.retention.keep == Keep::new() && chores.compression == Compression::None {
@@ -117,12 +120,14 @@ impl Chores {
     /// Removes what a killed process has not finished; keeps files that a living process is making.
     fn remove_parts(&self, directory: &OsDirectory) -> Result<()> {
         let files = rotated_files(directory, &self.name)?;
-        let parts = files.iter().filter(|rotated| rotated.is_part()).map(|part| part.name(&self.name));
+        let parts =
+            files.iter().filter(|rotated| rotated.is_part()).map(|part| part.name(&self.name));
         let left = parts.filter(|part| !is_being_made(directory, part));
         left.map(|part| remove(directory, &part)).fold(Ok(()), Result::and)
     }
 
-    /// Newest first, since these are likely to stay. Lists the files again after each: others are rotated and removed meanwhile.
+    /// Newest first, since these are likely to stay. Lists the files again after each: others are
+    /// rotated and removed meanwhile.
     fn compress_all(&self, directory: &OsDirectory, stop: &AtomicBool, failing: &mut Failing) {
         let Some(extension) = self.compression.extension() else { return };
         let mut tried = BTreeSet::new();
@@ -130,7 +135,9 @@ impl Chores {
             let files = rotated_files(directory, &self.name);
             let files = files.unwrap_or_default();
             let mut plain = files.iter().filter(|rotated| rotated.extension.is_empty());
-            let Some(next) = plain.find(|rotated| !tried.contains(&(rotated.seconds, rotated.number))) else {
+            let Some(next) =
+                plain.find(|rotated| !tried.contains(&(rotated.seconds, rotated.number)))
+            else {
                 return;
             };
             tried.insert((next.seconds, next.number));
@@ -155,15 +162,18 @@ impl Chores {
     ) -> Result<()> {
         let whole = format!("{name}.{extension}");
         let may_go = match directory.look(&whole)? {
-            Some(there) => self.is_its_form(directory, name, (&whole, there.facts), stop, failing)?,
+            Some(there) => {
+                self.is_its_form(directory, name, (&whole, there.facts), stop, failing)?
+            }
             None => self.make_form(directory, name, &whole, stop)?,
         };
         if !may_go {
             return Ok(());
         }
         match directory.sync() {
-            // A file system without a sync of directories (CIFS, 9p, some FUSE): the bytes are durable, and nothing more can be done for
-            // the name. To wait for that would keep every file twice, for ever.
+            // A file system without a sync of directories (CIFS, 9p, some FUSE): the bytes are
+            // durable, and nothing more can be done for the name. To wait for that would keep every
+            // file twice, for ever.
             Err(error) if error.is_not_here() => {}
             synced => synced?,
         }
@@ -171,7 +181,13 @@ impl Chores {
     }
 
     /// Compresses a file; false if the file or the janitor is gone by then.
-    fn make_form(&self, directory: &OsDirectory, name: &str, whole: &str, stop: &AtomicBool) -> Result<bool> {
+    fn make_form(
+        &self,
+        directory: &OsDirectory,
+        name: &str,
+        whole: &str,
+        stop: &AtomicBool,
+    ) -> Result<bool> {
         let part = format!("{whole}.part");
         let made = match self.compress_into(directory, name, &part, stop) {
             Ok(made) => made,
@@ -187,7 +203,10 @@ impl Chores {
         if !self.publish(directory, name, &part, whole)? {
             return remove(directory, &part).map(|()| false);
         }
-        if directory.look(whole)?.is_some_and(|named| (named.facts.device, named.facts.inode) == made) {
+        if directory
+            .look(whole)?
+            .is_some_and(|named| (named.facts.device, named.facts.inode) == made)
+        {
             return Ok(true);
         }
         let why = "another file has that name by now";
@@ -195,8 +214,9 @@ impl Chores {
         Err(error.advise("the plain file stays"))
     }
 
-    /// Whether the file with the name of the compressed form is that form, so that the plain one may go: an earlier process may have been
-    /// killed before it removed the plain one. A file with other contents is reported once.
+    /// Whether the file with the name of the compressed form is that form, so that the plain one
+    /// may go: an earlier process may have been killed before it removed the plain one. A file with
+    /// other contents is reported once.
     fn is_its_form(
         &self,
         directory: &OsDirectory,
@@ -213,14 +233,18 @@ impl Chores {
             return Ok(same.unwrap_or(false));
         }
         failing.foreign.insert(whole.to_owned(), facts);
-        let why = same.err().map_or_else(|| "it holds something else".to_owned(), |error| error.to_string());
+        let why = same
+            .err()
+            .map_or_else(|| "it holds something else".to_owned(), |error| error.to_string());
         let why = format!("{whole} exists and is not its compressed form: {why}");
         let error = Error::invalid("compress", directory.path().join(name), why);
-        self.events.tell(&Event::HousekeepingFailed(&error.advise("both stay; move one of them away")));
+        self.events
+            .tell(&Event::HousekeepingFailed(&error.advise("both stay; move one of them away")));
         Ok(false)
     }
 
-    /// Whether the compressed file is a regular file with exactly the contents of the plain one. If so, makes it durable, too.
+    /// Whether the compressed file is a regular file with exactly the contents of the plain one. If
+    /// so, makes it durable, too.
     fn has_text_of(
         &self,
         directory: &OsDirectory,
@@ -228,8 +252,9 @@ impl Chores {
         whole: &str,
         stop: &AtomicBool,
     ) -> io::Result<bool> {
-        let open =
-            |name: &str| directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other);
+        let open = |name: &str| {
+            directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)
+        };
         let (plain, compressed) = (open(name)?, open(whole)?);
         let plain = Stoppable { file: plain.std_file(), stop };
         let packed = Stoppable { file: compressed.std_file(), stop };
@@ -247,7 +272,13 @@ impl Chores {
     }
 
     /// Gives the compressed form its name, unless the file was removed meanwhile.
-    fn publish(&self, directory: &OsDirectory, plain: &str, part: &str, whole: &str) -> Result<bool> {
+    fn publish(
+        &self,
+        directory: &OsDirectory,
+        plain: &str,
+        part: &str,
+        whole: &str,
+    ) -> Result<bool> {
         let _forms = self.retention.forms.lock().unwrap_or_else(PoisonError::into_inner);
         if directory.look(plain)?.is_none() {
             return Ok(false);
@@ -262,21 +293,25 @@ impl Chores {
         part: &str,
         stop: &AtomicBool,
     ) -> io::Result<(u64, u64)> {
-        let source = directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
+        let source =
+            directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
         let mut source = Stoppable { file: source.std_file(), stop };
         let target = AppendFile::create_private(directory, part).map_err(io::Error::other)?;
-        // Other processes leave it alone while it is locked; without working locks they may remove it, and it is made again.
+        // Other processes leave it alone while it is locked; without working locks they may remove
+        // it, and it is made again.
         let _ = target.std_file().try_lock();
-        // The owner of the file that is read: another may have its name by now. If the owner cannot be set, the rotation has
-        // already reported that.
+        // The owner of the file that is read: another may have its name by now. If the owner cannot
+        // be set, the rotation has already reported that.
         let _ = target.give_to(Owner::of(&source.file.metadata()?));
         let mut target = target.std_file();
         match self.compression {
             Compression::None => drop(io::copy(&mut source, &mut target)?),
             #[cfg(feature = "gzip")]
             Compression::Gzip => {
-                let mut encoder =
-                    flate2::write::GzEncoder::new(io::BufWriter::new(target), flate2::Compression::default());
+                let mut encoder = flate2::write::GzEncoder::new(
+                    io::BufWriter::new(target),
+                    flate2::Compression::default(),
+                );
                 io::copy(&mut source, &mut encoder)?;
                 io::Write::flush(&mut encoder.finish()?)?;
             }
@@ -301,7 +336,8 @@ fn is_being_made(directory: &OsDirectory, part: &str) -> bool {
     file.is_ok_and(|file| matches!(file.std_file().try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Whether to stop without a failure: the janitor is ending, or the file was removed as one too many.
+/// Whether to stop without a failure: the janitor is ending, or the file was removed as one too
+/// many.
 fn is_over(directory: &OsDirectory, name: &str, stop: &AtomicBool) -> Result<bool> {
     Ok(stop.load(Ordering::Relaxed) || directory.look(name)?.is_none())
 }
@@ -328,11 +364,13 @@ fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> 
 struct Failing {
     removing_parts: Cause,
     compressing: Cause,
-    /// Files with the name of a compressed form that are something else: reported, and checked again when they change.
+    /// Files with the name of a compressed form that are something else: reported, and checked
+    /// again when they change.
     foreign: BTreeMap<String, AppendFacts>,
 }
 
-/// A file whose reads fail once the janitor stops or the file was removed: its compressed form is not needed any more.
+/// A file whose reads fail once the janitor stops or the file was removed: its compressed form is
+/// not needed any more.
 struct Stoppable<'a> {
     file: &'a File,
     stop: &'a AtomicBool,
@@ -381,7 +419,8 @@ mod tests {
         let folder = directory.path();
         let path = |name: &str| folder.join(name);
         for second in 0..5 {
-            fs::write(path(&names::plain("a.log", 1_795_277_133 + second, 0)), "line\n").expect("written");
+            fs::write(path(&names::plain("a.log", 1_795_277_133 + second, 0)), "line\n")
+                .expect("written");
         }
         // Nothing can be written where this one's compressed form is to be written.
         fs::create_dir(path("a.log.20261121T160537Z.0.gz.part")).expect("made");
@@ -425,7 +464,8 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let theirs = Arc::clone(&told);
         let mut chores = chores(folder, Keep::new(), Compression::Gzip);
-        chores.events = Events::to(move |event| theirs.lock().expect("no panic").push(event.to_string()));
+        chores.events =
+            Events::to(move |event| theirs.lock().expect("no panic").push(event.to_string()));
         let mut failing = Failing::default();
         for _ in 0..2 {
             chores.sweep(&AtomicBool::new(false), &mut failing);
@@ -452,7 +492,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path();
         let parts = [0, 1].map(|number| format!("a.log.20261121T160533Z.{number}.gz.part"));
-        let [living, _killed] = parts.each_ref().map(|name| File::create(folder.join(name)).expect("made"));
+        let [living, _killed] =
+            parts.each_ref().map(|name| File::create(folder.join(name)).expect("made"));
         living.try_lock().expect("nobody else has it");
         let chores = chores(folder, Keep::new(), Compression::None);
         let held = chores.folder.get().expect("here");

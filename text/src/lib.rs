@@ -1,5 +1,6 @@
-//! A text log writer: it takes a service's log lines through swapped buffers to a rotating file. A call does not wait for the disk while
-//! there is room, no line is lost silently, and with [`Survive::Kill`] a killed process loses none at all.
+//! A text log writer: it takes a service's log lines through swapped buffers to a rotating file. A
+//! call does not wait for the disk while there is room, no line is lost silently, and with
+//! [`Survive::Kill`] a killed process loses none at all.
 //!
 //! ```
 //! use std::io::Write as _;
@@ -21,16 +22,18 @@
 //! ```
 //!
 //! # From tracing-appender
-//! With the feature `tracing`, a [`LogWriter`] is what `tracing_subscriber::fmt().with_writer` takes:
-//! `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, which returns a writer and a guard
-//! as before. The guard must live until the end of `main`. Lines are not dropped unless [`WhenFull`] says so. `examples/text-log`
-//! is a whole example, with one for the `log` facade and one without either. (A logger that calls `flush` for every record, as
+//! With the feature `tracing`, a [`LogWriter`] is what `tracing_subscriber::fmt().with_writer`
+//! takes: `tracing_appender::non_blocking(file)` becomes `LogWriter::builder(path).open()?`, which
+//! returns a writer and a guard as before. The guard must live until the end of `main`. Lines are
+//! not dropped unless [`WhenFull`] says so. `examples/text-log` is a whole example, with one for
+//! the `log` facade and one without either. (A logger that calls `flush` for every record, as
 //! env_logger does with a piped target, gets a real flush for every record.)
 //!
 //! # How it works
-//! A line is copied into the current buffer under a short lock: no allocation, no system call. A full buffer, or one that is
-//! [`Builder::flush_every`] old, goes to the back thread, and a free one takes its place. The back thread is woken at most once
-//! for each buffer, and holds no lock while it writes. Opening allocates all buffers; there are never more. The lines of all threads
+//! A line is copied into the current buffer under a short lock: no allocation, no system call. A
+//! full buffer, or one that is [`Builder::flush_every`] old, goes to the back thread, and a free
+//! one takes its place. The back thread is woken at most once for each buffer, and holds no lock
+//! while it writes. Opening allocates all buffers; there are never more. The lines of all threads
 //! are in one order, the order in which they were put.
 //!
 //! # What survives what
@@ -43,22 +46,27 @@
 //! | a power loss, [`Survive::PowerLoss`] | those since the last sync |
 //!
 //! # One log, one writer
-//! Two writers of one log would rename and compress what the other one still writes. So the log's file is locked, by whatever name or user it is
-//! opened. A second opening, in this process or another, waits for the first one to end: for [`Builder::drain_timeout`] and two seconds. Then it is
-//! refused. On a file system without locks, and where a sandbox or a security module lets the process take none, an event says that nothing
-//! keeps a second writer away. In a forked child every call is an error (it
-//! may open another log, and this one once its parent has ended).
+//! Two writers of one log would rename and compress what the other one still writes. So the log's
+//! file is locked, by whatever name or user it is opened. A second opening, in this process or
+//! another, waits for the first one to end: for [`Builder::drain_timeout`] and two seconds. Then it
+//! is refused. On a file system without locks, and where a sandbox or a security module lets the
+//! process take none, an event says that nothing keeps a second writer away. In a forked child
+//! every call is an error (it may open another log, and this one once its parent has ended).
 //!
 //! # Your code in its threads
-//! Hooks, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock. Panics there are caught: after a
-//! panic in the notice hook the default notice is written, one in the event hook is counted ([`Stats::hook_panics`]), one in the disk
-//! ends the log and every writer gets an error. Code that does not return blocks the log. A hook may write to the log, but not wait for
-//! it: flushing and closing are errors there, and a log that a hook closes ends by itself.
+//! Hooks, a [`Disk`] and a clock of your own run in the log's threads, while the log holds no lock.
+//! Panics there are caught: after a panic in the notice hook the default notice is written, one in
+//! the event hook is counted ([`Stats::hook_panics`]), one in the disk ends the log and every
+//! writer gets an error. Code that does not return blocks the log. A hook may write to the log, but
+//! not wait for it: flushing and closing are errors there, and a log that a hook closes ends by
+//! itself.
 //!
 //! # Features
-//! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`: `Builder::reopen_on_sighup`.
+//! `tracing`: [`LogWriter`] is a `MakeWriter`. `gzip`, `zstd`: [`Compression`]. `sighup`:
+//! `Builder::reopen_on_sighup`.
 //!
-//! *Owns*: text lines, their files, rotation. *May not touch*: the log of records; system calls ([`inkstone_io`] makes them).
+//! *Owns*: text lines, their files, rotation. *May not touch*: the log of records; system calls
+//! ([`inkstone_io`] makes them).
 #![forbid(unsafe_code)]
 
 mod alone;

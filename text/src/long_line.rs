@@ -6,12 +6,14 @@ use std::io;
 
 use crate::shared::Shared;
 
-/// A line that comes in pieces, from [`crate::LogWriter::begin_line`]. It ends with [`LongLine::end`], when this is dropped, or when the
-/// log is closed. Its last piece contains the line end. Other writers wait meanwhile.
+/// A line that comes in pieces, from [`crate::LogWriter::begin_line`]. It ends with
+/// [`LongLine::end`], when this is dropped, or when the log is closed. Its last piece contains the
+/// line end. Other writers wait meanwhile.
 #[derive(Debug)]
 pub struct LongLine<'a> {
     shared: &'a Shared,
-    /// Its pieces go into the buffers; otherwise they are counted, and the line is dropped at its end.
+    /// Its pieces go into the buffers; otherwise they are counted, and the line is dropped at its
+    /// end.
     is_taken: bool,
     bytes: u64,
     is_over: bool,

@@ -1,7 +1,8 @@
 //! The names of rotated files, and parsing them.
 //!
-//! *Owns*: `NAME.STAMP.N`, followed by `.gz` or `.zst` when compressed, and by `.part` while that is not whole yet.
-//! *May not touch*: files. A name that this does not parse is not ours, and its file is left alone.
+//! *Owns*: `NAME.STAMP.N`, followed by `.gz` or `.zst` when compressed, and by `.part` while that
+//! is not whole yet. *May not touch*: files. A name that this does not parse is not ours, and its
+//! file is left alone.
 
 use crate::time;
 

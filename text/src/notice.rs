@@ -16,7 +16,8 @@ pub struct Dropped {
     pub lines: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How many of those lines were too long for all buffers together: no disk is fast enough for them.
+    /// How many of those lines were too long for all buffers together: no disk is fast enough for
+    /// them.
     pub too_long_lines: u64,
     /// Their bytes.
     pub too_long_bytes: u64,
@@ -61,10 +62,12 @@ type Formatter = dyn Fn(Dropped, &mut Vec<u8>) + Send + Sync;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Notice {
-    /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): the disk did not keep up`
+    /// `2026-11-21T16:05:33Z WARN inkstone_appender: 17 lines dropped (2040 bytes): the disk did
+    /// not keep up`
     #[default]
     Text,
-    /// One JSON object with `timestamp`, `level`, `target`, `message`, `too_long_lines`, `dropped_lines`, `dropped_bytes`.
+    /// One JSON object with `timestamp`, `level`, `target`, `message`, `too_long_lines`,
+    /// `dropped_lines`, `dropped_bytes`.
     Json,
     /// A function writes it into the empty vector, line end included. It runs in the back thread.
     By(Arc<Formatter>),

@@ -1,13 +1,17 @@
 //! The order of an opening.
 //!
-//! *Owns*: the order of the steps, and what a failed opening undoes. *May not touch*: the options' meaning (`builder.rs`), how a
-//! step is done.
+//! *Owns*: the order of the steps, and what a failed opening undoes. *May not touch*: the options'
+//! meaning (`builder.rs`), how a step is done.
 //!
-//! 1. Make sure that no other writer has the log: open its file and lock it, and its stage. Waits for another one to end.
-//! 2. Examine the file as it was left: its owner, its age, whether a new file is due. Later steps change it.
-//! 3. Append what a killed process left to the file that it was for. Up to here the opening may be refused, and then it has
-//!    changed nothing else. Only on a full disk are files above the limits removed, since it needs their room.
-//! 4. Start a new file if one is due; create the link. From here on failures are events, and lines are written.
+//! 1. Make sure that no other writer has the log: open its file and lock it, and its stage. Waits
+//!    for another one to end.
+//! 2. Examine the file as it was left: its owner, its age, whether a new file is due. Later steps
+//!    change it.
+//! 3. Append what a killed process left to the file that it was for. Up to here the opening may be
+//!    refused, and then it has changed nothing else. Only on a full disk are files above the limits
+//!    removed, since it needs their room.
+//! 4. Start a new file if one is due; create the link. From here on failures are events, and lines
+//!    are written.
 //! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inkstone_io::{
-    Directory as _, Error, ForkMark, Named, NoSizeSignal, OsDirectory, Result, StageBuffer, buffers_in_memory,
+    Directory as _, Error, ForkMark, Named, NoSizeSignal, OsDirectory, Result, StageBuffer,
+    buffers_in_memory,
 };
 
 use crate::alone::{Alone, is_others};
@@ -36,7 +41,8 @@ use crate::state::State;
 use crate::time::later;
 use crate::writer::{Guard, LogWriter};
 
-/// How long an opening waits for another writer to end, beyond the drain timeout that the other one may have.
+/// How long an opening waits for another writer to end, beyond the drain timeout that the other one
+/// may have.
 const OTHERS_END: Duration = Duration::from_secs(2);
 /// How often an opening looks whether the other writer has ended.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -48,7 +54,11 @@ struct Turn {
 }
 
 impl Turn {
-    fn wait_for<T>(&mut self, events: &Events, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    fn wait_for<T>(
+        &mut self,
+        events: &Events,
+        mut attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
         loop {
             match attempt() {
                 Err(error) if is_others(&error) && Instant::now() < self.until => {
@@ -86,7 +96,13 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
     if builder.survive != Survive::Nothing {
         let find = || {
             let Builder { stage_directory, brought, .. } = &builder;
-            Stage::find(stage_directory, builder.layout(), &directory, &output.name, brought.as_deref())
+            Stage::find(
+                stage_directory,
+                builder.layout(),
+                &directory,
+                &output.name,
+                brought.as_deref(),
+            )
         };
         let (found, news) = turn.wait_for(&builder.events, find)?;
         news.tell(&builder.events);
@@ -152,7 +168,8 @@ fn open_output(
         builder.events.tell(&Event::SyncFailed(&error));
     }
     let is_durable = output.is_durable;
-    let shared = Arc::new(Shared::new(fork, builder.when_full, is_durable, builder.events.panics(), state));
+    let shared =
+        Arc::new(Shared::new(fork, builder.when_full, is_durable, builder.events.panics(), state));
     let chores = Chores {
         folder: Arc::clone(&output.folder),
         name: output.name.clone(),
@@ -206,7 +223,8 @@ fn bring_back(
     let directory = output.folder.get()?;
     let is_old = seen.is_some_and(|named| output.is_of_earlier(named.facts.modified));
     let is_due = is_old || builder.rotation.at_start;
-    let arriving = seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
+    let arriving =
+        seen.map(|named| named.facts.len_bytes).filter(|len_bytes| is_due && *len_bytes > 0);
     // The lines of a killed process are worth some waiting.
     let has_lines = stage.as_ref().is_some_and(Stage::has_lines);
     let at_most = if has_lines { builder.drain_timeout } else { Duration::ZERO };
@@ -241,10 +259,15 @@ fn bring_back(
 }
 
 /// Starts the back thread. If it cannot start, the caller keeps the stage.
-fn spawn(name: String, back: Back, stage: &mut Option<Stage>) -> std::io::Result<thread::JoinHandle<Ended>> {
+fn spawn(
+    name: String,
+    back: Back,
+    stage: &mut Option<Stage>,
+) -> std::io::Result<thread::JoinHandle<Ended>> {
     let place = Arc::new(Mutex::new(Some(back)));
     let theirs = Arc::clone(&place);
-    let take = |place: &Mutex<Option<Back>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take =
+        |place: &Mutex<Option<Back>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
     let run = move || take(&theirs).expect("it is there until this thread takes it").run();
     let spawned = thread::Builder::new().name(name).spawn(run);
     if spawned.is_err() {
@@ -259,7 +282,11 @@ fn point(directory: &OsDirectory, link: &str, name: &str) -> Result<()> {
     let made = || {
         if directory.look(link)?.is_some_and(|named| !named.is_link) {
             let path = directory.path().join(link);
-            return Err(Error::invalid("symlink", path, "a file of that name exists and is not a link"));
+            return Err(Error::invalid(
+                "symlink",
+                path,
+                "a file of that name exists and is not a link",
+            ));
         }
         let new = format!(".{link}.inkstone-new");
         let _ = directory.remove(&new);

@@ -13,8 +13,8 @@ pub enum WhenFull {
     /// It waits until there is room. Nothing is lost.
     #[default]
     Block,
-    /// It waits this long, then its line is dropped. If the disk has taken nothing for this long and for a second, lines are dropped at once until
-    /// it takes something.
+    /// It waits this long, then its line is dropped. If the disk has taken nothing for this long
+    /// and for a second, lines are dropped at once until it takes something.
     BlockFor(Duration),
     /// Its line is dropped.
     DropNewest,
@@ -29,11 +29,11 @@ pub enum Survive {
     /// Nothing: a killed process loses what is in its buffers.
     #[default]
     Nothing,
-    /// A kill of the process (SIGKILL, abort, out of memory): the buffers are in a file in memory, and the next start
-    /// appends the lines that were not written.
+    /// A kill of the process (SIGKILL, abort, out of memory): the buffers are in a file in memory,
+    /// and the next start appends the lines that were not written.
     Kill,
-    /// As `Kill`; and a power loss takes the lines of about this long at most: the back thread syncs the file at this interval, and
-    /// so does each flush and rotation.
+    /// As `Kill`; and a power loss takes the lines of about this long at most: the back thread
+    /// syncs the file at this interval, and so does each flush and rotation.
     PowerLoss(Duration),
 }
 
@@ -52,23 +52,26 @@ impl Rotation {
         Self::default()
     }
 
-    /// Before a file would become larger than this. Files end between buffers, so each may be a buffer smaller; a buffer is at most a
-    /// quarter of this. Only a line longer than a buffer can make a file larger. A limit on the size of files (`ulimit -f`) ends a file
-    /// earlier, with any rotation.
+    /// Before a file would become larger than this. Files end between buffers, so each may be a
+    /// buffer smaller; a buffer is at most a quarter of this. Only a line longer than a buffer can
+    /// make a file larger. A limit on the size of files (`ulimit -f`) ends a file earlier, with any
+    /// rotation.
     #[must_use]
     pub fn at_bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes.max(1)), ..self }
     }
 
-    /// At each multiple of this since 1970 (a day: at midnight) in UTC or as [`Rotation::zone`] says, also if nothing is written then; an empty file is not rotated.
-    /// A line written within the flush interval before may be in the later file.
+    /// At each multiple of this since 1970 (a day: at midnight) in UTC or as [`Rotation::zone`]
+    /// says, also if nothing is written then; an empty file is not rotated. A line written within
+    /// the flush interval before may be in the later file.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every: Some(every.max(Duration::from_secs(1))), ..self }
     }
 
-    /// Sets the time by which [`Rotation::every`] counts ([`Zone::Utc`]). By local time a day has 23 or 25 hours when clocks change, and
-    /// begins when they jump if its midnight is left out. Names of rotated files are in UTC all the same, since they only rise.
+    /// Sets the time by which [`Rotation::every`] counts ([`Zone::Utc`]). By local time a day has
+    /// 23 or 25 hours when clocks change, and begins when they jump if its midnight is left out.
+    /// Names of rotated files are in UTC all the same, since they only rise.
     #[must_use]
     pub fn zone(self, zone: Zone) -> Self {
         Self { zone, ..self }
@@ -81,8 +84,8 @@ impl Rotation {
     }
 }
 
-/// Which rotated files are kept. Every limit that is set applies; without any, all files are kept. Files that this crate did not name
-/// are never touched.
+/// Which rotated files are kept. Every limit that is set applies; without any, all files are kept.
+/// Files that this crate did not name are never touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
     pub(crate) files: Option<usize>,

@@ -1,14 +1,16 @@
 //! The current file: opening, reopening, rotating and syncing it.
 //!
-//! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks; compressing
-//! ([`crate::janitor`]), and which files are removed ([`crate::retention`]).
+//! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks;
+//! compressing ([`crate::janitor`]), and which files are removed ([`crate::retention`]).
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use inkstone_io::{AppendFacts, AppendFile, Directory as _, Error, Named, OsDirectory, Owner, Result};
+use inkstone_io::{
+    AppendFacts, AppendFile, Directory as _, Error, Named, OsDirectory, Owner, Result,
+};
 
 use crate::alone::{Alone, is_others};
 use crate::buffer::Place;
@@ -54,7 +56,8 @@ pub(crate) struct Output {
     pub(crate) written_to: Option<Place>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
-    /// Where the log had left the file when its disk went away, and that it has been opened again since.
+    /// Where the log had left the file when its disk went away, and that it has been opened again
+    /// since.
     pub(crate) away: Option<Place>,
     /// When the disk was looked for after a failure.
     pub(crate) looked_for: Option<Instant>,
@@ -79,8 +82,8 @@ impl Output {
         self.folder.path().join(&self.name)
     }
 
-    /// Opens the file if it is not open, and returns its facts. Closes a file that has lost its last name (with its directory, say):
-    /// lines written to it would be lost.
+    /// Opens the file if it is not open, and returns its facts. Closes a file that has lost its
+    /// last name (with its directory, say): lines written to it would be lost.
     pub(crate) fn ready(&mut self) -> Result<AppendFacts> {
         if let Some(file) = &self.file {
             let facts = file.facts()?;
@@ -104,7 +107,8 @@ impl Output {
             Some(named) if who(named.facts) == who(facts) => self.owner = Some(named.owner),
             // A link's owner is not taken over.
             Some(named) if named.is_link => self.owner = None,
-            // Nor that of a file that another process has just put there: the next file is like the previous one.
+            // Nor that of a file that another process has just put there: the next file is like the
+            // previous one.
             _ => {}
         }
         if self.is_durable {
@@ -119,15 +123,18 @@ impl Output {
         loop {
             let file = self.disk.open(directory, &self.name)?;
             let facts = file.facts()?;
-            // Taken only now, it is opened again: another writer may have rotated the file before it released the lock.
-            if self.alone.has(who(facts)) || !self.alone.take(directory, &self.name, &self.events)? {
+            // Taken only now, it is opened again: another writer may have rotated the file before
+            // it released the lock.
+            if self.alone.has(who(facts))
+                || !self.alone.take(directory, &self.name, &self.events)?
+            {
                 return Ok((file, facts));
             }
         }
     }
 
-    /// Creates a missing file with the owner of the previous one. If that fails the file is opened anyway, with the default owner; but
-    /// not if only room is missing.
+    /// Creates a missing file with the owner of the previous one. If that fails the file is opened
+    /// anyway, with the default owner; but not if only room is missing.
     fn put_next(&mut self, directory: &OsDirectory) -> Result<()> {
         if !directory.look(&self.name).is_ok_and(|named| named.is_none()) {
             return Ok(());
@@ -189,8 +196,9 @@ impl Output {
         Ok(count)
     }
 
-    /// Ends a line that another process left unfinished at the end of the file, so that the next bytes begin a line; true if there was
-    /// one. Checks only if the file does not end where this log left it.
+    /// Ends a line that another process left unfinished at the end of the file, so that the next
+    /// bytes begin a line; true if there was one. Checks only if the file does not end where this
+    /// log left it.
     pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
         let here = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
         let is_others = self.written_to.replace(here) != Some(here);
@@ -203,21 +211,25 @@ impl Output {
         Ok(is_within)
     }
 
-    /// The file as it was left, before anything changes it. A missing one will be made like the newest rotated one.
+    /// The file as it was left, before anything changes it. A missing one will be made like the
+    /// newest rotated one.
     pub(crate) fn look_before(&mut self, directory: &OsDirectory) -> Result<Option<Named>> {
         let seen = directory.look(&self.name)?.filter(|named| !named.is_link);
         self.owner = seen.map(|named| named.owner).or_else(|| self.newest_owner(directory));
         Ok(seen)
     }
 
-    /// The owner of the newest rotated file, which the current file gets if a process was killed before it created that. Only if no other
-    /// user could have put a file with that name there.
+    /// The owner of the newest rotated file, which the current file gets if a process was killed
+    /// before it created that. Only if no other user could have put a file with that name there.
     pub(crate) fn newest_owner(&self, directory: &OsDirectory) -> Option<Owner> {
         if !directory.is_closed_to_others().unwrap_or(false) {
             return None;
         }
         let files = rotated_files(directory, &self.name).unwrap_or_default();
-        let whole = files.iter().filter(|rotated| !rotated.is_part()).map(|rotated| rotated.name(&self.name));
+        let whole = files
+            .iter()
+            .filter(|rotated| !rotated.is_part())
+            .map(|rotated| rotated.name(&self.name));
         let named = whole.filter_map(|name| directory.look(&name).ok().flatten());
         named.filter(|named| !named.is_link).map(|named| named.owner).next()
     }
@@ -232,7 +244,8 @@ impl Output {
     /// Has the file reopened before the next buffer: another may have its name.
     pub(crate) fn reopen(&mut self) {
         if self.file.is_some() {
-            // The process that moved the file may regard it as finished: its lines must be durable first.
+            // The process that moved the file may regard it as finished: its lines must be durable
+            // first.
             self.sync_quietly();
         }
         if let Some(file) = self.file.take() {
@@ -244,8 +257,8 @@ impl Output {
         self.folder.look_again();
     }
 
-    /// After a failure of the disk, at most once a second: if it is not there any more, lets everything of it go, and looks for the log by its
-    /// path from now on.
+    /// After a failure of the disk, at most once a second: if it is not there any more, lets
+    /// everything of it go, and looks for the log by its path from now on.
     pub(crate) fn look_for_disk(&mut self, error: &Error) {
         let is_soon = self.looked_for.is_some_and(|at| at.elapsed() < LOOK_EVERY);
         if !error.is_disk_gone() || is_soon {
@@ -273,7 +286,8 @@ impl Output {
         }
     }
 
-    /// Makes everything written durable. A failed sync is not retried: the next one is for later lines.
+    /// Makes everything written durable. A failed sync is not retried: the next one is for later
+    /// lines.
     pub(crate) fn sync(&mut self) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.is_dirty) else { return Ok(()) };
         self.is_dirty = false;
@@ -293,13 +307,17 @@ impl Output {
     pub(crate) fn due_in(&self) -> Option<Duration> {
         let boundary = self.boundary?;
         let left = boundary.duration_since(self.clock.now()).unwrap_or(Duration::ZERO);
-        let pause = self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        let pause = self
+            .not_before
+            .map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         Some(left.max(pause))
     }
 
     /// A boundary more than one period away was set by a clock that was ahead: it is set again.
     fn is_past_boundary(&mut self) -> bool {
-        let (Some(every), Some(boundary)) = (self.rotation.every, self.boundary) else { return false };
+        let (Some(every), Some(boundary)) = (self.rotation.every, self.boundary) else {
+            return false;
+        };
         let now = self.clock.now();
         if boundary.duration_since(now).is_ok_and(|left| left > every)
             && self.next_boundary(now).is_none_or(|next| boundary > next)
@@ -325,7 +343,8 @@ impl Output {
         }
     }
 
-    /// At the start: starts a new file if one is due. `is_old`: the file belonged to an earlier period when it was first examined.
+    /// At the start: starts a new file if one is due. `is_old`: the file belonged to an earlier
+    /// period when it was first examined.
     pub(crate) fn begin(&mut self, facts: AppendFacts, is_old: bool) {
         self.set_boundary();
         if is_old {
@@ -340,11 +359,12 @@ impl Output {
         self.sync_quietly();
     }
 
-    /// Starts a new file before a buffer of this many bytes, if one is due. A failure is reported, and lines go to
-    /// the old file.
+    /// Starts a new file before a buffer of this many bytes, if one is due. A failure is reported,
+    /// and lines go to the old file.
     pub(crate) fn rotate_if_due(&mut self, facts: AppendFacts, bytes: u64) {
         let is_past = self.is_past_boundary();
-        let is_full = bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
+        let is_full =
+            bytes > 0 && self.rotation.bytes.is_some_and(|most| facts.len_bytes + bytes > most);
         if (is_past || is_full) && !self.is_too_soon() {
             self.rotate_or_tell(facts, is_past);
         }
@@ -359,8 +379,8 @@ impl Output {
         error.kind() == ErrorKind::FileTooLarge
     }
 
-    /// Starts a new file when this one may not grow further, if files are rotated at all; false if it did not. Reported once, since files
-    /// are smaller than intended.
+    /// Starts a new file when this one may not grow further, if files are rotated at all; false if
+    /// it did not. Reported once, since files are smaller than intended.
     pub(crate) fn end_at_limit(&mut self, error: &Error, facts: AppendFacts) -> bool {
         if self.rotation == Rotation::new() || facts.len_bytes == 0 || self.is_too_soon() {
             return false;
@@ -412,9 +432,11 @@ impl Output {
         {
             self.owner = Some(named.owner);
             self.make_room(&directory, Some(facts.len_bytes));
-            // Everything that needs room comes before the rename: after it a failure would leave lines without a file.
+            // Everything that needs room comes before the rename: after it a failure would leave
+            // lines without a file.
             self.make_next(&directory)?;
-            // Before it has its final name: a kill in between would leave the reserved room there for good.
+            // Before it has its final name: a kill in between would leave the reserved room there
+            // for good.
             let renamed = self.rename_away(&directory);
             if renamed.is_err() {
                 self.remove_next(&directory);
@@ -475,7 +497,8 @@ impl Output {
         // The cause may be gone by the next time.
         self.last = newest(directory, &self.name);
         let error = Error::invalid("rotate", self.path(), format!("there is no name after {last}"));
-        Err(error.advise("lines still go to the same file; remove or rename the files of that time"))
+        Err(error
+            .advise("lines still go to the same file; remove or rename the files of that time"))
     }
 
     /// Ends the janitor.
@@ -489,7 +512,8 @@ pub(crate) fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
     let names = directory.list().unwrap_or_default();
     let rotated = names.iter().filter_map(|name| names::parse(log, name));
     let places = rotated.map(|rotated| (rotated.seconds, rotated.number));
-    // No name comes after the last possible one: such a file is not the log's, and no reason to end rotation.
+    // No name comes after the last possible one: such a file is not the log's, and no reason to end
+    // rotation.
     places.filter(|place| names::after(*place).is_some()).max().unwrap_or((0, 0))
 }
 

@@ -1,12 +1,14 @@
 //! Writes one buffer to a file, or to several.
 //!
-//! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the middle of it. *May not touch*: when a
-//! file is due ([`crate::output`]), how long to wait after a failure ([`crate::back`], [`crate::recover`]).
+//! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the
+//! middle of it. *May not touch*: when a file is due ([`crate::output`]), how long to wait after a
+//! failure ([`crate::back`], [`crate::recover`]).
 //!
-//! A running log and a recovery write the same way. A buffer continues where it stopped if the file still ends there. Otherwise (another
-//! process has appended, or the log is in another file now) it continues with the line that was split, which is written again, whole.
-//! The lines before that one are in the file, and are not repeated. A line whose beginning is in no buffer any more continues where it
-//! was split, and so does one that had a whole file to itself and did not fit.
+//! A running log and a recovery write the same way. A buffer continues where it stopped if the file
+//! still ends there. Otherwise (another process has appended, or the log is in another file now) it
+//! continues with the line that was split, which is written again, whole. The lines before that one
+//! are in the file, and are not repeated. A line whose beginning is in no buffer any more continues
+//! where it was split, and so does one that had a whole file to itself and did not fit.
 
 use inkstone_io::{AppendFacts, Error, Result};
 
@@ -22,10 +24,12 @@ pub(crate) trait Source {
     /// Whether the first bytes begin a line.
     fn begins(&self) -> bool;
 
-    /// Records where they go, before the first byte goes there; `elsewhere` of them are in another place already.
+    /// Records where they go, before the first byte goes there; `elsewhere` of them are in another
+    /// place already.
     fn place(&mut self, place: Place, elsewhere: usize) -> Result<()>;
 
-    /// This many of the first bytes are in one or several files now; 0: they were lost with their file.
+    /// This many of the first bytes are in one or several files now; 0: they were lost with their
+    /// file.
     fn in_file(&mut self, done: usize);
 
     /// So many bytes before these had been written, and the disk came back without them.
@@ -52,10 +56,11 @@ impl Passage {
     /// Writes the rest. After a failure it may be called again with the same passage.
     pub(crate) fn advance(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
         loop {
-            let error = match self.find_place(output, source).and_then(|()| self.append(output, source)) {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
+            let error =
+                match self.find_place(output, source).and_then(|()| self.append(output, source)) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error,
+                };
             if !self.ends_file(output, source, &error)? {
                 return Err(error);
             }
@@ -101,7 +106,8 @@ impl Passage {
         Ok(())
     }
 
-    /// The disk was away. What the file had taken may not have reached the medium: only what it has now counts.
+    /// The disk was away. What the file had taken may not have reached the medium: only what it has
+    /// now counts.
     fn came_back(
         &mut self,
         output: &Output,
@@ -113,7 +119,8 @@ impl Passage {
         if away.inode != facts.inode {
             return Ok(());
         }
-        let own = self.place.filter(|place| (place.device, place.inode) == (away.device, away.inode));
+        let own =
+            self.place.filter(|place| (place.device, place.inode) == (away.device, away.inode));
         let wanted = &source.bytes()[self.elsewhere..self.done];
         let same = own.map_or(Ok(0), |place| {
             let found = read(&*output.folder.get()?, &output.name, place.offset, wanted.len())?;
@@ -145,13 +152,20 @@ impl Passage {
     }
 
     /// Starts another file if this one may not grow further (`ulimit -f`); true if it did.
-    fn ends_file(&mut self, output: &mut Output, source: &dyn Source, error: &Error) -> Result<bool> {
+    fn ends_file(
+        &mut self,
+        output: &mut Output,
+        source: &dyn Source,
+        error: &Error,
+    ) -> Result<bool> {
         if !Output::is_limit(error) {
             return Ok(false);
         }
         let facts = output.ready()?;
-        // The file holds only the current line: written again, whole, it would not fit into the next file either.
-        let has_one_line = self.is_end_of(facts) && (self.done - self.elsewhere) as u64 == facts.len_bytes;
+        // The file holds only the current line: written again, whole, it would not fit into the
+        // next file either.
+        let has_one_line =
+            self.is_end_of(facts) && (self.done - self.elsewhere) as u64 == facts.len_bytes;
         let is_too_long = has_one_line && self.resumes_at(source) <= self.elsewhere;
         let is_another = output.end_at_limit(error, facts);
         self.is_too_long |= is_another && is_too_long;

@@ -1,12 +1,13 @@
 //! Appends the lines that a killed process left in its stage file.
 //!
-//! *Owns*: the head of the stage file, which buffers count, how much of each is in the log already. *May not touch*: the stage of a
-//! living process, which is locked.
+//! *Owns*: the head of the stage file, which buffers count, how much of each is in the log already.
+//! *May not touch*: the stage of a living process, which is locked.
 //!
-//! A buffer counts if it has a number and bytes. A piece of a long line counts only if the previous piece does, or is in the log
-//! already: the first piece is published last. For a buffer that was being written, the file's bytes show how much is there: not its
-//! size, since other processes may have appended, and another file may have its inode. Each buffer is placed before it is appended and
-//! released after, so a kill in the middle of a recovery is a kill like any other.
+//! A buffer counts if it has a number and bytes. A piece of a long line counts only if the previous
+//! piece does, or is in the log already: the first piece is published last. For a buffer that was
+//! being written, the file's bytes show how much is there: not its size, since other processes may
+//! have appended, and another file may have its inode. Each buffer is placed before it is appended
+//! and released after, so a kill in the middle of a recovery is a kill like any other.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inkstone_io::{
-    Directory as _, DirectoryIdentity, Error, OsDirectory, Result, STAGE_WORDS, StageFile, StageLayout,
+    Directory as _, DirectoryIdentity, Error, OsDirectory, Result, STAGE_WORDS, StageFile,
+    StageLayout,
 };
 
 use crate::buffer::{CONTINUES, DEVICE, ELSEWHERE, First, INODE, NUMBER, OFFSET, PLACED, Place};
@@ -55,8 +57,14 @@ impl Recovery {
 
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "appended {} bytes of log lines that process {} left unwritten", self.bytes, self.process)?;
-        self.doubt.as_ref().map_or(Ok(()), |why| write!(f, "; some of them may be in the log twice: {why}"))
+        write!(
+            f,
+            "appended {} bytes of log lines that process {} left unwritten",
+            self.bytes, self.process
+        )?;
+        self.doubt
+            .as_ref()
+            .map_or(Ok(()), |why| write!(f, "; some of them may be in the log twice: {why}"))
     }
 }
 
@@ -70,7 +78,8 @@ pub(crate) fn head(log: &Identity, path: &Path, layout: StageLayout) -> Vec<u8> 
     let mut head = MAGIC.to_vec();
     let (bytes, buffers) = (layout.buffer_bytes as u64, layout.buffers as u64);
     let DirectoryIdentity { device, inode, born_nanos, system } = log.directory;
-    let numbers = [bytes, buffers, u64::from(std::process::id()), device, inode, born_nanos, system];
+    let numbers =
+        [bytes, buffers, u64::from(std::process::id()), device, inode, born_nanos, system];
     head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     for text in [boot_id().as_bytes(), log.name.as_bytes(), path.as_os_str().as_encoded_bytes()] {
         head.extend((text.len() as u64).to_le_bytes());
@@ -89,10 +98,12 @@ struct Head {
 }
 
 impl Head {
-    /// Whether it is of this log, which is at this path now. The number of a file system is not asked: the same one gets another at each mount
-    /// (btrfs, overlays, NFS, loop devices, USB), and another one gets the same. A directory keeps its own number and its time of birth; two that
-    /// were made in one instant have different numbers. Of the file system's lasting number and the path, one must be the same: XFS makes the
-    /// first from the device, a directory may be renamed, and a snapshot at another path has neither.
+    /// Whether it is of this log, which is at this path now. The number of a file system is not
+    /// asked: the same one gets another at each mount (btrfs, overlays, NFS, loop devices, USB),
+    /// and another one gets the same. A directory keeps its own number and its time of birth; two
+    /// that were made in one instant have different numbers. Of the file system's lasting number
+    /// and the path, one must be the same: XFS makes the first from the device, a directory may be
+    /// renamed, and a snapshot at another path has neither.
     fn is_of(&self, log: &Identity, path: &Path) -> bool {
         let (there, here) = (self.directory, log.directory);
         let is_directory = (there.inode, there.born_nanos) == (here.inode, here.born_nanos);
@@ -140,7 +151,9 @@ pub(crate) fn whose(bytes: &[u8], len: u64, log: &Identity, path: &Path) -> Whos
 pub(crate) fn waiting(stage: &Path, bytes: &[u8]) -> Option<WaitingLines> {
     let head = parse_head(bytes, bytes.len())?;
     let texts: Vec<_> = pending(bytes, head.layout).into_iter().map(|one| one.bytes).collect();
-    let ends = |text: &Range<usize>| bytes[text.clone()].iter().filter(|byte| **byte == b'\n').count() as u64;
+    let ends = |text: &Range<usize>| {
+        bytes[text.clone()].iter().filter(|byte| **byte == b'\n').count() as u64
+    };
     (!texts.is_empty()).then(|| WaitingLines {
         stage: stage.to_path_buf(),
         log: head.log(),
@@ -223,13 +236,22 @@ fn pending(stage: &[u8], layout: StageLayout) -> Vec<Pending> {
         let (words_at, bytes) = (layout.words_at(buffer), at..at + used);
         let begins = words[CONTINUES] == First::Line as u64;
         let is_piece = words[CONTINUES] == First::Piece as u64;
-        found.push(Pending { number: words[NUMBER], words_at, bytes, place, elsewhere, begins, is_piece });
+        found.push(Pending {
+            number: words[NUMBER],
+            words_at,
+            bytes,
+            place,
+            elsewhere,
+            begins,
+            is_piece,
+        });
     }
     found.sort_by_key(|pending| pending.number);
     let mut kept = Vec::new();
     let mut unpublished = None;
     for pending in found {
-        let is_cut = pending.is_piece && unpublished.is_some_and(|number| number + 1 == pending.number);
+        let is_cut =
+            pending.is_piece && unpublished.is_some_and(|number| number + 1 == pending.number);
         if pending.bytes.is_empty() || is_cut {
             unpublished = Some(pending.number);
         } else {
@@ -253,8 +275,8 @@ impl Patience {
         Self { until: Some(later(Instant::now(), at_most)), arriving, has_looked: false }
     }
 
-    /// Whether to try again after this error. Removes files above the limits first, but only if room is needed: a refused start must
-    /// leave them.
+    /// Whether to try again after this error. Removes files above the limits first, but only if
+    /// room is needed: a refused start must leave them.
     pub(crate) fn awaits_room(&mut self, output: &Output, error: &Error) -> bool {
         let Some(until) = self.until.filter(|_| error.is_full()) else { return false };
         if std::mem::replace(&mut self.has_looked, true) {
@@ -399,7 +421,8 @@ impl Run<'_> {
             self.doubt_unless_there(found.as_ref().map(|(file, _)| file.as_str()), place);
         }
         let rest = &bytes[elsewhere..];
-        let there = found.as_ref().map_or(There::Cut(0), |(file, offset)| self.look(file, *offset, rest));
+        let there =
+            found.as_ref().map_or(There::Cut(0), |(file, offset)| self.look(file, *offset, rest));
         let mut done = elsewhere + there.bytes(rest.len());
         if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
             && *file != self.output.name
@@ -423,8 +446,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Appends to a file that has moved away and ends with the beginning of these bytes. Returns how many bytes it took: all, unless it may
-    /// not grow further.
+    /// Appends to a file that has moved away and ends with the beginning of these bytes. Returns
+    /// how many bytes it took: all, unless it may not grow further.
     fn append_to(&mut self, file: &str, bytes: &[u8]) -> Result<usize> {
         let opened = self.output.disk.open(&self.directory, file)?;
         let mut done = 0;
@@ -441,12 +464,13 @@ impl Run<'_> {
         Ok(done)
     }
 
-    /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer went with it into a compressed form or a
-    /// copy.
+    /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer
+    /// went with it into a compressed form or a copy.
     fn doubt_unless_there(&mut self, file: Option<&str>, place: Place) {
         let (directory, name) = (&self.directory, &self.output.name);
-        let len =
-            file.and_then(|file| directory.look(file).ok().flatten()).map(|named| named.facts.len_bytes);
+        let len = file
+            .and_then(|file| directory.look(file).ok().flatten())
+            .map(|named| named.facts.len_bytes);
         let log = directory.path().join(name);
         match len {
             None => {
@@ -473,14 +497,17 @@ impl Run<'_> {
 }
 
 fn stays(error: Error) -> Error {
-    error.advise("the lines of the killed process stay in memory; put this right and open the log again")
+    error.advise(
+        "the lines of the killed process stay in memory; put this right and open the log again",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LAYOUT: StageLayout = StageLayout { head_bytes: HEAD_BYTES, buffer_bytes: 4096, buffers: 4 };
+    const LAYOUT: StageLayout =
+        StageLayout { head_bytes: HEAD_BYTES, buffer_bytes: 4096, buffers: 4 };
 
     fn log() -> Identity {
         let directory = DirectoryIdentity { device: 7, inode: 8, born_nanos: 9, system: 10 };
@@ -499,7 +526,11 @@ mod tests {
             (b"one and another\n", There::Cut(3)),
         ] {
             // It reads no more than the buffer has.
-            assert_eq!(There::of(&found[..found.len().min(bytes.len())], bytes), expected, "{found:?}");
+            assert_eq!(
+                There::of(&found[..found.len().min(bytes.len())], bytes),
+                expected,
+                "{found:?}"
+            );
         }
     }
 
@@ -540,19 +571,53 @@ mod tests {
         let unborn = |directory| DirectoryIdentity { born_nanos: 0, ..directory };
         for (what, here, path, is_ours) in [
             ("as it was", there, "/log", true),
-            ("another number of the file system", DirectoryIdentity { device: 1, ..there }, "/log", true),
+            (
+                "another number of the file system",
+                DirectoryIdentity { device: 1, ..there },
+                "/log",
+                true,
+            ),
             ("the same, elsewhere", DirectoryIdentity { device: 1, ..there }, "/other/log", true),
-            ("XFS on another device", DirectoryIdentity { device: 1, system: 1, ..there }, "/log", true),
-            ("another one, made in the same instant", DirectoryIdentity { inode: 1, ..there }, "/log", false),
-            ("made anew, with its numbers", DirectoryIdentity { born_nanos: 1, ..there }, "/log", false),
-            ("a snapshot", DirectoryIdentity { device: 1, system: 1, ..there }, "/other/log", false),
-            ("a copy on the same disk", DirectoryIdentity { inode: 1, ..there }, "/other/log", false),
+            (
+                "XFS on another device",
+                DirectoryIdentity { device: 1, system: 1, ..there },
+                "/log",
+                true,
+            ),
+            (
+                "another one, made in the same instant",
+                DirectoryIdentity { inode: 1, ..there },
+                "/log",
+                false,
+            ),
+            (
+                "made anew, with its numbers",
+                DirectoryIdentity { born_nanos: 1, ..there },
+                "/log",
+                false,
+            ),
+            (
+                "a snapshot",
+                DirectoryIdentity { device: 1, system: 1, ..there },
+                "/other/log",
+                false,
+            ),
+            (
+                "a copy on the same disk",
+                DirectoryIdentity { inode: 1, ..there },
+                "/other/log",
+                false,
+            ),
             ("no time of birth now", unborn(there), "/log", false),
         ] {
             let other = Identity { directory: here, ..log() };
             let others = if path == "/log" { Whose::SamePath } else { Whose::Others };
             let expected = if is_ours { Whose::Ours } else { others };
-            assert_eq!(whose(&good, good.len() as u64, &other, Path::new(path)), expected, "{what}");
+            assert_eq!(
+                whose(&good, good.len() as u64, &other, Path::new(path)),
+                expected,
+                "{what}"
+            );
         }
         let other = Identity { name: "another".to_owned(), ..log() };
         assert_eq!(whose(&good, good.len() as u64, &other, Path::new("/another")), Whose::Others);
@@ -563,7 +628,8 @@ mod tests {
         let mut stage = head(&net, Path::new("/log"), LAYOUT);
         stage.resize(LAYOUT.len_bytes(), 0);
         let mounted = Identity { directory: DirectoryIdentity { device: 1, ..directory }, ..log() };
-        let of = |log: &Identity, path: &str| whose(&stage, stage.len() as u64, log, Path::new(path));
+        let of =
+            |log: &Identity, path: &str| whose(&stage, stage.len() as u64, log, Path::new(path));
         assert_eq!(of(&mounted, "/log"), Whose::Ours);
         assert_eq!(of(&mounted, "/other/log"), Whose::Others);
         let moved = Identity { directory: DirectoryIdentity { inode: 1, ..directory }, ..log() };

@@ -1,9 +1,11 @@
 //! Which rotated files are removed.
 //!
-//! *Owns*: the limits of [`Keep`], and removing the files above them. *May not touch*: the current file; compressing.
+//! *Owns*: the limits of [`Keep`], and removing the files above them. *May not touch*: the current
+//! file; compressing.
 //!
-//! The thread that rotates makes room *before* it rotates a file: so there are never more files than asked for, however far
-//! compression lags behind, and whether or not it works. A file and its compressed form count as one.
+//! The thread that rotates makes room *before* it rotates a file: so there are never more files
+//! than asked for, however far compression lags behind, and whether or not it works. A file and its
+//! compressed form count as one.
 
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +22,8 @@ pub(crate) struct Retention {
     pub(crate) name: String,
     pub(crate) keep: Keep,
     pub(crate) clock: Clock,
-    /// Held while a file is removed in all its forms, and while a compressed form gets its name: so a removed file cannot come back.
+    /// Held while a file is removed in all its forms, and while a compressed form gets its name: so
+    /// a removed file cannot come back.
     pub(crate) forms: Mutex<()>,
     pub(crate) events: Events,
     /// Why a file could not be removed. The rotating thread and the janitor share it.
@@ -28,8 +31,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Removes files above the limits. `arriving`: a file of this many bytes is about to be rotated, and counts. A file that cannot be
-    /// removed is an event; the rotation continues.
+    /// Removes files above the limits. `arriving`: a file of this many bytes is about to be
+    /// rotated, and counts. A file that cannot be removed is an event; the rotation continues.
     pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
         let removed = self.remove_excess(directory, arriving);
         // If nothing was to be removed, it is unknown whether an earlier failure persists.
@@ -63,12 +66,18 @@ impl Retention {
         // The time in a name only gives the order: the clock may have been wrong then.
         let (mut there, mut times, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         let files = rotated_files(directory, &self.name)?;
-        for forms in files.chunk_by(|one, other| (one.seconds, one.number) == (other.seconds, other.number)) {
-            let names = forms.iter().filter(|form| !form.is_part()).map(|form| form.name(&self.name));
+        for forms in
+            files.chunk_by(|one, other| (one.seconds, one.number) == (other.seconds, other.number))
+        {
+            let names =
+                forms.iter().filter(|form| !form.is_part()).map(|form| form.name(&self.name));
             // A person may have removed it by now.
-            let named: Vec<_> =
-                names.filter_map(|name| directory.look(&name).transpose()).collect::<Result<_>>()?;
-            let Some(modified) = named.iter().map(|named| named.facts.modified).min() else { continue };
+            let named: Vec<_> = names
+                .filter_map(|name| directory.look(&name).transpose())
+                .collect::<Result<_>>()?;
+            let Some(modified) = named.iter().map(|named| named.facts.modified).min() else {
+                continue;
+            };
             there.push(forms[0].clone());
             times.push(modified);
             sizes.push(named.iter().map(|named| named.facts.len_bytes).sum::<u64>());
@@ -130,22 +139,32 @@ pub(crate) mod tests {
 
     fn retention(keep: Keep, now: SystemTime) -> Retention {
         let clock = Clock::of(move || now);
-        let (events, failing) = (Events::to(|event: &Event<'_>| panic!("{event}")), Mutex::default());
-        Retention { name: "a.log".to_owned(), keep, clock, forms: Mutex::default(), events, failing }
+        let (events, failing) =
+            (Events::to(|event: &Event<'_>| panic!("{event}")), Mutex::default());
+        Retention {
+            name: "a.log".to_owned(),
+            keep,
+            clock,
+            forms: Mutex::default(),
+            events,
+            failing,
+        }
     }
 
     /// The names in a directory, in order.
     pub(crate) fn left(folder: &Path) -> Vec<String> {
         let names = fs::read_dir(folder).expect("a directory");
-        let mut names: Vec<_> =
-            names.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+        let mut names: Vec<_> = names
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect();
         names.sort_unstable();
         names
     }
 
     #[test]
     fn each_limit_keeps_the_newest_and_foreign_files_are_not_touched() {
-        let foreign = ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
+        let foreign =
+            ["a.log", "a.log.1", "a.log.20261121T160533Z", "a.log.20261121T160533Z.1.bak", "b.log"];
         let now = SystemTime::now();
         let seconds = time::seconds(now);
         for (keep, arriving, expected) in [
@@ -163,11 +182,13 @@ pub(crate) mod tests {
             for name in foreign {
                 fs::write(folder.join(name), "ten bytes.").expect("written");
             }
-            let old: Vec<_> = (0..4).map(|age| names::plain("a.log", seconds - age * DAY, 0)).collect();
+            let old: Vec<_> =
+                (0..4).map(|age| names::plain("a.log", seconds - age * DAY, 0)).collect();
             for (age, name) in (0..).zip(&old) {
                 write_at(&folder.join(name), now - Duration::from_secs(age * DAY));
             }
-            fs::create_dir(folder.join(names::plain("a.log", 0, 0))).expect("a directory of such a name");
+            fs::create_dir(folder.join(names::plain("a.log", 0, 0)))
+                .expect("a directory of such a name");
             let held = OsDirectory::open(folder).expect("held");
             retention(keep, now).make_room(&held, arriving);
             let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
@@ -181,8 +202,11 @@ pub(crate) mod tests {
     fn a_file_and_its_compressed_form_are_one_and_go_together() {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path();
-        for name in ["a.log.20261121T160533Z.0", "a.log.20261121T160533Z.0.gz", "a.log.20261121T160534Z.0.gz"]
-        {
+        for name in [
+            "a.log.20261121T160533Z.0",
+            "a.log.20261121T160533Z.0.gz",
+            "a.log.20261121T160534Z.0.gz",
+        ] {
             fs::write(folder.join(name), "ten bytes.").expect("written");
         }
         let held = OsDirectory::open(folder).expect("held");
@@ -199,7 +223,8 @@ pub(crate) mod tests {
         file.set_modified(modified).expect("dated");
     }
 
-    /// A machine without a clock chip starts in 1970. Names only rise, so those files go on with the time of the last one before.
+    /// A machine without a clock chip starts in 1970. Names only rise, so those files go on with
+    /// the time of the last one before.
     #[test]
     fn files_of_a_clock_that_was_not_set_yet_are_as_young_as_those_behind_them() {
         let right = 1_795_277_133;
@@ -213,7 +238,10 @@ pub(crate) mod tests {
                 write_at(&folder.join(names::plain("a.log", named, 0)), at(week_ago));
             }
             for number in 1..4 {
-                write_at(&folder.join(names::plain("a.log", named, number)), at(60 + u64::from(number)));
+                write_at(
+                    &folder.join(names::plain("a.log", named, number)),
+                    at(60 + u64::from(number)),
+                );
             }
             let held = OsDirectory::open(folder).expect("held");
             let make_room = |now| retention(Keep::new().days(3), at(now)).make_room(&held, None);
@@ -229,14 +257,16 @@ pub(crate) mod tests {
         }
     }
 
-    /// Names of 2099: one written when the clock was ahead, and one of each of the three days after it was put right.
+    /// Names of 2099: one written when the clock was ahead, and one of each of the three days after
+    /// it was put right.
     #[test]
     fn files_of_a_clock_that_was_ahead_go_when_those_behind_them_are_old() {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path();
         let right = UNIX_EPOCH + Duration::from_secs(1_795_277_133);
         let ahead = UNIX_EPOCH + Duration::from_secs(4_070_908_800);
-        let written = [ahead, right, right + Duration::from_secs(DAY), right + Duration::from_secs(2 * DAY)];
+        let written =
+            [ahead, right, right + Duration::from_secs(DAY), right + Duration::from_secs(2 * DAY)];
         for (number, modified) in written.iter().enumerate() {
             write_at(&folder.join(names::plain("a.log", 4_070_908_800, number as u32)), *modified);
         }

@@ -1,9 +1,11 @@
 //! The state that writers and the back thread share, its lock, and its condition variables.
 //!
-//! *Owns*: putting a line, waiting for room, flushing and closing, as callers see them. *May not touch*: files.
+//! *Owns*: putting a line, waiting for room, flushing and closing, as callers see them. *May not
+//! touch*: files.
 //!
-//! The lock is held while one line is copied. Reserving space by an atomic and copying without a lock was rejected: lines of several
-//! threads would be published out of order, and a kill would leave holes between them.
+//! The lock is held while one line is copied. Reserving space by an atomic and copying without a
+//! lock was rejected: lines of several threads would be published out of order, and a kill would
+//! leave holes between them.
 
 use std::cell::Cell;
 use std::io;
@@ -26,7 +28,8 @@ pub(crate) struct Shared {
     fork: ForkMark,
     when_full: WhenFull,
     is_durable: bool,
-    /// Calls of hooks that panicked. Not the hooks themselves: a hook that logs has a handle, and would keep itself alive.
+    /// Calls of hooks that panicked. Not the hooks themselves: a hook that logs has a handle, and
+    /// would keep itself alive.
     hook_panics: Arc<AtomicU64>,
     state: Mutex<State>,
     /// The back thread sleeps here.
@@ -45,7 +48,8 @@ pub(crate) struct Shared {
 }
 
 thread_local! {
-    /// The log whose own thread this is, by its address. It has no destructor, so destructors of other thread-locals can read it.
+    /// The log whose own thread this is, by its address. It has no destructor, so destructors of
+    /// other thread-locals can read it.
     static OWN_OF: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -90,10 +94,11 @@ impl Shared {
         }
     }
 
-    /// While a buffer is being written, lines come so fast that a thread without the lock should yield and try again rather than sleep:
-    /// the thread with the lock would have to wake it by a system call, again and again with several writers at full speed. Otherwise the
-    /// lock is soon free for a long time, and the sleeping thread is woken first. A yield that comes back late says that others want the
-    /// processor: then it sleeps at once.
+    /// While a buffer is being written, lines come so fast that a thread without the lock should
+    /// yield and try again rather than sleep: the thread with the lock would have to wake it by a
+    /// system call, again and again with several writers at full speed. Otherwise the lock is soon
+    /// free for a long time, and the sleeping thread is woken first. A yield that comes back late
+    /// says that others want the processor: then it sleeps at once.
     #[cold]
     fn lock_contended(&self) -> Locked<'_> {
         let is_writing = || self.is_writing.load(Ordering::Relaxed);
@@ -170,8 +175,9 @@ impl Shared {
         }
     }
 
-    /// Puts a line longer than a buffer, all at once when enough buffers are free, so that a kill leaves all of it or nothing, and the policy
-    /// drops all of it or nothing. Only a line longer than all buffers together is put in pieces.
+    /// Puts a line longer than a buffer, all at once when enough buffers are free, so that a kill
+    /// leaves all of it or nothing, and the policy drops all of it or nothing. Only a line longer
+    /// than all buffers together is put in pieces.
     fn put_long<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
         let pieces = line.len().div_ceil(state.current.capacity());
         if pieces > state.count {
@@ -192,7 +198,8 @@ impl Shared {
                     state.put_pieces(line);
                     break Ok(());
                 }
-                // Without the turn, threads with short lines would take every buffer that becomes free.
+                // Without the turn, threads with short lines would take every buffer that becomes
+                // free.
                 is_mine = !matches!(self.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
                 if is_mine {
                     (state.has_turn, state.is_plain) = (true, false);
@@ -211,7 +218,8 @@ impl Shared {
         result
     }
 
-    /// Puts a line longer than all buffers together. A kill can truncate it, since its beginning is written before its end is put.
+    /// Puts a line longer than all buffers together. A kill can truncate it, since its beginning is
+    /// written before its end is put.
     fn put_stream<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
         if self.when_full != WhenFull::Block || self.is_own_thread() {
             state.drop_too_long(line.len() as u64);
@@ -243,7 +251,8 @@ impl Shared {
         Ok(state)
     }
 
-    /// Puts a piece of the line that has the turn, waiting as often as needed; false if the turn was ended.
+    /// Puts a piece of the line that has the turn, waiting as often as needed; false if the turn
+    /// was ended.
     fn put_piece<'a>(
         &'a self,
         mut state: Locked<'a>,
@@ -334,8 +343,8 @@ impl Shared {
         OWN_OF.set(std::ptr::from_ref(self).addr());
     }
 
-    /// Whether the calling thread is the log's own. A hook that logs runs there, and must not wait for room that only these threads make, nor
-    /// for their end.
+    /// Whether the calling thread is the log's own. A hook that logs runs there, and must not wait
+    /// for room that only these threads make, nor for their end.
     pub(crate) fn is_own_thread(&self) -> bool {
         OWN_OF.get() == std::ptr::from_ref(self).addr()
     }
@@ -359,9 +368,11 @@ impl Shared {
                 }
             }
             WhenFull::Block | WhenFull::BlockFor(_) => {
-                // A disk that has taken nothing for so long is not waited for by each line: the program would stand still.
+                // A disk that has taken nothing for so long is not waited for by each line: the
+                // program would stand still.
                 let full_since = *state.full_since.get_or_insert_with(Instant::now);
-                if patience.at_most.is_some_and(|most| full_since.elapsed() >= most.max(DEAD_AFTER)) {
+                if patience.at_most.is_some_and(|most| full_since.elapsed() >= most.max(DEAD_AFTER))
+                {
                     return Err(state);
                 }
                 patience.count(&mut state.stats);
@@ -382,7 +393,9 @@ impl Shared {
         }
         let mut state = match at_most {
             None => self.room.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => self.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            Some(left) => {
+                self.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+            }
         };
         state.waiting -= 1;
         state
@@ -390,8 +403,10 @@ impl Shared {
 
     /// Notifies waiting threads that a buffer was freed, or that none will be any more.
     pub(crate) fn tell_progress(&self, state: Locked<'_>) {
-        // If every freed buffer woke them, writers and back thread would only alternate on a disk slower than they are.
-        let has_room = state.free.len() * 4 >= state.count || state.queue.is_empty() || state.is_closed;
+        // If every freed buffer woke them, writers and back thread would only alternate on a disk
+        // slower than they are.
+        let has_room =
+            state.free.len() * 4 >= state.count || state.queue.is_empty() || state.is_closed;
         let has_waiting = state.waiting > 0 && has_room;
         drop(state);
         if has_waiting {
@@ -428,7 +443,8 @@ impl Shared {
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                let why = state.trouble.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+                let why =
+                    state.trouble.as_ref().map_or_else(String::new, |error| format!(": {error}"));
                 let text = format!("the log was not written within {at_most:?}{why}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
@@ -438,7 +454,8 @@ impl Shared {
                 self.work.notify_one();
             }
             let left = left.unwrap_or(Duration::from_secs(3600));
-            state = self.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -447,7 +464,8 @@ impl Shared {
         self.lock().drain_timeout = Some(at_most);
     }
 
-    /// Takes no more lines. Those taken will be written: the back thread checks for lines once more after it sees this.
+    /// Takes no more lines. Those taken will be written: the back thread checks for lines once more
+    /// after it sees this.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         (state.is_closed, state.is_plain) = (true, false);
@@ -462,7 +480,8 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// The back thread has panicked: no thread may wait for it. No buffer is released: a stage file keeps them.
+    /// The back thread has panicked: no thread may wait for it. No buffer is released: a stage file
+    /// keeps them.
     pub(crate) fn died(&self, error: Error) {
         let mut state = self.lock();
         (state.is_closed, state.is_plain, state.is_over) = (true, false, true);

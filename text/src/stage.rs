@@ -1,19 +1,20 @@
-//! The stage: the file in memory that keeps the buffers of a killed process. Finds the stage of a log, and creates a new one if it was
-//! removed.
+//! The stage: the file in memory that keeps the buffers of a killed process. Finds the stage of a
+//! log, and creates a new one if it was removed.
 //!
-//! *Owns*: the stage's name, head and lock, from finding it to removing it. *May not touch*: the contents of the buffers
-//! ([`crate::state`]), the lines that a killed process left in them ([`crate::recover`]).
+//! *Owns*: the stage's name, head and lock, from finding it to removing it. *May not touch*: the
+//! contents of the buffers ([`crate::state`]), the lines that a killed process left in them
+//! ([`crate::recover`]).
 //!
-//! A stage is found by its head, not by its name: its directory's time of birth and what of its identity outlives a mount
-//! ([`crate::recover`]). Two containers may have logs with the same path, and may share one `/dev/shm`. When the log moves to another
-//! directory, so does its stage.
+//! A stage is found by its head, not by its name: its directory's time of birth and what of its
+//! identity outlives a mount ([`crate::recover`]). Two containers may have logs with the same path,
+//! and may share one `/dev/shm`. When the log moves to another directory, so does its stage.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use inkstone_io::{
-    Directory as _, DirectoryIdentity, Error, OsDirectory, Result, StageBuffer, StageFile, StageLayout,
-    StageLock,
+    Directory as _, DirectoryIdentity, Error, OsDirectory, Result, StageBuffer, StageFile,
+    StageLayout, StageLock,
 };
 
 use crate::alone::others;
@@ -37,7 +38,8 @@ impl Identity {
         Ok(Self { directory: directory.identity()?, name: name.to_owned() })
     }
 
-    /// What the names of its stage files begin with: the log's name for people, or the beginning of it.
+    /// What the names of its stage files begin with: the log's name for people, or the beginning of
+    /// it.
     fn begin(&self) -> &str {
         let is_end = |at: &usize| self.name.is_char_boundary(*at);
         &self.name[..(0..=NAME_BYTES_MAX.min(self.name.len())).rev().find(is_end).unwrap_or(0)]
@@ -104,8 +106,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Finds or creates the stage of the log, and locks it: from here on no other process can have the log. Changes nothing in it yet.
-    /// `brought`: the one that the user names, instead of those of the log.
+    /// Finds or creates the stage of the log, and locks it: from here on no other process can have
+    /// the log. Changes nothing in it yet. `brought`: the one that the user names, instead of those
+    /// of the log.
     pub(crate) fn find(
         parent: &Path,
         layout: StageLayout,
@@ -125,16 +128,30 @@ impl Stage {
         Ok((stage, news))
     }
 
-    fn of(parent: &Path, identity: Identity, layout: StageLayout, directory: &Arc<OsDirectory>) -> Self {
+    fn of(
+        parent: &Path,
+        identity: Identity,
+        layout: StageLayout,
+        directory: &Arc<OsDirectory>,
+    ) -> Self {
         let (log, directory) = (directory.path().join(&identity.name), Arc::downgrade(directory));
-        Self { parent: parent.to_path_buf(), identity, directory, layout, log, found: Vec::new(), lock: None }
+        Self {
+            parent: parent.to_path_buf(),
+            identity,
+            directory,
+            layout,
+            log,
+            found: Vec::new(),
+            lock: None,
+        }
     }
 
     /// Finds its stages, or makes one.
     fn look(&mut self) -> Result<News> {
         let paths = StageFile::list_below(&self.parent)?;
         let mut news = self.look_for(&paths, None)?;
-        let is_taken = |name: &str| paths.iter().any(|path| path.file_name().is_some_and(|own| own == name));
+        let is_taken =
+            |name: &str| paths.iter().any(|path| path.file_name().is_some_and(|own| own == name));
         let mut numbers = 0_u32..;
         while self.found.is_empty() {
             let name = format!("{}.{}", self.identity.begin(), numbers.next().unwrap_or_default());
@@ -162,7 +179,9 @@ impl Stage {
             }
             match open(path)? {
                 None if whose == Whose::Ours => {
-                    return Err(others(&self.log).advise(format!("its stage {} is locked", path.display())));
+                    return Err(
+                        others(&self.log).advise(format!("its stage {} is locked", path.display()))
+                    );
                 }
                 Some(found) if whose != Whose::SamePath => self.found.push(found),
                 Some(found) => news.waiting.extend(recover::waiting(path, &found.bytes)),
@@ -178,7 +197,11 @@ impl Stage {
     }
 
     /// Appends the lines that a killed process left in those that were found.
-    fn append_lines(&self, output: &mut Output, patience: &mut Patience) -> Result<Option<Recovery>> {
+    fn append_lines(
+        &self,
+        output: &mut Output,
+        patience: &mut Patience,
+    ) -> Result<Option<Recovery>> {
         let mut recovery: Option<Recovery> = None;
         for Found { file, bytes } in &self.found {
             let one = recover::recover(file, bytes, &self.identity, output, patience)?;
@@ -241,8 +264,13 @@ impl Stage {
         self.lock.as_ref().is_none_or(StageLock::is_removed)
     }
 
-    /// Takes the stage to the directory where the log is now, or creates a new one if it was removed.
-    pub(crate) fn renew(&mut self, directory: &Arc<OsDirectory>, output: &mut Output) -> Result<Renewed> {
+    /// Takes the stage to the directory where the log is now, or creates a new one if it was
+    /// removed.
+    pub(crate) fn renew(
+        &mut self,
+        directory: &Arc<OsDirectory>,
+        output: &mut Output,
+    ) -> Result<Renewed> {
         let identity = Identity::of(directory, &output.name)?;
         let mut next = Self::of(&self.parent, identity, self.layout, directory);
         if let Some(lock) = self.lock.as_ref().filter(|lock| !lock.is_removed()) {
@@ -295,8 +323,9 @@ fn open_waiting(path: &Path) -> Result<Option<Found>> {
     Ok(Some(found))
 }
 
-/// The lines of killed processes of this user that wait below this directory ([`crate::Builder::stage_directory`]), of any log. A start of
-/// the log appends them by itself; [`crate::Builder::bring_back`] is for those whose log is not known again.
+/// The lines of killed processes of this user that wait below this directory
+/// ([`crate::Builder::stage_directory`]), of any log. A start of the log appends them by itself;
+/// [`crate::Builder::bring_back`] is for those whose log is not known again.
 ///
 /// # Errors
 /// The directory of this user's stages may be entered by others, or what the file system answers.
@@ -316,10 +345,13 @@ pub fn waiting_lines(stage_directory: &Path) -> Result<Vec<WaitingLines>> {
 /// Removes a stage with the lines of a killed process in it; returns what they were.
 ///
 /// # Errors
-/// There is no such stage, no lines wait in it, a living process has it, or what the file system answers.
+/// There is no such stage, no lines wait in it, a living process has it, or what the file system
+/// answers.
 pub fn discard_lines(stage: &Path) -> Result<WaitingLines> {
     let found = open_waiting(stage)?.ok_or_else(|| others(stage))?;
     let waiting = recover::waiting(stage, &found.bytes);
     found.file.remove()?;
-    waiting.ok_or_else(|| Error::invalid("open stage", stage, "no lines of a killed process wait in it"))
+    waiting.ok_or_else(|| {
+        Error::invalid("open stage", stage, "no lines of a killed process wait in it")
+    })
 }

@@ -1,9 +1,11 @@
 //! The buffers under the lock, and the counts that go with them.
 //!
-//! *Owns*: which buffer is being filled, waits, or is free; dropping. *May not touch*: waiting and waking; files.
+//! *Owns*: which buffer is being filled, waits, or is free; dropping. *May not touch*: waiting and
+//! waking; files.
 //!
-//! Every buffer is in one of four places: `current` (being filled), `queue` (full, in order), with the back thread, `free`.
-//! From the back thread's buffer through `queue` to `current` the numbers rise, so they are the total order of lines.
+//! Every buffer is in one of four places: `current` (being filled), `queue` (full, in order), with
+//! the back thread, `free`. From the back thread's buffer through `queue` to `current` the numbers
+//! rise, so they are the total order of lines.
 
 use std::collections::VecDeque;
 
@@ -15,8 +17,8 @@ use crate::stats::Stats;
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// A line that fits into the current buffer may be put there: the log is not closed and no thread has a turn. The only check
-    /// for a line in the fast path.
+    /// A line that fits into the current buffer may be put there: the log is not closed and no
+    /// thread has a turn. The only check for a line in the fast path.
     pub(crate) is_plain: bool,
     /// The back thread sleeps until a line comes at all.
     pub(crate) is_idle: bool,
@@ -36,9 +38,11 @@ pub(crate) struct State {
     pub(crate) current: Buffer,
     pub(crate) queue: VecDeque<Buffer>,
     pub(crate) free: Vec<Buffer>,
-    /// The number of the back thread's buffer, and what to count if that thread abandons it or dies with it.
+    /// The number of the back thread's buffer, and what to count if that thread abandons it or dies
+    /// with it.
     pub(crate) writing: Option<Writing>,
-    /// The last line of the last written buffer, if it continues in the next one: it is not written yet.
+    /// The last line of the last written buffer, if it continues in the next one: it is not written
+    /// yet.
     begun: Begun,
     /// All buffers.
     pub(crate) count: usize,
@@ -51,7 +55,8 @@ pub(crate) struct State {
     pub(crate) durable_to: u64,
     /// The first abandoned buffer: neither it nor any later one will ever be written or durable.
     abandoned_from: Option<u64>,
-    /// The first failed sync. It stays: the kernel reports such a failure once, and no later sync covers those lines.
+    /// The first failed sync. It stays: the kernel reports such a failure once, and no later sync
+    /// covers those lines.
     pub(crate) sync_failure: Option<Error>,
     /// Why writing fails at the moment.
     pub(crate) trouble: Option<Error>,
@@ -137,7 +142,8 @@ impl State {
         Some(buffer)
     }
 
-    /// The oldest buffer that is not written (and may never be); everything before it is in the file or dropped.
+    /// The oldest buffer that is not written (and may never be); everything before it is in the
+    /// file or dropped.
     pub(crate) fn oldest(&self) -> u64 {
         let writing = || self.writing.map(|writing| writing.number);
         let queued = || self.queue.front().map(Buffer::number);
@@ -182,8 +188,8 @@ impl State {
         self.stats.bytes += line.len() as u64;
     }
 
-    /// Puts a line of several buffers at once, so that a kill leaves all of it or nothing: its first piece is published
-    /// last. The current buffer is empty and there are enough free ones.
+    /// Puts a line of several buffers at once, so that a kill leaves all of it or nothing: its
+    /// first piece is published last. The current buffer is empty and there are enough free ones.
     pub(crate) fn put_pieces(&mut self, line: &[u8]) {
         let (first, rest) = line.split_at(self.current.capacity().min(line.len()));
         self.current.push_piece(first, true, false);
@@ -219,12 +225,14 @@ impl State {
         self.stats.too_long_bytes += bytes;
     }
 
-    /// Drops the oldest buffer that is not being written, and those that continue its last line; false if that is impossible, because
-    /// the rest continues a line whose beginning is being written.
+    /// Drops the oldest buffer that is not being written, and those that continue its last line;
+    /// false if that is impossible, because the rest continues a line whose beginning is being
+    /// written.
     pub(crate) fn drop_oldest(&mut self) -> bool {
         let begins = self.queue.iter().position(|buffer| !buffer.continues());
         let Some(at) = begins else {
-            let is_all = self.queue.is_empty() && !self.current.continues() && !self.current.is_empty();
+            let is_all =
+                self.queue.is_empty() && !self.current.continues() && !self.current.is_empty();
             return is_all && self.empty_current();
         };
         let mut buffer = self.queue.remove(at).expect("it was found there");
@@ -234,7 +242,9 @@ impl State {
             self.free.push(buffer);
             self.full_since = None;
             match self.queue.get(at) {
-                Some(next) if next.continues() => buffer = self.queue.remove(at).expect("it was seen there"),
+                Some(next) if next.continues() => {
+                    buffer = self.queue.remove(at).expect("it was seen there")
+                }
                 Some(_) => return true,
                 None => break,
             }
@@ -304,8 +314,8 @@ impl State {
         Some(buffer)
     }
 
-    /// Records the part of the back thread's buffer that is in a file. What was there once counts, also while it is written again; nothing
-    /// counts if it was lost with its file.
+    /// Records the part of the back thread's buffer that is in a file. What was there once counts,
+    /// also while it is written again; nothing counts if it was lost with its file.
     pub(crate) fn in_file(&mut self, part: Part) {
         if let Some(writing) = &mut self.writing
             && (part.to == 0 || part.to > writing.in_file.to)
@@ -314,8 +324,8 @@ impl State {
         }
     }
 
-    /// Gives up writing: counts the lines in the buffers and does not release these, since a stage file keeps them for the next start. A
-    /// line is written if its last byte is.
+    /// Gives up writing: counts the lines in the buffers and does not release these, since a stage
+    /// file keeps them for the next start. A line is written if its last byte is.
     pub(crate) fn abandon(&mut self) {
         self.abandoned_from = Some(self.oldest());
         let in_file = self.writing.map_or(Part::default(), |writing| writing.in_file);
@@ -326,7 +336,8 @@ impl State {
         let writing = self.writing.take();
         let writing = writing.map(|Writing { lines, told, .. }| (lines, told.minus(in_file.told)));
         let queue = std::mem::take(&mut self.queue);
-        let current = (std::mem::take(&mut self.current.lines), std::mem::take(&mut self.current.told));
+        let current =
+            (std::mem::take(&mut self.current.lines), std::mem::take(&mut self.current.told));
         let queued = queue.iter().map(|buffer| (buffer.lines, buffer.told));
         for (lines, told) in writing.into_iter().chain(queued).chain([current]) {
             self.stats.unwritten_lines += lines;
@@ -335,11 +346,14 @@ impl State {
         self.stats.unwritten_lines -= in_file.lines;
     }
 
-    /// Moves every buffer to other memory with its contents. There is memory for each, `writing` included.
+    /// Moves every buffer to other memory with its contents. There is memory for each, `writing`
+    /// included.
     pub(crate) fn move_into(&mut self, memory: Vec<StageBuffer>, writing: Option<&mut Buffer>) {
         let in_use = writing.into_iter().chain(&mut self.queue).chain(Some(&mut self.current));
         let free = self.free.iter_mut().map(|buffer| (buffer, false));
-        for ((buffer, is_in_use), memory) in in_use.map(|buffer| (buffer, true)).chain(free).zip(memory) {
+        for ((buffer, is_in_use), memory) in
+            in_use.map(|buffer| (buffer, true)).chain(free).zip(memory)
+        {
             buffer.move_into(memory, is_in_use);
         }
     }

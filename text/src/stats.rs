@@ -26,10 +26,11 @@ pub struct Stats {
     pub told_lines: u64,
     /// Their bytes.
     pub told_bytes: u64,
-    /// Accepted lines that were not written to their last byte before the writer was closed. With `Survive::Kill` the next
-    /// start appends them.
+    /// Accepted lines that were not written to their last byte before the writer was closed. With
+    /// `Survive::Kill` the next start appends them.
     pub unwritten_lines: u64,
-    /// Bytes of written lines that were not in the file any more when its disk, which had been away, came back.
+    /// Bytes of written lines that were not in the file any more when its disk, which had been
+    /// away, came back.
     pub vanished_bytes: u64,
     /// Calls refused because the writer was closed.
     pub refused_lines: u64,

@@ -1,7 +1,8 @@
 //! Dates, as far as names, notices and stamps need them.
 //!
-//! *Owns*: converting seconds since 1970 to a date and back, and which clock is read. *May not touch*: setting a clock.
-//! The algorithm for days is the usual one over years that begin in March, in eras of 400 years.
+//! *Owns*: converting seconds since 1970 to a date and back, and which clock is read. *May not
+//! touch*: setting a clock. The algorithm for days is the usual one over years that begin in March,
+//! in eras of 400 years.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,14 +30,15 @@ impl Clock {
 
     /// The time; the system's if the caller's clock panics.
     pub(crate) fn now(&self) -> SystemTime {
-        let own = self.0.as_ref().and_then(|clock| match catch_unwind(AssertUnwindSafe(|| clock())) {
-            Ok(now) => Some(now),
-            Err(payload) => {
-                // Dropping the panic's payload runs the caller's code as well.
-                std::mem::forget(payload);
-                None
-            }
-        });
+        let own =
+            self.0.as_ref().and_then(|clock| match catch_unwind(AssertUnwindSafe(|| clock())) {
+                Ok(now) => Some(now),
+                Err(payload) => {
+                    // Dropping the panic's payload runs the caller's code as well.
+                    std::mem::forget(payload);
+                    None
+                }
+            });
         own.unwrap_or_else(SystemTime::now)
     }
 }
@@ -122,7 +124,9 @@ mod tests {
 
     #[test]
     fn what_is_no_date_is_refused() {
-        for text in ["", "20261121T160533", "20261321T160533Z", "20260230T000000Z", "20261121T160560Z"] {
+        for text in
+            ["", "20261121T160533", "20261321T160533Z", "20260230T000000Z", "20261121T160560Z"]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
         for text in [

@@ -15,7 +15,8 @@ pub struct WaitingLines {
     pub log: PathBuf,
     /// The process that left them.
     pub process: u32,
-    /// How many line ends are in them. Some of the lines may be in the log already, if the process was just writing them.
+    /// How many line ends are in them. Some of the lines may be in the log already, if the process
+    /// was just writing them.
     pub lines: u64,
     /// How many bytes they have.
     pub bytes: u64,

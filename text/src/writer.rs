@@ -32,9 +32,10 @@ thread_local! {
 
 /// A text log. Cheap to clone; every clone, in every thread, writes to the same file.
 ///
-/// One call of `write`, `write_all` or `write_fmt` (so one `writeln!`) is one line: whole, and never mixed with another. A call that
-/// returns before another begins comes first in the file. A call makes no system call and no allocation unless buffers are swapped. On
-/// return the line is in a buffer or, if the policy drops lines, dropped and counted.
+/// One call of `write`, `write_all` or `write_fmt` (so one `writeln!`) is one line: whole, and
+/// never mixed with another. A call that returns before another begins comes first in the file. A
+/// call makes no system call and no allocation unless buffers are swapped. On return the line is in
+/// a buffer or, if the policy drops lines, dropped and counted.
 ///
 /// After [`Guard::close`], and in a process forked from this one, every call is an error.
 #[derive(Debug, Clone)]
@@ -48,18 +49,20 @@ impl LogWriter {
         Builder::new(path.into())
     }
 
-    /// Waits until every line put before this call is in the file (that is, with the operating system; on the medium too with
-    /// [`crate::Survive::PowerLoss`]) or was dropped by the policy.
+    /// Waits until every line put before this call is in the file (that is, with the operating
+    /// system; on the medium too with [`crate::Survive::PowerLoss`]) or was dropped by the policy.
     ///
     /// # Errors
-    /// `TimedOut` with the disk's last error if it took longer; the error of a failed sync, also of one before this call, since that sync
-    /// was for earlier lines too; the log is closed and some lines were not written.
+    /// `TimedOut` with the disk's last error if it took longer; the error of a failed sync, also of
+    /// one before this call, since that sync was for earlier lines too; the log is closed and some
+    /// lines were not written.
     pub fn flush_within(&self, at_most: Duration) -> io::Result<()> {
         self.shared.flush(at_most)
     }
 
-    /// Begins a line that comes in pieces because it is too long to hold in memory. Other lines wait until it ends, and no file ends within
-    /// it, except one that may not grow further. A policy that drops lines drops the whole line, however long it becomes.
+    /// Begins a line that comes in pieces because it is too long to hold in memory. Other lines
+    /// wait until it ends, and no file ends within it, except one that may not grow further. A
+    /// policy that drops lines drops the whole line, however long it becomes.
     ///
     /// # Errors
     /// The log is closed, or this is a forked child.
@@ -67,8 +70,8 @@ impl LogWriter {
         LongLine::begin(&self.shared)
     }
 
-    /// Reopens the file by its name before the next lines are written: for programs that move log files away. Lines put before the call may
-    /// be in either file.
+    /// Reopens the file by its name before the next lines are written: for programs that move log
+    /// files away. Lines put before the call may be in either file.
     pub fn reopen(&self) {
         self.shared.ask_to_reopen();
     }
@@ -122,7 +125,8 @@ impl io::Write for &LogWriter {
         self.put_formatted(line)
     }
 
-    /// Waits, at most 10 s, until everything put before is in the file. This is a real flush: do not call it for every line.
+    /// Waits, at most 10 s, until everything put before is in the file. This is a real flush: do
+    /// not call it for every line.
     fn flush(&mut self) -> io::Result<()> {
         self.shared.flush(FLUSH_TIMEOUT)
     }
@@ -157,7 +161,8 @@ impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
     }
 }
 
-/// Keeps the log open. Dropping it writes everything that was put, and ends the back thread: keep it until the end of `main`.
+/// Keeps the log open. Dropping it writes everything that was put, and ends the back thread: keep
+/// it until the end of `main`.
 #[derive(Debug)]
 #[must_use = "dropping the guard closes the log"]
 pub struct Guard {
@@ -181,17 +186,20 @@ impl Guard {
         self.recovery.as_ref()
     }
 
-    /// Takes no more lines, writes everything that was put (and makes it durable with [`crate::Survive::PowerLoss`]), and ends
-    /// the back thread. It waits for a slow disk, and retries a failing one for the builder's drain timeout.
+    /// Takes no more lines, writes everything that was put (and makes it durable with
+    /// [`crate::Survive::PowerLoss`]), and ends the back thread. It waits for a slow disk, and
+    /// retries a failing one for the builder's drain timeout.
     ///
     /// # Errors
-    /// The reason why some lines were not written or made durable. [`LogWriter::stats`] has their number; with [`crate::Survive::Kill`] the
-    /// next opening appends them. Called by a hook of this log: the log is closed, but the call cannot wait for its end.
+    /// The reason why some lines were not written or made durable. [`LogWriter::stats`] has their
+    /// number; with [`crate::Survive::Kill`] the next opening appends them. Called by a hook of
+    /// this log: the log is closed, but the call cannot wait for its end.
     pub fn close(mut self) -> io::Result<()> {
         self.end()
     }
 
-    /// As [`Guard::close`], with this time for a failing disk instead of the builder's drain timeout.
+    /// As [`Guard::close`], with this time for a failing disk instead of the builder's drain
+    /// timeout.
     ///
     /// # Errors
     /// As [`Guard::close`].
@@ -220,13 +228,14 @@ impl Guard {
             Ended { result, stage: None, lost: Lost::default() }
         });
         match result {
-            Ok(()) => {
-                stage.map_or(Ok(()), Stage::remove).map_err(|error| io::Error::new(error.kind(), error))
-            }
+            Ok(()) => stage
+                .map_or(Ok(()), Stage::remove)
+                .map_err(|error| io::Error::new(error.kind(), error)),
             Err(error) => {
                 let Lost { unwritten_lines: lines, untold } = lost;
                 let has_stage = stage.as_ref().is_some_and(|stage| !stage.is_gone());
-                // A stage with lines stays for the next start; a failed sync is no reason to keep it.
+                // A stage with lines stays for the next start; a failed sync is no reason to keep
+                // it.
                 if lines == 0 {
                     let _ = stage.map_or(Ok(()), Stage::remove);
                 }
@@ -239,8 +248,9 @@ impl Guard {
                 }
                 if untold.lines > 0 {
                     let Dropped { lines, bytes, .. } = untold;
-                    text +=
-                        &format!("; {lines} lines ({bytes} bytes) were dropped without a notice in the file");
+                    text += &format!(
+                        "; {lines} lines ({bytes} bytes) were dropped without a notice in the file"
+                    );
                 }
                 Err(io::Error::new(error.kind(), text))
             }

@@ -14,7 +14,8 @@ pub enum Zone {
     /// UTC.
     #[default]
     Utc,
-    /// Local time: that of `TZ`, or else `/etc/localtime`. With glibc it is that of the process's first question.
+    /// Local time: that of `TZ`, or else `/etc/localtime`. With glibc it is that of the process's
+    /// first question.
     Local,
 }
 
@@ -26,13 +27,14 @@ impl Zone {
         }
     }
 
-    /// This time as in RFC 3339, with microseconds: `2026-11-21T16:05:33.123456Z`, or `2026-11-21T17:05:33.123456+01:00` by local time. A time
-    /// before 1970 is that of 1970.
+    /// This time as in RFC 3339, with microseconds: `2026-11-21T16:05:33.123456Z`, or
+    /// `2026-11-21T17:05:33.123456+01:00` by local time. A time before 1970 is that of 1970.
     #[must_use]
     pub fn stamp(self, time: SystemTime) -> String {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let ahead = self.ahead(since.as_secs().cast_signed());
-        let [year, month, day, hour, minute, second] = civil(since.as_secs().saturating_add_signed(ahead));
+        let [year, month, day, hour, minute, second] =
+            civil(since.as_secs().saturating_add_signed(ahead));
         let micros = since.subsec_micros();
         let mut stamp =
             format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}");
@@ -47,7 +49,8 @@ impl Zone {
         stamp
     }
 
-    /// The first moment behind `time` that is a multiple of `every`; `None` if no clock can show it.
+    /// The first moment behind `time` that is a multiple of `every`; `None` if no clock can show
+    /// it.
     pub(crate) fn end_of_period(self, time: SystemTime, every: Duration) -> Option<SystemTime> {
         let every = i64::try_from(every.as_secs().max(1)).ok()?;
         let now = i64::try_from(seconds(time)).ok()?;
@@ -77,8 +80,8 @@ mod tests {
     const HOUR: i64 = 3600;
     const DAY: i64 = 24 * HOUR;
 
-    /// The ends of periods of a zone where local time is `before` hours ahead until `change` and `after` hours then, from the second `from` on,
-    /// in hours since `from`.
+    /// The ends of periods of a zone where local time is `before` hours ahead until `change` and
+    /// `after` hours then, from the second `from` on, in hours since `from`.
     fn ends(from: i64, every: i64, change: i64, (before, after): (i64, i64)) -> [i64; 4] {
         let mut now = from;
         [(); 4].map(|()| {
@@ -102,7 +105,8 @@ mod tests {
 
     #[test]
     fn a_midnight_that_is_left_out_or_comes_twice_begins_one_day() {
-        // Midnight of the day before, at +02:00: clocks jump from 00:00 to 01:00, or from 01:00 to 00:00.
+        // Midnight of the day before, at +02:00: clocks jump from 00:00 to 01:00, or from 01:00 to
+        // 00:00.
         let from = 99 * DAY - 2 * HOUR;
         assert_eq!(ends(from, DAY, from + DAY, (2, 3)), [24, 47, 71, 95]);
         assert_eq!(ends(from, DAY, from + DAY + HOUR, (2, 1)), [24, 49, 73, 97]);
@@ -115,7 +119,10 @@ mod tests {
     fn stamps_have_microseconds() {
         let time = UNIX_EPOCH + Duration::new(1_795_277_133, 123_456_789);
         assert_eq!(Zone::Utc.stamp(time), "2026-11-21T16:05:33.123456Z");
-        assert_eq!(Zone::Utc.stamp(UNIX_EPOCH - Duration::from_secs(9)), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(
+            Zone::Utc.stamp(UNIX_EPOCH - Duration::from_secs(9)),
+            "1970-01-01T00:00:00.000000Z"
+        );
     }
 
     #[test]

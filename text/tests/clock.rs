@@ -46,7 +46,8 @@ fn a_clock_that_was_ahead_does_not_stop_rotation_by_time_nor_mix_up_the_order() 
     put("today, two minutes later\n");
     guard.close().expect("closed");
     assert_eq!(names(directory.path()).len(), 4, "{:?}", names(directory.path()));
-    let expected = "in 2099\na minute later\ntoday\ntoday, a minute later\ntoday, two minutes later\n";
+    let expected =
+        "in 2099\na minute later\ntoday\ntoday, a minute later\ntoday, two minutes later\n";
     assert_eq!(all_text(directory.path(), "a.log"), expected);
 }
 
@@ -69,10 +70,12 @@ fn files_of_a_clock_that_was_ahead_do_not_stay_for_ever() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.log");
     let clock = Arc::new(AtomicU64::new(NOW));
-    std::fs::write(directory.path().join("a.log.20990101T000000Z.0"), "in 2099\n").expect("written");
+    std::fs::write(directory.path().join("a.log.20990101T000000Z.0"), "in 2099\n")
+        .expect("written");
     let rotation = Rotation::new().every(Duration::from_secs(86_400));
     let keep = Keep::new().days(7);
-    let (mut log, guard) = builder(&path, &clock).rotate(rotation).keep(keep).open().expect("opened");
+    let (mut log, guard) =
+        builder(&path, &clock).rotate(rotation).keep(keep).open().expect("opened");
     for day in 0..20 {
         clock.store(NOW + day * 86_400, Ordering::Relaxed);
         log.write_all(format!("day {day}\n").as_bytes()).expect("accepted");
@@ -83,9 +86,15 @@ fn files_of_a_clock_that_was_ahead_do_not_stay_for_ever() {
     }
     guard.close().expect("closed");
     let text = all_text(directory.path(), "a.log");
-    let first: u64 =
-        text.lines().next().and_then(|line| line.strip_prefix("day ")).expect("a day").parse().expect("a");
-    // The last rotation was on day 19, and each is of the day before: those of more than seven days ago are gone.
+    let first: u64 = text
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("day "))
+        .expect("a day")
+        .parse()
+        .expect("a");
+    // The last rotation was on day 19, and each is of the day before: those of more than seven days
+    // ago are gone.
     assert_eq!(first, 12, "{:?}", names(directory.path()));
 }
 

@@ -1,4 +1,5 @@
-//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log. They need root and a loop device.
+//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log. They need root
+//! and a loop device.
 
 mod common;
 
@@ -42,7 +43,12 @@ fn small_xfs(test: &str) -> Option<SmallDisk> {
     disk_of(test, "xfs", 512 << 20, &["-q", "-f"])
 }
 
-fn disk_of(test: &str, file_system: &'static str, bytes: u64, options: &[&str]) -> Option<SmallDisk> {
+fn disk_of(
+    test: &str,
+    file_system: &'static str,
+    bytes: u64,
+    options: &[&str],
+) -> Option<SmallDisk> {
     let not_run = |why: &str| eprintln!("NOT RUN: {test}: {why}");
     if !is_root() {
         not_run("a disk of its own needs root");
@@ -58,7 +64,8 @@ fn disk_of(test: &str, file_system: &'static str, bytes: u64, options: &[&str]) 
             return None;
         }
     };
-    let made = Command::new(format!("mkfs.{file_system}")).args(options).arg(device.path()).status();
+    let made =
+        Command::new(format!("mkfs.{file_system}")).args(options).arg(device.path()).status();
     if !made.is_ok_and(|status| status.success()) {
         not_run(&format!("there is no mkfs.{file_system}"));
         return None;
@@ -112,12 +119,14 @@ fn rotated(folder: &Path) -> std::collections::BTreeSet<String> {
     let names = entries.map(|entry| entry.file_name().into_string().expect("text"));
     let names = names.filter(|name| !name.ends_with(".part"));
     names
-        .filter_map(|name| name.strip_prefix("a.log.").map(|name| name.trim_end_matches(".gz").to_owned()))
+        .filter_map(|name| {
+            name.strip_prefix("a.log.").map(|name| name.trim_end_matches(".gz").to_owned())
+        })
         .collect()
 }
 
-/// A log in files of 1 MiB of which two are kept, compressed if that is built in; with its events, and the largest number of
-/// files seen.
+/// A log in files of 1 MiB of which two are kept, compressed if that is built in; with its events,
+/// and the largest number of files seen.
 fn rotating(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>) {
     let (told, most) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let (theirs, seen) = (Arc::clone(&told), Arc::clone(&most));
@@ -136,7 +145,8 @@ fn rotating(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>)
     (builder, told, most)
 }
 
-/// Room for the current file, two rotated ones and one that is being compressed, and 50 times as many lines.
+/// Room for the current file, two rotated ones and one that is being compressed, and 50 times as
+/// many lines.
 #[test]
 fn on_a_small_disk_at_full_speed_room_comes_back_by_itself() {
     let Some(disk) = small_disk("room comes back by itself") else { return };
@@ -185,7 +195,8 @@ fn on_a_full_disk_lines_wait_and_follow_when_there_is_room() {
     assert!(lines[&0].iter().copied().eq(first..count) && others.is_empty(), "{others:?}");
 }
 
-/// What `errors=remount-ro` does under a log; after a check and another mount the next start has every line.
+/// What `errors=remount-ro` does under a log; after a check and another mount the next start has
+/// every line.
 #[test]
 fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     let test = "a disk that becomes read-only";
@@ -214,11 +225,13 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     let unwritten = log.stats().unwritten_lines;
     assert!(error.starts_with(&format!("{unwritten} lines were not written")), "{error} {stats:?}");
     assert!(
-        unwritten > 0 && told.lock().expect("no panic").iter().any(|told| told.contains("cannot be written"))
+        unwritten > 0
+            && told.lock().expect("no panic").iter().any(|told| told.contains("cannot be written"))
     );
     drop(log);
     disk.mount.take().expect("mounted").unmount().expect("unmounted");
-    let checked = Command::new("e2fsck").args(["-fy"]).arg(disk.device.path()).output().expect("e2fsck");
+    let checked =
+        Command::new("e2fsck").args(["-fy"]).arg(disk.device.path()).output().expect("e2fsck");
     assert!(checked.status.code().is_some_and(|code| code < 4), "{checked:?}");
     disk.mount();
     let (builder, ..) = rotating(&path);
@@ -226,10 +239,15 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     assert!(guard.recovery().is_some());
     guard.close().expect("closed");
     let (lines, others) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
-    assert!(lines[&0].iter().copied().eq(0..3000) && others.is_empty(), "from {}: {others:?}", lines[&0][0]);
+    assert!(
+        lines[&0].iter().copied().eq(0..3000) && others.is_empty(),
+        "from {}: {others:?}",
+        lines[&0][0]
+    );
 }
 
-/// Killed on a full disk. By the next start files are above the limit, and their room comes back with the file system's next commit.
+/// Killed on a full disk. By the next start files are above the limit, and their room comes back
+/// with the file system's next commit.
 #[test]
 fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
     let Some(disk) = small_disk("a start on a full disk") else { return };
@@ -263,7 +281,10 @@ fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
 }
 
 /// A disk with room, on which no more files can be made; one of those that take the last numbers.
-fn disk_without_numbers(test: &str, mut prepare: impl FnMut(&Path)) -> Option<(SmallDisk, PathBuf)> {
+fn disk_without_numbers(
+    test: &str,
+    mut prepare: impl FnMut(&Path),
+) -> Option<(SmallDisk, PathBuf)> {
     let disk = small_disk_with(test, &["-N", "64"])?;
     prepare(&disk.path());
     let fillers = disk.path().join("fillers");
@@ -286,7 +307,9 @@ fn listening(path: &Path) -> (Builder, Arc<Mutex<Vec<String>>>) {
 fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
     use std::os::unix::fs::PermissionsExt as _;
     let day = Duration::from_secs(86_400);
-    for (rotation, has_link) in [(Rotation::new().at_start(), false), (Rotation::new().every(day), true)] {
+    for (rotation, has_link) in
+        [(Rotation::new().at_start(), false), (Rotation::new().every(day), true)]
+    {
         let made = disk_without_numbers("a start that can make no file", |folder| {
             let file = std::fs::File::create(folder.join("a.log")).expect("made");
             (&file).write_all(b"before\n").expect("written");
@@ -318,7 +341,8 @@ fn a_start_that_can_make_no_file_goes_on_in_the_old_one() {
     }
 }
 
-/// Room comes back at the moment in which the log has stopped trying to create the file like the one before.
+/// Room comes back at the moment in which the log has stopped trying to create the file like the
+/// one before.
 #[derive(Clone)]
 struct Freeing(PathBuf);
 
@@ -360,8 +384,9 @@ fn a_file_that_is_made_when_there_is_room_again_is_like_the_one_before() {
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
 }
 
-/// Another number of the device, as of a loop device or of USB after a restart: the lines of a killed process are found by what outlives the
-/// mount, and what was written before is not there twice.
+/// Another number of the device, as of a loop device or of USB after a restart: the lines of a
+/// killed process are found by what outlives the mount, and what was written before is not there
+/// twice.
 #[test]
 fn lines_of_a_killed_process_come_back_though_the_disk_has_another_number() {
     const TEST: &str = "a disk with another number";
@@ -370,7 +395,8 @@ fn lines_of_a_killed_process_come_back_though_the_disk_has_another_number() {
     let path = disk.path().join("a.log");
     let before = std::fs::metadata(disk.path()).expect("there").dev();
     let code = in_forked_child(|| {
-        let builder = LogWriter::builder(&path).survive(Survive::Kill).flush_every(Duration::from_millis(1));
+        let builder =
+            LogWriter::builder(&path).survive(Survive::Kill).flush_every(Duration::from_millis(1));
         let moody = MoodyDisk::new(Mood::FailsHalfway(28));
         let (log, guard) = builder.on_event(|_| {}).open_on(moody).expect("opened");
         put(&log, 0..50);
@@ -391,8 +417,9 @@ fn lines_of_a_killed_process_come_back_though_the_disk_has_another_number() {
     assert_eq!(recovery.doubt, None);
 }
 
-/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again, while lines come all the time: they go on without a HUP. As
-/// many rounds as asked: `INKSTONE_DISK_ROUNDS=100 cargo test -p inkstone-appender --test disks -- away_and_back`
+/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again, while lines come
+/// all the time: they go on without a HUP. As many rounds as asked: `INKSTONE_DISK_ROUNDS=100 cargo
+/// test -p inkstone-appender --test disks -- away_and_back`
 #[test]
 fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing() {
     const TEST: &str = "a disk away and back";
@@ -402,7 +429,8 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     let path = disk.path().join("a.log");
     let told = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&told);
-    let builder = LogWriter::builder(&path).flush_every(Duration::from_millis(1)).buffers_bytes(256 << 10);
+    let builder =
+        LogWriter::builder(&path).flush_every(Duration::from_millis(1)).buffers_bytes(256 << 10);
     let builder = builder.buffer_bytes(8 << 10).on_event(move |event: &Event<'_>| {
         theirs.lock().expect("no panic").push(event.to_string());
     });
@@ -426,7 +454,8 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
             let synced = Command::new("sync").arg("-f").arg(disk.path()).status().expect("sync");
             assert!(synced.success());
         }
-        let stopped = Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(disk.path()).status();
+        let stopped =
+            Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(disk.path()).status();
         assert!(stopped.expect("xfs_io").success());
         wait_until("the trouble", || log.trouble().is_some());
         // Nothing of it stays open, so an ordinary unmount works.
@@ -447,7 +476,8 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     let text = std::fs::read_to_string(&path).expect("text");
     let lines = |text: &str| {
         let whole = text.lines().filter_map(|found| {
-            let number: u64 = found.strip_prefix("thread 0 line ")?.split(' ').next()?.parse().ok()?;
+            let number: u64 =
+                found.strip_prefix("thread 0 line ")?.split(' ').next()?.parse().ok()?;
             (format!("{found}\n") == line(0, number, LINE)).then_some(number)
         });
         whole.collect::<Vec<_>>()
@@ -457,7 +487,10 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     let missing = (count - found.len() as u64) * LINE as u64;
     let told = told.lock().expect("no panic");
     let resumed = told.iter().filter(|told| told.contains("written again")).count();
-    println!("{rounds} rounds: {count} lines, {missing} bytes missing, {} told", stats.vanished_bytes);
+    println!(
+        "{rounds} rounds: {count} lines, {missing} bytes missing, {} told",
+        stats.vanished_bytes
+    );
     assert_eq!(resumed, rounds as usize, "{told:#?}");
     // The event counts the rest of a line that the disk kept in part.
     assert!(missing <= stats.vanished_bytes + u64::from(rounds) * LINE as u64, "{stats:?}");

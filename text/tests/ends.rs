@@ -1,5 +1,5 @@
-//! A file that ends in the middle of a buffer, because it may not grow any more, or was moved away while its disk was full. And the
-//! counts in that case.
+//! A file that ends in the middle of a buffer, because it may not grow any more, or was moved away
+//! while its disk was full. And the counts in that case.
 
 mod common;
 
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::{LINE, LONG, Mood, MoodyDisk, all_text, line, names, place, put, turn, wait_until};
 use inkstone_appender::{
-    AppendFacts, Builder, Disk, Error, Event, LogFile, LogWriter, OsDirectory, OsDisk, Result, Rotation,
-    Survive,
+    AppendFacts, Builder, Disk, Error, Event, LogFile, LogWriter, OsDirectory, OsDisk, Result,
+    Rotation, Survive,
 };
 use inkstone_host::in_forked_child;
 
@@ -22,8 +22,8 @@ const EFBIG: i32 = 27;
 /// The most bytes of a bounded file.
 const BOUND: u64 = 1000;
 
-/// Files that take [`BOUND`] bytes each, and then fail with the error number for the first, the second and so on; files
-/// without an error number take everything.
+/// Files that take [`BOUND`] bytes each, and then fail with the error number for the first, the
+/// second and so on; files without an error number take everything.
 #[derive(Clone)]
 struct BoundedDisk {
     code_of: fn(usize) -> Option<i32>,
@@ -93,11 +93,12 @@ fn builder(path: &Path) -> (Builder, Told) {
     let told = Told::default();
     let theirs = Arc::clone(&told);
     let builder = LogWriter::builder(path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
-    let builder = builder.flush_every(Duration::from_millis(1)).on_event(move |event: &Event<'_>| {
-        if !matches!(event, Event::Rotated { .. }) {
-            theirs.lock().expect("no panic").push(event.to_string());
-        }
-    });
+    let builder =
+        builder.flush_every(Duration::from_millis(1)).on_event(move |event: &Event<'_>| {
+            if !matches!(event, Event::Rotated { .. }) {
+                theirs.lock().expect("no panic").push(event.to_string());
+            }
+        });
     (builder, told)
 }
 
@@ -114,16 +115,22 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     names(folder).into_iter().map(read).collect()
 }
 
-/// Each line is there whole, once and in order. Apart from that there are only beginnings of lines, each at the end of a file, with
-/// the whole line at the beginning of the next one.
+/// Each line is there whole, once and in order. Apart from that there are only beginnings of lines,
+/// each at the end of a file, with the whole line at the beginning of the next one.
 fn check(folder: &Path, count: u64) {
     let mut whole = Vec::new();
-    let (mut texts, mut half): (Vec<_>, Option<String>) = (files(folder).into_iter().collect(), None);
+    let (mut texts, mut half): (Vec<_>, Option<String>) =
+        (files(folder).into_iter().collect(), None);
     // The current one is the last.
-    let number =
-        |name: &str| name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX);
+    let number = |name: &str| {
+        name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
+    };
     texts.sort_by_key(|(name, _)| {
-        (name == "a.log", name[..name.len().min("a.log.20261121T160533Z".len())].to_owned(), number(name))
+        (
+            name == "a.log",
+            name[..name.len().min("a.log.20261121T160533Z".len())].to_owned(),
+            number(name),
+        )
     });
     for (name, text) in texts {
         assert!(
@@ -159,7 +166,10 @@ fn a_file_at_its_limit_is_rotated_and_the_line_that_it_cut_is_whole_in_the_next(
         guard.close().expect("closed");
         check(path.parent().expect("a directory"), 100);
         let stats = log.stats();
-        assert_eq!((stats.written_lines, stats.unwritten_lines, stats.written_bytes), (100, 0, stats.bytes));
+        assert_eq!(
+            (stats.written_lines, stats.unwritten_lines, stats.written_bytes),
+            (100, 0, stats.bytes)
+        );
         assert!(stats.rotations >= 12, "{stats:?}");
         let told = told.lock().expect("no panic");
         assert!(told.len() == 1 && told[0].contains("File too large"), "once: {told:?}");
@@ -184,7 +194,10 @@ fn a_file_that_takes_no_more_ends_when_it_was_moved_away_and_is_opened_again() {
         guard.close().expect("closed");
         assert_eq!(std::fs::metadata(&moved).expect("there").len(), BOUND);
         check(path.parent().expect("a directory"), 100);
-        assert_eq!((log.stats().written_lines, log.stats().written_bytes), (100, log.stats().bytes));
+        assert_eq!(
+            (log.stats().written_lines, log.stats().written_bytes),
+            (100, log.stats().bytes)
+        );
     }
 }
 
@@ -200,7 +213,8 @@ fn a_line_longer_than_a_buffer_goes_on_in_the_next_file() {
         let (mut log, guard) = builder.open_on(disk).expect("opened");
         // Cut in the middle, and one that fits into no file.
         let lines = [vec![b'a'; 800], vec![b'b'; 9000], vec![b'c'; 3000], vec![b'd'; 100]];
-        let lines: Vec<Vec<u8>> = lines.into_iter().map(|line| [line, b"\n".to_vec()].concat()).collect();
+        let lines: Vec<Vec<u8>> =
+            lines.into_iter().map(|line| [line, b"\n".to_vec()].concat()).collect();
         for line in &lines {
             log.write_all(line).expect("accepted");
         }
@@ -220,7 +234,10 @@ fn a_line_longer_than_a_buffer_goes_on_in_the_next_file() {
         let (whole, extra) = (['a', 'd'].map(count), ['b', 'c'].map(count));
         assert_eq!(whole, [800, 100]);
         // A beginning that fitted into a file after other lines is there twice.
-        assert!((9000..10_000).contains(&extra[0]) && (3000..4000).contains(&extra[1]), "{extra:?}");
+        assert!(
+            (9000..10_000).contains(&extra[0]) && (3000..4000).contains(&extra[1]),
+            "{extra:?}"
+        );
         assert!(files(folder).values().all(|text| text.len() as u64 <= BOUND) || !is_rotated);
         assert_eq!((log.stats().written_lines, log.stats().written_bytes), (4, log.stats().bytes));
     }
@@ -255,8 +272,8 @@ fn killed(path: &Path, disk: &BoundedDisk, rotation: Rotation) {
     assert_eq!(code.expect("a child"), 1);
 }
 
-/// Lines of a killed process for a file that may not grow any more: a start that rotates ends it; if it was moved away, that is not
-/// needed.
+/// Lines of a killed process for a file that may not grow any more: a start that rotates ends it;
+/// if it was moved away, that is not needed.
 #[test]
 fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
     let Some(_turn) = turn("lines for a file at its limit") else { return };
@@ -266,7 +283,9 @@ fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
         killed(&path, &disk, Rotation::new());
         let disk = BoundedDisk::all();
         let refused = builder(&path).0.survive(Survive::Kill).open_on(disk.clone());
-        assert!(refused.expect_err("no other file is wanted").to_string().contains("stay in memory"));
+        assert!(
+            refused.expect_err("no other file is wanted").to_string().contains("stay in memory")
+        );
         let rotation = if is_moved { Rotation::new() } else { rotated() };
         let disk = if is_moved { BoundedDisk::first() } else { disk };
         if is_moved {
@@ -279,7 +298,8 @@ fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
     }
 }
 
-/// Killed after the end of a file in the middle of a buffer: the bytes in the previous file are not written again.
+/// Killed after the end of a file in the middle of a buffer: the bytes in the previous file are not
+/// written again.
 #[test]
 fn a_kill_behind_such_an_end_doubles_no_line() {
     let Some(_turn) = turn("a kill behind a file that ended within a buffer") else { return };
@@ -327,7 +347,11 @@ fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
         let stats = log.stats();
         assert_eq!(count > 0, are_lines, "{written}");
         assert!(count < lines.len() as u64, "{written}");
-        assert_eq!((stats.written_lines, stats.written_bytes), (count, end as u64), "{lines:?}: {written}");
+        assert_eq!(
+            (stats.written_lines, stats.written_bytes),
+            (count, end as u64),
+            "{lines:?}: {written}"
+        );
         assert_eq!(stats.unwritten_lines, lines.len() as u64 - count);
         if !panics {
             assert!(
@@ -371,21 +395,31 @@ fn a_long_line_whose_end_is_not_in_the_file_counts_as_not_written() {
     let (_directory, path) = place();
     let (builder, _told) = builder(&path);
     let disk = BoundedDisk::new(|_| Some(ENOSPC));
-    let (mut log, guard) = builder.drain_timeout(Duration::ZERO).open_on(disk.clone()).expect("opened");
+    let (mut log, guard) =
+        builder.drain_timeout(Duration::ZERO).open_on(disk.clone()).expect("opened");
     disk.is_over.store(true, Ordering::Relaxed);
     log.write_all(b"first\n").expect("accepted");
     guard.flush(LONG).expect("flushed");
     disk.is_over.store(false, Ordering::Relaxed);
     let mut long = log.begin_line().expect("begun");
     long.push(&[b'x'; 900]).expect("accepted");
-    wait_until("its beginning in the file", || std::fs::metadata(&path).expect("there").len() == 906);
+    wait_until("its beginning in the file", || {
+        std::fs::metadata(&path).expect("there").len() == 906
+    });
     let stats = log.stats();
-    assert_eq!((stats.lines, stats.written_lines, stats.written_bytes), (2, 1, 6), "it has not ended");
+    assert_eq!(
+        (stats.lines, stats.written_lines, stats.written_bytes),
+        (2, 1, 6),
+        "it has not ended"
+    );
     long.push(&[b'x'; 900]).expect("accepted");
     long.end().expect("ended");
     log.write_all(b"last\n").expect("accepted");
     wait_until("a failure", || log.stats().write_errors > 0);
     assert!(guard.close().is_err());
     let stats = log.stats();
-    assert_eq!((stats.lines, stats.written_lines, stats.unwritten_lines, stats.written_bytes), (3, 1, 2, 6));
+    assert_eq!(
+        (stats.lines, stats.written_lines, stats.unwritten_lines, stats.written_bytes),
+        (3, 1, 2, 6)
+    );
 }

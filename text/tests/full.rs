@@ -1,4 +1,5 @@
-//! A disk that does not keep up: nobody waits while there is room, then the policy applies, and reported == lost.
+//! A disk that does not keep up: nobody waits while there is room, then the policy applies, and
+//! reported == lost.
 
 mod common;
 
@@ -147,14 +148,16 @@ fn with_a_disk_that_stops_again_and_again_reported_is_lost() {
     for when_full in
         [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::BlockFor(Duration::from_micros(50))]
     {
-        let scene = scene(|builder| builder.when_full(when_full).flush_every(Duration::from_millis(1)));
+        let scene =
+            scene(|builder| builder.when_full(when_full).flush_every(Duration::from_millis(1)));
         std::thread::scope(|threads| {
             for thread in 0..3 {
                 let mut log = scene.log.clone();
                 threads.spawn(move || {
                     for number in 0..4000 {
                         let bytes = if number % 500 == 499 { 10_000 } else { LINE };
-                        log.write_all(line(thread, number, bytes).as_bytes()).expect("accepted or dropped");
+                        log.write_all(line(thread, number, bytes).as_bytes())
+                            .expect("accepted or dropped");
                     }
                 });
             }
@@ -173,7 +176,8 @@ fn with_a_disk_that_stops_again_and_again_reported_is_lost() {
             text.lines().partition(|line| line.contains("lines dropped"));
         for found in &lines {
             let words: Vec<&str> = found.splitn(5, ' ').collect();
-            let (thread, number) = (words[1].parse().expect("a"), words[3].parse::<u64>().expect("a"));
+            let (thread, number) =
+                (words[1].parse().expect("a"), words[3].parse::<u64>().expect("a"));
             let bytes = if number % 500 == 499 { 10_000 } else { LINE };
             assert_eq!(format!("{found}\n"), line(thread, number, bytes), "torn");
         }
@@ -238,7 +242,10 @@ fn dropped_lines_are_told_when_closing_fails() {
                 stats.dropped_lines, stats.dropped_bytes
             );
             assert!(error.contains(&untold), "{error}");
-            assert!(error.starts_with(&format!("{} lines were not written: append", stats.lines)), "{error}");
+            assert!(
+                error.starts_with(&format!("{} lines were not written: append", stats.lines)),
+                "{error}"
+            );
         } else {
             drop(scene.guard);
         }
@@ -251,8 +258,9 @@ fn dropped_lines_are_told_when_closing_fails() {
 
 #[test]
 fn a_notice_does_not_wait_for_the_next_line() {
-    let scene =
-        scene(|builder| builder.when_full(WhenFull::DropNewest).flush_every(Duration::from_millis(1)));
+    let scene = scene(|builder| {
+        builder.when_full(WhenFull::DropNewest).flush_every(Duration::from_millis(1))
+    });
     scene.disk.set(Mood::Works);
     // Long enough for the background thread to fall asleep.
     std::thread::sleep(Duration::from_millis(20));
@@ -282,15 +290,20 @@ fn the_notice_can_be_json_or_anybodys() {
     ] {
         let clock = || std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         let is_anybodys = matches!(notice, Notice::By(_)) && expected.starts_with("gone");
-        let scene = scene(|builder| builder.when_full(WhenFull::DropNewest).notice(notice).clock(clock));
+        let scene =
+            scene(|builder| builder.when_full(WhenFull::DropNewest).notice(notice).clock(clock));
         (&scene.log).write_all(&[b'x'; 100_000]).expect("dropped");
         let (_, notices, _) = scene.end();
-        assert!(is_anybodys || notices[0].contains("2001-09-09T01:46:40Z"), "the log's clock: {notices:?}");
+        assert!(
+            is_anybodys || notices[0].contains("2001-09-09T01:46:40Z"),
+            "the log's clock: {notices:?}"
+        );
         assert!(notices.len() == 1 && notices[0].ends_with(expected), "{notices:?}");
     }
 }
 
-/// A program whose disk is dead would stand still if each line waited. Counted in waits: a line that is dropped at once is none.
+/// A program whose disk is dead would stand still if each line waited. Counted in waits: a line
+/// that is dropped at once is none.
 #[test]
 fn lines_wait_no_more_for_a_disk_that_takes_nothing_and_wait_again_when_it_does() {
     let (_directory, path) = place();

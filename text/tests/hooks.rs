@@ -1,5 +1,5 @@
-//! The caller's own code: hooks, disks and values that panic, and destructors that log. None of it ends the process or makes
-//! other threads wait for ever.
+//! The caller's own code: hooks, disks and values that panic, and destructors that log. None of it
+//! ends the process or makes other threads wait for ever.
 
 mod common;
 
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use common::{LONG, Mood, MoodyDisk, place};
 use inkstone_appender::{
-    AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, Survive, WhenFull,
+    AppendFacts, Disk, Event, LogFile, LogWriter, Notice, OsDirectory, OsDisk, Result, Survive,
+    WhenFull,
 };
 
 const VICTIM: &str = "INKSTONE_TEST_WITHOUT_STDERR";
@@ -69,7 +70,8 @@ fn a_notice_that_panics_is_the_usual_one_and_it_is_told() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&told);
     let notice = Notice::By(Arc::new(|_, _: &mut Vec<u8>| panic!("on purpose, in a notice")));
-    let builder = LogWriter::builder(&path).buffers_bytes(16 << 10).buffer_bytes(4 << 10).notice(notice);
+    let builder =
+        LogWriter::builder(&path).buffers_bytes(16 << 10).buffer_bytes(4 << 10).notice(notice);
     let disk = MoodyDisk::new(Mood::Stopped);
     let builder = builder.when_full(WhenFull::DropNewest).on_event(move |event: &Event<'_>| {
         theirs.lock().expect("no panic").push(event.to_string());
@@ -85,7 +87,10 @@ fn a_notice_that_panics_is_the_usual_one_and_it_is_told() {
     assert!(stats.dropped_lines > 0 && stats.told_lines == stats.dropped_lines, "{stats:?}");
     assert!(stats.hook_panics > 0);
     assert!(std::fs::read_to_string(&path).expect("text").contains(" lines dropped ("));
-    assert!(told.lock().expect("no panic").iter().any(|told| told.contains("notice panicked")), "{told:?}");
+    assert!(
+        told.lock().expect("no panic").iter().any(|told| told.contains("notice panicked")),
+        "{told:?}"
+    );
 }
 
 /// What it panics with panics again when it is dropped.
@@ -150,7 +155,8 @@ impl Drop for PanickyFile {
 fn a_disk_that_panics_ends_the_log_and_nobody_waits_for_it() {
     let (_directory, path) = place();
     let disk = PanickyDisk::default();
-    let builder = LogWriter::builder(&path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).on_event(|_| {});
+    let builder =
+        LogWriter::builder(&path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).on_event(|_| {});
     let (log, guard) = builder.open_on(disk.clone()).expect("opened");
     (&log).write_all(b"one\n").expect("accepted");
     guard.flush(LONG).expect("flushed");
@@ -217,7 +223,8 @@ fn a_value_that_cannot_be_formatted_is_an_error_within_another_too() {
     assert_eq!(std::fs::read_to_string(&path).expect("text"), "outer\n");
 }
 
-/// A log whose janitor has an event as soon as it starts, for which the hook does this. Without gzip the janitor has none.
+/// A log whose janitor has an event as soon as it starts, for which the hook does this. Without
+/// gzip the janitor has none.
 fn with_janitor(
     path: &std::path::Path,
     hook: impl Fn() + Send + Sync + 'static,
@@ -308,7 +315,8 @@ fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
             disk.set(Mood::Fails(28));
             LogWriter::builder(&path).on_event(move |_| close())
         };
-        let (mut log, opened) = builder.survive(Survive::Kill).open_on(disk.clone()).expect("opened");
+        let (mut log, opened) =
+            builder.survive(Survive::Kill).open_on(disk.clone()).expect("opened");
         log.write_all(b"one\n").expect("accepted");
         *guard.lock().expect("no panic") = Some(opened);
         if !is_janitors {
@@ -319,7 +327,8 @@ fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
             disk.set(Mood::Works);
             let _ = log.flush_within(LONG);
         }
-        let error = is_told.recv_timeout(LONG).expect("told").expect_err("it cannot wait").to_string();
+        let error =
+            is_told.recv_timeout(LONG).expect("told").expect_err("it cannot wait").to_string();
         assert!(error.contains("a hook cannot wait"), "{error}");
         while log.flush_within(LONG).is_err() || log.write_all(b"").is_ok() {
             std::thread::yield_now();

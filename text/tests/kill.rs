@@ -1,6 +1,8 @@
-//! Kills at random moments, with `Survive::Kill`: after the next start no line is lost, doubled or torn.
+//! Kills at random moments, with `Survive::Kill`: after the next start no line is lost, doubled or
+//! torn.
 //!
-//! This program starts itself as the victim. `cargo run --release -p inkstone-appender --example kills` does it 300 times.
+//! This program starts itself as the victim. `cargo run --release -p inkstone-appender --example
+//! kills` does it 300 times.
 
 mod common;
 #[path = "common/kills.rs"]
@@ -36,7 +38,10 @@ fn kills_lose_double_and_tear_nothing() {
         victim.args(["--exact", "victim", "--nocapture"]).env(PATH, path).env(FIRST, first);
         victim
     });
-    assert!(seen.recovered > 0, "no kill left anything to recover: the test does not test: {seen:?}");
+    assert!(
+        seen.recovered > 0,
+        "no kill left anything to recover: the test does not test: {seen:?}"
+    );
 }
 
 /// Whether a stage of this log is left (its name is made of the directory's numbers).
@@ -77,6 +82,8 @@ fn two_writers_of_one_log_are_refused_and_lines_stay_for_the_next_start() {
     assert_eq!(guard.recovery().expect("lines").bytes, 4 + (3 << 20) + 5);
     guard.close().expect("closed");
     let text = std::fs::read_to_string(&path).expect("text");
-    assert!(text.starts_with("one\nxxx") && text.ends_with("xxx\ntwo\n") && text.len() == 9 + (3 << 20));
+    assert!(
+        text.starts_with("one\nxxx") && text.ends_with("xxx\ntwo\n") && text.len() == 9 + (3 << 20)
+    );
     assert!(!has_stage(&path));
 }

@@ -1,4 +1,5 @@
-//! The largest size of a file (`ulimit -f`): a write beyond it raises a signal that ends a process by default, but must not end it here.
+//! The largest size of a file (`ulimit -f`): a write beyond it raises a signal that ends a process
+//! by default, but must not end it here.
 //!
 //! This program starts itself with such a limit.
 
@@ -34,11 +35,13 @@ fn small(path: &Path, memory: impl Into<PathBuf>) -> Builder {
 #[test]
 fn victim() {
     let Some(word) = std::env::var_os(VICTIM) else { return };
-    let (word, path) = word.to_str().and_then(|word| word.split_once(' ')).expect("a word and a path");
+    let (word, path) =
+        word.to_str().and_then(|word| word.split_once(' ')).expect("a word and a path");
     let path = Path::new(path);
     let memory = PathBuf::from(std::env::var_os(MEMORY).expect("a directory"));
-    let is_limit =
-        |error: String| assert!(error.contains("os error 27") && error.contains("a.log"), "{error}");
+    let is_limit = |error: String| {
+        assert!(error.contains("os error 27") && error.contains("a.log"), "{error}")
+    };
     match word {
         // Reported on a stderr that is too large itself.
         "back-thread" => {
@@ -62,13 +65,17 @@ fn victim() {
             is_limit(error.to_string());
         }
         "bringing-back" => {
-            let error = small(path, memory).survive(Survive::Kill).open().expect_err("the log is too large");
+            let error = small(path, memory)
+                .survive(Survive::Kill)
+                .open()
+                .expect_err("the log is too large");
             is_limit(error.to_string());
         }
         // The file has no room for even one byte; the next one has.
         "rotation" | "bringing-back-rotated" => {
-            let builder =
-                small(path, memory).survive(Survive::Kill).rotate(Rotation::new().at_bytes(1 << 30));
+            let builder = small(path, memory)
+                .survive(Survive::Kill)
+                .rotate(Rotation::new().at_bytes(1 << 30));
             let (mut log, guard) = builder.open().expect("opened");
             log.write_all(b"behind\n").expect("accepted");
             guard.flush(common::LONG).expect("it goes on in the next file");
@@ -87,7 +94,8 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
         eprintln!("NOT RUN: a limit and a stage: there is no {SHM}");
         return;
     }
-    let words = ["back-thread", "stage", "rotation", "bringing-back-rotated", "bringing-back", "janitor"];
+    let words =
+        ["back-thread", "stage", "rotation", "bringing-back-rotated", "bringing-back", "janitor"];
     for word in &words[..words.len() - usize::from(!cfg!(feature = "gzip"))] {
         let word = *word;
         let directory = tempfile::tempdir().expect("a directory");
@@ -114,7 +122,8 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
         if word == "janitor" {
             let bytes: Vec<u8> =
                 std::iter::repeat_with(|| fastrand::u8(..)).take(LIMIT as usize * 1024).collect();
-            std::fs::write(directory.path().join("a.log.20261121T160533Z.0"), bytes).expect("written");
+            std::fs::write(directory.path().join("a.log.20261121T160533Z.0"), bytes)
+                .expect("written");
         } else {
             full(&path);
         }
@@ -123,7 +132,8 @@ fn a_file_that_may_grow_no_more_is_an_error_and_ends_no_process() {
         victim.args(["-c", &script]).arg(std::env::current_exe().expect("this program"));
         victim.args(["--exact", "victim", "--nocapture"]).env(MEMORY, memory);
         victim.env(VICTIM, format!("{word} {}", path.display()));
-        let out = victim.stdout(Stdio::piped()).stderr(full(&directory.path().join("stderr"))).output();
+        let out =
+            victim.stdout(Stdio::piped()).stderr(full(&directory.path().join("stderr"))).output();
         let out = out.expect("started");
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "{word}: signal {:?}: {text}", out.status.signal());

@@ -27,14 +27,17 @@ fn four_threads_lose_nothing_and_mix_nothing() {
     });
     guard.close().expect("closed");
     let (lines, others) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
-    assert!(others.is_empty() && lines.len() == 4 && lines.values().all(|lines| lines.len() == 5000));
+    assert!(
+        others.is_empty() && lines.len() == 4 && lines.values().all(|lines| lines.len() == 5000)
+    );
     let stats = log.stats();
     assert_eq!((stats.lines, stats.written_lines, stats.dropped_lines), (20_000, 20_000, 0));
     assert_eq!(stats.written_bytes, std::fs::metadata(&path).expect("there").len());
 }
 
-/// Everything accepted up to the end is in the file, including the buffer that was being filled when the log was closed.
-/// Fails if the background thread does not check once more after it saw that the log is closed.
+/// Everything accepted up to the end is in the file, including the buffer that was being filled
+/// when the log was closed. Fails if the background thread does not check once more after it saw
+/// that the log is closed.
 #[test]
 fn closing_at_full_speed_loses_no_accepted_line() {
     for round in 0..30 {
@@ -56,7 +59,8 @@ fn closing_at_full_speed_loses_no_accepted_line() {
                 });
             }
             start.wait();
-            while accepted.iter().any(|accepted| accepted.load(Ordering::Relaxed) < 10 + 7 * round) {
+            while accepted.iter().any(|accepted| accepted.load(Ordering::Relaxed) < 10 + 7 * round)
+            {
                 std::hint::spin_loop();
             }
             guard.close().expect("closed");
@@ -125,14 +129,18 @@ fn one_writeln_is_one_line_however_many_pieces_it_has() {
             let mut log = &log;
             scope.spawn(move || {
                 for number in 0..2000 {
-                    writeln!(log, "thread {thread} line {number} {}", "x".repeat(9)).expect("written");
+                    writeln!(log, "thread {thread} line {number} {}", "x".repeat(9))
+                        .expect("written");
                 }
             });
         }
     });
     guard.close().expect("closed");
     let text = std::fs::read_to_string(&path).expect("text");
-    assert!(text.lines().all(|line| line.matches("thread").count() == 1 && line.ends_with(" xxxxxxxxx")));
+    assert!(
+        text.lines()
+            .all(|line| line.matches("thread").count() == 1 && line.ends_with(" xxxxxxxxx"))
+    );
     assert_eq!((text.lines().count(), log.stats().lines), (8000, 8000));
 }
 
@@ -164,7 +172,8 @@ fn lines_longer_than_buffers_are_whole_and_in_order() {
         let mut next = [0_u64; 3];
         for found in text.lines() {
             let words: Vec<&str> = found.splitn(5, ' ').collect();
-            let (thread, number): (usize, u64) = (words[1].parse().expect("a"), words[3].parse().expect("a"));
+            let (thread, number): (usize, u64) =
+                (words[1].parse().expect("a"), words[3].parse().expect("a"));
             assert_eq!(number, next[thread], "in order, thread {thread}");
             next[thread] += 1;
             let bytes = sizes[(number as usize + thread) % sizes.len()];
@@ -195,8 +204,10 @@ fn rotation_never_cuts_a_line() {
         assert!(text.len() <= 20_000 + 10_000, "{}", text.len());
     }
     let text = all_text(directory.path(), "a.log");
-    let numbers: Vec<u64> =
-        text.lines().map(|line| line.split(' ').nth(3).expect("four").parse().expect("a")).collect();
+    let numbers: Vec<u64> = text
+        .lines()
+        .map(|line| line.split(' ').nth(3).expect("four").parse().expect("a"))
+        .collect();
     assert_eq!(numbers, (0..2000).collect::<Vec<u64>>());
 }
 
@@ -207,15 +218,16 @@ fn a_hook_that_logs_does_not_hang_when_every_buffer_is_full() {
     let told = std::sync::Arc::new(AtomicBool::new(false));
     let writer = std::sync::Arc::new(std::sync::OnceLock::<LogWriter>::new());
     let (theirs, seen) = (std::sync::Arc::clone(&writer), std::sync::Arc::clone(&told));
-    let builder =
-        LogWriter::builder(&path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).on_event(move |_| {
+    let builder = LogWriter::builder(&path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).on_event(
+        move |_| {
             let mut log = theirs.wait().clone();
             for _ in 0..100 {
                 log.write_all(line(9, 0, LINE).as_bytes()).expect("taken or dropped");
             }
             assert!(log.flush_within(LONG).is_err(), "a flush here would wait for itself");
             seen.store(true, Ordering::Release);
-        });
+        },
+    );
     let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
     writer.set(log.clone()).expect("once");
     log.write_all(b"first\n").expect("written");

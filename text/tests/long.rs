@@ -41,25 +41,33 @@ fn a_line_in_pieces_is_whole_among_others_and_in_one_file() {
     let text = all_text(directory.path(), "a.log");
     let (long, short): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('x'));
     assert_eq!(long.len(), 5);
-    assert!(long.iter().all(|line| line.len() == PIECE * PIECES && line.bytes().all(|byte| byte == b'x')));
+    assert!(
+        long.iter()
+            .all(|line| line.len() == PIECE * PIECES && line.bytes().all(|byte| byte == b'x'))
+    );
     assert_eq!(short.len(), 4000);
     for entry in std::fs::read_dir(directory.path()).expect("listed") {
         let text = std::fs::read(entry.expect("an entry").path()).expect("read");
         assert!(text.is_empty() || text.ends_with(b"\n"), "a file ends within a line");
     }
     let stats = log.stats();
-    assert_eq!((stats.lines, stats.written_lines, stats.written_bytes), (4005, 4005, text.len() as u64));
+    assert_eq!(
+        (stats.lines, stats.written_lines, stats.written_bytes),
+        (4005, 4005, text.len() as u64)
+    );
 }
 
 fn files(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("listed").map(|entry| entry.expect("an entry").path());
+    let entries =
+        std::fs::read_dir(folder).expect("listed").map(|entry| entry.expect("an entry").path());
     let mut paths: Vec<_> = entries.collect();
     paths.sort();
     // A file that is just being renamed is found the next time.
     paths.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
 }
 
-/// What becomes due within a line is done when the line has ended: a reopening, the end of a period.
+/// What becomes due within a line is done when the line has ended: a reopening, the end of a
+/// period.
 #[test]
 fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
     const BUFFER: usize = 4 << 10;
@@ -74,8 +82,8 @@ fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
             } else {
                 Rotation::new()
             });
-            let builder =
-                builder.clock(move || UNIX_EPOCH + Duration::from_secs(theirs.load(Ordering::Relaxed)));
+            let builder = builder
+                .clock(move || UNIX_EPOCH + Duration::from_secs(theirs.load(Ordering::Relaxed)));
             let (mut log, guard) = builder.open().expect("opened");
             log.write_all(b"before\n").expect("accepted");
             let mut long = log.begin_line().expect("begun");
@@ -87,11 +95,13 @@ fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
                 if piece == 2 {
                     clock.fetch_add(60, Ordering::Relaxed);
                     if !is_by_time {
-                        std::fs::rename(&path, directory.path().join("a.log.moved")).expect("moved");
+                        std::fs::rename(&path, directory.path().join("a.log.moved"))
+                            .expect("moved");
                         log.reopen();
                     }
                 }
-                let size = || files(directory.path()).iter().map(|text| text.len() as u64).sum::<u64>();
+                let size =
+                    || files(directory.path()).iter().map(|text| text.len() as u64).sum::<u64>();
                 wait_until("it in the files", || size() == put);
             }
             long.push(ends_with.as_bytes()).expect("accepted");
@@ -127,7 +137,8 @@ fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
 fn a_policy_that_drops_drops_it_whole_and_it_is_told() {
     for when_full in [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::BlockFor(LONG)] {
         let (_directory, path) = place();
-        let (mut log, guard) = LogWriter::builder(&path).when_full(when_full).open().expect("opened");
+        let (mut log, guard) =
+            LogWriter::builder(&path).when_full(when_full).open().expect("opened");
         log.write_all(b"before\n").expect("accepted");
         let mut long = log.begin_line().expect("begun");
         for _ in 0..PIECES {
@@ -141,7 +152,10 @@ fn a_policy_that_drops_drops_it_whole_and_it_is_told() {
         assert!(!text.contains("its end") && !text.contains('x'.to_string().repeat(9).as_str()));
         let bytes = PIECE * PIECES + 8;
         let notice = format!("1 lines dropped ({bytes} bytes): too long for the buffers\n");
-        assert!(text.contains(&notice) && text.contains("before\n") && text.contains("behind\n"), "{text}");
+        assert!(
+            text.contains(&notice) && text.contains("before\n") && text.contains("behind\n"),
+            "{text}"
+        );
         assert_eq!(log.stats().too_long_bytes, bytes as u64);
     }
 }
@@ -175,7 +189,8 @@ fn closing_ends_a_line_whose_next_piece_does_not_come() {
 #[test]
 fn nobody_waits_for_ever_for_a_disk_that_fails() {
     let (_directory, path) = place();
-    let builder = LogWriter::builder(&path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).on_event(|_| {});
+    let builder =
+        LogWriter::builder(&path).buffers_bytes(8 << 10).buffer_bytes(4 << 10).on_event(|_| {});
     let builder = builder.drain_timeout(Duration::from_millis(1));
     let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(28))).expect("opened");
     std::thread::scope(|scope| {
@@ -187,7 +202,13 @@ fn nobody_waits_for_ever_for_a_disk_that_fails() {
         while log.stats().waits == 0 {
             std::thread::yield_now();
         }
-        assert!(guard.close().expect_err("it fails").to_string().starts_with("1 lines were not written"));
+        assert!(
+            guard
+                .close()
+                .expect_err("it fails")
+                .to_string()
+                .starts_with("1 lines were not written")
+        );
     });
     assert_eq!((log.stats().lines, log.stats().unwritten_lines), (1, 1));
 }

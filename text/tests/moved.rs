@@ -1,5 +1,5 @@
-//! A log's directory that is moved away, with another one in its place: rotating and removing stay where the log is, until it
-//! is reopened by its name.
+//! A log's directory that is moved away, with another one in its place: rotating and removing stay
+//! where the log is, until it is reopened by its name.
 
 mod common;
 
@@ -20,14 +20,19 @@ fn another_logs_files_in_its_old_place_are_not_touched() {
     let made = tempfile::tempdir().expect("a directory");
     let [logs, old] = ["logs", "old"].map(|name| made.path().join(name));
     let rotation = Rotation::new().at_bytes(16 << 10);
-    let builder = LogWriter::builder(logs.join("a.log")).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+    let builder =
+        LogWriter::builder(logs.join("a.log")).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
     let (log, guard) = builder.rotate(rotation).keep(Keep::new().files(2)).open().expect("opened");
     put(&log, 0..50);
     guard.flush(LONG).expect("flushed");
     std::fs::rename(&logs, &old).expect("moved");
     std::fs::create_dir(&logs).expect("made");
-    for name in ["a.log", "a.log.20251121T160533Z.0", "a.log.20251121T160534Z.0", "a.log.20251121T160535Z.0"]
-    {
+    for name in [
+        "a.log",
+        "a.log.20251121T160533Z.0",
+        "a.log.20251121T160534Z.0",
+        "a.log.20251121T160535Z.0",
+    ] {
         std::fs::write(logs.join(name), "somebody's\n").expect("written");
     }
     let before = files(&logs);
@@ -42,7 +47,8 @@ fn another_logs_files_in_its_old_place_are_not_touched() {
     // Reopened, it follows its name.
     log.reopen();
     let since = std::time::Instant::now();
-    // The janitor is in this directory now, and removes what has the names of older files. Only the log itself stays.
+    // The janitor is in this directory now, and removes what has the names of older files. Only the
+    // log itself stays.
     while std::fs::read(logs.join("a.log")).expect("read") == b"somebody's\n" {
         assert!(since.elapsed() < LONG, "it is not opened again");
         put(&log, 1000..1001);

@@ -17,7 +17,9 @@ use inkstone_appender::{Compression, Survive};
 use inkstone_appender::{Event, Keep, LogWriter, Rotation};
 
 fn numbers_in(text: &str) -> Vec<u64> {
-    text.lines().map(|line| line.split(' ').nth(3).expect("four words").parse().expect("a number")).collect()
+    text.lines()
+        .map(|line| line.split(' ').nth(3).expect("four words").parse().expect("a number"))
+        .collect()
 }
 
 #[test]
@@ -29,12 +31,18 @@ fn only_the_newest_files_stay_and_others_are_not_touched() {
     let (log, guard) = builder.open().expect("opened");
     put(&log, 0..3000);
     guard.flush(LONG).expect("flushed");
-    wait_until("three files, the current one and logrotate's", || names(directory.path()).len() == 5);
+    wait_until("three files, the current one and logrotate's", || {
+        names(directory.path()).len() == 5
+    });
     guard.close().expect("closed");
     assert!(log.stats().rotations >= 20);
     std::fs::remove_file(directory.path().join("a.log.1")).expect("still there");
     let kept = numbers_in(&all_text(directory.path(), "a.log"));
-    assert_eq!(kept, (3000 - kept.len() as u64..3000).collect::<Vec<u64>>(), "the newest, without a hole");
+    assert_eq!(
+        kept,
+        (3000 - kept.len() as u64..3000).collect::<Vec<u64>>(),
+        "the newest, without a hole"
+    );
 }
 
 /// A file of another program has the last possible name, or the one before it.
@@ -57,7 +65,8 @@ fn a_file_behind_which_there_is_no_name_ends_nothing() {
         if number == u32::MAX {
             assert!(log.stats().rotations > 3, "{:?}", log.stats());
         } else {
-            let is_told = |told: &String| told.contains("no name") && told.contains("99991231T235959Z");
+            let is_told =
+                |told: &String| told.contains("no name") && told.contains("99991231T235959Z");
             assert!(told.lock().expect("no panic").iter().any(is_told), "{told:?}");
             std::fs::remove_file(name(number)).expect("removed");
             std::fs::rename(name(u32::MAX), directory.path().join("a.log.20251121T160533Z.0"))
@@ -96,7 +105,12 @@ fn a_start_rotates_when_asked_or_when_the_file_is_of_an_earlier_day() {
     let day = Rotation::new().every(Duration::from_secs(86_400));
     std::fs::write(&path, "one\n").expect("written");
     let old = std::time::SystemTime::now() - Duration::from_secs(2 * 86_400);
-    std::fs::File::options().write(true).open(&path).expect("open").set_modified(old).expect("made old");
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("open")
+        .set_modified(old)
+        .expect("made old");
     open(Rotation::new()).close().expect("closed");
     assert_eq!(names(directory.path()).len(), 1);
     open(day).close().expect("closed");
@@ -130,7 +144,10 @@ fn the_log_is_opened_again_on_request_and_by_a_flag() {
     log.write_all(b"3\n").expect("accepted");
     guard.close().expect("closed");
     let text = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect("text");
-    assert_eq!((text("moved.1"), text("moved.2"), text("a.log")), ("1\n".into(), "2\n".into(), "3\n".into()));
+    assert_eq!(
+        (text("moved.1"), text("moved.2"), text("a.log")),
+        ("1\n".into(), "2\n".into(), "3\n".into())
+    );
 }
 
 #[cfg(feature = "sighup")]
@@ -141,7 +158,8 @@ fn a_sighup_opens_the_log_again() {
     log.write_all(b"1\n").expect("accepted");
     guard.flush(LONG).expect("flushed");
     std::fs::rename(&path, directory.path().join("moved")).expect("moved");
-    let kill = std::process::Command::new("kill").args(["-HUP", &std::process::id().to_string()]).status();
+    let kill =
+        std::process::Command::new("kill").args(["-HUP", &std::process::id().to_string()]).status();
     assert!(kill.expect("kill").success());
     wait_until("the file", || path.exists());
     log.write_all(b"2\n").expect("accepted");
@@ -179,19 +197,25 @@ fn compressed(compression: Compression, extension: &str, read: fn(&Path) -> Stri
     assert!(rotations >= 4);
     let is_done = |name: &String| name == "a.log" || name.ends_with(extension);
     wait_until("compressed files", || {
-        names(directory.path()).iter().all(is_done) && names(directory.path()).len() as u64 == rotations + 1
+        names(directory.path()).iter().all(is_done)
+            && names(directory.path()).len() as u64 == rotations + 1
     });
     guard.close().expect("closed");
     let mut all = String::new();
     let mut files = names(directory.path());
     files.sort_by_key(|name| {
-        let mut parts = name.trim_start_matches("a.log").trim_end_matches(extension).split('.').skip(1);
+        let mut parts =
+            name.trim_start_matches("a.log").trim_end_matches(extension).split('.').skip(1);
         let stamp = parts.next().map_or_else(|| "later".to_owned(), str::to_owned);
         (stamp.starts_with('l'), stamp, parts.next().and_then(|number| number.parse::<u64>().ok()))
     });
     for name in files {
         let path = directory.path().join(&name);
-        all += &if name == "a.log" { std::fs::read_to_string(path).expect("text") } else { read(&path) };
+        all += &if name == "a.log" {
+            std::fs::read_to_string(path).expect("text")
+        } else {
+            read(&path)
+        };
     }
     assert_eq!(numbers_in(&all), (0..3000).collect::<Vec<u64>>());
 }
@@ -218,8 +242,8 @@ fn rotated_files_are_compressed_by_zstd() {
     });
 }
 
-/// At full speed, with files that compress slower than they are written. The thread that rotates checks after each
-/// rotation.
+/// At full speed, with files that compress slower than they are written. The thread that rotates
+/// checks after each rotation.
 #[cfg(feature = "gzip")]
 #[test]
 fn there_are_never_more_files_than_asked_for_however_slow_compressing_is() {

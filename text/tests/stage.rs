@@ -1,6 +1,7 @@
 //! What a killed process left, and what others did meanwhile: to the log, to the stage, beside it.
 //!
-//! A kill is a forked child that ends without closing its log. This program also starts itself, in mount namespaces.
+//! A kill is a forked child that ends without closing its log. This program also starts itself, in
+//! mount namespaces.
 
 mod common;
 
@@ -11,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{LONG, Mood, MoodyDisk, SHM, place, stage_of, turn, wait_until};
-use inkstone_appender::{Builder, Event, LogWriter, Recovery, Survive, discard_lines, waiting_lines};
+use inkstone_appender::{
+    Builder, Event, LogWriter, Recovery, Survive, discard_lines, waiting_lines,
+};
 use inkstone_host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
@@ -51,7 +54,8 @@ fn append(path: &Path, text: &str) {
 
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 
-/// The supervisor's own line, appended between the kill and the next start, is not taken for lines of the log's.
+/// The supervisor's own line, appended between the kill and the next start, is not taken for lines
+/// of the log's.
 #[test]
 fn what_others_appended_meanwhile_is_not_taken_for_lines_of_the_log() {
     let Some(_turn) = turn("others' lines") else { return };
@@ -74,7 +78,11 @@ fn a_line_that_others_cut_is_whole_behind_them() {
     let Some(_turn) = turn("a cut line") else { return };
     for theirs in ["\nsomebody's\n", "\nsomebody's"] {
         let (_directory, path) = place();
-        killed(&path, Mood::FailsHalfway(EIO), "first\na line that is much longer than the first\nlast\n");
+        killed(
+            &path,
+            Mood::FailsHalfway(EIO),
+            "first\na line that is much longer than the first\nlast\n",
+        );
         append(&path, theirs);
         let (_, text) = next_start(&path);
         let (before, behind) = text.split_once("somebody's\n").expect("theirs");
@@ -95,7 +103,8 @@ fn a_buffer_that_is_there_whole_is_not_there_twice() {
     assert_eq!((text, recovery), (format!("{LINES}somebody's\n"), None));
 }
 
-/// Killed before anything of it was written: it has no place yet. What one process has put in several calls is one line.
+/// Killed before anything of it was written: it has no place yet. What one process has put in
+/// several calls is one line.
 #[test]
 fn a_line_that_was_not_begun_does_not_go_behind_the_half_of_another() {
     let Some(_turn) = turn("a line that was not begun") else { return };
@@ -136,7 +145,8 @@ fn another_file_with_the_logs_number_is_not_taken_for_it() {
         if std::fs::metadata(&other).expect("there").ino() == number {
             break;
         }
-        std::fs::rename(&other, directory.path().join(fastrand::u64(..).to_string())).expect("kept");
+        std::fs::rename(&other, directory.path().join(fastrand::u64(..).to_string()))
+            .expect("kept");
     }
     if !std::fs::metadata(&other).is_ok_and(|facts| facts.ino() == number) {
         eprintln!("NOT RUN: a number used again: this file system does not give {number} again");
@@ -168,7 +178,8 @@ fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
     assert!(recovery.and_then(|recovery| recovery.doubt).is_some());
 }
 
-/// The directory is moved away or removed, and another one is in its place: new lines are kept for the new one.
+/// The directory is moved away or removed, and another one is in its place: new lines are kept for
+/// the new one.
 #[test]
 fn a_directory_that_is_replaced_takes_the_stage_with_it() {
     let Some(_turn) = turn("a replaced directory") else { return };
@@ -196,11 +207,17 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
             let stage = stage_of(Path::new(SHM), &path);
             log.reopen();
             wait_until("a stage", || {
-                told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
+                told.lock()
+                    .expect("no panic")
+                    .iter()
+                    .any(|told| told.contains("a new stage was created"))
             });
             assert!(stage.exists() && (stage == before || !before.exists()));
-            let refused =
-                builder(&path).drain_timeout(Duration::ZERO).open().expect_err("it is open").to_string();
+            let refused = builder(&path)
+                .drain_timeout(Duration::ZERO)
+                .open()
+                .expect_err("it is open")
+                .to_string();
             assert!(refused.contains("another writer"), "{refused}");
             disk.set(Mood::Fails(EIO));
             log.write_all(LINES.as_bytes()).expect("accepted");
@@ -238,7 +255,8 @@ fn lines_that_are_brought_back_are_synced() {
     assert!(guard.flush(LONG).is_err() && guard.close().is_err());
 }
 
-/// systemd's `RemoveIPC`, or a cleaner of `/dev/shm`: the stage is created again with all waiting lines, and locks others out again.
+/// systemd's `RemoveIPC`, or a cleaner of `/dev/shm`: the stage is created again with all waiting
+/// lines, and locks others out again.
 #[test]
 fn a_stage_that_is_removed_while_running_is_made_anew() {
     let Some(_turn) = turn("a removed stage") else { return };
@@ -251,14 +269,18 @@ fn a_stage_that_is_removed_while_running_is_made_anew() {
         let builder = builder.on_event(move |event: &Event<'_>| {
             theirs.lock().expect("no panic").push(event.to_string());
         });
-        let (mut log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
+        let (mut log, guard) =
+            builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
         for number in 0..100 {
             log.write_all(common::line(0, number, 120).as_bytes()).expect("accepted");
         }
         wait_until("an attempt", || log.stats().write_errors > 0);
         std::fs::remove_file(stage_of(Path::new(SHM), &path)).expect("removed");
         wait_until("a stage", || {
-            told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
+            told.lock()
+                .expect("no panic")
+                .iter()
+                .any(|told| told.contains("a new stage was created"))
         });
         for number in 100..200 {
             log.write_all(common::line(0, number, 120).as_bytes()).expect("accepted");
@@ -308,7 +330,8 @@ fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
     }
 }
 
-/// A file system of the same number is mounted in the place of the one that had the log: the lines are not that log's.
+/// A file system of the same number is mounted in the place of the one that had the log: the lines
+/// are not that log's.
 #[test]
 fn lines_of_a_log_that_is_gone_go_into_no_other() {
     use std::os::unix::fs::MetadataExt as _;
@@ -316,15 +339,16 @@ fn lines_of_a_log_that_is_gone_go_into_no_other() {
     let Some(_turn) = turn(TEST) else { return };
     let Some((directory, mount)) = small_memory(TEST, 1 << 20) else { return };
     let path = directory.path().join("a.log");
-    let numbers =
-        || std::fs::metadata(directory.path()).map(|facts| (facts.dev(), facts.ino())).expect("there");
+    let numbers = || {
+        std::fs::metadata(directory.path()).map(|facts| (facts.dev(), facts.ino())).expect("there")
+    };
     let before = numbers();
     killed(&path, Mood::Fails(EIO), LINES);
     drop(mount);
     // Another mount may have got the number, and frees it again.
     let again = (0..100).find_map(|_| {
-        let again =
-            Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", "size=1048576").expect("mounted");
+        let again = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", "size=1048576")
+            .expect("mounted");
         let is_same = numbers() == before;
         is_same.then_some(again).or_else(|| {
             std::thread::sleep(Duration::from_millis(20));
@@ -382,8 +406,11 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     let Some(_turn) = turn("a full stage") else { return };
     let Some((memory, mount)) = small_memory("a full stage", 4 << 20) else { return };
     let (_directory, path) = place();
-    let error =
-        builder(&path).stage_directory(memory.path()).open().expect_err("8 MiB of buffers").to_string();
+    let error = builder(&path)
+        .stage_directory(memory.path())
+        .open()
+        .expect_err("8 MiB of buffers")
+        .to_string();
     assert!(error.contains("No space") && error.contains("a.log"), "{error}");
     let told = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&told);
@@ -413,11 +440,13 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     drop(mount);
 }
 
-/// Not a test by itself: the process that is started in a namespace, and killed, or ended by its input.
+/// Not a test by itself: the process that is started in a namespace, and killed, or ended by its
+/// input.
 #[test]
 fn victim() {
     let Some(word) = std::env::var_os(VICTIM) else { return };
-    let (path, line) = word.to_str().and_then(|word| word.split_once(' ')).expect("a path and a line");
+    let (path, line) =
+        word.to_str().and_then(|word| word.split_once(' ')).expect("a path and a line");
     let (mut log, guard) = builder(Path::new(path)).flush_every(LONG).open().expect("opened");
     writeln!(log, "{line}").expect("accepted");
     println!("\nready");
@@ -425,9 +454,11 @@ fn victim() {
     guard.close().expect("closed");
 }
 
-/// This program in a mount namespace of its own, where `directory` is at `at`, until it has put its line.
+/// This program in a mount namespace of its own, where `directory` is at `at`, until it has put its
+/// line.
 fn in_container(directory: &Path, at: &Path, line: &str) -> std::process::Child {
-    let script = format!("mount --bind {} {} && exec \"$0\" \"$@\"", directory.display(), at.display());
+    let script =
+        format!("mount --bind {} {} && exec \"$0\" \"$@\"", directory.display(), at.display());
     let mut child = Command::new("unshare")
         .args(["--mount", "sh", "-c", &script])
         .arg(std::env::current_exe().expect("this program"))
@@ -451,8 +482,10 @@ fn in_container(directory: &Path, at: &Path, line: &str) -> std::process::Child 
 #[test]
 fn logs_of_one_path_in_two_mount_namespaces_keep_apart() {
     let Some(_turn) = turn("two mount namespaces") else { return };
-    let can_unshare =
-        Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
+    let can_unshare = Command::new("unshare")
+        .args(["--mount", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
     if !can_unshare {
         eprintln!("NOT RUN: two mount namespaces: unshare is not there, or may not");
         return;

@@ -1,4 +1,5 @@
-//! The order of an opening: it checks the file, makes room, recovers lines, and begins what is due. And what it leaves.
+//! The order of an opening: it checks the file, makes room, recovers lines, and begins what is due.
+//! And what it leaves.
 
 mod common;
 
@@ -10,10 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{LINE, LONG, Mood, MoodyDisk, SHM, line, names, place, put, stage_of, turn, wait_until};
+use common::{
+    LINE, LONG, Mood, MoodyDisk, SHM, line, names, place, put, stage_of, turn, wait_until,
+};
 use inkstone_appender::{
-    AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk, Result,
-    Rotation, Survive,
+    AppendFacts, Builder, Disk, Error, Event, Keep, LogFile, LogWriter, OsDirectory, OsDisk,
+    Result, Rotation, Survive,
 };
 use inkstone_host::{fork_child, in_forked_child};
 use inkstone_io::{AppendFile, Directory as _, is_root};
@@ -44,7 +47,8 @@ fn kept(path: &Path) -> Builder {
 /// A process that puts the lines, and is killed before the disk has accepted them.
 fn killed(builder: Builder) {
     let code = in_forked_child(|| {
-        let (mut log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
+        let (mut log, guard) =
+            builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
         log.write_all(LINES.as_bytes()).expect("accepted");
         wait_until("an attempt", || log.stats().write_errors > 0);
         std::mem::forget(guard);
@@ -83,7 +87,11 @@ impl Disk for FullDisk {
     fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
         // No room for the file either.
         if !directory.path().join(name).exists() && self.is_full() {
-            return Err(Error::new("open log", &self.because_of, std::io::Error::from_raw_os_error(ENOSPC)));
+            return Err(Error::new(
+                "open log",
+                &self.because_of,
+                std::io::Error::from_raw_os_error(ENOSPC),
+            ));
         }
         Ok(Box::new(FullFile(OsDisk.open(directory, name)?, self.clone())))
     }
@@ -100,7 +108,11 @@ impl std::fmt::Debug for FullFile {
 impl LogFile for FullFile {
     fn append(&self, bytes: &[u8]) -> Result<usize> {
         if self.1.is_full() {
-            return Err(Error::new("append", &self.1.because_of, std::io::Error::from_raw_os_error(ENOSPC)));
+            return Err(Error::new(
+                "append",
+                &self.1.because_of,
+                std::io::Error::from_raw_os_error(ENOSPC),
+            ));
         }
         self.0.append(&bytes[..bytes.len().min(10)])
     }
@@ -114,7 +126,8 @@ impl LogFile for FullFile {
     }
 }
 
-/// Neither a file that is above the limit by now nor room that comes late keeps a start from its lines.
+/// Neither a file that is above the limit by now nor room that comes late keeps a start from its
+/// lines.
 #[test]
 fn a_start_on_a_full_disk_makes_room_and_tries_again() {
     let Some(_turn) = turn("a start on a full disk") else { return };
@@ -127,7 +140,8 @@ fn a_start_on_a_full_disk_makes_room_and_tries_again() {
         let old = directory.path().join("a.log.20200101T000000Z.0");
         fs::write(&old, "old\n").expect("written");
         make_old(&old);
-        let disk = FullDisk { because_of: old, times: Arc::new(AtomicU64::new(3)), asked: Arc::default() };
+        let disk =
+            FullDisk { because_of: old, times: Arc::new(AtomicU64::new(3)), asked: Arc::default() };
         let log = kept(&path).keep(Keep::new().days(1));
         let (_log, guard) = log.open_on(disk.clone()).expect("there is room by now");
         assert_eq!(guard.recovery().expect("lines").bytes, LINES.len() as u64);
@@ -189,7 +203,10 @@ fn a_link_that_cannot_be_made_refuses_no_start() {
     guard.close().expect("closed");
     assert_eq!((read(&path).as_str(), read(&link).as_str()), (LINES, "somebody's\n"));
     let told = told.lock().expect("no panic").clone();
-    assert!(told.len() == 2 && told[1].contains("latest") && told[1].contains("not a link"), "{told:?}");
+    assert!(
+        told.len() == 2 && told[1].contains("latest") && told[1].contains("not a link"),
+        "{told:?}"
+    );
 }
 
 /// The file is moved away while a start waits for room for its lines.
@@ -211,7 +228,8 @@ fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
     assert_eq!(code.expect("a child"), 1);
     let reason = directory.path().join("full");
     fs::write(&reason, "").expect("written");
-    let disk = FullDisk { because_of: reason.clone(), times: Arc::default(), asked: Arc::default() };
+    let disk =
+        FullDisk { because_of: reason.clone(), times: Arc::default(), asked: Arc::default() };
     let asked = Arc::clone(&disk.asked);
     let (flag, moved) = (Arc::new(AtomicBool::new(false)), directory.path().join("a.log.1"));
     std::thread::scope(|scope| {
@@ -244,7 +262,10 @@ fn a_start_on_a_disk_that_stays_full_is_refused_and_its_lines_stay() {
     let since = Instant::now();
     let refused = kept(&path).drain_timeout(Duration::from_millis(100)).open_on(disk);
     let error = refused.expect_err("it is full").to_string();
-    assert!(error.contains("stay in memory") && since.elapsed() >= Duration::from_millis(100), "{error}");
+    assert!(
+        error.contains("stay in memory") && since.elapsed() >= Duration::from_millis(100),
+        "{error}"
+    );
     let (_log, guard) = kept(&path).open().expect("opened");
     guard.close().expect("closed");
     assert_eq!(read(&path), LINES);
@@ -258,7 +279,8 @@ fn a_rotation_that_cannot_be_done_at_the_start_is_told_and_lines_go_on() {
         fs::write(&path, "before\n").expect("written");
         make_old(&path);
         // There is no name after the last two.
-        let last = [u32::MAX, u32::MAX - 1].map(|number| format!("a.log.99991231T235959Z.{number}"));
+        let last =
+            [u32::MAX, u32::MAX - 1].map(|number| format!("a.log.99991231T235959Z.{number}"));
         for name in &last {
             fs::write(directory.path().join(name), "").expect("written");
         }
@@ -283,7 +305,9 @@ fn a_rotation_that_cannot_be_done_at_the_start_is_told_and_lines_go_on() {
 #[test]
 fn a_file_that_is_missing_at_the_start_is_made_like_the_newest_rotated_one() {
     let Some(_turn) = turn("the owner after a kill") else { return };
-    for (has_lines, rotated) in [(true, ROTATED), (false, ROTATED), (false, "a.log.20261121T160533Z.0.gz")] {
+    for (has_lines, rotated) in
+        [(true, ROTATED), (false, ROTATED), (false, "a.log.20261121T160533Z.0.gz")]
+    {
         let (directory, path) = place();
         if has_lines {
             killed(kept(&path));
@@ -388,7 +412,8 @@ fn a_stage_directory_of_somebody_elses_is_told_and_another_is_made() {
     killed(kept());
     fs::remove_file(first).expect("removed");
     let (builder, told) = builder(&path);
-    let (_log, guard) = builder.survive(Survive::Kill).stage_directory(memory.path()).open().expect("opened");
+    let (_log, guard) =
+        builder.survive(Survive::Kill).stage_directory(memory.path()).open().expect("opened");
     guard.close().expect("closed");
     assert_eq!(read(&path), LINES);
     assert!(!told.lock().expect("no panic").iter().any(|told| told.contains("instead")));
@@ -490,7 +515,8 @@ fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
     assert_eq!(read(&path), format!("half a line\n{LINES}"));
 }
 
-/// Rotating and compressing such a name could never work, and options change: so it is refused, before anything is made.
+/// Rotating and compressing such a name could never work, and options change: so it is refused,
+/// before anything is made.
 #[test]
 fn a_name_that_leaves_no_room_for_those_of_rotated_files_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -20,12 +20,17 @@ const END: &str = "/inkstone-ends";
 
 fn put(log: &mut LogWriter, lines: u64) {
     for number in 0..lines {
-        writeln!(log, "thread main line {number} of a service that has {} of them to tell", lines - number)
-            .expect("accepted");
+        writeln!(
+            log,
+            "thread main line {number} of a service that has {} of them to tell",
+            lines - number
+        )
+        .expect("accepted");
     }
 }
 
-/// One test at a time: allocations are counted for the whole process. So those of the back thread are, too.
+/// One test at a time: allocations are counted for the whole process. So those of the back thread
+/// are, too.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -46,7 +51,8 @@ fn no_allocation() {
         put(&mut log, 2 * LINES);
         guard.flush(Duration::from_secs(60)).expect("flushed");
         let after = ALLOCATOR.stats();
-        let count = after.allocations + after.reallocations - before.allocations - before.reallocations;
+        let count =
+            after.allocations + after.reallocations - before.allocations - before.reallocations;
         // The test's own harness may allocate a few times.
         assert!(count < 20, "{count} allocations in {} lines, {survive:?}", 2 * LINES);
         guard.close().expect("closed");
@@ -58,8 +64,11 @@ fn no_allocation() {
 fn traced() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
     let builder = LogWriter::builder(path).buffers_bytes(32 << 20).buffer_bytes(1 << 20);
-    let (mut log, guard) =
-        builder.survive(Survive::Kill).flush_every(Duration::from_secs(600)).open().expect("opened");
+    let (mut log, guard) = builder
+        .survive(Survive::Kill)
+        .flush_every(Duration::from_secs(600))
+        .open()
+        .expect("opened");
     put(&mut log, 1000);
     let _ = std::fs::metadata(BEGIN);
     put(&mut log, LINES);
@@ -92,12 +101,13 @@ fn no_system_call_but_one_wake_up_for_each_buffer() {
     let bytes = std::fs::metadata(directory.path().join("a.log")).expect("there").len();
     let buffers = bytes >> 20;
     assert!(buffers >= 5, "{bytes}");
-    let (futexes, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.contains("futex("));
+    let (futexes, others): (Vec<_>, Vec<_>) =
+        calls.into_iter().partition(|call| call.contains("futex("));
     let (yields, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|call| call.contains("sched_yield("));
     assert!(others.is_empty(), "{others:?}");
-    // One to wake the background thread for each buffer, and a few because that held the lock just then: a thread yields up to
-    // 32 times, and then sleeps; at once if its yields come back late.
+    // One to wake the background thread for each buffer, and a few because that held the lock just
+    // then: a thread yields up to 32 times, and then sleeps; at once if its yields come back late.
     let (futexes, yields) = (futexes.len() as u64, yields.len() as u64);
     assert!(
         futexes + yields <= 36 * (buffers + 1),

@@ -41,7 +41,8 @@ fn what_a_link_leads_to_is_rotated_where_it_lies() {
 #[test]
 fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
     let (directory, path) = place();
-    let refused = |path: &Path| LogWriter::builder(path).open().expect_err("not a regular file").to_string();
+    let refused =
+        |path: &Path| LogWriter::builder(path).open().expect_err("not a regular file").to_string();
     if Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
         assert!(refused(&path).contains("not a regular file"), "{}", refused(&path));
         symlink(&path, directory.path().join("link")).expect("a link");
@@ -57,7 +58,8 @@ fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
     assert!(refused(&own).contains("symbolic links"), "{}", refused(&own));
 }
 
-/// While the log is open: a pipe is retried until a file is there; a link is followed, and an event says that it is not rotated.
+/// While the log is open: a pipe is retried until a file is there; a link is followed, and an event
+/// says that it is not rotated.
 #[test]
 fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     let (directory, path) = place();
@@ -66,7 +68,9 @@ fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     let builder = small(&path).on_event(move |event: &Event<'_>| {
         theirs.lock().expect("no panic").push(event.to_string());
     });
-    let told = |word: &str| told.lock().expect("no panic").iter().filter(|told| told.contains(word)).count();
+    let told = |word: &str| {
+        told.lock().expect("no panic").iter().filter(|told| told.contains(word)).count()
+    };
     let (log, guard) = builder.open().expect("opened");
     put(&log, 0..100);
     guard.flush(LONG).expect("flushed");
@@ -169,7 +173,9 @@ fn rotation_keeps_owner_and_mode() {
         put(&log, 0..1000);
         guard.flush(LONG).expect("flushed");
         #[cfg(feature = "gzip")]
-        wait_until("a compressed file", || names(directory.path()).iter().any(|name| name.ends_with(".gz")));
+        wait_until("a compressed file", || {
+            names(directory.path()).iter().any(|name| name.ends_with(".gz"))
+        });
         // And when another user moves it away.
         std::fs::rename(&path, directory.path().join("moved")).expect("moved");
         log.reopen();
@@ -183,7 +189,8 @@ fn rotation_keeps_owner_and_mode() {
     }
 }
 
-/// A user who may write to the log's directory puts something where the next file is created: its target does not change owner.
+/// A user who may write to the log's directory puts something where the next file is created: its
+/// target does not change owner.
 #[test]
 fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
     for what in ["a symbolic link", "a hard link", "a file with something in it"] {
@@ -242,8 +249,11 @@ fn the_mode_of_the_first_file_can_be_chosen() {
 #[test]
 fn logrotate_by_hand_loses_no_line() {
     let (directory, path) = place();
-    let (log, guard) =
-        LogWriter::builder(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10).open().expect("opened");
+    let (log, guard) = LogWriter::builder(&path)
+        .buffers_bytes(64 << 10)
+        .buffer_bytes(4 << 10)
+        .open()
+        .expect("opened");
     let mut text = String::new();
     for round in 0..10 {
         put(&log, round * 200..round * 200 + 100);
@@ -254,10 +264,13 @@ fn logrotate_by_hand_loses_no_line() {
         log.reopen();
         // It is reopened between two buffers; lines put before may be in either.
         put(&log, round * 200 + 100..round * 200 + 200);
-        wait_until("lines in the new file", || std::fs::metadata(&path).is_ok_and(|facts| facts.len() > 0));
+        wait_until("lines in the new file", || {
+            std::fs::metadata(&path).is_ok_and(|facts| facts.len() > 0)
+        });
         guard.flush(LONG).expect("flushed");
         text += &std::fs::read_to_string(&old).expect("text");
-        // `copytruncate`, while nothing is written: bytes written between the copy and the truncation are always lost.
+        // `copytruncate`, while nothing is written: bytes written between the copy and the
+        // truncation are always lost.
         let copy = directory.path().join("a.log.2");
         std::fs::copy(&path, &copy).expect("copied");
         std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");

@@ -1,4 +1,5 @@
-//! Disks that fail: events report it, lines are kept within the policy, writing continues by itself. And forks.
+//! Disks that fail: events report it, lines are kept within the policy, writing continues by
+//! itself. And forks.
 
 mod common;
 
@@ -33,10 +34,13 @@ fn listening(builder: Builder) -> (Builder, Told) {
 
 #[test]
 fn a_full_disk_and_a_broken_one_are_told_once_and_lines_follow_when_it_works_again() {
-    for mood in [Mood::Fails(ENOSPC), Mood::Fails(EIO), Mood::FailsHalfway(ENOSPC), Mood::FailsHalfway(EIO)] {
+    for mood in
+        [Mood::Fails(ENOSPC), Mood::Fails(EIO), Mood::FailsHalfway(ENOSPC), Mood::FailsHalfway(EIO)]
+    {
         let (_directory, path) = place();
         let disk = MoodyDisk::new(mood);
-        let (builder, told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
+        let (builder, told) =
+            listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
         let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
         for number in 0..100 {
             log.write_all(line(0, number, LINE).as_bytes()).expect("accepted");
@@ -45,7 +49,10 @@ fn a_full_disk_and_a_broken_one_are_told_once_and_lines_follow_when_it_works_aga
         assert!(log.trouble().is_some() && log.stats().written_lines == 0);
         assert_eq!(told.lock().expect("no panic").len(), 1, "told once, not with every attempt");
         let error = log.flush_within(Duration::from_millis(1)).expect_err("it fails").to_string();
-        assert!(error.contains("append") && error.contains("a.log"), "the cause and the path: {error}");
+        assert!(
+            error.contains("append") && error.contains("a.log"),
+            "the cause and the path: {error}"
+        );
         disk.set(Mood::Works);
         guard.flush(LONG).expect("by itself");
         assert!(log.trouble().is_none());
@@ -60,7 +67,8 @@ fn a_full_disk_and_a_broken_one_are_told_once_and_lines_follow_when_it_works_aga
 #[test]
 fn a_directory_that_vanishes_and_comes_again() {
     let (directory, path) = place();
-    let (builder, told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
+    let (builder, told) =
+        listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
     let (mut log, guard) = builder.open().expect("opened");
     log.write_all(b"before\n").expect("accepted");
     guard.flush(LONG).expect("flushed");
@@ -80,7 +88,8 @@ fn a_directory_that_vanishes_and_comes_again() {
 fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
     let (_directory, path) = place();
     let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let (builder, _told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
+    let (builder, _told) =
+        listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
     let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
     for number in 0..100 {
         log.write_all(line(0, number, LINE).as_bytes()).expect("accepted");
@@ -89,10 +98,14 @@ fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
     std::fs::remove_file(&path).expect("removed");
     disk.set(Mood::Works);
     guard.close().expect("closed");
-    // The lines of the first buffer are there from its start; the beginning of an earlier buffer was lost with the file.
+    // The lines of the first buffer are there from its start; the beginning of an earlier buffer
+    // was lost with the file.
     let (lines, _) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
     assert_eq!(lines[&0].last(), Some(&99));
-    assert_eq!(lines[&0].len(), lines[&0].last().map_or(0, |last| (last - lines[&0][0] + 1) as usize));
+    assert_eq!(
+        lines[&0].len(),
+        lines[&0].last().map_or(0, |last| (last - lines[&0][0] + 1) as usize)
+    );
 }
 
 #[test]
@@ -154,17 +167,23 @@ fn writers_that_wait_when_a_failing_log_is_closed_get_an_error() {
             .map(|bytes| {
                 let mut log = log.clone();
                 scope.spawn(move || {
-                    (0_u64..).find(|number| log.write_all(line(0, *number, bytes).as_bytes()).is_err())
+                    (0_u64..)
+                        .find(|number| log.write_all(line(0, *number, bytes).as_bytes()).is_err())
                 })
             })
             .into_iter()
             .collect();
         wait_until("four that wait", || log.stats().waits >= 4);
         assert!(guard.close().is_err());
-        writers.into_iter().map(|writer| writer.join().expect("no panic")).filter(Option::is_some).count()
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no panic"))
+            .filter(Option::is_some)
+            .count()
     });
     assert_eq!(refused, 4);
-    // The line longer than all buffers may have been begun: it is one of those that were not written.
+    // The line longer than all buffers may have been begun: it is one of those that were not
+    // written.
     assert!((3..=4).contains(&log.stats().refused_lines), "{:?}", log.stats());
 }
 
@@ -198,9 +217,11 @@ fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
     for theirs in ["\nsomebody's\n", "\nsomebody's"] {
         let (_directory, path) = place();
         let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-        let (builder, _told) = listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
+        let (builder, _told) =
+            listening(LogWriter::builder(&path).flush_every(Duration::from_millis(1)));
         let (mut log, guard) = builder.open_on(disk.clone()).expect("opened");
-        log.write_all(b"first\na line that is much longer than the first\nlast\n").expect("accepted");
+        log.write_all(b"first\na line that is much longer than the first\nlast\n")
+            .expect("accepted");
         wait_until("a failure", || log.stats().write_errors >= 1);
         let mut others = std::fs::File::options().append(true).open(&path).expect("open");
         others.write_all(theirs.as_bytes()).expect("written");
@@ -219,7 +240,8 @@ fn no_line_goes_behind_the_half_of_somebodys() {
     let (_directory, path) = place();
     let (builder, _told) = listening(LogWriter::builder(&path));
     let (mut log, guard) = builder.open().expect("opened");
-    for (own, theirs) in [("one\n", "half"), ("two", ""), (", whole\n", "whole\n"), ("three\n", "")] {
+    for (own, theirs) in [("one\n", "half"), ("two", ""), (", whole\n", "whole\n"), ("three\n", "")]
+    {
         log.write_all(own.as_bytes()).expect("accepted");
         guard.flush(LONG).expect("flushed");
         let mut others = std::fs::File::options().append(true).open(&path).expect("open");
@@ -304,7 +326,10 @@ fn what_is_there_at_the_start_is_synced_before_it_is_rotated_or_flushed() {
         assert_eq!(log.stats().sync_errors, 1);
         assert!(guard.close().is_err());
         let told = told.lock().expect("no panic");
-        assert!(told.iter().filter(|told| told.contains("may not be durable")).count() == 1, "{told:?}");
+        assert!(
+            told.iter().filter(|told| told.contains("may not be durable")).count() == 1,
+            "{told:?}"
+        );
     }
 }
 
@@ -325,7 +350,8 @@ fn a_forked_child_gets_an_error_and_its_parent_goes_on() {
         });
         for _ in 0..20 {
             let code = in_forked_child(|| {
-                let is_refused = (&log).write_all(b"child\n").is_err() && log.flush_within(LONG).is_err();
+                let is_refused =
+                    (&log).write_all(b"child\n").is_err() && log.flush_within(LONG).is_err();
                 let is_quiet = log.stats().lines == 0 && log.trouble().is_none();
                 log.reopen();
                 drop(guard.take());

@@ -1,7 +1,7 @@
 //! The writers that are compared, each behind the same two calls.
 //!
-//! *Owns*: how each is opened, fed and ended, and that all are given the same room. *May not touch*: clocks, and what is in the
-//! files afterwards.
+//! *Owns*: how each is opened, fed and ended, and that all are given the same room. *May not
+//! touch*: clocks, and what is in the files afterwards.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -84,8 +84,18 @@ pub struct Lines(Vec<String>);
 
 impl Lines {
     pub fn new() -> Self {
-        let words =
-            ["request", "served", "cache", "miss", "user", "connection", "closed", "timeout", "retry", "ok"];
+        let words = [
+            "request",
+            "served",
+            "cache",
+            "miss",
+            "user",
+            "connection",
+            "closed",
+            "timeout",
+            "retry",
+            "ok",
+        ];
         let line = |_| {
             let mut line = String::from("2026-11-21T16:05:33.123456Z  INFO service::http: ");
             while line.len() < LINE_BYTES {
@@ -190,7 +200,8 @@ pub fn open(arm: Arm, path: &Path) -> (Writer, End) {
         Arm::Tracing | Arm::TracingLossy => {
             let file = File::create(path).expect("a file");
             let builder = NonBlockingBuilder::default().lossy(arm.is_lossy());
-            let (writer, guard) = builder.buffered_lines_limit(BUFFERS_BYTES / LINE_BYTES).finish(file);
+            let (writer, guard) =
+                builder.buffered_lines_limit(BUFFERS_BYTES / LINE_BYTES).finish(file);
             let dropped = writer.error_counter();
             return (Writer::Tracing(writer), End::Tracing(guard, dropped));
         }
@@ -228,12 +239,13 @@ fn spdlog_logger(path: &Path) -> Arc<spdlog::Logger> {
     Arc::new(spdlog::Logger::builder().sink(sink.expect("a sink")).build().expect("a logger"))
 }
 
-/// Its fastest lossless way. Its queue (`Async`) has no limit, so that it cannot be given the same room, and writes line by line.
-/// `BufferAndFlush` is this with a thread besides that flushes every second and never ends: it would keep every run's file. With
-/// 16 MiB it is slower than with 1 MiB.
+/// Its fastest lossless way. Its queue (`Async`) has no limit, so that it cannot be given the same
+/// room, and writes line by line. `BufferAndFlush` is this with a thread besides that flushes every
+/// second and never ends: it would keep every run's file. With 16 MiB it is slower than with 1 MiB.
 fn flexi_writer(path: &Path) -> Arc<FileLogWriter> {
     let file = FileSpec::try_from(path).expect("a file's name");
-    let builder = FileLogWriter::builder(file).write_mode(WriteMode::BufferDontFlushWith(FLEXI_BUFFER_BYTES));
+    let builder =
+        FileLogWriter::builder(file).write_mode(WriteMode::BufferDontFlushWith(FLEXI_BUFFER_BYTES));
     // Only the line, as with the others; it ends the line itself.
     let writer = builder.format(|to, _, record| to.write_fmt(*record.args())).try_build();
     Arc::new(writer.expect("a writer"))

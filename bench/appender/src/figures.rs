@@ -19,7 +19,8 @@ fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
 
 /// `of(a)` over `of(b)`, round by round.
 fn ratio<T: Copy>(found: &[(Arm, usize, T)], arm: Arm, to: Arm, of: impl Fn(T) -> f64) -> String {
-    let at = |arm, round| found.iter().find(|one| one.0 == arm && one.1 == round).map(|one| of(one.2));
+    let at =
+        |arm, round| found.iter().find(|one| one.0 == arm && one.1 == round).map(|one| of(one.2));
     let rounds = found.iter().filter(|one| one.0 == arm).map(|one| one.1);
     let ratios = rounds.filter_map(|round| Some(at(arm, round)? / at(to, round)?));
     let ratios: Vec<f64> = ratios.collect();
@@ -55,7 +56,9 @@ pub fn print_unpaced(threads: u64, lines: u64, found: &[(Arm, usize, Unpaced)]) 
         );
     }
     if found.iter().any(|one| one.0.is_lossy()) {
-        println!("\nA lossy writer's speed, and its ratios, are of lines put, those it lost among them.");
+        println!(
+            "\nA lossy writer's speed, and its ratios, are of lines put, those it lost among them."
+        );
     }
 }
 
@@ -65,8 +68,9 @@ pub fn print_paced(threads: u64, found: &[(Arm, usize, Paced)]) {
         "| writer | p50 | p99 | p99.9 | max | p99.9 x tracing-appender | p99 x inkstone | p99.9 x inkstone |\n|---|---|---|---|---|---|---|---|"
     );
     for arm in Arm::ALL.into_iter().filter(|arm| found.iter().any(|one| one.0 == *arm)) {
-        let median =
-            |which: usize| spread(found.iter().filter(|one| one.0 == arm).map(|one| one.2[which] as f64))[0];
+        let median = |which: usize| {
+            spread(found.iter().filter(|one| one.0 == arm).map(|one| one.2[which] as f64))[0]
+        };
         println!(
             "| {} | {:.0} | {:.0} | {:.0} | {:.0} | {} | {} | {} |",
             arm.name(),
@@ -82,7 +86,9 @@ pub fn print_paced(threads: u64, found: &[(Arm, usize, Paced)]) {
 }
 
 pub fn print_memory(threads: u64, lines: u64, found: &[(Arm, u64)]) {
-    println!("\nmemory, {threads} thread(s), {lines} lines unpaced, each writer in a process of its own\n");
+    println!(
+        "\nmemory, {threads} thread(s), {lines} lines unpaced, each writer in a process of its own\n"
+    );
     println!("| writer | most beyond what was there before, MiB |\n|---|---|");
     for (arm, bytes) in found {
         println!("| {} | {:.1} |", arm.name(), *bytes as f64 / f64::from(1 << 20));

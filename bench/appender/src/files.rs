@@ -27,7 +27,8 @@ pub fn bytes_in(directory: &Path) -> u64 {
     paths(directory).map(|path| path.metadata().expect("there").len()).sum()
 }
 
-/// Of all files together, compressed ones unpacked: every byte is read, as a file's length does not say that its lines are whole.
+/// Of all files together, compressed ones unpacked: every byte is read, as a file's length does not
+/// say that its lines are whole.
 pub fn lines_in(directory: &Path) -> u64 {
     let mut buffer = vec![0; READ_BYTES];
     let (mut lines, mut bytes) = (0, 0);

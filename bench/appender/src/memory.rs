@@ -1,6 +1,8 @@
-//! What a writer takes of memory, in a process of its own: what one arm's allocator keeps would hide what the next one takes.
+//! What a writer takes of memory, in a process of its own: what one arm's allocator keeps would
+//! hide what the next one takes.
 //!
-//! *Owns*: the child, its hidden arguments, and what `/proc/self/status` is asked. *May not touch*: how lines are put, the table.
+//! *Owns*: the child, its hidden arguments, and what `/proc/self/status` is asked. *May not touch*:
+//! how lines are put, the table.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,9 +45,10 @@ impl Order {
     }
 }
 
-/// The most bytes that one unpaced run had in memory beyond what its process had before the writer was opened: buffers, shared
-/// memory, the threads' stacks, code that was not needed before. Pages of the log file are the system's, and not counted. The
-/// kernel may count in batches for each core, so that on many cores small figures say little.
+/// The most bytes that one unpaced run had in memory beyond what its process had before the writer
+/// was opened: buffers, shared memory, the threads' stacks, code that was not needed before. Pages
+/// of the log file are the system's, and not counted. The kernel may count in batches for each
+/// core, so that on many cores small figures say little.
 pub fn most_bytes(arm: Arm, directory: &Path, each: u64) -> u64 {
     let mut child = Command::new(std::env::current_exe().expect("this program"));
     child.args([WORD, arm.name(), &each.to_string()]).arg(directory).stderr(Stdio::inherit());

@@ -1,7 +1,8 @@
 //! One run of one arm.
 //!
-//! *Owns*: the threads that put lines, the clock, and the check that no line is missing but those that an arm may lose and has
-//! counted. *May not touch*: which writer it is, what the figures mean.
+//! *Owns*: the threads that put lines, the clock, and the check that no line is missing but those
+//! that an arm may lose and has counted. *May not touch*: which writer it is, what the figures
+//! mean.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -32,8 +33,8 @@ const DRAIN_SECONDS_MAX: u64 = 120;
 /// p50, p99, p99.9, max, in ns.
 pub type Paced = [u64; 4];
 
-/// What the kernel takes for the same bytes, put together before the clock: no writer through the page cache is faster with one
-/// thread at the file, and the file's lock lets no second one in.
+/// What the kernel takes for the same bytes, put together before the clock: no writer through the
+/// page cache is faster with one thread at the file, and the file's lock lets no second one in.
 fn bare(directory: &Path, lines: &Lines, count: u64) -> Unpaced {
     const BUFFER_BYTES: usize = 256 << 10;
     let buffer: String =
@@ -66,19 +67,26 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// Looks for the lines, outside of the clock, and gives how many are missing. The files are gone then.
+    /// Looks for the lines, outside of the clock, and gives how many are missing. The files are
+    /// gone then.
     pub fn lost(&self, directory: &Path) -> u64 {
         let found = files::lines_in(directory);
         files::remove_all(directory);
         let lost = self.put.checked_sub(found).expect("no line is there twice");
         assert!(lost == 0 || self.arm.is_lossy(), "{}: {lost} lines lost", self.arm.name());
         // Otherwise this was not drained yet, or the file lost more than the writer knows of.
-        assert_eq!(lost, self.dropped, "{}: lines lost, and those it says it dropped", self.arm.name());
+        assert_eq!(
+            lost,
+            self.dropped,
+            "{}: lines lost, and those it says it dropped",
+            self.arm.name()
+        );
         lost
     }
 }
 
-/// Every thread puts its lines as fast as it can; ends when they are in the files and the writer is closed.
+/// Every thread puts its lines as fast as it can; ends when they are in the files and the writer is
+/// closed.
 pub fn drain(arm: Arm, directory: &Path, lines: &Lines, each: u64, threads: u64) -> Drained {
     let (writer, end) = open(arm, &directory.join("a.log"));
     let start = Barrier::new(threads as usize + 1);
@@ -100,7 +108,8 @@ pub fn drain(arm: Arm, directory: &Path, lines: &Lines, each: u64, threads: u64)
     let dropped = end.close();
     let put = each * threads;
     let expected = (put - dropped) * LINE_BYTES as u64;
-    // Compressed files have no length that says how far they are; closing waits for all lines there.
+    // Compressed files have no length that says how far they are; closing waits for all lines
+    // there.
     let missing = || match arm {
         Arm::InkstoneCompressing => 0,
         _ => expected.checked_sub(files::bytes_in(directory)).expect("no more than was put"),

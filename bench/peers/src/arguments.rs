@@ -80,7 +80,9 @@ fn number(word: &str, value: &str, least: u64, most: u64) -> Result<u64, String>
 
 fn seconds(value: &str) -> Result<Duration, String> {
     let parsed = value.parse().ok().filter(|seconds| (0.05..=600.0).contains(seconds));
-    parsed.map(Duration::from_secs_f64).ok_or_else(|| format!("--seconds {value}: take 0.05 to 600"))
+    parsed
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("--seconds {value}: take 0.05 to 600"))
 }
 
 /// An engine may be both: inkstone is an engine, and a raft log by `inkstone-raft`.
@@ -112,10 +114,15 @@ fn loads(value: &str) -> Result<Vec<&'static load::Load>, String> {
     for word in value.split(',') {
         let group = format!("{word}-");
         let before = all.len();
-        all.extend(load::ALL.iter().filter(|load| load.name == word || load.name.starts_with(&group)));
+        all.extend(
+            load::ALL.iter().filter(|load| load.name == word || load.name.starts_with(&group)),
+        );
         if all.len() == before {
             let names: Vec<_> = load::ALL.iter().map(|load| load.name).collect();
-            return Err(format!("{word:?}: take some of {}, or what several begin with", names.join(", ")));
+            return Err(format!(
+                "{word:?}: take some of {}, or what several begin with",
+                names.join(", ")
+            ));
         }
     }
     Ok(all)
@@ -131,7 +138,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_taken() {
-        let all = parse("/tmp --rounds 9 --only get,1x4k --engines sqlite --seconds 0.5").expect("a line");
+        let all = parse("/tmp --rounds 9 --only get,1x4k --engines sqlite --seconds 0.5")
+            .expect("a line");
         assert_eq!((all.rounds, all.time), (9, Duration::from_millis(500)));
         assert_eq!(all.loads.iter().map(|load| load.name).collect::<Vec<_>>(), ["get", "1x4k"]);
         assert_eq!((all.engines, all.raft_logs), (vec![Kind::Sqlite], vec![]));

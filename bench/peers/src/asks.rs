@@ -1,6 +1,7 @@
 //! What was asked of the log, and what this run says to it.
 //!
-//! *Owns*: every figure that the log must reach, and the rule from an interval to an answer. *May not touch*: measuring.
+//! *Owns*: every figure that the log must reach, and the rule from an interval to an answer. *May
+//! not touch*: measuring.
 
 mod list;
 
@@ -126,23 +127,24 @@ pub fn answers(loads: &[LoadResult], seed: u64) -> Vec<Answer> {
 
 /// Followers are compared with nobody in these: what they read, when they see, how often they wake.
 fn of_followers(load: &LoadResult) -> Vec<Answer> {
-    let of = |arm: &str, asked: &str, most: f64, unit: &str, get: fn(&FollowedTotal) -> Option<f64>| {
-        let value = load.arm(arm).map(|arm| arm.followed_total().as_ref().and_then(get));
-        let (measured, verdict) = match value {
-            None => (why_not(load, arm), Verdict::CannotTell),
-            Some(None) => ("it is not counted here".into(), Verdict::CannotTell),
-            Some(Some(value)) => {
-                let is_enough = load.arm(arm).is_some_and(|arm| arm.rounds.len() >= PAIRS_MIN);
-                let verdict = match value <= most {
-                    _ if !is_enough => Verdict::CannotTell,
-                    true => Verdict::Yes,
-                    false => Verdict::No,
-                };
-                (format!("{value:.3} {unit}"), verdict)
-            }
+    let of =
+        |arm: &str, asked: &str, most: f64, unit: &str, get: fn(&FollowedTotal) -> Option<f64>| {
+            let value = load.arm(arm).map(|arm| arm.followed_total().as_ref().and_then(get));
+            let (measured, verdict) = match value {
+                None => (why_not(load, arm), Verdict::CannotTell),
+                Some(None) => ("it is not counted here".into(), Verdict::CannotTell),
+                Some(Some(value)) => {
+                    let is_enough = load.arm(arm).is_some_and(|arm| arm.rounds.len() >= PAIRS_MIN);
+                    let verdict = match value <= most {
+                        _ if !is_enough => Verdict::CannotTell,
+                        true => Verdict::Yes,
+                        false => Verdict::No,
+                    };
+                    (format!("{value:.3} {unit}"), verdict)
+                }
+            };
+            Answer { load: load.name.clone(), asked: asked.into(), measured, verdict }
         };
-        Answer { load: load.name.clone(), asked: asked.into(), measured, verdict }
-    };
     if load.name.starts_with("follow-") {
         let mut all = Vec::new();
         let arms = if load.name == "follow-producer" {
@@ -152,7 +154,9 @@ fn of_followers(load: &LoadResult) -> Vec<Answer> {
         };
         for arm in arms {
             let asked = |what: &str| format!("{arm}: no {what} while it keeps up");
-            all.push(of(arm, &asked("reads"), NONE_MAX, "reads a record", |one| one.reads_per_record));
+            all.push(of(arm, &asked("reads"), NONE_MAX, "reads a record", |one| {
+                one.reads_per_record
+            }));
             all.push(of(arm, &asked("bytes from the device"), NONE_MAX, "bytes a record", |one| {
                 one.device_bytes_per_record
             }));
@@ -161,9 +165,13 @@ fn of_followers(load: &LoadResult) -> Vec<Answer> {
     }
     if load.name.starts_with("tail-process-") {
         return vec![
-            of(tail::TAILED, "at most 1.2 bytes read for each byte followed", 1.2, "bytes", |one| {
-                one.read_bytes_per_log_byte
-            }),
+            of(
+                tail::TAILED,
+                "at most 1.2 bytes read for each byte followed",
+                1.2,
+                "bytes",
+                |one| one.read_bytes_per_log_byte,
+            ),
             of(
                 tail::TAILED,
                 "seen at most 100 us after the append returned, at the median",
@@ -171,9 +179,13 @@ fn of_followers(load: &LoadResult) -> Vec<Answer> {
                 "us",
                 |one| Some(one.seen.p50_ns as f64 / 1000.0),
             ),
-            of(tail::TAILED, "at most 2 wake-ups a second when nothing comes", 2.0, "a second", |one| {
-                one.idle_wakeups_per_s
-            }),
+            of(
+                tail::TAILED,
+                "at most 2 wake-ups a second when nothing comes",
+                2.0,
+                "a second",
+                |one| one.idle_wakeups_per_s,
+            ),
         ];
     }
     Vec::new()
@@ -208,8 +220,8 @@ const NONE_MAX: f64 = 0.001;
 const ONE_WRITE: [&str; 2] = ["1x4k", "1x128"];
 /// Votes are among their commits.
 const RAFT_ONE_WRITE: [&str; 2] = ["raft-1x4k", "raft-1x128"];
-/// Segments change now and then, ext4 without a journal writes the inode with every tick of its time stamp, and nobody is
-/// quite alone with a device.
+/// Segments change now and then, ext4 without a journal writes the inode with every tick of its
+/// time stamp, and nobody is quite alone with a device.
 const ONE_MAX: f64 = 1.1;
 
 /// The device's counters are of everybody, so they can only show too many.
@@ -225,7 +237,12 @@ fn one_write(load: &LoadResult, arm: &str) -> Answer {
             (format!("{writes:.3} writes and {flushes:.3} flushes{others}"), verdict)
         }
     };
-    Answer { load: load.name.clone(), asked: "a commit is one write and one flush".into(), measured, verdict }
+    Answer {
+        load: load.name.clone(),
+        asked: "a commit is one write and one flush".into(),
+        measured,
+        verdict,
+    }
 }
 
 fn answer(ask: &Ask, load: &LoadResult, seed: u64) -> Answer {
@@ -338,13 +355,27 @@ mod tests {
     }
 
     fn arm(name: &str, per_commit_ns: u64) -> Arm {
-        let round =
-            |number| Round { number, commits: 100, total_ns: 100 * per_commit_ns, ..Round::default() };
-        Arm { rounds: (0..5).map(round).collect(), cpu_ns: vec![100 * per_commit_ns; 5], ..Arm::new(name) }
+        let round = |number| Round {
+            number,
+            commits: 100,
+            total_ns: 100 * per_commit_ns,
+            ..Round::default()
+        };
+        Arm {
+            rounds: (0..5).map(round).collect(),
+            cpu_ns: vec![100 * per_commit_ns; 5],
+            ..Arm::new(name)
+        }
     }
 
     fn load(name: &str, arms: Vec<Arm>) -> LoadResult {
-        LoadResult { name: name.into(), title: String::new(), record_bytes: 128, arms, notes: Vec::new() }
+        LoadResult {
+            name: name.into(),
+            title: String::new(),
+            record_bytes: 128,
+            arms,
+            notes: Vec::new(),
+        }
     }
 
     fn verdicts(load: LoadResult) -> Vec<(Verdict, String)> {
@@ -383,7 +414,12 @@ mod tests {
     #[test]
     fn an_ask_is_about_its_load_in_each_condition() {
         let arms = || {
-            vec![arm(LOG, 100), arm(busy::FIXED[0], 95), arm(busy::FIXED[1], 300), arm("raft-engine", 150)]
+            vec![
+                arm(LOG, 100),
+                arm(busy::FIXED[0], 95),
+                arm(busy::FIXED[1], 300),
+                arm("raft-engine", 150),
+            ]
         };
         let found = verdicts(load("busy-8 spin-2", arms()));
         assert_eq!(found.len(), 3);
@@ -402,8 +438,10 @@ mod tests {
             device_bytes: Some(0),
             ..Followed::default()
         };
-        let with =
-            |cpu_ns, reads| Arm { followed: vec![followed(cpu_ns, reads); 5], ..arm(ONE_FOLLOWER, 200) };
+        let with = |cpu_ns, reads| Arm {
+            followed: vec![followed(cpu_ns, reads); 5],
+            ..arm(ONE_FOLLOWER, 200)
+        };
         // Half as fast. The follower used all processors in half of the time: that is all of it.
         let half_ns = 100 * 200 / 2 * cpus() as u64;
         let ratio = |arm: Arm| {
@@ -426,7 +464,8 @@ mod tests {
         let found = verdicts(load("1x128", vec![arm(LOG, 100)]));
         assert!(found.iter().all(|(verdict, _)| *verdict == Verdict::CannotTell), "{found:?}");
         assert!(found[0].1.contains("bare took no part"), "{}", found[0].1);
-        let found = verdicts(load("1x128", vec![Arm::failed(LOG, &anyhow::anyhow!("the disk is full"))]));
+        let found =
+            verdicts(load("1x128", vec![Arm::failed(LOG, &anyhow::anyhow!("the disk is full"))]));
         assert!(found[0].1.contains("the disk is full"), "{}", found[0].1);
     }
 }

@@ -10,12 +10,15 @@ use anyhow::{Context, Result};
 
 use crate::load;
 
-/// Runs if these words are meant for it; what goes wrong stands on stdout, where the parent looks for `ready`.
+/// Runs if these words are meant for it; what goes wrong stands on stdout, where the parent looks
+/// for `ready`.
 pub fn run(words: &[String]) -> Option<ExitCode> {
     let done = match words.first()?.as_str() {
         "spin" => spin(words),
         "steal" => steal(words),
-        "tail" => begin(words).and_then(|()| load::tail::follow_other(words.get(2..).unwrap_or_default())),
+        "tail" => {
+            begin(words).and_then(|()| load::tail::follow_other(words.get(2..).unwrap_or_default()))
+        }
         _ => return None,
     };
     Some(match done {
@@ -41,7 +44,8 @@ fn spin(words: &[String]) -> Result<()> {
 
 fn steal(words: &[String]) -> Result<()> {
     begin(words)?;
-    let percent = words.get(2).context("the percentage is missing")?.parse().context("the percentage")?;
+    let percent =
+        words.get(2).context("the percentage is missing")?.parse().context("the percentage")?;
     inkstone_host::steal(percent, || {
         // A closed pipe needs no error: this process ends with its parent.
         let _ = writeln!(std::io::stdout(), "ready");

@@ -1,6 +1,7 @@
 //! What no engine can beat: bare overwrites of a written file, and a plain sequential read.
 //!
-//! *Owns*: the floor's files and loops, and fio's. *May not touch*: engines; it goes to `inkstone-io` only.
+//! *Owns*: the floor's files and loops, and fio's. *May not touch*: engines; it goes to
+//! `inkstone-io` only.
 
 use std::fs::File as StdFile;
 use std::path::Path;
@@ -13,8 +14,8 @@ use anyhow::{Context, Result, ensure};
 use inkstone_host::{LabEngine, LabFile};
 use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine as _, EngineKind, File, OpenFile, Operation, OsFile,
-    Persist, Preparation, Request, Strategy, SyncKind,
+    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine as _, EngineKind, File, OpenFile,
+    Operation, OsFile, Persist, Preparation, Request, Strategy, SyncKind,
 };
 
 use crate::engine::{Engine, Writer};
@@ -36,8 +37,14 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// With the log's own access and durability. `is_durable`: each write, else one sync at the end.
-    pub fn open(path: &Path, strategy: Strategy, write_bytes: usize, is_durable: bool) -> Result<Bare> {
+    /// With the log's own access and durability. `is_durable`: each write, else one sync at the
+    /// end.
+    pub fn open(
+        path: &Path,
+        strategy: Strategy,
+        write_bytes: usize,
+        is_durable: bool,
+    ) -> Result<Bare> {
         ensure!(
             write_bytes.is_multiple_of(BLOCK_BYTES),
             "a floor writes whole blocks, not {write_bytes} bytes"
@@ -46,7 +53,10 @@ impl Bare {
         let path = path.join("floor");
         OsFile::open(&path, &OpenFile::new_file())?.prepare(Preparation::Zeros, FILE_BYTES)?;
         let durability = if is_durable { strategy.durability } else { Durability::None };
-        let file = OsFile::open(&path, &OpenFile::existing().access(strategy.access).durability(durability))?;
+        let file = OsFile::open(
+            &path,
+            &OpenFile::existing().access(strategy.access).durability(durability),
+        )?;
         let persist = match durability {
             Durability::RwfDsync => Persist::Dsync,
             Durability::Fdatasync => Persist::Sync(SyncKind::Data),
@@ -78,7 +88,8 @@ impl Engine for Bare {
 struct Overwriter<'a> {
     bare: &'a Bare,
     buffer: AlignedBuf,
-    /// Bytes of records that the next write stands for. They are not copied: this is the device alone.
+    /// Bytes of records that the next write stands for. They are not copied: this is the device
+    /// alone.
     gathered_bytes: usize,
 }
 
@@ -135,8 +146,8 @@ pub fn read_file(path: &Path, access: Access) -> Result<Duration> {
         }
         return Ok(begin.elapsed());
     }
-    let mut engine =
-        LabEngine::open(EngineKind::Uring, READS).or_else(|_| LabEngine::open(EngineKind::Pool, READS))?;
+    let mut engine = LabEngine::open(EngineKind::Uring, READS)
+        .or_else(|_| LabEngine::open(EngineKind::Pool, READS))?;
     let mut spare: Vec<AlignedBuf> = (0..READS).map(|_| AlignedBuf::zeroed(LARGE_BYTES)).collect();
     let (begin, mut offset, mut done) = (Instant::now(), 0, 0);
     while done < bytes {
@@ -186,12 +197,20 @@ pub fn has_fio() -> bool {
 /// fio's own sequential read of the file: 1 MiB past the page cache, as many in flight.
 pub fn fio_read(path: &Path) -> Result<Duration> {
     let output = Command::new("fio")
-        .args(["--name=floor", "--rw=read", "--bs=1M", "--direct=1", "--ioengine=libaio", "--readonly"])
+        .args([
+            "--name=floor",
+            "--rw=read",
+            "--bs=1M",
+            "--direct=1",
+            "--ioengine=libaio",
+            "--readonly",
+        ])
         .args(["--output-format=json", &format!("--iodepth={READS}")])
         .arg(format!("--filename={}", path.display()))
         .output()?;
     ensure!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr).trim());
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).context("fio's answer")?;
+    let result: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("fio's answer")?;
     let read = &result["jobs"][0]["read"];
     let (bytes, per_s) = (read["io_bytes"].as_f64(), read["bw_bytes"].as_f64());
     let (bytes, per_s) = bytes.zip(per_s).context("fio tells no io_bytes and bw_bytes")?;

@@ -1,4 +1,5 @@
-//! The loop of a follower, in this process or in another: everything that is appended is seen once and in order.
+//! The loop of a follower, in this process or in another: everything that is appended is seen once
+//! and in order.
 //!
 //! *Owns*: that check, and how long a follower is patient. *May not touch*: engines, figures.
 
@@ -36,10 +37,12 @@ impl Watch {
     #[inline]
     fn see(&mut self, record: &[u8]) -> Option<(u32, u64)> {
         let found = head(record).filter(|_| record.len() == self.record_bytes);
-        let is_next = found.is_some_and(|(thread, number)| self.next.get(thread as usize) == Some(&number));
+        let is_next =
+            found.is_some_and(|(thread, number)| self.next.get(thread as usize) == Some(&number));
         if !is_next {
-            let wrong =
-                || format!("a follower saw {:?} in {} bytes, out of order", head(record), record.len());
+            let wrong = || {
+                format!("a follower saw {:?} in {} bytes, out of order", head(record), record.len())
+            };
             self.wrong.get_or_insert_with(wrong);
             return None;
         }
@@ -70,7 +73,11 @@ impl Watch {
             match count {
                 0 => {
                     let since: Instant = *idle_since.get_or_insert_with(Instant::now);
-                    ensure!(since.elapsed() < PATIENCE, "a follower waits in vain behind {:?}", self.next);
+                    ensure!(
+                        since.elapsed() < PATIENCE,
+                        "a follower waits in vain behind {:?}",
+                        self.next
+                    );
                 }
                 _ => {
                     idle_since = None;
@@ -91,7 +98,12 @@ mod tests {
     struct Given(Vec<Vec<u8>>);
 
     impl Follower for Given {
-        fn take(&mut self, _: Option<&News>, _: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        fn take(
+            &mut self,
+            _: Option<&News>,
+            _: Duration,
+            show: &mut dyn FnMut(&[u8]),
+        ) -> Result<u64> {
             if self.0.is_empty() {
                 bail!("no more");
             }

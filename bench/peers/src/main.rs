@@ -1,6 +1,8 @@
-//! The log beside other engines and the raw floor, in one interleaved run: README.md in this directory.
+//! The log beside other engines and the raw floor, in one interleaved run: README.md in this
+//! directory.
 //!
-//! *Owns*: the order of a run. *May not touch*: engines (`engine`), loads (`load`), what figures mean (`result`, `asks`).
+//! *Owns*: the order of a run. *May not touch*: engines (`engine`), loads (`load`), what figures
+//! mean (`result`, `asks`).
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -34,7 +36,8 @@ use rounds::Pace;
 const ROOM_BYTES: u64 = 4 << 30;
 /// what those that keep everything write in each second of their turns.
 const ROOM_BYTES_PER_S: f64 = 5e8;
-/// Directories that are read: one for each engine, and the floor's; the largest takes twice its payload.
+/// Directories that are read: one for each engine, and the floor's; the largest takes twice its
+/// payload.
 const READ_FACTOR: u64 = 8;
 
 fn main() -> ExitCode {
@@ -60,7 +63,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let turns_s = arguments.time.as_secs_f64() * f64::from(arguments.rounds);
-    let room = ROOM_BYTES + (ROOM_BYTES_PER_S * turns_s) as u64 + READ_FACTOR * (arguments.read_mib << 20);
+    let room =
+        ROOM_BYTES + (ROOM_BYTES_PER_S * turns_s) as u64 + READ_FACTOR * (arguments.read_mib << 20);
     let opened = OpenSite::open(&arguments.directory, "peers", room)?;
     let done = measure(arguments, &opened.site);
     opened.close()?;
@@ -77,7 +81,8 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
     let rule = inkstone::rule(&site.capabilities);
     let (engines, missing): (Vec<_>, Vec<_>) =
         arguments.engines.iter().copied().partition(|kind| kind.missing().is_none());
-    let say = |kind: &engine::Kind| format!("{}: {}", kind.name(), kind.missing().unwrap_or_default());
+    let say =
+        |kind: &engine::Kind| format!("{}: {}", kind.name(), kind.missing().unwrap_or_default());
     let device = site.capabilities.device.as_ref();
     let pace = Pace {
         rounds: arguments.rounds,
@@ -122,7 +127,9 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
 fn words(site: &Site, rule: &inkstone::Choice) -> Vec<String> {
     let capabilities = &site.capabilities;
     let device = match &capabilities.device {
-        Some(device) => format!("{} ({})", device.name, device.model.as_deref().unwrap_or("no model told")),
+        Some(device) => {
+            format!("{} ({})", device.name, device.model.as_deref().unwrap_or("no model told"))
+        }
         None => "no block device: nothing is counted there".into(),
     };
     let threads = std::thread::available_parallelism().map_or(0, usize::from);
@@ -131,7 +138,9 @@ fn words(site: &Site, rule: &inkstone::Choice) -> Vec<String> {
         format!("the log's way of writing here: {rule}"),
     ];
     words.extend(
-        site.memory.iter().map(|memory| format!("!! this is memory ({memory}): nothing here is durable")),
+        site.memory
+            .iter()
+            .map(|memory| format!("!! this is memory ({memory}): nothing here is durable")),
     );
     words.extend(rule.warnings.iter().map(|warning| format!("!! {warning}")));
     words

@@ -1,6 +1,8 @@
-//! What writers tell those that follow them: how many records of each thread are there, and when each append began.
+//! What writers tell those that follow them: how many records of each thread are there, and when
+//! each append began.
 //!
-//! *Owns*: these numbers, the bell for engines whose readers cannot wait by themselves. *May not touch*: engines.
+//! *Owns*: these numbers, the bell for engines whose readers cannot wait by themselves. *May not
+//! touch*: engines.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -108,7 +110,8 @@ impl News {
     /// What was kept of acknowledgements: thread, record, time.
     pub fn ends(&self) -> Vec<(u32, u64, u64)> {
         let of = |(thread, one): (usize, &Thread)| {
-            let ends = std::mem::take(&mut *one.ends.lock().unwrap_or_else(PoisonError::into_inner));
+            let ends =
+                std::mem::take(&mut *one.ends.lock().unwrap_or_else(PoisonError::into_inner));
             ends.into_iter().map(move |(number, at_ns)| (thread as u32, number, at_ns))
         };
         self.threads.iter().enumerate().flat_map(of).collect()

@@ -1,14 +1,15 @@
 //! Records that say where they belong, and the check of what an engine gives back.
 //!
-//! *Owns*: a record's bytes: the thread's number (4 bytes, big-endian), the record's number (8 bytes), bytes that do not
-//! compress. *May not touch*: engines.
+//! *Owns*: a record's bytes: the thread's number (4 bytes, big-endian), the record's number (8
+//! bytes), bytes that do not compress. *May not touch*: engines.
 
 use anyhow::{Result, bail, ensure};
 
 /// Of each record: its thread and its number.
 pub const HEAD_BYTES: usize = 12;
 
-/// A thread's records, one after the other in the same memory. It lives through all rounds, so that numbers go on.
+/// A thread's records, one after the other in the same memory. It lives through all rounds, so that
+/// numbers go on.
 #[derive(Debug)]
 pub struct Record {
     bytes: Vec<u8>,
@@ -101,13 +102,17 @@ impl Checker {
             && (!self.whole || record[HEAD_BYTES..] == self.filler[HEAD_BYTES..]);
         self.count += 1;
         if !(is_next && is_whole) && self.wrong.is_none() {
-            self.wrong =
-                Some(format!("record {}: head {:?}, {} bytes", self.count, head(record), record.len()));
+            self.wrong = Some(format!(
+                "record {}: head {:?}, {} bytes",
+                self.count,
+                head(record),
+                record.len()
+            ));
         }
     }
 
-    /// All that was acknowledged must be there to its end; older ones may have been given up. `acknowledged`: how many
-    /// each thread had. Gives how many there were.
+    /// All that was acknowledged must be there to its end; older ones may have been given up.
+    /// `acknowledged`: how many each thread had. Gives how many there were.
     pub fn finish(self, acknowledged: &[u64]) -> Result<u64> {
         if let Some(wrong) = self.wrong {
             bail!("what was read is not what was written: {wrong}");

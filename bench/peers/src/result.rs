@@ -1,6 +1,7 @@
 //! What a run came to, as data: the table reads only this, and the JSON is this.
 //!
-//! *Owns*: arms, their rates and ratios. *May not touch*: measuring, showing. Intervals are those of `inkstone-lab`.
+//! *Owns*: arms, their rates and ratios. *May not touch*: measuring, showing. Intervals are those
+//! of `inkstone-lab`.
 
 use inkstone_lab::histogram::Recorder;
 use inkstone_lab::result::{Relative, Round};
@@ -84,7 +85,8 @@ pub struct Followed {
     pub followers: u64,
     /// Records, of all followers together.
     pub records: u64,
-    /// In the same process: from before an append until its record was seen. In another one: from its return.
+    /// In the same process: from before an append until its record was seen. In another one: from
+    /// its return.
     pub seen: Latency,
     /// Processor time, of all followers together.
     pub cpu_ns: u64,
@@ -163,8 +165,8 @@ impl Arm {
         total as f64 / self.commits().max(1) as f64
     }
 
-    /// Writes with bytes and flushes for each record. Where threads ask for flushes by themselves and the kernel makes one of
-    /// several, what they asked for is still among the writes.
+    /// Writes with bytes and flushes for each record. Where threads ask for flushes by themselves
+    /// and the kernel makes one of several, what they asked for is still among the writes.
     pub fn writes_and_flushes(&self) -> Option<(f64, f64)> {
         let device = self.device?;
         let writes = device.writes.saturating_sub(device.flushes);
@@ -182,7 +184,8 @@ impl Arm {
 
     /// How many times as fast as so many records a second.
     pub fn speed_over_rate(&self, per_s: f64, seed: u64) -> Option<Relative> {
-        let target = |round: &Round| Round { commits: per_s as u64, total_ns: 1_000_000_000, ..*round };
+        let target =
+            |round: &Round| Round { commits: per_s as u64, total_ns: 1_000_000_000, ..*round };
         relative(&self.rounds.iter().map(target).collect::<Vec<_>>(), &self.rounds, seed)
     }
 
@@ -195,12 +198,19 @@ impl Arm {
         relative(&costs(self), &costs(base), seed)
     }
 
-    /// How long this one's appends took over how long `base`'s did, paired by round. `which`: which of the figures.
-    pub fn latency_over(&self, base: &Self, which: fn(&Latency) -> u64, seed: u64) -> Option<Relative> {
+    /// How long this one's appends took over how long `base`'s did, paired by round. `which`: which
+    /// of the figures.
+    pub fn latency_over(
+        &self,
+        base: &Self,
+        which: fn(&Latency) -> u64,
+        seed: u64,
+    ) -> Option<Relative> {
         relative(&self.times(which), &base.times(which), seed)
     }
 
-    /// How long after its append a record was seen, over how long the append took, in the same rounds. `which`: which of the figures.
+    /// How long after its append a record was seen, over how long the append took, in the same
+    /// rounds. `which`: which of the figures.
     pub fn seen_over_own(&self, which: fn(&Latency) -> u64, seed: u64) -> Option<Relative> {
         let seen = |(round, followed): (&Round, &Followed)| Round {
             commits: 1,
@@ -211,11 +221,12 @@ impl Arm {
         relative(&seen, &self.times(which), seed)
     }
 
-    /// How many times as fast as `base`, if the processor time of the followers were given back: on so many processors they have
-    /// used that share of the round.
+    /// How many times as fast as `base`, if the processor time of the followers were given back: on
+    /// so many processors they have used that share of the round.
     pub fn allowed_speed_over(&self, base: &Self, cpus: usize, seed: u64) -> Option<Relative> {
         let allowed = |(round, followed): (&Round, &Followed)| {
-            let share = followed.cpu_ns as f64 / (round.total_ns.max(1) as f64 * cpus.max(1) as f64);
+            let share =
+                followed.cpu_ns as f64 / (round.total_ns.max(1) as f64 * cpus.max(1) as f64);
             Round { total_ns: (round.total_ns as f64 * (1.0 - share.min(1.0))) as u64, ..*round }
         };
         let rounds: Vec<Round> = self.rounds.iter().zip(&self.followed).map(allowed).collect();
@@ -224,8 +235,11 @@ impl Arm {
 
     /// The latencies of the rounds as if they were rounds of one record.
     fn times(&self, which: fn(&Latency) -> u64) -> Vec<Round> {
-        let time =
-            |(round, latency): (&Round, &Latency)| Round { commits: 1, total_ns: which(latency), ..*round };
+        let time = |(round, latency): (&Round, &Latency)| Round {
+            commits: 1,
+            total_ns: which(latency),
+            ..*round
+        };
         self.rounds.iter().zip(&self.latencies).map(time).collect()
     }
 }
@@ -249,12 +263,18 @@ pub struct FollowedTotal {
 impl Arm {
     pub fn followed_total(&self) -> Option<FollowedTotal> {
         let all = &self.followed;
-        let sum =
-            |of: fn(&Followed) -> Option<u64>| all.iter().map(of).sum::<Option<u64>>().map(|sum| sum as f64);
-        let middle = |of: &dyn Fn(&Followed) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
+        let sum = |of: fn(&Followed) -> Option<u64>| {
+            all.iter().map(of).sum::<Option<u64>>().map(|sum| sum as f64)
+        };
+        let middle =
+            |of: &dyn Fn(&Followed) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
         let records = sum(|one| Some(one.records)).filter(|&records| records > 0.0)?;
-        let time_ns: f64 =
-            self.rounds.iter().zip(all).map(|(round, one)| (round.total_ns * one.followers) as f64).sum();
+        let time_ns: f64 = self
+            .rounds
+            .iter()
+            .zip(all)
+            .map(|(round, one)| (round.total_ns * one.followers) as f64)
+            .sum();
         let cpu_ns = sum(|one| Some(one.cpu_ns))?;
         let idle: Option<Vec<f64>> = all.iter().map(|one| one.idle_wakeups_per_s).collect();
         Some(FollowedTotal {

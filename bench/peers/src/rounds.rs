@@ -1,6 +1,7 @@
 //! Rounds: in each, every contestant has its turn, in another order.
 //!
-//! *Owns*: the order, what is read before and after a turn (device, CPU time). *May not touch*: what a turn does.
+//! *Owns*: the order, what is read before and after a turn (device, CPU time). *May not touch*:
+//! what a turn does.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,8 @@ pub trait Contestant {
     /// Before a turn, outside the clock.
     fn rest(&mut self) -> Result<()>;
 
-    /// After a turn, outside the clock: what it began in the background ends before somebody else's turn.
+    /// After a turn, outside the clock: what it began in the background ends before somebody else's
+    /// turn.
     fn calm(&mut self) -> Result<()> {
         Ok(())
     }
@@ -67,10 +69,14 @@ pub fn run(pace: &Pace, contestants: Vec<Made>) -> Vec<Arm> {
     let mut entries: Vec<Entry> = contestants
         .into_iter()
         .map(|made| match made {
-            Ok(one) => Entry { arm: Arm::new(one.name()), latency: Recorder::new(), contestant: Some(one) },
-            Err((name, error)) => {
-                Entry { arm: Arm::failed(&name, &error), latency: Recorder::new(), contestant: None }
+            Ok(one) => {
+                Entry { arm: Arm::new(one.name()), latency: Recorder::new(), contestant: Some(one) }
             }
+            Err((name, error)) => Entry {
+                arm: Arm::failed(&name, &error),
+                latency: Recorder::new(),
+                contestant: None,
+            },
         })
         .collect();
     let mut order: Vec<usize> = (0..entries.len()).collect();
@@ -101,7 +107,13 @@ impl Entry {
         }
     }
 
-    fn measure(&mut self, pace: &Pace, number: u32, turn: u32, one: &mut dyn Contestant) -> Result<()> {
+    fn measure(
+        &mut self,
+        pace: &Pace,
+        number: u32,
+        turn: u32,
+        one: &mut dyn Contestant,
+    ) -> Result<()> {
         one.rest()?;
         settle(pace.device);
         let stat = || block_stat(pace.device?).ok();
@@ -110,7 +122,8 @@ impl Entry {
         let used = process_usage().since(&usage);
         let counted = stat().zip(stat_before).map(|(after, before)| bill(&after.since(&before)));
         if let Some(counted) = &counted {
-            // The device's counters are of everybody: this catches an engine only where nobody else flushes as much.
+            // The device's counters are of everybody: this catches an engine only where nobody else
+            // flushes as much.
             ensure!(
                 !pace.needs_flushes || can_be_durable(&done, counted.flushes),
                 "{} records acknowledged with {} flushes of the device, where {} are the fewest that can make them durable",
@@ -169,7 +182,8 @@ fn bill(counted: &BlockStat) -> DeviceBill {
     }
 }
 
-/// Waits until the device is quiet: what one contestant leaves to the background is not to fall into another's turn.
+/// Waits until the device is quiet: what one contestant leaves to the background is not to fall
+/// into another's turn.
 fn settle(device: Option<DeviceNumber>) {
     let begin = Instant::now();
     let stat = || block_stat(device?).ok();
@@ -215,7 +229,8 @@ mod tests {
 
     #[test]
     fn whoever_fails_leaves_and_does_not_count() {
-        let pace = Pace { rounds: 5, time: Duration::ZERO, seed: 1, device: None, needs_flushes: false };
+        let pace =
+            Pace { rounds: 5, time: Duration::ZERO, seed: 1, device: None, needs_flushes: false };
         let broken: Made = Err(("broken".into(), anyhow::anyhow!("it did not open")));
         let arms = run(&pace, vec![Ok(Box::new(Flaky { turns: 0 })), broken]);
         assert_eq!(arms[0].rounds.len(), 2);

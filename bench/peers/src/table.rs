@@ -52,8 +52,11 @@ pub fn load(load: &LoadResult, seed: u64) -> String {
         let notes = arm.notes.as_ref().map(|notes| format!("; {notes}")).unwrap_or_default();
         let _ = writeln!(out, "  {}: {}{notes}", arm.name, arm.how);
     }
-    for (arm, total) in
-        load.arms.iter().filter(|arm| arm.counts()).filter_map(|arm| Some((arm, arm.followed_total()?)))
+    for (arm, total) in load
+        .arms
+        .iter()
+        .filter(|arm| arm.counts())
+        .filter_map(|arm| Some((arm, arm.followed_total()?)))
     {
         let _ = writeln!(out, "  {}: {}", arm.name, followed(&total));
     }

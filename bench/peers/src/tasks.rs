@@ -1,6 +1,8 @@
-//! The loops of those who do not wait with a thread: tasks that await their records, and records that call back.
+//! The loops of those who do not wait with a thread: tasks that await their records, and records
+//! that call back.
 //!
-//! *Owns*: the clock, and what runs while it runs, as `threads` does. *May not touch*: what the figures mean.
+//! *Owns*: the clock, and what runs while it runs, as `threads` does. *May not touch*: what the
+//! figures mean.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +26,14 @@ struct Ended {
     tasks: Mutex<Vec<(usize, Record, Result<(u64, u64)>)>>,
 }
 
-/// One task for each of `records`, on so many threads, until the time is over and all have their last record.
-pub fn awaited(engine: &dyn Engine, records: &mut [Record], workers: usize, time: Duration) -> Result<Turn> {
+/// One task for each of `records`, on so many threads, until the time is over and all have their
+/// last record.
+pub fn awaited(
+    engine: &dyn Engine,
+    records: &mut [Record],
+    workers: usize,
+    time: Duration,
+) -> Result<Turn> {
     let log = engine.log().context("nobody can await it")?;
     let ended = Arc::new(Ended {
         latencies: (0..RECORDERS).map(|_| Mutex::new(Recorder::new())).collect(),
@@ -70,7 +78,8 @@ pub fn awaited(engine: &dyn Engine, records: &mut [Record], workers: usize, time
     run(workers, tasks)?;
     let mut turn = Turn { latency: Some(Recorder::new()), ..Turn::default() };
     let mut failed = Ok(());
-    for (task, record, end) in ended.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    for (task, record, end) in ended.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..)
+    {
         records[task] = record;
         match end {
             Ok((commits, end_ns)) => {
@@ -82,14 +91,21 @@ pub fn awaited(engine: &dyn Engine, records: &mut [Record], workers: usize, time
     }
     failed?;
     if let Some(all) = &mut turn.latency {
-        ended.latencies.iter().for_each(|one| all.merge(&one.lock().unwrap_or_else(PoisonError::into_inner)));
+        ended
+            .latencies
+            .iter()
+            .for_each(|one| all.merge(&one.lock().unwrap_or_else(PoisonError::into_inner)));
     }
     turn.flushes_min = turn.commits / count as u64;
     Ok(turn)
 }
 
-/// Runs tasks on so many threads of a runtime, as most programs that await do, until all have ended.
-fn run(workers: usize, tasks: impl Iterator<Item = impl Future<Output = ()> + Send + 'static>) -> Result<()> {
+/// Runs tasks on so many threads of a runtime, as most programs that await do, until all have
+/// ended.
+fn run(
+    workers: usize,
+    tasks: impl Iterator<Item = impl Future<Output = ()> + Send + 'static>,
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build()?;
     let all: Vec<_> = tasks.map(|task| runtime.spawn(task)).collect();
     runtime.block_on(async {
@@ -100,7 +116,8 @@ fn run(workers: usize, tasks: impl Iterator<Item = impl Future<Output = ()> + Se
     })
 }
 
-/// As many records in flight as there are `records`: one thread appends the next one of each whose last one has called back.
+/// As many records in flight as there are `records`: one thread appends the next one of each whose
+/// last one has called back.
 pub fn called_back(engine: &dyn Engine, records: &mut [Record], time: Duration) -> Result<Turn> {
     let log = engine.log().context("nobody is called back")?;
     let record_bytes = records.first().map_or(0, Record::len);

@@ -1,6 +1,8 @@
-//! The loops between two readings of the clock: threads that wait for each record, or append and sync at the end.
+//! The loops between two readings of the clock: threads that wait for each record, or append and
+//! sync at the end.
 //!
-//! *Owns*: the clock and who is inside it. *May not touch*: which engine it is, what the figures mean.
+//! *Owns*: the clock and who is inside it. *May not touch*: which engine it is, what the figures
+//! mean.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -25,7 +27,8 @@ pub const BURST: u64 = 64;
 pub enum Manner {
     /// Each append is waited for.
     Closed,
-    /// No append is waited for; one sync at the end, inside the clock. It ends early after so many bytes of records.
+    /// No append is waited for; one sync at the end, inside the clock. It ends early after so many
+    /// bytes of records.
     Open { bytes_max: u64 },
     /// As `Open`, and nothing is given up meanwhile.
     Kept { bytes_max: u64 },
@@ -46,7 +49,8 @@ pub struct Turn {
     pub total_ns: u64,
     /// From before each append to its acknowledgement, where each is waited for.
     pub latency: Option<Recorder>,
-    /// The fewest flushes that can have made them durable: one covers a record of each thread, if all wait.
+    /// The fewest flushes that can have made them durable: one covers a record of each thread, if
+    /// all wait.
     pub flushes_min: u64,
     /// What followers saw and cost, if there were any.
     pub followed: Option<Followed>,
@@ -83,7 +87,9 @@ pub fn run(
                     let share = TIDY_BYTES / threads / record.len();
                     let tell = Tell { news, thread };
                     match manner {
-                        Manner::Closed => closed(&mut *writer?, record, end_ns, share.max(1) as u64, tell),
+                        Manner::Closed => {
+                            closed(&mut *writer?, record, end_ns, share.max(1) as u64, tell)
+                        }
                         Manner::Open { bytes_max } => {
                             let most = bytes_max / (threads * record.len()) as u64;
                             open(&mut *writer?, record, end_ns, share.max(1) as u64, most, tell)
@@ -96,7 +102,9 @@ pub fn run(
                             let most = bytes_max / (threads * record.len()) as u64;
                             grouped(&mut *writer?, record, end_ns, records, most)
                         }
-                        Manner::Awaited { .. } | Manner::CalledBack => unreachable!("they have no threads"),
+                        Manner::Awaited { .. } | Manner::CalledBack => {
+                            unreachable!("they have no threads")
+                        }
                     }
                 })
             })

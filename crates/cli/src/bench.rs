@@ -32,7 +32,8 @@ Examples:
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     place: Where,
-    /// How many threads append, each waiting for its records; `async` is one thread that does not wait
+    /// How many threads append, each waiting for its records; `async` is one thread that does not
+    /// wait
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,async", value_parser = str::parse::<Load>)]
     threads: Vec<Load>,
     /// Bytes of a record

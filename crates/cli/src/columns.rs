@@ -7,15 +7,18 @@ use unicode_width::UnicodeWidthStr as _;
 /// Rows under a heading, each column as wide as its contents. Columns of numbers are aligned right.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let all = || {
-        std::iter::once(heading.iter().map(|cell| (*cell).to_owned()).collect()).chain(rows.iter().cloned())
+        std::iter::once(heading.iter().map(|cell| (*cell).to_owned()).collect())
+            .chain(rows.iter().cloned())
     };
     let is_number = |column: usize| {
-        let cell =
-            |row: &Vec<String>| row[column].starts_with(|first: char| first.is_ascii_digit() || first == '-');
+        let cell = |row: &Vec<String>| {
+            row[column].starts_with(|first: char| first.is_ascii_digit() || first == '-')
+        };
         !rows.is_empty() && rows.iter().all(cell)
     };
     let numbers: Vec<bool> = (0..heading.len()).map(is_number).collect();
-    let width = |column: usize| all().map(|row: Vec<String>| row[column].width()).max().unwrap_or(0);
+    let width =
+        |column: usize| all().map(|row: Vec<String>| row[column].width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     let mut text = String::new();
     for row in all() {

@@ -66,6 +66,7 @@ fn row(line: &Line) -> Vec<String> {
         Change::Slower => "SLOWER",
         Change::CannotTell => "cannot tell",
     };
-    let change = line.why.as_ref().map_or_else(|| change.to_owned(), |why| format!("{change}: {why}"));
+    let change =
+        line.why.as_ref().map_or_else(|| change.to_owned(), |why| format!("{change}: {why}"));
     vec![line.group.clone(), line.name.clone(), ratio, change]
 }

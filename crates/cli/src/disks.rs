@@ -1,6 +1,7 @@
 //! Prints the answer of `inkstone lab DIR1 DIR2 ...`.
 //!
-//! *Owns*: the answer and the table of directories. *May not touch*: the tables of each run (`inkstone_lab::table`).
+//! *Owns*: the answer and the table of directories. *May not touch*: the tables of each run
+//! (`inkstone_lab::table`).
 
 use inkstone_lab::disks::{Disk, DisksResult};
 
@@ -9,7 +10,8 @@ use crate::columns::table;
 /// The answer first, then the directories, best first.
 pub(crate) fn text(found: &DisksResult) -> String {
     let rows: Vec<_> = found.disks.iter().map(row).collect();
-    let heading = ["directory", "device", "us per commit", "best way", "against the best (95%)", ""];
+    let heading =
+        ["directory", "device", "us per commit", "best way", "against the best (95%)", ""];
     format!("{}\n\n{}\n", found.sentence, table(&heading, &rows))
 }
 

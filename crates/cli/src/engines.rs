@@ -1,6 +1,7 @@
 //! `inkstone lab engines`.
 //!
-//! *Owns*: its arguments, and how its answer is printed. *May not touch*: the rules (`inkstone_lab::engines`).
+//! *Owns*: its arguments, and how its answer is printed. *May not touch*: the rules
+//! (`inkstone_lab::engines`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +33,8 @@ pub(crate) struct EnginesArguments {
 pub(crate) fn engines(arguments: &EnginesArguments) -> anyhow::Result<ExitCode> {
     let name = arguments.file.display();
     let json = std::fs::read_to_string(&arguments.file).with_context(|| format!("read {name}"))?;
-    let result = from_json(&json).with_context(|| format!("{name} is not a result of `inkstone lab`"))?;
+    let result =
+        from_json(&json).with_context(|| format!("{name} is not a result of `inkstone lab`"))?;
     let answers = advise_all(&result);
     ensure!(
         !answers.is_empty(),

@@ -15,7 +15,8 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
 use inkstone_lab::command::{
-    AtlasOptions, Context, FilesystemsOptions, MeasureOptions, disks, fallocate, filesystems, measure, quick,
+    AtlasOptions, Context, FilesystemsOptions, MeasureOptions, disks, fallocate, filesystems,
+    measure, quick,
 };
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::presets::Preset;
@@ -89,7 +90,8 @@ Examples:
 pub(crate) struct LabArguments {
     #[command(subcommand)]
     command: Option<LabCommand>,
-    /// Directory on the disk to measure [default: the current one]; with several: which is best for a log
+    /// Directory on the disk to measure [default: the current one]; with several: which is best for
+    /// a log
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
     #[command(flatten)]
@@ -112,7 +114,8 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Show what one commit costs at the block layer: reads, data writes, journal writes, flushes, and who submits them
+    /// Show what one commit costs at the block layer: reads, data writes, journal writes, flushes,
+    /// and who submits them
     #[command(after_help = BILL_EXAMPLES)]
     Bill {
         #[command(flatten)]
@@ -153,13 +156,16 @@ enum LabCommand {
     Filesystems {
         #[command(flatten)]
         place: Where,
-        /// Which file systems [default: all; with --preset e2 --published ext4 with a journal and without]
+        /// Which file systems [default: all; with --preset e2 --published ext4 with a journal and
+        /// without]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
         file_systems: Vec<ImageKind>,
-        /// Kinds of loop devices [default: both; with --preset e2 --published the published one, buffered]
+        /// Kinds of loop devices [default: both; with --preset e2 --published the published one,
+        /// buffered]
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
         loops: Vec<LoopMode>,
-        /// Bytes of an image [default: 512MiB; with --preset e2 --published 2GiB; with --published enough for all files]
+        /// Bytes of an image [default: 512MiB; with --preset e2 --published 2GiB; with --published
+        /// enough for all files]
         #[arg(long, value_name = "SIZE", value_parser = size)]
         image_size: Option<u64>,
         /// Show each cell's whole bill: kinds of writes, submitters, both layers of the loop device
@@ -175,7 +181,8 @@ enum LabCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Measure whether ZERO_RANGE makes syncs faster (articles 1 and 2: yes, article 4: no), for each file system, size, sync and pass
+    /// Measure whether ZERO_RANGE makes syncs faster (articles 1 and 2: yes, article 4: no), for
+    /// each file system, size, sync and pass
     #[command(after_help = zero_range::EXAMPLES)]
     ZeroRange(ZeroRangeArguments),
     #[command(flatten)]
@@ -272,7 +279,8 @@ fn measured(command: &LabCommand, context: &mut Context<'_>) -> anyhow::Result<(
     })
 }
 
-/// Prints the result. A run during which the disk filled up is no success, whatever it measured before.
+/// Prints the result. A run during which the disk filled up is no success, whatever it measured
+/// before.
 pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
     let code = output.show(result, view)?;
     Ok(if is_full(result) { ExitCode::FAILURE } else { code })
@@ -308,10 +316,13 @@ fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
     }
     let definition = LabArguments::augment_args(clap::Command::new("lab"));
     let near = |name: &str| strsim::damerau_levenshtein(&word, name);
-    let nearest = definition.get_subcommands().map(clap::Command::get_name).min_by_key(|name| near(name));
+    let nearest =
+        definition.get_subcommands().map(clap::Command::get_name).min_by_key(|name| near(name));
     match nearest.filter(|name| near(name) <= MISTAKES_MAX) {
         Some(name) => {
-            anyhow::bail!("there is no directory and no command {word:?}: `inkstone lab {name}` is one")
+            anyhow::bail!(
+                "there is no directory and no command {word:?}: `inkstone lab {name}` is one"
+            )
         }
         None => Ok(()),
     }
@@ -338,7 +349,10 @@ fn output_of(arguments: &LabArguments) -> &Output {
 /// Whether the command's result has cells, which are the rows of a CSV.
 fn has_cells(arguments: &LabArguments) -> bool {
     let has_none = |command: &LabCommand| {
-        matches!(command, LabCommand::Aa { .. } | LabCommand::Fallocate { .. } | LabCommand::Experiment(_))
+        matches!(
+            command,
+            LabCommand::Aa { .. } | LabCommand::Fallocate { .. } | LabCommand::Experiment(_)
+        )
     };
     !arguments.command.as_ref().is_some_and(has_none)
 }

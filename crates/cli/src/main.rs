@@ -1,6 +1,7 @@
 //! The `inkstone` command.
 //!
-//! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring, logs; each subcommand is one call of a library.
+//! *Owns*: arguments, the terminal, exit codes. *May not touch*: measuring, logs; each subcommand
+//! is one call of a library.
 //!
 //! docs/exit-codes.md has the exit codes, each with its test.
 #![forbid(unsafe_code)]
@@ -53,7 +54,8 @@ enum Command {
     /// A process beside a load of `bench`
     #[command(hide = true, subcommand)]
     BenchBeside(bench::BesideCommand),
-    /// Measure for two seconds which way of writing is fastest here, and save the choice beside the log
+    /// Measure for two seconds which way of writing is fastest here, and save the choice beside the
+    /// log
     Tune(tune::TuneArguments),
     /// Cut the power, and check what is left of a log
     Powerloss(powerloss::PowerlossArguments),

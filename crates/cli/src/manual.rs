@@ -55,6 +55,10 @@ pub(crate) fn run(command: &ManualCommand, mut definition: Command) -> anyhow::R
 
 fn write_pages(directory: &Path, definition: Command) -> anyhow::Result<()> {
     let named = || format!("write pages into {}", directory.display());
-    anyhow::ensure!(directory.is_dir(), "there is no directory {}: create it first", directory.display());
+    anyhow::ensure!(
+        directory.is_dir(),
+        "there is no directory {}: create it first",
+        directory.display()
+    );
     clap_mangen::generate_to(definition, directory).with_context(named)
 }

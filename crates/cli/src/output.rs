@@ -51,11 +51,18 @@ impl Output {
 
     /// Finds problems with the output before the measurement, not after it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let both = [&self.json, &self.csv].into_iter().flatten().filter(|path| is_stdout(path)).count() == 2;
-        anyhow::ensure!(!both, "--json - and --csv - cannot both write to stdout: give one of them a file");
+        let both =
+            [&self.json, &self.csv].into_iter().flatten().filter(|path| is_stdout(path)).count()
+                == 2;
+        anyhow::ensure!(
+            !both,
+            "--json - and --csv - cannot both write to stdout: give one of them a file"
+        );
         for path in [&self.json, &self.csv].into_iter().flatten().filter(|path| !is_stdout(path)) {
-            let directory =
-                path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let directory = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             anyhow::ensure!(
                 directory.is_dir(),
                 "cannot write {}: there is no directory {}",
@@ -84,12 +91,16 @@ impl Output {
         }
     }
 
-    /// Prints the result. The exit code says whether anything was measured, and whether Ctrl-C ended it.
+    /// Prints the result. The exit code says whether anything was measured, and whether Ctrl-C
+    /// ended it.
     pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
-        self.write(&to_json(result).context("make the JSON")?, result, || render(result, view, &style()))
+        self.write(&to_json(result).context("make the JSON")?, result, || {
+            render(result, view, &style())
+        })
     }
 
-    /// As [`Output::show`], for a result with more around it: `whole` is the JSON, and `answer` comes first in the text.
+    /// As [`Output::show`], for a result with more around it: `whole` is the JSON, and `answer`
+    /// comes first in the text.
     pub(crate) fn show_with(
         &self,
         whole: &impl serde::Serialize,
@@ -189,7 +200,9 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes each of them, even if an earlier one could not be written.
-fn write_all<'a>(files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>) -> anyhow::Result<()> {
+fn write_all<'a>(
+    files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>,
+) -> anyhow::Result<()> {
     files.into_iter().flatten().map(|(path, text)| write_out(path, text)).fold(Ok(()), Result::and)
 }
 
@@ -214,7 +227,8 @@ pub(crate) fn render(result: &LabResult, view: View, style: &TableStyle) -> Stri
     }
 }
 
-/// Colour on a terminal only, and never with `NO_COLOR` (set and not empty: <https://no-color.org>).
+/// Colour on a terminal only, and never with `NO_COLOR` (set and not empty:
+/// <https://no-color.org>).
 pub(crate) fn style() -> TableStyle {
     let terminal = std::io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -222,7 +236,8 @@ pub(crate) fn style() -> TableStyle {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
-    let unicode = locale.is_none_or(|locale| locale.to_ascii_lowercase().replace('-', "").contains("utf8"));
+    let unicode =
+        locale.is_none_or(|locale| locale.to_ascii_lowercase().replace('-', "").contains("utf8"));
     TableStyle { colour: terminal && !no_color && !dumb, width: width(terminal), unicode }
 }
 

@@ -19,12 +19,18 @@ pub(crate) fn names_of<T: NamedChoice + Send + Sync>(
 ) -> impl TypedValueParser<Value = T> + use<T> {
     let values = choices.iter().map(|choice| named(T::WHAT, choice.name(), choice.summary()));
     PossibleValuesParser::new(values).try_map(|name| {
-        T::from_name(&name).ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
+        T::from_name(&name)
+            .ok_or_else(|| std::io::Error::other(format!("no {} is called {name}", T::WHAT)))
     })
 }
 
-/// A name with its summary, and the system calls that it stands for, from the table that a test compares with strace.
-pub(crate) fn named(what: &'static str, name: &'static str, summary: &'static str) -> PossibleValue {
+/// A name with its summary, and the system calls that it stands for, from the table that a test
+/// compares with strace.
+pub(crate) fn named(
+    what: &'static str,
+    name: &'static str,
+    summary: &'static str,
+) -> PossibleValue {
     let calls = labels::of(what, name).map(|label| label.words()).unwrap_or_default();
     let help = if calls.is_empty() { summary.into() } else { format!("{summary} [{calls}]") };
     PossibleValue::new(name).help(help)
@@ -42,7 +48,9 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
-        other => return Err(format!("{other:?} is not a unit of size; take B, KiB, MiB, GiB or TiB")),
+        other => {
+            return Err(format!("{other:?} is not a unit of size; take B, KiB, MiB, GiB or TiB"));
+        }
     };
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is larger than any file"))
 }

@@ -1,4 +1,5 @@
-//! The subcommands of `inkstone lab` that are about results and choices, not about measuring one thing.
+//! The subcommands of `inkstone lab` that are about results and choices, not about measuring one
+//! thing.
 //!
 //! *Owns*: the list of them. *May not touch*: what each does.
 
@@ -14,7 +15,8 @@ use crate::score::{ScoreArguments, score};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultCommand {
-    /// Check here what articles and public threads say of durable writes: confirmed, refuted, or it cannot be told
+    /// Check here what articles and public threads say of durable writes: confirmed, refuted, or it
+    /// cannot be told
     Claims(ClaimsArguments),
     /// Score the rule and the tuned choice against the best durable way
     Score(ScoreArguments),

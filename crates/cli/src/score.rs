@@ -58,13 +58,17 @@ pub(crate) fn score(arguments: &ScoreArguments, stop: &AtomicBool) -> anyhow::Re
 fn text(experiment: &ExperimentResult) -> String {
     let rows: Vec<_> = experiment.rows.iter().map(row).collect();
     let heading = ["way", "us per commit", "speed against the best (95%)"];
-    let sentence =
-        experiment.finding.as_ref().map(|finding| format!("  {}\n", finding.sentence)).unwrap_or_default();
+    let sentence = experiment
+        .finding
+        .as_ref()
+        .map(|finding| format!("  {}\n", finding.sentence))
+        .unwrap_or_default();
     format!("{}\n{sentence}\n{}\n", experiment.place.name, table(&heading, &rows))
 }
 
 fn row(row: &ExperimentRow) -> Vec<String> {
-    let us = median(&row.samples).map_or("-".into(), |per_second| format!("{:.1}", 1e6 / per_second));
+    let us =
+        median(&row.samples).map_or("-".into(), |per_second| format!("{:.1}", 1e6 / per_second));
     let speed = match (&row.invalid, row.relative) {
         (Some(why), _) => why.clone(),
         (None, Some(found)) => match found.interval() {

@@ -57,7 +57,8 @@ pub(crate) struct Selection {
     /// Bytes of each file [default: 8MiB; preset wal and file systems created for this: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// Take the published size, pause and rounds: whole files of 1GiB, 10 s before each measured pass of e2
+    /// Take the published size, pause and rounds: whole files of 1GiB, 10 s before each measured
+    /// pass of e2
     #[arg(long, conflicts_with = "size")]
     published: bool,
     /// Pause before each measured pass [default: none]
@@ -70,7 +71,8 @@ pub(crate) struct Selection {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Running {
-    /// Rounds; every cell runs once in each [default: 7; with --published 3 for e1 and its orders, else 1]
+    /// Rounds; every cell runs once in each [default: 7; with --published 3 for e1 and its orders,
+    /// else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// At most this many commits in a timed pass [default: the whole file]
@@ -99,10 +101,12 @@ pub(crate) struct Running {
 /// Which preconditions of the device.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Device {
-    /// Precondition of the device before each round; with several, their rounds take turns, and differences are reported
+    /// Precondition of the device before each round; with several, their rounds take turns, and
+    /// differences are reported
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<Precondition>())]
     pub(crate) precondition: Vec<Precondition>,
-    /// Bytes that the precondition fill writes before each of its rounds [default: nearly all free space]
+    /// Bytes that the precondition fill writes before each of its rounds [default: nearly all free
+    /// space]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "precondition")]
     pub(crate) fill_size: Option<u64>,
 }
@@ -164,10 +168,12 @@ impl Selection {
         self.chosen(cells)
     }
 
-    /// The index of the preset's baseline among these cells, whose durability may differ from the preset's.
+    /// The index of the preset's baseline among these cells, whose durability may differ from the
+    /// preset's.
     fn baseline(&self, preset: Preset, cells: &[Cell]) -> usize {
         let place = preset.baseline();
-        let Some((&durability, base)) = self.durability.first().zip(preset.cells().get(place).copied())
+        let Some((&durability, base)) =
+            self.durability.first().zip(preset.cells().get(place).copied())
         else {
             return place;
         };
@@ -183,7 +189,10 @@ impl Selection {
         }
         let with = |cell: Cell| {
             let each = self.durability.iter();
-            each.map(move |&durability| Cell { strategy: Strategy { durability, ..cell.strategy }, ..cell })
+            each.map(move |&durability| Cell {
+                strategy: Strategy { durability, ..cell.strategy },
+                ..cell
+            })
         };
         cells.into_iter().flat_map(with).collect()
     }
@@ -232,7 +241,8 @@ impl Selection {
                 for &access in &accesses {
                     for &durability in &durabilities {
                         for &engine in &engines {
-                            let strategy = Strategy { preparation, reuse, access, durability, engine };
+                            let strategy =
+                                Strategy { preparation, reuse, access, durability, engine };
                             cells.push(Cell { write_bytes: WRITE_BYTES, ..Cell::of(strategy) });
                         }
                     }
@@ -284,7 +294,12 @@ fn nearest(wanted: &str, cells: &[Cell]) -> String {
 }
 
 impl Running {
-    pub(crate) fn plan(&self, selection: &Selection, preset: Preset, title: &str) -> anyhow::Result<Plan> {
+    pub(crate) fn plan(
+        &self,
+        selection: &Selection,
+        preset: Preset,
+        title: &str,
+    ) -> anyhow::Result<Plan> {
         let named = selection.preset.unwrap_or(preset);
         let cells = selection.cells(preset)?;
         let uses_preset = selection.crossed().is_empty() && selection.only.is_empty();
@@ -387,7 +402,11 @@ pub(crate) fn title(cells: &[Cell]) -> String {
     sizes.dedup();
     let sizes: Vec<String> = sizes.into_iter().map(size_name).collect();
     let file = cells.first().map_or(0, |cell| cell.file_bytes);
-    format!("Commits of {} into files of {}, one after the other", sizes.join(" and "), size_name(file))
+    format!(
+        "Commits of {} into files of {}, one after the other",
+        sizes.join(" and "),
+        size_name(file)
+    )
 }
 
 /// The directory argument that several subcommands share.

@@ -1,13 +1,14 @@
 //! stdout and stderr, as every subcommand but `tee` writes to them.
 //!
-//! *Owns*: what happens when a reader leaves or stops reading, and when an output fails. *May not touch*: the answer of a
-//! subcommand.
+//! *Owns*: what happens when a reader leaves or stops reading, and when an output fails. *May not
+//! touch*: the answer of a subcommand.
 //!
-//! The result of a subcommand does not depend on its reader. So writing never fails here: after the first refusal nothing more is
-//! written, and a subcommand that only shows something may check ([`Stdout::takes_more`]) and end. A reader that leaves (`| head`)
-//! has seen enough: that is no error. A reader that stops reading (a pager) is waited for, but after a signal only while it takes
-//! something, and not for long; the rest is not written. Any other refusal is reported on stderr at once, and the exit code becomes
-//! [`FAILED_CODE`], whatever the answer.
+//! The result of a subcommand does not depend on its reader. So writing never fails here: after the
+//! first refusal nothing more is written, and a subcommand that only shows something may check
+//! ([`Stdout::takes_more`]) and end. A reader that leaves (`| head`) has seen enough: that is no
+//! error. A reader that stops reading (a pager) is waited for, but after a signal only while it
+//! takes something, and not for long; the rest is not written. Any other refusal is reported on
+//! stderr at once, and the exit code becomes [`FAILED_CODE`], whatever the answer.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
@@ -166,7 +167,8 @@ pub(crate) fn note(line: &str) {
     to_stderr(&format!("{line}\n"));
 }
 
-/// Writes a text to stderr, escape sequences included. What stderr has not taken when a signal comes is left out.
+/// Writes a text to stderr, escape sequences included. What stderr has not taken when a signal
+/// comes is left out.
 pub(crate) fn to_stderr(text: &str) {
     let Ok(mut output) = Output::of(std::io::stderr().as_fd(), &STDERR) else {
         // A sandbox that refuses to clone a descriptor does not refuse to write to it.

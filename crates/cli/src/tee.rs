@@ -1,7 +1,7 @@
 //! `inkstone tee`.
 //!
-//! *Owns*: its arguments, and opening the log by them. *May not touch*: writing and rotating (the log writer's), reading and ending
-//! (the files of `tee/`).
+//! *Owns*: its arguments, and opening the log by them. *May not touch*: writing and rotating (the
+//! log writer's), reading and ending (the files of `tee/`).
 
 mod echo;
 mod pid_file;
@@ -42,10 +42,12 @@ pub(crate) struct TeeArguments {
     /// Start a new file before the current one would exceed this
     #[arg(long, value_name = "SIZE", value_parser = size)]
     rotate_size: Option<u64>,
-    /// Start a new file at each multiple of this, in UTC or as --rotate-time says: minute, hour, day, or 15m
+    /// Start a new file at each multiple of this, in UTC or as --rotate-time says: minute, hour,
+    /// day, or 15m
     #[arg(long, value_name = "TIME", value_parser = period)]
     rotate_every: Option<Duration>,
-    /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of rotated files are in UTC)
+    /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of
+    /// rotated files are in UTC)
     #[arg(long, value_name = "TIME", default_value = "utc")]
     rotate_time: Time,
     /// Start a new file now
@@ -63,7 +65,8 @@ pub(crate) struct TeeArguments {
     /// Compress rotated files; zstd only if the command was built with the feature of that name
     #[arg(long, value_name = "HOW", value_parser = EnumValueParser::<Compress>::new().try_map(is_built))]
     compress: Option<Compress>,
-    /// Permissions of the first file, in octal (0640); later files copy those of the previous one [default: 0666 less the umask]
+    /// Permissions of the first file, in octal (0640); later files copy those of the previous one
+    /// [default: 0666 less the umask]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     file_mode: Option<u32>,
     /// Keep a link of this name, beside the file, that points to it
@@ -84,10 +87,12 @@ pub(crate) struct TeeArguments {
     /// Directory in memory (tmpfs) where --survive kill and power-loss keep what is not written yet
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     stage_directory: PathBuf,
-    /// List the lines of killed processes that wait in memory, whose they are and in which stage; read nothing
+    /// List the lines of killed processes that wait in memory, whose they are and in which stage;
+    /// read nothing
     #[arg(long, conflicts_with_all = ["bring_back", "discard"])]
     waiting: bool,
-    /// Append the lines that wait in this stage to FILE, whatever log they were for, and read nothing
+    /// Append the lines that wait in this stage to FILE, whatever log they were for, and read
+    /// nothing
     #[arg(long, value_name = "STAGE", conflicts_with = "discard")]
     bring_back: Option<PathBuf>,
     /// Remove this stage with the lines that wait in it, and read nothing
@@ -102,17 +107,21 @@ pub(crate) struct TeeArguments {
     /// Write a line to the file after at most this long
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     flush_every: Duration,
-    /// Put before each line the time at which its first byte was read, as 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
+    /// Put before each line the time at which its first byte was read, as
+    /// 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
     #[arg(long, value_name = "TIME")]
     stamp: Option<Time>,
-    /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing there, never in the log
+    /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing
+    /// there, never in the log
     #[arg(long)]
     echo: bool,
-    /// After the first SIGTERM or SIGINT: time to read the last lines of the service, to retry a failing disk and to wait for a slow
-    /// echo, all together; at the end of stdin: time to retry a failing disk
+    /// After the first SIGTERM or SIGINT: time to read the last lines of the service, to retry a
+    /// failing disk and to wait for a slow echo, all together; at the end of stdin: time to retry a
+    /// failing disk
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
     grace: Duration,
-    /// Write the number of this process to a file, for kill -HUP (also under nohup); removed at the end
+    /// Write the number of this process to a file, for kill -HUP (also under nohup); removed at the
+    /// end
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }
@@ -262,7 +271,8 @@ impl TeeArguments {
         Ok(self.builder()?.open()?)
     }
 
-    /// What is asked about lines that wait in memory, instead of writing a log; `None` if nothing is.
+    /// What is asked about lines that wait in memory, instead of writing a log; `None` if nothing
+    /// is.
     fn about_waiting(&self) -> anyhow::Result<Option<()>> {
         if self.waiting {
             let waiting = inkstone_appender::waiting_lines(&self.stage_directory)?;
@@ -294,8 +304,11 @@ impl TeeArguments {
 
 /// A log that is its own input would grow until the disk is full.
 fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
-    let input =
-        std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());
+    let input = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(File::from)
+        .and_then(|file| file.metadata());
     if let (Ok(input), Ok(facts)) = (input, std::fs::metadata(log)) {
         let is_same = (input.dev(), input.ino()) == (facts.dev(), facts.ino());
         anyhow::ensure!(!is_same, "stdin is the log {} itself: name another file", log.display());

@@ -1,6 +1,7 @@
 //! Threads of the command.
 //!
-//! *Owns*: starting them, and what is said when the system refuses one. *May not touch*: what they do.
+//! *Owns*: starting them, and what is said when the system refuses one. *May not touch*: what they
+//! do.
 
 use std::io;
 use std::thread::Builder;

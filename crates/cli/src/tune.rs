@@ -45,16 +45,16 @@ pub(crate) fn tune(arguments: &TuneArguments, stop: &AtomicBool) -> anyhow::Resu
 fn text(result: &TuneResult) -> String {
     let mut text = format!("{}\n", result.sentence);
     if !result.candidates.is_empty() {
-        let rows: Vec<_> = result.candidates.iter().map(|candidate| row(result, candidate)).collect();
+        let rows: Vec<_> =
+            result.candidates.iter().map(|candidate| row(result, candidate)).collect();
         text.push_str(&format!(
             "\n{}",
             table(&["way of writing", "us per commit", "speedup (95%)", ""], &rows)
         ));
     }
     match &result.file {
-        Some(file) => {
-            text.push_str(&format!("\nSaved in {file}. The log uses it from its next opening on.\n"))
-        }
+        Some(file) => text
+            .push_str(&format!("\nSaved in {file}. The log uses it from its next opening on.\n")),
         None if !result.interrupted => text.push_str("\nNothing was saved.\n"),
         None => {}
     }

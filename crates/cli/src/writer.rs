@@ -2,8 +2,9 @@
 //!
 //! *Owns*: that thread, handing bytes to it. *May not touch*: what happens when an output fails.
 //!
-//! No call says whether a write will wait. A terminal reports room when it has some, and then the write waits until it has taken
-//! everything; and another process may be faster to fill a pipe. So the thread that must react to signals does not write there.
+//! No call says whether a write will wait. A terminal reports room when it has some, and then the
+//! write waits until it has taken everything; and another process may be faster to fill a pipe. So
+//! the thread that must react to signals does not write there.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Write as _};
@@ -47,7 +48,8 @@ impl Writer {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::NotStarted) {
             let Ok(thread) = Thread::start(file) else {
-                // No thread could be started: this one writes, and meanwhile does not react to signals.
+                // No thread could be started: this one writes, and meanwhile does not react to
+                // signals.
                 return write_all(file, bytes, &AtomicU64::new(0)).map(|()| true);
             };
             *state = State::Runs(thread);
@@ -83,7 +85,9 @@ impl Thread {
         let is_gone = || io::Error::other("the thread that writes the output panicked");
         self.give.send(bytes.to_vec()).map_err(|_| is_gone())?;
         let moved = || self.written_bytes.load(Ordering::Relaxed);
-        if !signals::wait_for(&self.done, moved).map_err(|error| io::Error::new(error.kind(), error))? {
+        if !signals::wait_for(&self.done, moved)
+            .map_err(|error| io::Error::new(error.kind(), error))?
+        {
             return Ok(false);
         }
         io::Read::read_exact(&mut self.done, &mut [0])?;
@@ -100,7 +104,8 @@ fn write_all(mut file: &File, mut rest: &[u8], written_bytes: &AtomicU64) -> io:
                 rest = &rest[count..];
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Another process made the file non-blocking, and may need that: all descriptors of the file share the mode.
+            // Another process made the file non-blocking, and may need that: all descriptors of the
+            // file share the mode.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 wait_to_write(file).map_err(|error| io::Error::new(error.kind(), error))?;
             }

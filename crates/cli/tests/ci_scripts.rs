@@ -1,6 +1,7 @@
 //! The long scripts of `.ci`: a signal ends the whole script, and nothing of it is left.
 //!
-//! *Owns*: how they end. *May not touch*: what they measure: `cargo` and `inkstone` are stand-ins here.
+//! *Owns*: how they end. *May not touch*: what they measure: `cargo` and `inkstone` are stand-ins
+//! here.
 
 mod support;
 
@@ -44,10 +45,16 @@ fn started(at: &Path, script: &str, inkstone: &str) -> Child {
     }
     executable(&at.join("bin/cargo"), "#!/bin/sh\n");
     executable(&at.join("target/debug/inkstone"), inkstone);
-    let path = format!("{}:{}", at.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let path =
+        format!("{}:{}", at.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", "bash", &format!(".ci/{script}")]);
-    command.current_dir(at).env("PATH", path).env("PROFILE", "dev").env("COUNT", "1").process_group(0);
+    command
+        .current_dir(at)
+        .env("PATH", path)
+        .env("PROFILE", "dev")
+        .env("COUNT", "1")
+        .process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().expect("it starts");
     until(|| !begun(at).is_empty());
@@ -75,7 +82,13 @@ fn a_signal_ends_a_script_and_what_it_runs() {
             if name == "-INT" {
                 // Ctrl-C is for the whole group.
                 let group = format!("-{}", child.id());
-                assert!(Command::new("kill").args([name, "--", &group]).status().expect("kill").success());
+                assert!(
+                    Command::new("kill")
+                        .args([name, "--", &group])
+                        .status()
+                        .expect("kill")
+                        .success()
+                );
             } else {
                 signal(&child, name);
             }
@@ -107,7 +120,8 @@ fn neighbours_end_with_a_script_that_was_killed() {
     }
     assert_eq!(status.signal(), Some(9));
     let beside = || {
-        let names = fs::read_dir(at).expect("the tree").map(|entry| entry.expect("an entry").file_name());
+        let names =
+            fs::read_dir(at).expect("the tree").map(|entry| entry.expect("an entry").file_name());
         names.filter(|name| name.to_string_lossy().starts_with("engines-ten.")).count()
     };
     // The last thing that a neighbour does.

@@ -19,8 +19,11 @@ fn verify_calls_no_log_damaged_for_want_of_descriptors() {
     for most in 4..=12 {
         let limited = format!("ulimit -n {most}; exec \"$0\" verify log");
         let mut command = Command::new("bash");
-        command.args(["-c", &limited, env!("CARGO_BIN_EXE_inkstone")]).current_dir(directory.path());
-        let code = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("bash").code();
+        command
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_inkstone")])
+            .current_dir(directory.path());
+        let code =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("bash").code();
         // 127: the loader itself had none. 1 would say that the log is damaged.
         assert!(matches!(code, Some(0 | 2 | 127)), "{most}: {code:?}");
         answers.push(code);

@@ -1,4 +1,5 @@
-//! What the lab says when something goes wrong: a disk that fills up, a directory that is not there, what a killed lab left behind.
+//! What the lab says when something goes wrong: a disk that fills up, a directory that is not
+//! there, what a killed lab left behind.
 
 mod support;
 
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use support::{directory, run, text};
 
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
+/// tests.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -63,7 +65,11 @@ fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
     // It measures, so it has checked the free space; then another process takes all of it.
     let begin = Instant::now();
     let measures = || {
-        let names = std::fs::read_dir(place.path()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let names = std::fs::read_dir(place.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
         names.filter(|path| path.is_dir()).any(|path| path.join("arm-00").exists())
     };
     while !measures() {
@@ -83,8 +89,10 @@ fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
     let said = text(&output.stdout);
     drop(memory);
     assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-    let first =
-        said.lines().find(|line| line.contains("the disk filled up")).unwrap_or_else(|| panic!("{said}"));
+    let first = said
+        .lines()
+        .find(|line| line.contains("the disk filled up"))
+        .unwrap_or_else(|| panic!("{said}"));
     let table = said.lines().position(|line| line.contains("new fdatasync")).expect("the table");
     let at = said.lines().position(|line| line == first).expect("the line");
     assert!(at < table && first.contains("ways were not measured"), "{said}");
@@ -96,7 +104,10 @@ fn an_error_tells_its_cause_once_and_names_no_option_that_is_not_there() {
     for command in ["write", "pool", "fallocate", "all"] {
         let output = run(place.path(), &["lab", command, "not-there"]);
         let said = text(&output.stderr);
-        assert!(!output.status.success() && said.matches("No such file").count() == 1, "{command}: {said}");
+        assert!(
+            !output.status.success() && said.matches("No such file").count() == 1,
+            "{command}: {said}"
+        );
     }
     let output = run(place.path(), &["lab", "pool", "--operations", "1000000000"]);
     let said = text(&output.stderr);

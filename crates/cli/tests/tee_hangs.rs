@@ -1,4 +1,5 @@
-//! `inkstone tee` on a disk that hangs (a frozen file system, as root): signals are handled, and what was read is counted.
+//! `inkstone tee` on a disk that hangs (a frozen file system, as root): signals are handled, and
+//! what was read is counted.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -7,11 +8,15 @@ use std::time::{Duration, Instant};
 
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 
-/// Whether it can run here; if not, that is printed loudly, bypassing the test harness, which hides the output of passing tests.
+/// Whether it can run here; if not, that is printed loudly, bypassing the test harness, which hides
+/// the output of passing tests.
 fn can_run(test: &str) -> bool {
     let mut missing: Vec<&str> = Vec::new();
     for name in ["mkfs.ext4", "fsfreeze"] {
-        if !["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|at| Path::new(at).join(name).exists()) {
+        if !["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
+            .iter()
+            .any(|at| Path::new(at).join(name).exists())
+        {
             missing.push(name);
         }
     }
@@ -29,7 +34,8 @@ fn can_run(test: &str) -> bool {
 
 fn run(words: &[&str]) {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let output = Command::new(words[0]).args(&words[1..]).env("PATH", path).output().expect(words[0]);
+    let output =
+        Command::new(words[0]).args(&words[1..]).env("PATH", path).output().expect(words[0]);
     assert!(output.status.success(), "{words:?}: {output:?}");
 }
 

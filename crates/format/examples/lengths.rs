@@ -4,7 +4,8 @@
 //! cargo run --release -p inkstone-format --example lengths
 //! ```
 //!
-//! Sums of neighbouring runs of a MiB that is in the cache, each by itself; the fastest of 40 rounds in turn, ns a call.
+//! Sums of neighbouring runs of a MiB that is in the cache, each by itself; the fastest of 40
+//! rounds in turn, ns a call.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,7 +25,8 @@ fn ns_a_call(bytes: &[u8], len: usize, sum: impl Fn(&[u8]) -> u32) -> f64 {
 }
 
 fn main() {
-    let bytes: Vec<u8> = (0..BYTES as u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let bytes: Vec<u8> =
+        (0..BYTES as u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     println!("bytes  inkstone-format  crc32c  (ns a call)");
     for len in LENGTHS {
         let mut fastest = [f64::INFINITY; 2];

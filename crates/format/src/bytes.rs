@@ -1,7 +1,8 @@
 //! Little-endian numbers in byte slices.
 //!
-//! *Owns*: the only reading and writing of integers. *May not touch*: what they mean. The caller has checked that the bytes are
-//! there: an index out of bounds is a bug of this crate, never caused by a disk.
+//! *Owns*: the only reading and writing of integers. *May not touch*: what they mean. The caller
+//! has checked that the bytes are there: an index out of bounds is a bug of this crate, never
+//! caused by a disk.
 
 /// The `N` bytes at `at`.
 #[inline]

@@ -1,7 +1,9 @@
-//! Finds the files of the log: from the headers of a directory to the segments that belong together.
+//! Finds the files of the log: from the headers of a directory to the segments that belong
+//! together.
 //!
-//! *Owns*: the links between segments. *May not touch*: groups. Each header names its predecessor and the predecessor's end, so a
-//! missing segment in the middle is noticed, and records that a cut has truncated are not read.
+//! *Owns*: the links between segments. *May not touch*: groups. Each header names its predecessor
+//! and the predecessor's end, so a missing segment in the middle is noticed, and records that a cut
+//! has truncated are not read.
 
 use alloc::vec::Vec;
 
@@ -19,7 +21,8 @@ pub struct FileHeader {
 }
 
 impl FileHeader {
-    /// Whether it has a header of its own number, of whatever log: a segment that was begun, not one that is only prepared.
+    /// Whether it has a header of its own number, of whatever log: a segment that was begun, not
+    /// one that is only prepared.
     pub fn is_begun(&self) -> bool {
         self.block.header().is_some_and(|header| header.number == self.number)
     }
@@ -44,14 +47,22 @@ impl FileHeader {
     }
 }
 
-/// The log id in the header of the lowest-numbered file that has one. A file of another log is noticed because its id differs.
+/// The log id in the header of the lowest-numbered file that has one. A file of another log is
+/// noticed because its id differs.
 pub fn common_log(headers: &[FileHeader]) -> Option<LogId> {
     let with_header = headers.iter().filter(|file| file.block.header().is_some());
-    with_header.min_by_key(|file| file.number).and_then(|file| file.block.header()).map(|header| header.log)
+    with_header
+        .min_by_key(|file| file.number)
+        .and_then(|file| file.block.header())
+        .map(|header| header.log)
 }
 
-/// The file with the lowest number that belongs to another log or has an unknown version: then the whole directory is refused.
-pub fn directory_fault(files: &[FileHeader], log: Option<LogId>) -> Option<(SegmentNumber, HeaderState)> {
+/// The file with the lowest number that belongs to another log or has an unknown version: then the
+/// whole directory is refused.
+pub fn directory_fault(
+    files: &[FileHeader],
+    log: Option<LogId>,
+) -> Option<(SegmentNumber, HeaderState)> {
     let fault = |file: &FileHeader| {
         let state = file.state(log)?;
         matches!(state, HeaderState::Foreign | HeaderState::Unknown).then_some((file.number, state))
@@ -99,12 +110,18 @@ pub struct ChainFault {
 }
 
 impl Chain {
-    /// Follows the links from `head` back to the segment that holds `first_live`. The head has that LSN, in its header or in its
-    /// `TruncateBefore` frames. Older segments are not needed, and may be gone.
+    /// Follows the links from `head` back to the segment that holds `first_live`. The head has that
+    /// LSN, in its header or in its `TruncateBefore` frames. Older segments are not needed, and may
+    /// be gone.
     ///
     /// # Errors
-    /// When a segment that a link names has no header of its own, or contradicts the segment that names it.
-    pub fn resolve(files: &[FileHeader], head: &SegmentHeader, first_live: Lsn) -> Result<Self, ChainFault> {
+    /// When a segment that a link names has no header of its own, or contradicts the segment that
+    /// names it.
+    pub fn resolve(
+        files: &[FileHeader],
+        head: &SegmentHeader,
+        first_live: Lsn,
+    ) -> Result<Self, ChainFault> {
         let mut links = alloc::vec![ChainLink { header: *head, successor: None }];
         let mut current = *head;
         while current.first_lsn > first_live {

@@ -1,13 +1,15 @@
 //! CRC-32C (Castagnoli), the only checksum of format version 1.
 //!
-//! *Owns*: which code computes it: the processor's instruction (feature `std`), in the loop of `short` or in the crate `crc32c`; or
-//! the tables here. *May not touch*: which bytes are summed.
+//! *Owns*: which code computes it: the processor's instruction (feature `std`), in the loop of
+//! `short` or in the crate `crc32c`; or the tables here. *May not touch*: which bytes are summed.
 //!
-//! Why it is enough: it finds every change within 32 neighbouring bits. The fields for the place of bytes are laid out for that:
-//! bytes that are moved within a segment differ *only* in the low half of their position (a segment has at most 4 GiB), so they
-//! always fail. Any other difference passes once in 2^32 times.
+//! Why it is enough: it finds every change within 32 neighbouring bits. The fields for the place of
+//! bytes are laid out for that: bytes that are moved within a segment differ *only* in the low half
+//! of their position (a segment has at most 4 GiB), so they always fail. Any other difference
+//! passes once in 2^32 times.
 
-/// The checksum and the length of a payload, computed before its LSN and position are known, outside of any lock.
+/// The checksum and the length of a payload, computed before its LSN and position are known,
+/// outside of any lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadSum {
     crc: u32,
@@ -94,7 +96,8 @@ const fn step(state: u32) -> u32 {
 
 /// The one bit of `len` bytes that, flipped, changes their CRC-32C by `difference`: `(byte, bit)`.
 ///
-/// A CRC is linear, so the effect of a flip does not depend on the bytes: this takes 8 steps per byte.
+/// A CRC is linear, so the effect of a flip does not depend on the bytes: this takes 8 steps per
+/// byte.
 pub fn flipped_bit(difference: u32, len: usize) -> Option<(usize, u8)> {
     let mut effects = [0u32; 8];
     for (bit, effect) in effects.iter_mut().enumerate() {

@@ -1,10 +1,12 @@
-//! Reads a segment group by group, without I/O: a state machine that says which bytes it needs next.
+//! Reads a segment group by group, without I/O: a state machine that says which bytes it needs
+//! next.
 //!
-//! *Owns*: every check that a group and a frame must pass, their order, and the facts of the first failed check. *May not touch*:
-//! what the facts mean (`verdict`), later bytes (`scan`).
+//! *Owns*: every check that a group and a frame must pass, their order, and the facts of the first
+//! failed check. *May not touch*: what the facts mean (`verdict`), later bytes (`scan`).
 //!
-//! Frames are returned one by one, before the end of their group is read. A caller that does not know the end of the log (recovery)
-//! counts a group only at [`Step::GroupEnd`], as [`Decoder::tail`] does.
+//! Frames are returned one by one, before the end of their group is read. A caller that does not
+//! know the end of the log (recovery) counts a group only at [`Step::GroupEnd`], as
+//! [`Decoder::tail`] does.
 
 use crate::bytes::{all_zero, array};
 use crate::checksum::crc32c;
@@ -166,8 +168,8 @@ impl Decoder {
         }
     }
 
-    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends there, but not necessarily a
-    /// group.
+    /// Reads no further than byte `end`, which the header of the next segment names. A frame ends
+    /// there, but not necessarily a group.
     #[must_use]
     pub fn with_end(mut self, end: u64) -> Self {
         self.limit = self.limit.min(end);
@@ -200,8 +202,9 @@ impl Decoder {
         Mark { at: self.at, lsn: self.next_lsn, epoch, group_end }
     }
 
-    /// Skips the sums that are proven, from the place on where the proof begins; replaces an earlier proof. Call it whenever the
-    /// bytes in the window change: a proof covers bytes in memory.
+    /// Skips the sums that are proven, from the place on where the proof begins; replaces an
+    /// earlier proof. Call it whenever the bytes in the window change: a proof covers bytes in
+    /// memory.
     pub fn believe(&mut self, proof: Option<Proof>) {
         self.proof = proof;
         self.proven_to = 0;
@@ -253,7 +256,8 @@ impl Decoder {
                 Err(bad) => Step::Stop(self.stop_with(bad)),
             },
             Err(Inside::Limit) => {
-                // The header of the next segment ends this one here: the frames that were read of the group belong to the log.
+                // The header of the next segment ends this one here: the frames that were read of
+                // the group belong to the log.
                 if let Some(open) = &self.open {
                     self.tail = Tail { end: self.at, next_lsn: self.next_lsn, ..open.staged };
                 }
@@ -263,8 +267,8 @@ impl Decoder {
         }
     }
 
-    /// The next step, if it is a frame that lies wholly in the window; `None` changes nothing, and [`Decoder::step`] finds out what
-    /// comes. A fast path for reading millions of frames.
+    /// The next step, if it is a frame that lies wholly in the window; `None` changes nothing, and
+    /// [`Decoder::step`] finds out what comes. A fast path for reading millions of frames.
     #[inline]
     pub fn frame<'a>(&mut self, window: &'a [u8], window_at: u64) -> Option<Frame<'a>> {
         if self.stop.is_some() || self.open.is_none() {
@@ -291,9 +295,13 @@ impl Decoder {
             return Err(Bad::new(Found::Zeros, Fault::Zeros));
         }
         let Some(header) = GroupHeader::decode(&self.identity, self.at, bytes) else {
-            let expected =
-                GroupHeader::fields(version, bytes).is_some_and(|fields| fields.first_lsn == self.next_lsn);
-            let found = if has_marker(version, bytes) && expected { Found::Garbage } else { Found::Remains };
+            let expected = GroupHeader::fields(version, bytes)
+                .is_some_and(|fields| fields.first_lsn == self.next_lsn);
+            let found = if has_marker(version, bytes) && expected {
+                Found::Garbage
+            } else {
+                Found::Remains
+            };
             return Err(Bad::new(found, Fault::GroupChecksum));
         };
         self.check_group(&header)?;
@@ -316,18 +324,20 @@ impl Decoder {
         Ok(Step::GroupStart(start))
     }
 
-    /// The order of these checks is part of the format: the first one that fails decides the verdict.
+    /// The order of these checks is part of the format: the first one that fails decides the
+    /// verdict.
     fn check_group(&self, header: &GroupHeader) -> Result<(), Bad> {
         let bad = |fault| Err(Bad::sound(fault, header.first_lsn));
         if header.epoch < self.tail.epoch {
             return bad(Fault::EpochLower);
         }
         let length = header.length as usize;
-        // A cut may end inside a group, so the length is compared with the segment, not with the named end.
+        // A cut may end inside a group, so the length is compared with the segment, not with the
+        // named end.
         let room = self.segment_bytes - self.at;
         let version = self.identity.version();
-        let frames =
-            (length.saturating_sub(version.group_header_bytes()) / version.frame_header_bytes()) as u32;
+        let frames = (length.saturating_sub(version.group_header_bytes())
+            / version.frame_header_bytes()) as u32;
         let shape = length.is_multiple_of(ALIGN) && header.count > 0 && header.count <= frames;
         if length > GROUP_BYTES_MAX || length as u64 > room || !shape {
             return bad(Fault::Length);
@@ -389,23 +399,32 @@ impl Decoder {
     }
 
     #[inline]
-    fn check_frame(&self, open: &Open, header: &FrameHeader, room: u64) -> Result<(Kind, Batch), Bad> {
+    fn check_frame(
+        &self,
+        open: &Open,
+        header: &FrameHeader,
+        room: u64,
+    ) -> Result<(Kind, Batch), Bad> {
         let bad = |fault| Bad::sound(fault, header.lsn);
         let payload = header.payload_bytes as usize;
-        if payload > RECORD_BYTES_MAX || self.identity.version().frame_bytes(payload) as u64 > room {
+        if payload > RECORD_BYTES_MAX || self.identity.version().frame_bytes(payload) as u64 > room
+        {
             return Err(bad(Fault::Length));
         }
         if header.lsn != self.next_lsn {
             return Err(bad(Fault::Lsn));
         }
-        // Nearly every frame is a single record, and no other kind must come here: one check instead of many.
-        let is_plain =
-            (header.kind, header.flags) == (Kind::Record as u8, Batch::Alone as u8) && header.reserved == 0;
-        let awaits_other = open.batch_open || open.rises && open.seen == 0 || open.staged.sealed.is_some();
+        // Nearly every frame is a single record, and no other kind must come here: one check
+        // instead of many.
+        let is_plain = (header.kind, header.flags) == (Kind::Record as u8, Batch::Alone as u8)
+            && header.reserved == 0;
+        let awaits_other =
+            open.batch_open || open.rises && open.seen == 0 || open.staged.sealed.is_some();
         if is_plain && !awaits_other {
             return Ok((Kind::Record, Batch::Alone));
         }
-        let kind = Kind::of(header.kind).filter(|_| header.reserved == 0).ok_or(bad(Fault::Kind))?;
+        let kind =
+            Kind::of(header.kind).filter(|_| header.reserved == 0).ok_or(bad(Fault::Kind))?;
         let batch = Batch::of(header.flags).ok_or(bad(Fault::Kind))?;
         let follows = batch.follows(open.batch_open).ok_or(bad(Fault::Batch))?;
         if follows && kind != Kind::Record {
@@ -425,7 +444,8 @@ impl Decoder {
         Ok((kind, batch))
     }
 
-    /// Accepts a frame whose bytes are sound: applies control frames and moves the next LSN. Runs for each record that is read.
+    /// Accepts a frame whose bytes are sound: applies control frames and moves the next LSN. Runs
+    /// for each record that is read.
     #[inline(always)]
     fn take(&mut self, frame: &Frame<'_>) -> Result<(), Inside> {
         let Some(open) = &mut self.open else { return Err(Inside::End) };
@@ -492,7 +512,8 @@ impl Decoder {
     fn stop_with(&mut self, bad: Bad) -> Stop {
         let fault = bad.fault;
         let sealed_or_limit = fault == Fault::SegmentEnd || fault == Fault::Sealed;
-        let place = if self.open.is_some() && !sealed_or_limit { Place::Inside } else { Place::Between };
+        let place =
+            if self.open.is_some() && !sealed_or_limit { Place::Inside } else { Place::Between };
         let lower = fault == Fault::EpochLower;
         let rises = self.open.is_some_and(|open| open.rises);
         let stop = Stop {

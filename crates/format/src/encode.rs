@@ -1,10 +1,12 @@
 //! Builds a group in a buffer, frame by frame.
 //!
-//! *Owns*: what is written into the caller's buffer, and that it can be read back. *May not touch*: where the buffer comes from
-//! and when it is written. The encoder does not hold the buffer, so that both can be fields of one struct; each call takes the
-//! bytes of the group from its beginning.
+//! *Owns*: what is written into the caller's buffer, and that it can be read back. *May not touch*:
+//! where the buffer comes from and when it is written. The encoder does not hold the buffer, so
+//! that both can be fields of one struct; each call takes the bytes of the group from its
+//! beginning.
 //!
-//! The position and the epoch of the group are known when it begins; length, count and promise when it ends.
+//! The position and the epoch of the group are known when it begins; length, count and promise when
+//! it ends.
 
 use core::fmt;
 
@@ -54,7 +56,10 @@ impl fmt::Display for EncodeError {
                 write!(f, "a frame of {needed} bytes does not fit: the group has {room} bytes left")
             }
             Self::SegmentFull { needed, room } => {
-                write!(f, "a frame of {needed} bytes does not fit: the segment has {room} bytes left")
+                write!(
+                    f,
+                    "a frame of {needed} bytes does not fit: the segment has {room} bytes left"
+                )
             }
             Self::TooLarge { bytes, max } => {
                 write!(f, "a record of {bytes} bytes is too large: the limit is {max} bytes")
@@ -177,13 +182,15 @@ impl GroupEncoder {
         self.record_of_parts(group, [payload], sum, batch)
     }
 
-    /// As [`GroupEncoder::record`], for a payload in several parts: copies each once, behind the one before it.
+    /// As [`GroupEncoder::record`], for a payload in several parts: copies each once, behind the
+    /// one before it.
     ///
     /// # Errors
     /// As [`GroupEncoder::record`].
     ///
     /// # Panics
-    /// When `sum` has another length than all parts, or `batch` is not allowed here. The group is unusable after that.
+    /// When `sum` has another length than all parts, or `batch` is not allowed here. The group is
+    /// unusable after that.
     #[inline]
     pub fn record_of_parts<'a>(
         &mut self,
@@ -223,20 +230,25 @@ impl GroupEncoder {
     /// When it does not fit; then nothing is changed.
     ///
     /// # Panics
-    /// When it is not allowed here: inside a batch, after a seal, an epoch frame that is not the first frame, or one that
-    /// contradicts the group.
+    /// When it is not allowed here: inside a batch, after a seal, an epoch frame that is not the
+    /// first frame, or one that contradicts the group.
     pub fn control(&mut self, group: &mut [u8], control: &Control) -> Result<(), EncodeError> {
         assert!(!self.batch_open, "a control frame inside a batch");
         match control {
             Control::Epoch { previous, recovered } => {
                 assert_eq!(self.count, 0, "an epoch that is not the first frame");
-                assert!(previous.is_none_or(|previous| previous < self.epoch), "an epoch that does not rise");
+                assert!(
+                    previous.is_none_or(|previous| previous < self.epoch),
+                    "an epoch that does not rise"
+                );
                 assert_eq!(recovered.next(), Some(self.next_lsn), "another end than the group's");
             }
             Control::TruncateBefore(first) => {
                 assert!(*first <= self.next_lsn, "more truncated than there is")
             }
-            Control::Seal(next) => assert!(*next > self.identity.segment(), "a next segment that is older"),
+            Control::Seal(next) => {
+                assert!(*next > self.identity.segment(), "a next segment that is older")
+            }
             Control::Promise(_) | Control::Padding(_) => {}
         }
         let version = self.identity.version();
@@ -253,8 +265,9 @@ impl GroupEncoder {
         Ok(())
     }
 
-    /// Adds a padding frame, so that the next group starts on a new block. Adds none if the group ends on a block boundary
-    /// already, or if the segment has no room for it: then the next group starts where this one ends.
+    /// Adds a padding frame, so that the next group starts on a new block. Adds none if the group
+    /// ends on a block boundary already, or if the segment has no room for it: then the next group
+    /// starts where this one ends.
     ///
     /// # Errors
     /// When the buffer has no room for it.
@@ -277,7 +290,8 @@ impl GroupEncoder {
         self.control(group, &Control::Padding(gap - header_bytes))
     }
 
-    /// Writes the header with length, count and promise. After that the group can be written to the file.
+    /// Writes the header with length, count and promise. After that the group can be written to the
+    /// file.
     ///
     /// # Panics
     /// When it has no frame, a batch is open, or the promise covers the group itself.
@@ -292,12 +306,21 @@ impl GroupEncoder {
             promise,
         };
         assert!(header.promise_is_sound(self.at), "a promise that cannot be meant");
-        header.encode(&self.identity, self.at, &mut group[..self.identity.version().group_header_bytes()]);
+        header.encode(
+            &self.identity,
+            self.at,
+            &mut group[..self.identity.version().group_header_bytes()],
+        );
         Finished { at: self.at, bytes: self.used, next_lsn: self.next_lsn }
     }
 
     #[inline]
-    fn check_room(&self, group: &[u8], needed: usize, segment_room: u64) -> Result<(), EncodeError> {
+    fn check_room(
+        &self,
+        group: &[u8],
+        needed: usize,
+        segment_room: u64,
+    ) -> Result<(), EncodeError> {
         if needed as u64 > segment_room {
             return Err(EncodeError::SegmentFull { needed, room: segment_room });
         }

@@ -1,6 +1,8 @@
-//! Explains to people what is wrong with a frame or a group header: expected and found, and whether one flipped bit explains it.
+//! Explains to people what is wrong with a frame or a group header: expected and found, and whether
+//! one flipped bit explains it.
 //!
-//! *Owns*: the texts and the search for the bit. *May not touch*: the verdict; no code acts on anything here.
+//! *Owns*: the texts and the search for the bit. *May not touch*: the verdict; no code acts on
+//! anything here.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,8 +39,9 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Explains a stop, without its segment and byte, which the caller knows. `window` holds bytes of the segment from `window_at` on:
-/// the more it has of the failing frame, the more can be explained.
+/// Explains a stop, without its segment and byte, which the caller knows. `window` holds bytes of
+/// the segment from `window_at` on: the more it has of the failing frame, the more can be
+/// explained.
 pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) -> Explanation {
     let from = stop.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
     let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
@@ -66,7 +69,12 @@ pub fn explain(identity: &Identity, stop: &Stop, window: &[u8], window_at: u64) 
     Explanation { lines, flip }
 }
 
-fn explain_group(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
+fn explain_group(
+    identity: &Identity,
+    stop: &Stop,
+    bytes: &[u8],
+    lines: &mut Vec<String>,
+) -> Option<BitFlip> {
     let version = identity.version();
     let (bytes, marker) = (bytes.get(..version.group_header_bytes())?, version.group_marker());
     if bytes[..4] != marker {
@@ -75,14 +83,25 @@ fn explain_group(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec
     if let Some(found) = GroupHeader::fields(version, bytes) {
         lines.push(format!("epoch: expected {} or higher, found {}", stop.tail.epoch, found.epoch));
         lines.push(format!("LSN: expected {}, found {}", stop.lsn_expected, found.first_lsn));
-        lines.push(format!("length {}, {} frames, promise {}", found.length, found.count, found.promise.lsn));
+        lines.push(format!(
+            "length {}, {} frames, promise {}",
+            found.length, found.count, found.promise.lsn
+        ));
     }
     let crc = identity.group_crc(stop.at, bytes);
-    lines.push(format!("checksum: expected {crc:08x}, found {:08x}", crate::bytes::u32_at(bytes, 4)));
+    lines.push(format!(
+        "checksum: expected {crc:08x}, found {:08x}",
+        crate::bytes::u32_at(bytes, 4)
+    ));
     try_bits(stop.at, bytes, |bytes| GroupHeader::decode(identity, stop.at, bytes).is_some())
 }
 
-fn explain_frame(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec<String>) -> Option<BitFlip> {
+fn explain_frame(
+    identity: &Identity,
+    stop: &Stop,
+    bytes: &[u8],
+    lines: &mut Vec<String>,
+) -> Option<BitFlip> {
     let version = identity.version();
     let bytes = bytes.get(..version.frame_header_bytes())?;
     let found = FrameHeader::fields(version, bytes);
@@ -93,7 +112,9 @@ fn explain_frame(identity: &Identity, stop: &Stop, bytes: &[u8], lines: &mut Vec
     });
     let crc = identity.frame_crc(stop.at, stop.epoch_here, Summed::of(bytes));
     lines.push(format!("checksum: expected {crc:08x}, found {:08x}", found.header_crc));
-    try_bits(stop.at, bytes, |bytes| FrameHeader::decode(identity, stop.at, stop.epoch_here, bytes).is_some())
+    try_bits(stop.at, bytes, |bytes| {
+        FrameHeader::decode(identity, stop.at, stop.epoch_here, bytes).is_some()
+    })
 }
 
 fn explain_payload(

@@ -1,6 +1,7 @@
 //! A frame: a record, or a control frame of the log itself, with its header.
 //!
-//! *Owns*: the 24 bytes with which a frame begins, the kinds, the payloads of control frames. *May not touch*: groups.
+//! *Owns*: the 24 bytes with which a frame begins, the kinds, the payloads of control frames. *May
+//! not touch*: groups.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,8 @@ use crate::group::Identity;
 use crate::types::{Epoch, Lsn, SegmentNumber};
 use crate::version::Version;
 
-/// Where the kind, the place in a batch and the zeros are, in the word that begins with the payload's length.
+/// Where the kind, the place in a batch and the zeros are, in the word that begins with the
+/// payload's length.
 const KIND_AT: usize = 4;
 const FLAGS_AT: usize = 5;
 const RESERVED_AT: usize = 6;
@@ -19,7 +21,8 @@ const HEADER_CRC_AT: usize = 20;
 /// Where a header of version 1 ends. The further bytes of a longer header are zero.
 const SUMMED_TO: usize = 24;
 
-/// The size of a frame with a payload of `payload_bytes` in a new segment ([`Version::frame_bytes`]).
+/// The size of a frame with a payload of `payload_bytes` in a new segment
+/// ([`Version::frame_bytes`]).
 #[inline]
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
     Version::NEWEST.frame_bytes(payload_bytes)
@@ -84,7 +87,8 @@ impl Batch {
         })
     }
 
-    /// Whether a batch is open after this place, given whether one is open before; `None` if the place is not allowed here.
+    /// Whether a batch is open after this place, given whether one is open before; `None` if the
+    /// place is not allowed here.
     pub(crate) const fn follows(self, open: bool) -> Option<bool> {
         match (self, open) {
             (Self::Alone, false) | (Self::Last, true) => Some(false),
@@ -114,8 +118,8 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads the header of a frame at byte `at` of the segment, in a group of `epoch`; `None` if its checksum does not match. Finds
-    /// frames that no sound group leads to.
+    /// Reads the header of a frame at byte `at` of the segment, in a group of `epoch`; `None` if
+    /// its checksum does not match. Finds frames that no sound group leads to.
     #[inline]
     pub fn decode(identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..identity.version().frame_header_bytes())?;
@@ -142,7 +146,13 @@ impl FrameHeader {
 
     /// Whether the checksum of the header in `bytes`, which has these fields, matches.
     #[inline]
-    pub(crate) fn is_sound(&self, identity: &Identity, at: u64, epoch: Epoch, bytes: &[u8]) -> bool {
+    pub(crate) fn is_sound(
+        &self,
+        identity: &Identity,
+        at: u64,
+        epoch: Epoch,
+        bytes: &[u8],
+    ) -> bool {
         let rest = &bytes[SUMMED_TO..identity.version().frame_header_bytes()];
         self.header_crc == identity.frame_crc(at, epoch, Summed::of(bytes)) && all_zero(rest)
     }
@@ -164,8 +174,8 @@ impl FrameHeader {
     }
 }
 
-/// The 20 bytes of a frame's header before its checksum, held in registers to be written and summed: reading bytes in larger pieces
-/// than they were just written in makes the processor wait.
+/// The 20 bytes of a frame's header before its checksum, held in registers to be written and
+/// summed: reading bytes in larger pieces than they were just written in makes the processor wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Summed(pub(crate) u64, pub(crate) u64, pub(crate) u32);
 
@@ -230,8 +240,8 @@ pub enum Control {
     Promise(PromiseReason),
     /// Records before this LSN are truncated.
     TruncateBefore(Lsn),
-    /// The segment ends here; the header of the segment with this number is durable. Always the last frame of its segment, except
-    /// for padding.
+    /// The segment ends here; the header of the segment with this number is durable. Always the
+    /// last frame of its segment, except for padding.
     Seal(SegmentNumber),
     /// This many zeros.
     Padding(usize),

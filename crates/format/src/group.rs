@@ -1,4 +1,5 @@
-//! The header of a group, and the identity that every checksum in a segment covers without storing it.
+//! The header of a group, and the identity that every checksum in a segment covers without storing
+//! it.
 //!
 //! *Owns*: the header of a group. *May not touch*: frames; whether a group is allowed at its place.
 
@@ -14,8 +15,8 @@ const COUNT_AT: usize = 12;
 const PROMISE_AT: usize = 32;
 const PROMISED_END_AT: usize = 40;
 
-/// What is needed to read and write the bytes of a segment: its version, and the log id and segment number with which its checksums
-/// begin.
+/// What is needed to read and write the bytes of a segment: its version, and the log id and segment
+/// number with which its checksums begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     version: Version,
@@ -28,7 +29,8 @@ pub struct Identity {
 impl Identity {
     /// The identity of a segment.
     pub fn new(version: Version, log: LogId, segment: SegmentNumber) -> Self {
-        let seed = |tag: &[u8; 8]| append(append(crc32c(tag), log.bytes()), &segment.get().to_le_bytes());
+        let seed =
+            |tag: &[u8; 8]| append(append(crc32c(tag), log.bytes()), &segment.get().to_le_bytes());
         let [group_seed, frame_seed] = version.tags().map(seed);
         Self { version, log, segment, group_seed, frame_seed }
     }
@@ -112,7 +114,8 @@ impl GroupHeader {
         put_u32(bytes, CRC_AT, crc);
     }
 
-    /// Reads the header at byte `at` of the segment; `None` if the marker or the checksum does not match.
+    /// Reads the header at byte `at` of the segment; `None` if the marker or the checksum does not
+    /// match.
     pub fn decode(identity: &Identity, at: u64, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..identity.version.group_header_bytes())?;
         if bytes[..4] != identity.version.group_marker()

@@ -1,7 +1,8 @@
-//! The header block of a segment: two copies of one sector, and the classification of a block that should hold them.
+//! The header block of a segment: two copies of one sector, and the classification of a block that
+//! should hold them.
 //!
-//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header was left by a crash or is damage
-//! (`verdict`).
+//! *Owns*: the bytes 0..4096 of a segment. *May not touch*: groups; whether a bad header was left
+//! by a crash or is damage (`verdict`).
 
 use crate::bytes::{all_zero, array, put_u32, put_u64, u32_at, u64_at};
 use crate::checksum::crc32c;
@@ -118,8 +119,12 @@ impl SegmentHeader {
             (Roll::Begin, None) if self.first_live == self.first_lsn => None,
             (Roll::Begin, _) => Some("the log begins here, and yet something comes before it"),
             (_, None) => Some("a roll without a predecessor"),
-            (_, Some(end)) if end.segment >= self.number => Some("a predecessor whose number is not lower"),
-            (_, Some(end)) if !segment_end_fits(end.byte) => Some("the predecessor's end is out of bounds"),
+            (_, Some(end)) if end.segment >= self.number => {
+                Some("a predecessor whose number is not lower")
+            }
+            (_, Some(end)) if !segment_end_fits(end.byte) => {
+                Some("the predecessor's end is out of bounds")
+            }
             _ => None,
         }
     }
@@ -131,7 +136,8 @@ impl SegmentHeader {
 }
 
 fn segment_bytes_fit(bytes: u64) -> bool {
-    (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(BLOCK_BYTES as u64)
+    (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes)
+        && bytes.is_multiple_of(BLOCK_BYTES as u64)
 }
 
 fn segment_end_fits(byte: u64) -> bool {
@@ -165,7 +171,8 @@ pub enum Copies {
     Both,
     /// Only this one (0 or 1); the other is damaged.
     Only(usize),
-    /// Both are good and differ, because the write of this header was torn. This one (0 or 1) is newer.
+    /// Both are good and differ, because the write of this header was torn. This one (0 or 1) is
+    /// newer.
     Newer(usize),
 }
 
@@ -191,7 +198,8 @@ pub enum HeaderBlock {
         header: SegmentHeader,
         /// Which of its copies are good.
         copies: Copies,
-        /// There are bytes other than zero outside of the copies: harmless, but not written by a log.
+        /// There are bytes other than zero outside of the copies: harmless, but not written by a
+        /// log.
         stray: bool,
     },
     /// Only zeros: the file was never used.
@@ -216,7 +224,8 @@ enum Copy {
 }
 
 impl HeaderBlock {
-    /// Classifies `block`, the beginning of a file; fewer than [`HEADER_BYTES`] bytes mean that the file ends there.
+    /// Classifies `block`, the beginning of a file; fewer than [`HEADER_BYTES`] bytes mean that the
+    /// file ends there.
     pub fn classify(block: &[u8]) -> Self {
         let Some(block) = block.get(..HEADER_BYTES) else { return Self::Short };
         if all_zero(block) {
@@ -297,7 +306,8 @@ fn fields(version: Version, copy: &[u8], index: u32) -> Result<SegmentHeader, &'
 
 fn stray(block: &[u8]) -> bool {
     let [first, second] = HEADER_COPIES_AT;
-    !all_zero(&block[first + HEADER_COPY_BYTES..second]) || !all_zero(&block[second + HEADER_COPY_BYTES..])
+    !all_zero(&block[first + HEADER_COPY_BYTES..second])
+        || !all_zero(&block[second + HEADER_COPY_BYTES..])
 }
 
 fn traces(block: &[u8], contradiction: Option<&'static str>) -> HeaderTraces {

@@ -1,13 +1,16 @@
 //! Every byte of an Inkstone log on disk. `docs/format.md` is the normative description.
 //!
-//! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what the bytes at the end of a segment
-//! mean). *May not touch*: files, threads, clocks. Everything here is a pure function of bytes.
+//! *Owns*: segment headers, groups, frames, checksums, encoding, decoding, and the verdict (what
+//! the bytes at the end of a segment mean). *May not touch*: files, threads, clocks. Everything
+//! here is a pure function of bytes.
 //!
-//! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs [`HeaderBlock::classify`], [`Decoder`],
-//! [`ScanAhead`], [`judge`] and [`Chain`]. [`survey()`] does all of recovery over bytes in memory; the tests use it. [`explain()`]
-//! describes damage to people.
+//! A writer needs [`SegmentHeader`], [`GroupEncoder`] and [`PayloadSum`]. Recovery needs
+//! [`HeaderBlock::classify`], [`Decoder`], [`ScanAhead`], [`judge`] and [`Chain`]. [`survey()`]
+//! does all of recovery over bytes in memory; the tests use it. [`explain()`] describes damage to
+//! people.
 //!
-//! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee are asserted, and documented.
+//! No code here panics on bytes that were read from a disk. Conditions that a caller must guarantee
+//! are asserted, and documented.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -50,6 +53,7 @@ pub use stop::{EpochIs, Fault, Found, Place, Stop};
 pub use survey::{SegmentSurvey, Survey, SurveyOptions, survey};
 pub use types::{Epoch, LogId, Lsn, Position, SegmentNumber};
 pub use verdict::{
-    Facts, HEADER_ROWS, HeaderFacts, HeaderRow, HeaderState, ROWS, Reason, Row, Verdict, judge, judge_header,
+    Facts, HEADER_ROWS, HeaderFacts, HeaderRow, HeaderState, ROWS, Reason, Row, Verdict, judge,
+    judge_header,
 };
 pub use version::Version;

@@ -1,12 +1,14 @@
-//! The constants of the format, and the relations between them. Where versions differ, this is version 1; a [`crate::Version`]
-//! knows the others.
+//! The constants of the format, and the relations between them. Where versions differ, this is
+//! version 1; a [`crate::Version`] knows the others.
 //!
-//! *Owns*: every size and limit; `docs/format.md` has the same table, and a test compares the two. *May not touch*: anything else.
+//! *Owns*: every size and limit; `docs/format.md` has the same table, and a test compares the two.
+//! *May not touch*: anything else.
 
 /// The version in the header of a new segment.
 pub const FORMAT_VERSION: u32 = crate::Version::NEWEST.number();
 
-/// The first bytes of a segment's header. The first byte is not ASCII, and a transfer in text mode changes the line ends.
+/// The first bytes of a segment's header. The first byte is not ASCII, and a transfer in text mode
+/// changes the line ends.
 pub const MAGIC: [u8; 8] = *b"\x89INKS\r\n\x1a";
 
 /// The first bytes of a group: a cheap filter before the checksum.
@@ -36,10 +38,12 @@ pub const FRAME_HEADER_BYTES: usize = 24;
 /// The smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// The largest segment. A position always fits in 32 bits, so moved bytes always fail their checksum (`checksum`).
+/// The largest segment. A position always fits in 32 bits, so moved bytes always fail their
+/// checksum (`checksum`).
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 32;
 
-/// Room at the end of each segment that is reserved for control groups, so that they can be written when the segment is full.
+/// Room at the end of each segment that is reserved for control groups, so that they can be written
+/// when the segment is full.
 pub const CONTROL_RESERVE_BYTES: u64 = 16 << 10;
 
 /// The largest payload of one frame.
@@ -62,6 +66,7 @@ const _: () = assert!(CONTROL_RESERVE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!((HEADER_BYTES as u64 + CONTROL_RESERVE_BYTES) * 2 < SEGMENT_BYTES_MIN);
 // The reserve has room for four control groups that are padded to blocks.
 const _: () = assert!(CONTROL_RESERVE_BYTES >= 4 * BLOCK_BYTES as u64);
-const _: () =
-    assert!(RECORD_BYTES_MAX + GROUP_HEADER_BYTES + FRAME_HEADER_BYTES + 2 * BLOCK_BYTES <= GROUP_BYTES_MAX);
+const _: () = assert!(
+    RECORD_BYTES_MAX + GROUP_HEADER_BYTES + FRAME_HEADER_BYTES + 2 * BLOCK_BYTES <= GROUP_BYTES_MAX
+);
 const _: () = assert!(GROUP_BYTES_MAX <= u32::MAX as usize);

@@ -1,11 +1,11 @@
 //! Checks sums ahead, piece by piece, on other threads than the one that reads.
 //!
-//! *Owns*: which checksums a reader need not check again. *May not touch*: the other checks of a frame; a [`crate::Decoder`]
-//! makes all of them, and checks every sum that is not proven.
+//! *Owns*: which checksums a reader need not check again. *May not touch*: the other checks of a
+//! frame; a [`crate::Decoder`] makes all of them, and checks every sum that is not proven.
 //!
-//! A prover steps from header to header as [`Mark::skim`] does, and checks the sums of payloads too. It belongs to one segment
-//! and is passed from piece to piece. It never reports an error: where it cannot continue its proof ends, and the decoder finds
-//! out why.
+//! A prover steps from header to header as [`Mark::skim`] does, and checks the sums of payloads
+//! too. It belongs to one segment and is passed from piece to piece. It never reports an error:
+//! where it cannot continue its proof ends, and the decoder finds out why.
 
 use crate::bytes::all_zero;
 use crate::checksum::crc32c;
@@ -17,8 +17,8 @@ use crate::version::HEADER_BYTES_MOST;
 /// A proof that the sums of all headers and payloads between two places are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    /// Where it begins. It is valid for a decoder at exactly this place: at that byte, before that LSN, in a group of that epoch
-    /// with that end.
+    /// Where it begins. It is valid for a decoder at exactly this place: at that byte, before that
+    /// LSN, in a group of that epoch with that end.
     pub from: Mark,
     /// The byte after the last frame that it covers.
     pub to: u64,
@@ -28,7 +28,8 @@ pub struct Proof {
 #[derive(Debug, Clone)]
 pub struct Prover {
     identity: Identity,
-    /// Where the next header is; `None` if a header before it was not sound, so that its place is unknown.
+    /// Where the next header is; `None` if a header before it was not sound, so that its place is
+    /// unknown.
     mark: Option<Mark>,
     /// If that header lies across two pieces: its bytes in the first one.
     split: [u8; HEADER_BYTES_MOST],
@@ -42,15 +43,17 @@ impl Prover {
         Self { identity, mark: Some(mark), split, split_bytes: 0 }
     }
 
-    /// Checks the sums of `bytes`, which begin at byte `at` of the segment, where the bytes of the prover before this one ended.
-    /// No proof covers a frame that lies across the two. `None` if nothing could be proven.
+    /// Checks the sums of `bytes`, which begin at byte `at` of the segment, where the bytes of the
+    /// prover before this one ended. No proof covers a frame that lies across the two. `None` if
+    /// nothing could be proven.
     pub fn prove(&self, bytes: &[u8], at: u64) -> Option<Proof> {
         let walked = self.walk::<true>(bytes, at);
         walked.from.filter(|from| from.at < walked.to).map(|from| Proof { from, to: walked.to })
     }
 
-    /// The prover for the bytes after `bytes`. It is found from their headers without checking sums, so that the next bytes can be
-    /// checked at the same time. If the headers are wrong, it finds no sound header.
+    /// The prover for the bytes after `bytes`. It is found from their headers without checking
+    /// sums, so that the next bytes can be checked at the same time. If the headers are wrong, it
+    /// finds no sound header.
     #[must_use]
     pub fn behind(&self, bytes: &[u8], at: u64) -> Self {
         self.walk::<false>(bytes, at).next
@@ -62,13 +65,16 @@ impl Prover {
         next.mark = from;
         let mut to = from.map_or(at, |from| from.at);
         while let Some(mark) = next.mark {
-            let rest = mark.at.checked_sub(at).and_then(|from| bytes.get(usize::try_from(from).ok()?..));
+            let rest =
+                mark.at.checked_sub(at).and_then(|from| bytes.get(usize::try_from(from).ok()?..));
             // The mark lies after these bytes: nothing is left.
             let Some(rest) = rest else { break };
             next.mark = match mark.begins::<IS_SUMMED>(&self.identity, rest) {
                 Begins::Group(next) => Some(next),
                 Begins::Frame(header, next) => match rest.get(..(next.at - mark.at) as usize) {
-                    Some(frame) => (!IS_SUMMED || is_sound(&self.identity, &header, frame)).then_some(next),
+                    Some(frame) => {
+                        (!IS_SUMMED || is_sound(&self.identity, &header, frame)).then_some(next)
+                    }
                     None => {
                         // The frame continues in the next bytes.
                         return Walked { from, to, next: Self { mark: Some(next), ..*self } };
@@ -96,7 +102,9 @@ impl Prover {
         let more = bytes.len().min(HEADER_BYTES_MOST - held);
         header[held..held + more].copy_from_slice(&bytes[..more]);
         match mark.begins::<IS_SUMMED>(&self.identity, &header[..held + more]) {
-            Begins::Group(next) | Begins::Frame(_, next) if mark.at + held as u64 == at => Some(next),
+            Begins::Group(next) | Begins::Frame(_, next) if mark.at + held as u64 == at => {
+                Some(next)
+            }
             _ => None,
         }
     }

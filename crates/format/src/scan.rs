@@ -1,7 +1,8 @@
 //! Searches after a stop for groups that promise that something there was durable.
 //!
-//! *Owns*: the search, and the evidence that it finds. *May not touch*: the verdict. It reads only group headers: a header lies
-//! in 48 neighbouring bytes and was true when it was built, whatever happened to its frames.
+//! *Owns*: the search, and the evidence that it finds. *May not touch*: the verdict. It reads only
+//! group headers: a header lies in 48 neighbouring bytes and was true when it was built, whatever
+//! happened to its frames.
 
 use crate::decode::has_marker;
 use crate::group::{GroupHeader, Identity};
@@ -38,10 +39,12 @@ impl Evidence {
         Self { lsn: self.lsn.max(lsn), ..self }
     }
 
-    /// Adds what the header of the next segment says about `segment`: it was written after all of that segment was durable.
+    /// Adds what the header of the next segment says about `segment`: it was written after all of
+    /// that segment was durable.
     #[must_use]
     pub fn with_successor(self, segment: SegmentNumber, successor: &SegmentHeader) -> Self {
-        let end = successor.predecessor.filter(|end| end.segment == segment).map_or(0, |end| end.byte);
+        let end =
+            successor.predecessor.filter(|end| end.segment == segment).map_or(0, |end| end.byte);
         Self { lsn: self.lsn.max(successor.promise), end: self.end.max(end), ..self }
     }
 
@@ -57,16 +60,16 @@ impl Evidence {
 /// How many bytes are checked for a marker at once.
 const PIECE_BYTES: usize = 512;
 
-/// Whether any aligned word of `piece` begins with a group's marker. Without a branch and without an early end, so that a
-/// compiler can make vector code of it.
+/// Whether any aligned word of `piece` begins with a group's marker. Without a branch and without
+/// an early end, so that a compiler can make vector code of it.
 fn holds_marker(version: Version, piece: &[u8]) -> bool {
     const LOW: u64 = u32::MAX as u64;
     let marker = u64::from(u32::from_le_bytes(version.group_marker()));
     let (words, _) = piece.as_chunks::<ALIGN>();
     // Only zero minus one has its highest bit set.
-    let found = words
-        .iter()
-        .fold(0, |found, word| found | ((u64::from_le_bytes(*word) & LOW) ^ marker).wrapping_sub(1));
+    let found = words.iter().fold(0, |found, word| {
+        found | ((u64::from_le_bytes(*word) & LOW) ^ marker).wrapping_sub(1)
+    });
     found >> 63 == 1
 }
 
@@ -81,7 +84,8 @@ pub struct ScanAhead {
 }
 
 impl ScanAhead {
-    /// A search after `stop`, up to byte `to` (the end of the segment or of its file, whichever comes first).
+    /// A search after `stop`, up to byte `to` (the end of the segment or of its file, whichever
+    /// comes first).
     pub fn behind(identity: &Identity, stop: &Stop, to: u64) -> Self {
         Self::new(identity, stop.tail.epoch, stop.tail.end + ALIGN as u64, to)
     }
@@ -92,13 +96,20 @@ impl ScanAhead {
     /// When `from` is not aligned.
     pub fn new(identity: &Identity, epoch: Epoch, from: u64, to: u64) -> Self {
         assert!(from.is_multiple_of(ALIGN as u64), "a scan that is not aligned");
-        Self { identity: *identity, from_epoch: epoch, next: from, to, evidence: Evidence::default() }
+        Self {
+            identity: *identity,
+            from_epoch: epoch,
+            next: from,
+            to,
+            evidence: Evidence::default(),
+        }
     }
 
-    /// The byte at or before which the next window must begin; `None` when the search is over. From there, a window must hold at
-    /// least a group's header.
+    /// The byte at or before which the next window must begin; `None` when the search is over. From
+    /// there, a window must hold at least a group's header.
     pub fn wants(&self) -> Option<u64> {
-        (self.next + self.identity.version().group_header_bytes() as u64 <= self.to).then_some(self.next)
+        (self.next + self.identity.version().group_header_bytes() as u64 <= self.to)
+            .then_some(self.next)
     }
 
     /// Searches `window`, which starts at byte `window_at`, as far as whole headers lie in it.
@@ -161,7 +172,8 @@ mod tests {
     use crate::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
     use crate::types::LogId;
 
-    /// A group is found wherever it lies and in windows of any size, and no other place is taken for one.
+    /// A group is found wherever it lies and in windows of any size, and no other place is taken
+    /// for one.
     #[test]
     fn a_group_is_found_at_every_place_in_windows_of_any_size() {
         let identity = Identity::new(Version::One, LogId::new([7; 16]), SegmentNumber::FIRST);
@@ -170,8 +182,13 @@ mod tests {
         for at in (HEADER_BYTES..=to - GROUP_HEADER_BYTES).step_by(ALIGN) {
             let mut bytes = alloc::vec![0; to];
             let promise = Promise { lsn: Lsn::ZERO, end: from };
-            let header =
-                GroupHeader { length: 80, count: 1, first_lsn: Lsn::FIRST, epoch: Epoch::FIRST, promise };
+            let header = GroupHeader {
+                length: 80,
+                count: 1,
+                first_lsn: Lsn::FIRST,
+                epoch: Epoch::FIRST,
+                promise,
+            };
             header.encode(&identity, at as u64, &mut bytes[at..]);
             for step in [GROUP_HEADER_BYTES, 64, 200, PIECE_BYTES, PIECE_BYTES + 8, to] {
                 let mut scan = ScanAhead::new(&identity, Epoch::FIRST, from, to as u64);

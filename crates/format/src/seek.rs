@@ -1,11 +1,12 @@
 //! Finds a record by its LSN from a known place before it, reading only the headers in between.
 //!
-//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step means; a [`crate::Decoder`] finds
-//! that out.
+//! *Owns*: the steps from frame to frame, past payloads. *May not touch*: what an unsound step
+//! means; a [`crate::Decoder`] finds that out.
 //!
-//! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header at the place and with the LSN
-//! that the step before named *is* that of the record, even if the group around it was not checked. This is true only for records
-//! that are known to be part of the log; the end of the log cannot be found in this way.
+//! The checksum of a frame's header covers log, segment, position, epoch and LSN. So a sound header
+//! at the place and with the LSN that the step before named *is* that of the record, even if the
+//! group around it was not checked. This is true only for records that are known to be part of the
+//! log; the end of the log cannot be found in this way.
 
 use crate::checksum::crc32c;
 use crate::frame::{FrameHeader, Kind};
@@ -67,41 +68,55 @@ impl Mark {
         Self { at, lsn, epoch, group_end: at }
     }
 
-    /// What begins here. `window` holds the bytes of the segment from `window_at` on, which is not above the mark.
+    /// What begins here. `window` holds the bytes of the segment from `window_at` on, which is not
+    /// above the mark.
     #[inline]
     pub fn skim(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
         self.skim_with::<true>(identity, window, window_at)
     }
 
-    /// The same for bytes that this process has encoded and kept in its memory since: their checksums are not computed again. They
-    /// prove what a disk returned, and these bytes come from none.
+    /// The same for bytes that this process has encoded and kept in its memory since: their
+    /// checksums are not computed again. They prove what a disk returned, and these bytes come from
+    /// none.
     #[inline]
     pub fn skim_own(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
         self.skim_with::<false>(identity, window, window_at)
     }
 
     #[inline(always)]
-    fn skim_with<const IS_SUMMED: bool>(&self, identity: &Identity, window: &[u8], window_at: u64) -> Skim {
+    fn skim_with<const IS_SUMMED: bool>(
+        &self,
+        identity: &Identity,
+        window: &[u8],
+        window_at: u64,
+    ) -> Skim {
         let from = self.at.checked_sub(window_at).and_then(|from| usize::try_from(from).ok());
         let bytes = from.and_then(|from| window.get(from..)).unwrap_or_default();
         match self.begins::<IS_SUMMED>(identity, bytes) {
             Begins::NeedBytes(bytes) => Skim::NeedBytes(bytes),
-            Begins::Frame(header, next) if header.kind == Kind::Record as u8 => Skim::Record(Skimmed {
-                at: self.at,
-                payload_bytes: header.payload_bytes as usize,
-                next,
-                payload_crc: header.payload_crc,
-                version: identity.version(),
-            }),
+            Begins::Frame(header, next) if header.kind == Kind::Record as u8 => {
+                Skim::Record(Skimmed {
+                    at: self.at,
+                    payload_bytes: header.payload_bytes as usize,
+                    next,
+                    payload_crc: header.payload_crc,
+                    version: identity.version(),
+                })
+            }
             Begins::Group(next) | Begins::Frame(_, next) => Skim::Passed(next),
             Begins::Neither => Skim::Unsound,
         }
     }
 
-    /// What begins with `bytes`, which begin here. Without `IS_SUMMED` a header is believed unless it is impossible. Always
-    /// inlined: reloading its result from memory took half of the time between two sums.
+    /// What begins with `bytes`, which begin here. Without `IS_SUMMED` a header is believed unless
+    /// it is impossible. Always inlined: reloading its result from memory took half of the time
+    /// between two sums.
     #[inline(always)]
-    pub(crate) fn begins<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Begins {
+    pub(crate) fn begins<const IS_SUMMED: bool>(
+        &self,
+        identity: &Identity,
+        bytes: &[u8],
+    ) -> Begins {
         if self.at == self.group_end {
             let needed = identity.version().group_header_bytes();
             if bytes.len() < needed {
@@ -137,7 +152,11 @@ impl Mark {
 
     /// The frame here. Inlined for the same reason.
     #[inline(always)]
-    fn pass<const IS_SUMMED: bool>(&self, identity: &Identity, bytes: &[u8]) -> Option<(FrameHeader, Self)> {
+    fn pass<const IS_SUMMED: bool>(
+        &self,
+        identity: &Identity,
+        bytes: &[u8],
+    ) -> Option<(FrameHeader, Self)> {
         let header = if IS_SUMMED {
             FrameHeader::decode(identity, self.at, self.epoch, bytes)?
         } else {
@@ -164,13 +183,16 @@ impl Skimmed {
     /// Its payload, if it is complete and its checksum matches.
     #[inline]
     pub fn payload<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
-        self.payload_unsummed(window, window_at).filter(|payload| crc32c(payload) == self.payload_crc)
+        self.payload_unsummed(window, window_at)
+            .filter(|payload| crc32c(payload) == self.payload_crc)
     }
 
-    /// Its payload, if it is complete: only for bytes that this process has encoded ([`Mark::skim_own`]).
+    /// Its payload, if it is complete: only for bytes that this process has encoded
+    /// ([`Mark::skim_own`]).
     #[inline]
     pub fn payload_unsummed<'a>(&self, window: &'a [u8], window_at: u64) -> Option<&'a [u8]> {
-        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()? + self.version.frame_header_bytes();
+        let from = usize::try_from(self.at.checked_sub(window_at)?).ok()?
+            + self.version.frame_header_bytes();
         window.get(from..from + self.payload_bytes)
     }
 }

@@ -1,25 +1,30 @@
 //! CRC-32C of short runs of bytes, by the CRC instruction of x86-64 processors with SSE 4.2.
 //!
-//! *Owns*: up to which length this is the fastest way, and the loop. *May not touch*: which bytes are summed; longer runs.
+//! *Owns*: up to which length this is the fastest way, and the loop. *May not touch*: which bytes
+//! are summed; longer runs.
 //!
-//! A log sums two short runs of bytes for each record: the header of its frame, and its payload. The crate `crc32c` sums long
-//! runs in three streams at once. Before it comes to a short run it has checked for long ones and split the bytes by alignment,
-//! and it sums the rest of a word byte by byte. A plain loop over words (Intel, "Fast CRC Computation for iSCSI Polynomial Using
-//! CRC32 Instruction", 2011) takes a third to three fifths of that time up to 256 bytes (`cargo run --release -p inkstone-format
-//! --example lengths`).
+//! A log sums two short runs of bytes for each record: the header of its frame, and its payload.
+//! The crate `crc32c` sums long runs in three streams at once. Before it comes to a short run it
+//! has checked for long ones and split the bytes by alignment, and it sums the rest of a word byte
+//! by byte. A plain loop over words (Intel, "Fast CRC Computation for iSCSI Polynomial Using CRC32
+//! Instruction", 2011) takes a third to three fifths of that time up to 256 bytes (`cargo run
+//! --release -p inkstone-format --example lengths`).
 //!
-//! The instruction may run only on a processor that has it, which the compiler cannot check: calling code that uses it is
-//! `unsafe`, and the library makes that one call. `fearless_simd` asks the processor once per process and returns a token that
-//! proves the answer; the function that its `kernel!` makes cannot be called without a token.
+//! The instruction may run only on a processor that has it, which the compiler cannot check:
+//! calling code that uses it is `unsafe`, and the library makes that one call. `fearless_simd` asks
+//! the processor once per process and returns a token that proves the answer; the function that its
+//! `kernel!` makes cannot be called without a token.
 
 use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
 
 use fearless_simd::Level;
 
-/// Up to this length bytes are summed one word after the other: the streams of the crate need one byte more.
+/// Up to this length bytes are summed one word after the other: the streams of the crate need one
+/// byte more.
 pub(crate) const SHORT_BYTES: usize = 767;
 
-/// Continues a CRC-32C with `bytes`; `None` if they are too many, or the processor does not have the instruction.
+/// Continues a CRC-32C with `bytes`; `None` if they are too many, or the processor does not have
+/// the instruction.
 #[inline]
 pub(crate) fn append(crc: u32, bytes: &[u8]) -> Option<u32> {
     if bytes.len() > SHORT_BYTES {
@@ -31,8 +36,9 @@ pub(crate) fn append(crc: u32, bytes: &[u8]) -> Option<u32> {
 fearless_simd::kernel!(
     fn word_by_word(proof: Sse4_2, crc: u32, bytes: &[u8]) -> u32 {
         let (words, rest) = bytes.as_chunks();
-        let wide =
-            words.iter().fold(u64::from(!crc), |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)));
+        let wide = words
+            .iter()
+            .fold(u64::from(!crc), |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)));
         // The instruction leaves the upper half of the register zero.
         let mut state = wide as u32;
         let (half, rest) = match rest.split_first_chunk() {
@@ -57,7 +63,9 @@ mod tests {
     /// Bit by bit, straight from the polynomial.
     fn append_slowly(crc: u32, bytes: &[u8]) -> u32 {
         let bit = |state: u32| if state & 1 == 1 { state >> 1 ^ 0x82f6_3b78 } else { state >> 1 };
-        !bytes.iter().fold(!crc, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| bit(state)))
+        !bytes
+            .iter()
+            .fold(!crc, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| bit(state)))
     }
 
     #[test]
@@ -74,7 +82,11 @@ mod tests {
                 let crc = random.u32(..);
                 let slowly = append_slowly(crc, part);
                 assert_eq!(append(crc, part), Some(slowly), "{len} bytes from {from} on");
-                assert_eq!(append_by_table(crc, part), slowly, "{len} bytes from {from} on, by table");
+                assert_eq!(
+                    append_by_table(crc, part),
+                    slowly,
+                    "{len} bytes from {from} on, by table"
+                );
             }
         }
     }

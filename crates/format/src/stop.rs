@@ -1,7 +1,7 @@
 //! Where reading stops, and the facts there.
 //!
-//! *Owns*: the types for what a decoder could not read. *May not touch*: what the facts mean (`verdict`), how they are found
-//! (`decode`).
+//! *Owns*: the types for what a decoder could not read. *May not touch*: what the facts mean
+//! (`verdict`), how they are found (`decode`).
 
 use crate::decode::Tail;
 use crate::scan::Evidence;
@@ -24,9 +24,11 @@ pub enum Found {
     SegmentEnd,
     /// There are only zeros where a header should be.
     Zeros,
-    /// Between groups: bytes that do not look like the next group at all. Mostly old bytes of a recycled file.
+    /// Between groups: bytes that do not look like the next group at all. Mostly old bytes of a
+    /// recycled file.
     Remains,
-    /// A header whose checksum does not match; between groups, with the marker and the LSN of the next group.
+    /// A header whose checksum does not match; between groups, with the marker and the LSN of the
+    /// next group.
     Garbage,
     /// A header with a good checksum.
     Sound,
@@ -140,7 +142,12 @@ impl Fault {
     pub(crate) fn is_grammar(self) -> bool {
         matches!(
             self,
-            Self::EpochOrder | Self::Promise | Self::Kind | Self::Batch | Self::Control | Self::Count
+            Self::EpochOrder
+                | Self::Promise
+                | Self::Kind
+                | Self::Batch
+                | Self::Control
+                | Self::Count
         )
     }
 }

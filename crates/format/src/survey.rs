@@ -1,7 +1,8 @@
 //! Judges a whole log in memory: the order in which the parts of recovery work together.
 //!
-//! *Owns*: that order, which `docs/format.md` describes under "Recovery". *May not touch*: files. The tests of the parts use it;
-//! a log that recovers a directory does the same with reads in between.
+//! *Owns*: that order, which `docs/format.md` describes under "Recovery". *May not touch*: files.
+//! The tests of the parts use it; a log that recovers a directory does the same with reads in
+//! between.
 
 use alloc::vec::Vec;
 
@@ -47,7 +48,8 @@ pub struct SegmentSurvey {
 pub struct Survey {
     /// The verdict on the log.
     pub verdict: Verdict,
-    /// The row of the tables that gave the verdict; `D1` for a broken link, `D2` for a log without a segment.
+    /// The row of the tables that gave the verdict; `D1` for a broken link, `D2` for a log without
+    /// a segment.
     pub row: &'static str,
     /// Where the log ends, or is corrupt. `None` if there is no log.
     pub at: Option<Position>,
@@ -88,9 +90,13 @@ struct Pending {
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]);
 
-/// Judges `files` (number, bytes), and calls `visit` with every live record of the log in order. Only records of whole groups are
-/// visited, counted and part of the digest.
-pub fn survey(files: &[(SegmentNumber, &[u8])], options: &SurveyOptions, visit: Visit<'_>) -> Survey {
+/// Judges `files` (number, bytes), and calls `visit` with every live record of the log in order.
+/// Only records of whole groups are visited, counted and part of the digest.
+pub fn survey(
+    files: &[(SegmentNumber, &[u8])],
+    options: &SurveyOptions,
+    visit: Visit<'_>,
+) -> Survey {
     let headers: Vec<FileHeader> = files
         .iter()
         .map(|(number, bytes)| FileHeader { number: *number, block: HeaderBlock::classify(bytes) })
@@ -108,8 +114,11 @@ pub fn survey(files: &[(SegmentNumber, &[u8])], options: &SurveyOptions, visit: 
         return Survey::none(row.verdict, row.name, Some(start_of(number)));
     }
     let Some(head) = head else {
-        // A log has a head from its first header on: any other header means that the head is missing.
-        if options.expect_durable > Lsn::ZERO || headers.iter().any(|file| file.block.header().is_some()) {
+        // A log has a head from its first header on: any other header means that the head is
+        // missing.
+        if options.expect_durable > Lsn::ZERO
+            || headers.iter().any(|file| file.block.header().is_some())
+        {
             return Survey::none(Verdict::Corrupt(Reason::MissingSegment), "D2", None);
         }
         return spare.map_or(Survey::none(Verdict::End, "H7", None), |(_, row)| {
@@ -136,7 +145,8 @@ fn bytes_of<'a>(files: &[(SegmentNumber, &'a [u8])], number: SegmentNumber) -> &
     files.iter().find(|(other, _)| *other == number).map_or(&[], |(_, bytes)| bytes)
 }
 
-/// Judges the files with higher numbers than the head: returns the first corrupt one, else the first torn one, else any.
+/// Judges the files with higher numbers than the head: returns the first corrupt one, else the
+/// first torn one, else any.
 fn judge_spare(
     files: &[(SegmentNumber, &[u8])],
     headers: &[FileHeader],
@@ -170,7 +180,8 @@ fn judge_spare(
     worst
 }
 
-/// Whether the file has a sound group of its own number. A damaged header may still hold the log's id.
+/// Whether the file has a sound group of its own number. A damaged header may still hold the log's
+/// id.
 fn has_groups(file: &FileHeader, log: Option<LogId>, bytes: &[u8]) -> bool {
     let traces = match &file.block {
         HeaderBlock::Damaged(traces) => traces.log,
@@ -180,7 +191,9 @@ fn has_groups(file: &FileHeader, log: Option<LogId>, bytes: &[u8]) -> bool {
     // Without a header the version is unknown, so all are tried.
     Version::ALL.iter().any(|version| {
         let identity = Identity::new(*version, log, file.number);
-        ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64).run(bytes).later
+        ScanAhead::new(&identity, Epoch::FIRST, HEADER_BYTES as u64, bytes.len() as u64)
+            .run(bytes)
+            .later
     })
 }
 
@@ -195,8 +208,13 @@ fn read_chain(
     let head_link = ChainLink { header: *head, successor: None };
     // The head first: only it knows which records are truncated.
     let mut ignored = Pending { records: 0, digest: 0 };
-    let stop =
-        read_segment(&head_link, bytes_of(files, head.number), Lsn::ZERO, &mut ignored, &mut |_, _| {});
+    let stop = read_segment(
+        &head_link,
+        bytes_of(files, head.number),
+        Lsn::ZERO,
+        &mut ignored,
+        &mut |_, _| {},
+    );
     found.first_live = stop.tail.first_live;
     let chain = match Chain::resolve(headers, head, found.first_live) {
         Ok(chain) => chain,
@@ -235,7 +253,12 @@ fn read_chain(
     found
 }
 
-fn judge_segment(link: &ChainLink, stop: Stop, bytes: &[u8], options: &SurveyOptions) -> SegmentSurvey {
+fn judge_segment(
+    link: &ChainLink,
+    stop: Stop,
+    bytes: &[u8],
+    options: &SurveyOptions,
+) -> SegmentSurvey {
     let header = link.header;
     let evidence = match &link.successor {
         Some(successor) => Evidence::default().with_successor(header.number, successor),

@@ -1,10 +1,12 @@
 //! The numbers of a log, each with its own type, so that they cannot be confused.
 //!
-//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `Position`; their arithmetic is checked. *May not touch*: bytes.
+//! *Owns*: `Lsn`, `SegmentNumber`, `Epoch`, `LogId`, `Position`; their arithmetic is checked. *May
+//! not touch*: bytes.
 
 use core::fmt;
 
-/// The log sequence number of a record. LSNs are dense, and the first is 1. 0 means "before the first record".
+/// The log sequence number of a record. LSNs are dense, and the first is 1. 0 means "before the
+/// first record".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(u64);
 

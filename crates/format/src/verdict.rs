@@ -1,8 +1,8 @@
 //! The meaning of the facts of a stop: the tables of recovery.
 //!
-//! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination of facts and shows that
-//! exactly one row fits each. `End` and `Torn` lead to the same action, so safety never depends on telling them apart; `Corrupt`
-//! leaves the files unchanged.
+//! *Owns*: the tables. *May not touch*: bytes. The tables are data; a test walks every combination
+//! of facts and shows that exactly one row fits each. `End` and `Torn` lead to the same action, so
+//! safety never depends on telling them apart; `Corrupt` leaves the files unchanged.
 
 use core::fmt;
 
@@ -17,7 +17,8 @@ pub enum Verdict {
     Torn,
     /// Promised data is gone, or the files hold something that no crash explains.
     Corrupt(Reason),
-    /// This code does not know the version of the format, or a flag. That is not damage; the files are left unchanged.
+    /// This code does not know the version of the format, or a flag. That is not damage; the files
+    /// are left unchanged.
     Unknown,
 }
 
@@ -92,7 +93,8 @@ pub struct Facts {
     pub found: Found,
     /// Between groups or inside one.
     pub place: Place,
-    /// The epoch compared with the last good one. Inside a group the checksum covers it, so it is never `Lower`.
+    /// The epoch compared with the last good one. Inside a group the checksum covers it, so it is
+    /// never `Lower`.
     pub epoch: EpochIs,
     /// The length is possible.
     pub length: bool,
@@ -104,7 +106,8 @@ pub struct Facts {
     pub body: bool,
 }
 
-/// A row of the table of stops. Each condition is a value of the fact with the same name in [`Facts`]; `None` fits every value.
+/// A row of the table of stops. Each condition is a value of the fact with the same name in
+/// [`Facts`]; `None` fits every value.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// Its name in `docs/format.md`.
@@ -137,7 +140,8 @@ pub struct Row {
     pub why: &'static str,
 }
 
-const ALL: &[Found] = &[Found::SegmentEnd, Found::Zeros, Found::Remains, Found::Garbage, Found::Sound];
+const ALL: &[Found] =
+    &[Found::SegmentEnd, Found::Zeros, Found::Remains, Found::Garbage, Found::Sound];
 
 const ANY: Row = Row {
     name: "",
@@ -310,7 +314,8 @@ pub fn judge(facts: &Facts) -> &'static Row {
     row.unwrap_or_else(|| unreachable!("no row fits {facts:?}"))
 }
 
-/// The first block of a file without a header of its own (one of this log and of the file's number).
+/// The first block of a file without a header of its own (one of this log and of the file's
+/// number).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeaderState {
     /// Zeros.
@@ -338,7 +343,8 @@ pub struct HeaderFacts {
     pub named: bool,
     /// It has a sound group of this log and of the file's number.
     pub groups: bool,
-    /// No file of the directory has a header of its own, and there are bytes other than zero after this file's header block.
+    /// No file of the directory has a header of its own, and there are bytes other than zero after
+    /// this file's header block.
     pub dirty: bool,
 }
 
@@ -351,7 +357,8 @@ pub struct HeaderRow {
     pub states: &'static [HeaderState],
     /// The value of [`HeaderFacts::named`] that it fits.
     pub named: Option<bool>,
-    /// Whether it fits only files with [`HeaderFacts::groups`] or [`HeaderFacts::dirty`], or only those with neither.
+    /// Whether it fits only files with [`HeaderFacts::groups`] or [`HeaderFacts::dirty`], or only
+    /// those with neither.
     pub used: Option<bool>,
     /// The verdict.
     pub verdict: Verdict,

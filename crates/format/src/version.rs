@@ -1,13 +1,15 @@
 //! The versions of the format that this code knows, and how their bytes differ.
 //!
-//! *Owns*: which versions there are, and the place of every byte that differs between them. *May not touch*: what the bytes mean;
-//! that is the same in all versions so far.
+//! *Owns*: which versions there are, and the place of every byte that differs between them. *May
+//! not touch*: what the bytes mean; that is the same in all versions so far.
 //!
-//! The header of a segment names the version of everything after it ([`crate::SegmentHeader::version`]). The version is part of the
-//! [`crate::Identity`] with which every group and frame is read and written, so no other code has to ask for it.
+//! The header of a segment names the version of everything after it
+//! ([`crate::SegmentHeader::version`]). The version is part of the [`crate::Identity`] with which
+//! every group and frame is read and written, so no other code has to ask for it.
 //!
-//! There is one version so far: a `Version` uses no memory, and nothing is checked at run time. `proof/mistakes/format/version.rs.patch` puts a
-//! version 2 into the copy of the tree that `.ci/mistaken` makes, and the tests there show that segments of several versions are one log.
+//! There is one version so far: a `Version` uses no memory, and nothing is checked at run time.
+//! `proof/mistakes/format/version.rs.patch` puts a version 2 into the copy of the tree that
+//! `.ci/mistaken` makes, and the tests there show that segments of several versions are one log.
 
 /// A version of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +19,8 @@ pub enum Version {
 }
 
 impl Version {
-    /// All versions that this code reads. It writes them too, since a segment is continued in the version in which it was begun.
+    /// All versions that this code reads. It writes them too, since a segment is continued in the
+    /// version in which it was begun.
     pub const ALL: &'static [Self] = &[Self::One];
 
     /// The version of new segments.
@@ -54,8 +57,9 @@ impl Version {
         }
     }
 
-    /// The size of a frame with a payload of `payload_bytes`: header, payload, zeros up to a multiple of 8. For a payload that is
-    /// too large for a frame ([`crate::limits::RECORD_BYTES_MAX`]) the result is larger than any frame.
+    /// The size of a frame with a payload of `payload_bytes`: header, payload, zeros up to a
+    /// multiple of 8. For a payload that is too large for a frame
+    /// ([`crate::limits::RECORD_BYTES_MAX`]) the result is larger than any frame.
     #[inline]
     pub const fn frame_bytes(self, payload_bytes: usize) -> usize {
         const ALIGN: usize = crate::limits::ALIGN;
@@ -70,8 +74,8 @@ impl Version {
         }
     }
 
-    /// The first bytes of the sums of groups and frames. They differ between versions, so that bytes of one version never pass
-    /// for bytes of another.
+    /// The first bytes of the sums of groups and frames. They differ between versions, so that
+    /// bytes of one version never pass for bytes of another.
     pub(crate) const fn tags(self) -> [&'static [u8; 8]; 2] {
         match self {
             Self::One => [b"IK1GROUP", b"IK1FRAME"],
@@ -86,7 +90,8 @@ impl Version {
         }
     }
 
-    /// Where the first two words of a frame's header are: the word with length, kind and place, and the LSN.
+    /// Where the first two words of a frame's header are: the word with length, kind and place, and
+    /// the LSN.
     #[inline]
     pub(crate) const fn shape_and_lsn_at(self) -> (usize, usize) {
         match self {
@@ -110,7 +115,8 @@ pub(crate) const HEADER_BYTES_MOST: usize = {
 };
 
 // One version costs nothing: nobody asks which it is.
-const _: () = assert!(size_of::<Version>() == 0 && HEADER_BYTES_MOST == crate::limits::GROUP_HEADER_BYTES);
+const _: () =
+    assert!(size_of::<Version>() == 0 && HEADER_BYTES_MOST == crate::limits::GROUP_HEADER_BYTES);
 
 #[cfg(test)]
 mod tests {

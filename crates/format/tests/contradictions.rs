@@ -1,6 +1,7 @@
 //! Good checksums over what cannot be: named, refused, and never shown.
 //!
-//! *Owns*: that each check of the grammar is made. *May not touch*: how the cases are made (`support/contradictions.rs`).
+//! *Owns*: that each check of the grammar is made. *May not touch*: how the cases are made
+//! (`support/contradictions.rs`).
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 

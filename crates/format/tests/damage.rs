@@ -1,19 +1,21 @@
-//! Damage of every kind: no wrong record, no panic, nothing promised lost in silence; and what a crash leaves is no damage.
+//! Damage of every kind: no wrong record, no panic, nothing promised lost in silence; and what a
+//! crash leaves is no damage.
 //!
-//! What is promised, precisely. Let P be the highest LSN promised by a group header that the damage does not touch. Then
-//! either the verdict is Corrupt, or every record up to P is shown. Whatever the verdict, what is shown is a prefix of
-//! what was written.
+//! What is promised, precisely. Let P be the highest LSN promised by a group header that the damage
+//! does not touch. Then either the verdict is Corrupt, or every record up to P is shown. Whatever
+//! the verdict, what is shown is a prefix of what was written.
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
 mod support;
 
 use inkstone_format::{
-    Batch, Control, Copies, Decoder, Fault, Found, GroupEncoder, HeaderBlock, Lsn, PayloadSum, Position,
-    Promise, Reason, ScanAhead, Step, SurveyOptions, Verdict, explain, judge, limits,
+    Batch, Control, Copies, Decoder, Fault, Found, GroupEncoder, HeaderBlock, Lsn, PayloadSum,
+    Position, Promise, Reason, ScanAhead, Step, SurveyOptions, Verdict, explain, judge, limits,
 };
 use support::{
-    SEGMENT_BYTES, Writer, epoch, full_segment, log_id, random_bytes, segment, survey_of, survey_with,
+    SEGMENT_BYTES, Writer, epoch, full_segment, log_id, random_bytes, segment, survey_of,
+    survey_with,
 };
 
 /// A full segment of 64 KiB that ends with a promise of everything.
@@ -24,9 +26,16 @@ fn closed_segment(seed: u64) -> Writer {
     writer
 }
 
-/// Reads a damaged image from the last whole group before the damage on, and checks what is promised.
-fn check(writer: &Writer, bytes: &[u8], touched: std::ops::Range<u64>, starts: &[(u64, Decoder)]) -> Verdict {
-    let from = starts.iter().rfind(|(end, _)| *end <= touched.start).map_or(&starts[0], |found| found);
+/// Reads a damaged image from the last whole group before the damage on, and checks what is
+/// promised.
+fn check(
+    writer: &Writer,
+    bytes: &[u8],
+    touched: std::ops::Range<u64>,
+    starts: &[(u64, Decoder)],
+) -> Verdict {
+    let from =
+        starts.iter().rfind(|(end, _)| *end <= touched.start).map_or(&starts[0], |found| found);
     let mut decoder = from.1.clone();
     let mut shown = decoder.tail().next_lsn;
     let stop = loop {
@@ -34,7 +43,10 @@ fn check(writer: &Writer, bytes: &[u8], touched: std::ops::Range<u64>, starts: &
             Step::Frame(frame) if frame.kind == inkstone_format::Kind::Record => {
                 let index = (frame.lsn.get() - 1) as usize;
                 assert_eq!(frame.lsn, shown, "out of order");
-                assert!(writer.records[index].1 == frame.payload, "a wrong record, damage at {touched:?}");
+                assert!(
+                    writer.records[index].1 == frame.payload,
+                    "a wrong record, damage at {touched:?}"
+                );
                 shown = shown.next().unwrap();
             }
             Step::Stop(stop) => break stop,
@@ -45,7 +57,8 @@ fn check(writer: &Writer, bytes: &[u8], touched: std::ops::Range<u64>, starts: &
     let evidence = ScanAhead::behind(decoder.identity(), &stop, bytes.len() as u64).run(bytes);
     let row = judge(&stop.facts(&evidence));
     let header = |at: u64| at..at + limits::GROUP_HEADER_BYTES as u64;
-    let apart = |group: &std::ops::Range<u64>| group.end <= touched.start || touched.end <= group.start;
+    let apart =
+        |group: &std::ops::Range<u64>| group.end <= touched.start || touched.end <= group.start;
     let standing = writer.groups.iter().filter(|group| apart(&header(group.at)));
     let promised = standing.map(|group| group.promise.lsn).max().unwrap_or(Lsn::ZERO);
     if !matches!(row.verdict, Verdict::Corrupt(_)) {
@@ -100,7 +113,8 @@ fn every_flipped_bit_of_a_full_segment() {
         files[0].bytes[bit / 8] ^= 1 << (bit % 8);
         let (found, shown) = survey_of(&files);
         assert_eq!((found.verdict, shown), (Verdict::End, writer.live()), "bit {bit}");
-        let HeaderBlock::Valid { copies, stray, .. } = HeaderBlock::classify(&files[0].bytes) else {
+        let HeaderBlock::Valid { copies, stray, .. } = HeaderBlock::classify(&files[0].bytes)
+        else {
             panic!()
         };
         assert!(stray || copies != Copies::Both);
@@ -118,7 +132,9 @@ fn every_length_of_a_full_segment() {
         let short: Vec<(u64, Decoder)> = full
             .iter()
             .filter(|(end, _)| *end <= len as u64)
-            .map(|(end, decoder)| (*end, Decoder::new(&writer.header, len as u64).from_tail(*decoder.tail())))
+            .map(|(end, decoder)| {
+                (*end, Decoder::new(&writer.header, len as u64).from_tail(*decoder.tail()))
+            })
             .collect();
         let verdict = check(&writer, &whole[..len], len as u64..SEGMENT_BYTES, &short);
         assert!(matches!(verdict, Verdict::Corrupt(_)), "{len}: {verdict:?}");
@@ -157,7 +173,8 @@ fn every_sector_zeroed_or_filled_with_rubbish() {
     }
 }
 
-/// The last group in every state that a crash can leave it in, over zeros and over an older use of the file.
+/// The last group in every state that a crash can leave it in, over zeros and over an older use of
+/// the file.
 #[test]
 fn a_torn_last_group_is_no_damage() {
     let mut random = fastrand::Rng::with_seed(24);
@@ -197,7 +214,8 @@ fn a_torn_last_group_is_no_damage() {
     }
 }
 
-/// A hole: the group after it is whole, was never acknowledged, and must not come back when the hole is filled.
+/// A hole: the group after it is whole, was never acknowledged, and must not come back when the
+/// hole is filled.
 #[test]
 fn groups_behind_a_hole_never_come_back() {
     let mut writer = Writer::create(log_id(1));
@@ -222,7 +240,8 @@ fn groups_behind_a_hole_never_come_back() {
     let (found, shown) = survey_of(&crashed.files);
     assert_eq!((found.verdict, found.row), (Verdict::Torn, "T1"));
     assert_eq!(shown, before.live());
-    // Filled by the next opening so that the old group stands exactly where the next one should: older epoch.
+    // Filled by the next opening so that the old group stands exactly where the next one should:
+    // older epoch.
     crashed.reopen();
     let gap = second_at - crashed.at as usize;
     crashed.group(|group, buffer| group.control(buffer, &Control::Padding(gap - 72)).unwrap());
@@ -232,7 +251,8 @@ fn groups_behind_a_hole_never_come_back() {
     assert_eq!(shown, before.live());
 }
 
-/// Damage to a group without records, with the last record's group after it: only the promised byte shows it.
+/// Damage to a group without records, with the last record's group after it: only the promised byte
+/// shows it.
 #[test]
 fn a_damaged_control_group_hides_nothing() {
     let mut writer = Writer::create(log_id(2));
@@ -254,13 +274,15 @@ fn records_that_are_raw_segments_of_the_same_log() {
     writer.append(&[vec![5; 10], vec![6; 100]]);
     for round in 0..200 {
         let image = writer.active().clone();
-        // The segment so far, whole, and from odd places, so that its groups lie at every distance from their own.
+        // The segment so far, whole, and from odd places, so that its groups lie at every distance
+        // from their own.
         let from = if round % 4 == 0 { 0 } else { random.usize(0..2000) };
         let payload = image[from..from + 12_000].to_vec();
         writer.append(&[payload]);
         let (at, end) = (writer.groups.last().unwrap().at, writer.at);
         assert_eq!(writer.survey().1, writer.live());
-        // Torn in every sector of the payload: what lies in it is never taken for a group, nor for a promise.
+        // Torn in every sector of the payload: what lies in it is never taken for a group, nor for
+        // a promise.
         for sector in at.div_ceil(512)..end / 512 {
             let mut torn = writer.files.clone();
             let bytes = &mut torn.last_mut().unwrap().bytes;
@@ -406,9 +428,13 @@ fn segments_are_linked() {
     assert_eq!((found.verdict, shown.len()), (Verdict::Corrupt(Reason::Damaged), 1));
     // Truncated records may be gone.
     writer.truncate_before(Lsn::new(4));
-    let kept: Vec<_> = writer.files.iter().filter(|file| file.number >= segment(4)).cloned().collect();
+    let kept: Vec<_> =
+        writer.files.iter().filter(|file| file.number >= segment(4)).cloned().collect();
     let (found, shown) = survey_of(&kept);
-    assert_eq!((found.verdict, found.first_live, shown), (Verdict::End, Lsn::new(4), writer.live()));
+    assert_eq!(
+        (found.verdict, found.first_live, shown),
+        (Verdict::End, Lsn::new(4), writer.live())
+    );
 }
 
 #[test]
@@ -431,7 +457,10 @@ fn files_that_are_not_the_logs() {
     let mut longer = writer.clone();
     longer.roll(None);
     longer.roll(None);
-    assert_eq!(verdict_with(longer.files[2].bytes.clone()), (Verdict::Corrupt(Reason::Misplaced), 0));
+    assert_eq!(
+        verdict_with(longer.files[2].bytes.clone()),
+        (Verdict::Corrupt(Reason::Misplaced), 0)
+    );
     // A log whose only header is gone.
     let mut alone = writer.files.clone();
     alone[0].bytes[..4096].fill(3);
@@ -452,7 +481,8 @@ fn a_log_whose_only_segment_has_another_name_is_not_an_empty_log() {
     assert_eq!((found.verdict, found.row), (Verdict::Corrupt(Reason::MissingSegment), "D2"));
 }
 
-/// Every bit around the seal, with and without the segment that it names; the whole directory is read.
+/// Every bit around the seal, with and without the segment that it names; the whole directory is
+/// read.
 #[test]
 fn every_flipped_bit_of_a_sealed_segment() {
     let mut writer = Writer::create(log_id(11));
@@ -466,11 +496,17 @@ fn every_flipped_bit_of_a_sealed_segment() {
         let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
         files[0].bytes[byte] ^= mask;
         let (found, shown) = survey_of(&files);
-        // The named end is a promise; the seal lies behind it and counts for nothing while the next segment is there.
-        assert_eq!(matches!(found.verdict, Verdict::Corrupt(_)), bit / 8 < end, "bit {bit}: {found:?}");
+        // The named end is a promise; the seal lies behind it and counts for nothing while the next
+        // segment is there.
+        assert_eq!(
+            matches!(found.verdict, Verdict::Corrupt(_)),
+            bit / 8 < end,
+            "bit {bit}: {found:?}"
+        );
         assert!(writer.live().starts_with(&shown));
         let (found, shown) = survey_of(&files[..1]);
-        // Without the next segment a broken seal does not show that there was one; a whole seal does.
+        // Without the next segment a broken seal does not show that there was one; a whole seal
+        // does.
         assert!(found.row != "S1" && writer.live().starts_with(&shown), "bit {bit}: {found:?}");
         files[0].bytes[byte] ^= mask;
     }
@@ -521,7 +557,8 @@ fn a_cut_is_one_header_and_stays() {
         cut.append(&[vec![0xcc; 5]]);
         let (found, shown) = cut.survey();
         assert_eq!((found.verdict, shown), (Verdict::End, cut.live()), "cut after {keep}");
-        // Half of the header is lost: the other half keeps the cut. All of it: the cut is not undone in silence.
+        // Half of the header is lost: the other half keeps the cut. All of it: the cut is not
+        // undone in silence.
         let mut files = before_append.files.clone();
         let head = files.len() - 1;
         files[head].bytes[..512].fill(0xaa);
@@ -530,7 +567,11 @@ fn a_cut_is_one_header_and_stays() {
         assert_eq!(survey_of(&files).0.row, "H6");
         files[head].bytes.fill(0);
         let (found, _) = survey_of(&files);
-        assert_eq!(found.verdict, Verdict::Corrupt(Reason::MissingSegment), "cut after {keep}: {found:?}");
+        assert_eq!(
+            found.verdict,
+            Verdict::Corrupt(Reason::MissingSegment),
+            "cut after {keep}: {found:?}"
+        );
     }
 }
 
@@ -552,7 +593,10 @@ fn a_flipped_bit_is_named() {
             }
         };
         let said = explain(decoder.identity(), &stop, &bytes, 0);
-        assert!(said.lines[0].contains("a group should begin") || said.lines[0].contains("inside a group"));
+        assert!(
+            said.lines[0].contains("a group should begin")
+                || said.lines[0].contains("inside a group")
+        );
         if stop.fault == Fault::Gap {
             continue;
         }

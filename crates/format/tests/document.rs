@@ -19,12 +19,14 @@ fn document() -> String {
 /// The cells of the rows of all tables, without the blanks around them.
 fn rows(document: &str) -> Vec<Vec<String>> {
     let rows = document.lines().filter(|line| line.starts_with('|'));
-    rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
+    rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect())
+        .collect()
 }
 
 #[test]
 fn the_constants_are_the_codes() {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let hex =
+        |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     let code = BTreeMap::from([
         ("`FORMAT_VERSION`", limits::FORMAT_VERSION.to_string()),
         ("`MAGIC`", hex(&limits::MAGIC)),
@@ -131,7 +133,11 @@ fn the_example_is_what_the_code_writes_and_reads() {
             bytes[at + index] = u8::from_str_radix(byte, 16).unwrap();
         }
     }
-    assert!(bytes == writer.files[0].bytes, "the document should show\n{}", hex_of(&writer.files[0].bytes));
+    assert!(
+        bytes == writer.files[0].bytes,
+        "the document should show\n{}",
+        hex_of(&writer.files[0].bytes)
+    );
     let (found, shown) = survey_of(&[support::File { number: writer.header.number, bytes }]);
     assert_eq!(
         (found.verdict, shown),

@@ -1,7 +1,8 @@
 //! The directories that version 1 has written: read forever, byte for byte and word for word.
 //!
-//! *Owns*: how they were made (`tests/golden/v1/README.md`), and that they are read as they were then. *May not touch*: the
-//! directories, unless the environment asks for it; then it adds what is missing and changes nothing.
+//! *Owns*: how they were made (`tests/golden/v1/README.md`), and that they are read as they were
+//! then. *May not touch*: the directories, unless the environment asks for it; then it adds what is
+//! missing and changes nothing.
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 

@@ -1,6 +1,8 @@
-//! Sums that are checked ahead, piece by piece: a decoder that believes the proofs sees the same as without them, whatever the bytes.
+//! Sums that are checked ahead, piece by piece: a decoder that believes the proofs sees the same as
+//! without them, whatever the bytes.
 //!
-//! *Owns*: `Prover`, and `Decoder::believe`. *May not touch*: threads; the log decides how pieces are read.
+//! *Owns*: `Prover`, and `Decoder::believe`. *May not touch*: threads; the log decides how pieces
+//! are read.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -56,8 +58,14 @@ fn proofs(mut prover: Prover, bytes: &[u8], cuts: &[u64]) -> Vec<Option<Proof>> 
     proofs
 }
 
-/// Reads piece by piece; a frame that lies across several is shown by itself. Counts the frames that lay in a proof.
-fn read(mut decoder: Decoder, bytes: &[u8], cuts: &[u64], proofs: &[Option<Proof>]) -> (Read, usize) {
+/// Reads piece by piece; a frame that lies across several is shown by itself. Counts the frames
+/// that lay in a proof.
+fn read(
+    mut decoder: Decoder,
+    bytes: &[u8],
+    cuts: &[u64],
+    proofs: &[Option<Proof>],
+) -> (Read, usize) {
     let (mut from, mut to, mut proven) = (FIRST, FIRST, FIRST..FIRST);
     let (mut frames, mut covered) = (Vec::new(), 0);
     loop {
@@ -95,8 +103,10 @@ fn every_frame_that_lies_in_one_piece_is_proven_and_all_are_read_as_without() {
         let cuts = cuts(&mut fastrand::Rng::with_seed(seed));
         let proofs = proofs(first(&writer), bytes, &cuts);
         let (shown, covered) = read(decoder(&writer), bytes, &cuts, &proofs);
-        let ends =
-            shown.frames.iter().map(|frame| frame.0 + inkstone_format::frame_bytes(frame.3.len()) as u64);
+        let ends = shown
+            .frames
+            .iter()
+            .map(|frame| frame.0 + inkstone_format::frame_bytes(frame.3.len()) as u64);
         let whole = shown.frames.iter().zip(ends).filter(|(frame, end)| {
             let piece = cuts.partition_point(|cut| *cut <= frame.0) - 1;
             *end <= cuts[piece + 1]
@@ -147,7 +157,8 @@ fn a_proof_counts_only_where_it_begins() {
     let from = decoder(&writer).mark();
     // The one that begins there is believed: so it is the beginning that decides.
     assert!(read(decoder(&writer), &bytes, &cuts, &everything(from)).0.stop.at > at);
-    let next = |epoch: inkstone_format::Epoch| inkstone_format::Epoch::new(epoch.get() + 1).unwrap();
+    let next =
+        |epoch: inkstone_format::Epoch| inkstone_format::Epoch::new(epoch.get() + 1).unwrap();
     for other in [
         Mark { lsn: from.lsn.next().unwrap(), ..from },
         Mark { epoch: next(from.epoch), ..from },

@@ -43,7 +43,8 @@ fn decode_whole(bytes: &[u8], mut decoder: Decoder) -> Vec<Seen> {
     }
 }
 
-/// Feeds the decoder with a buffer that grows by `piece` bytes whenever more are wanted, and drops what is used.
+/// Feeds the decoder with a buffer that grows by `piece` bytes whenever more are wanted, and drops
+/// what is used.
 fn decode_in_pieces(bytes: &[u8], mut decoder: Decoder, piece: usize) -> Vec<Seen> {
     let mut all = Vec::new();
     let (mut window_at, mut window) = (0, Vec::new());
@@ -165,7 +166,8 @@ fn records_of_every_size_take_what_was_computed() {
 #[test]
 fn a_full_segment_still_takes_control_groups() {
     let mut writer = Writer::create(log_id(4));
-    let room = GroupEncoder::begin(&writer.header, writer.at, writer.epoch, writer.next_lsn).record_room();
+    let room =
+        GroupEncoder::begin(&writer.header, writer.at, writer.epoch, writer.next_lsn).record_room();
     let payload = vec![1; room as usize - limits::FRAME_HEADER_BYTES];
     writer.append(&[payload]);
     assert_eq!(writer.at, SEGMENT_BYTES - limits::CONTROL_RESERVE_BYTES);
@@ -174,7 +176,8 @@ fn a_full_segment_still_takes_control_groups() {
     let full = group.record(&mut buffer, &[], PayloadSum::of(&[]), Batch::Alone);
     assert_eq!(full, Err(EncodeError::SegmentFull { needed: 24, room: 0 }));
     assert!(group.is_empty());
-    // Each padded to a block of its own, as the option to pad does: four fit, the last of them the seal.
+    // Each padded to a block of its own, as the option to pad does: four fit, the last of them the
+    // seal.
     writer.pad = true;
     writer.truncate_before(Lsn::new(2));
     writer.idle();
@@ -200,9 +203,13 @@ fn what_does_not_fit_changes_nothing() {
     let mut buffer = vec![0; 200];
     group.record(&mut buffer, b"kept", PayloadSum::of(b"kept"), Batch::Alone).unwrap();
     let large = [0; 128];
-    let error = group.record(&mut buffer, &large, PayloadSum::of(&large), Batch::Alone).unwrap_err();
+    let error =
+        group.record(&mut buffer, &large, PayloadSum::of(&large), Batch::Alone).unwrap_err();
     assert_eq!(error, EncodeError::BufferFull { needed: 152, room: 120 });
-    assert_eq!(error.to_string(), "a frame of 152 bytes does not fit: the group has 120 bytes left");
+    assert_eq!(
+        error.to_string(),
+        "a frame of 152 bytes does not fit: the group has 120 bytes left"
+    );
     let error = group.control(&mut buffer, &Control::Padding(100)).unwrap_err();
     assert_eq!(error, EncodeError::BufferFull { needed: 128, room: 120 });
     group.control(&mut buffer, &Control::Promise(PromiseReason::Idle)).unwrap();
@@ -286,7 +293,8 @@ fn random_bytes_are_never_a_log() {
         assert!(all.len() == 1 || frames > 0);
         for seen in &all {
             if let Seen::Frame(at, lsn, Kind::Record, _, payload) = seen {
-                let known = writer.records.iter().any(|(known, bytes)| known == lsn && bytes == payload);
+                let known =
+                    writer.records.iter().any(|(known, bytes)| known == lsn && bytes == payload);
                 assert!(known, "a record at {at} that was never written");
             }
         }

@@ -1,6 +1,8 @@
-//! The reader in Python, written from `docs/format.md` alone, against this one, on 10,000 damaged directories and more.
+//! The reader in Python, written from `docs/format.md` alone, against this one, on 10,000 damaged
+//! directories and more.
 //!
-//! *Owns*: how the images are damaged. *May not touch*: what is expected; the two readers only have to agree.
+//! *Owns*: how the images are damaged. *May not touch*: what is expected; the two readers only have
+//! to agree.
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
@@ -18,7 +20,8 @@ use support::{
 
 const IMAGES: usize = 30_000;
 
-/// A log of one to four segments, with an older use of the files beneath, a cut now and then, open or closed.
+/// A log of one to four segments, with an older use of the files beneath, a cut now and then, open
+/// or closed.
 fn base(random: &mut fastrand::Rng) -> Vec<File> {
     let mut writer = Writer::create(log_id(random.u8(..3)));
     let mut old = Vec::new();
@@ -29,9 +32,9 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
             0 => writer.idle(),
             1 => writer.reopen(),
             2 => writer.append_batch(&[payload, vec![], vec![1; 9]]),
-            3 => {
-                writer.truncate_before(Lsn::new(random.u64(writer.first_live.get()..=writer.next_lsn.get())))
-            }
+            3 => writer.truncate_before(Lsn::new(
+                random.u64(writer.first_live.get()..=writer.next_lsn.get()),
+            )),
             4 if writer.files.len() < 4 => {
                 old = writer.active().clone();
                 writer.roll(random.bool().then(|| old.clone()));
@@ -47,7 +50,10 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
                 let live = writer.first_live.before().unwrap();
                 let last = group.next_lsn.before().unwrap();
                 // Only a cut into the segment in use: older ones may have been truncated before.
-                if group.segment == writer.header.number && last > live && last >= writer.header.first_lsn {
+                if group.segment == writer.header.number
+                    && last > live
+                    && last >= writer.header.first_lsn
+                {
                     writer.cut(last, Position { segment: group.segment, byte: group.end });
                 }
             }
@@ -73,8 +79,9 @@ fn base(random: &mut fastrand::Rng) -> Vec<File> {
     writer.files
 }
 
-/// A group that was not written before one that was (T1); then the same with the hole filled by the next opening, so that the old group
-/// is where the next one should be (E3); then a segment that is full to its last byte (E1).
+/// A group that was not written before one that was (T1); then the same with the hole filled by the
+/// next opening, so that the old group is where the next one should be (E3); then a segment that is
+/// full to its last byte (E1).
 fn corners() -> [Vec<File>; 4] {
     let mut writer = Writer::create(log_id(1));
     writer.append(&[vec![1; 100]]);
@@ -92,7 +99,8 @@ fn corners() -> [Vec<File>; 4] {
     writer.at = before.at;
     writer.reopen();
     let gap = at - writer.at as usize;
-    writer.control(&Control::Padding(gap - limits::GROUP_HEADER_BYTES - limits::FRAME_HEADER_BYTES));
+    writer
+        .control(&Control::Padding(gap - limits::GROUP_HEADER_BYTES - limits::FRAME_HEADER_BYTES));
     let filled = writer.files;
     let mut full = before;
     let rest = (limits::SEGMENT_BYTES_MIN - full.at) as usize;
@@ -136,7 +144,8 @@ fn damage(random: &mut fastrand::Rng, files: &mut Vec<File>, others: &[Vec<File>
         8 => {
             let other = random.usize(8..used.div_ceil(512).max(9)) * 512;
             if other + 512 <= bytes.len() && sector + 512 <= bytes.len() {
-                let (a, b) = (bytes[sector..sector + 512].to_vec(), bytes[other..other + 512].to_vec());
+                let (a, b) =
+                    (bytes[sector..sector + 512].to_vec(), bytes[other..other + 512].to_vec());
                 bytes[sector..sector + 512].copy_from_slice(&b);
                 bytes[other..other + 512].copy_from_slice(&a);
             }
@@ -226,8 +235,8 @@ fn two_readers_agree_on_damaged_directories() {
     println!("{} images; rows: {rows:?}", expected.len());
     // The images are worth their time only if they reach the tables' corners.
     for row in [
-        "P1", "P2", "F1", "S1", "E1", "E2", "E3", "T1", "T2", "T3", "T4", "C1", "C2", "C3", "H2", "H3", "H4",
-        "H6", "H8", "D1", "H1",
+        "P1", "P2", "F1", "S1", "E1", "E2", "E3", "T1", "T2", "T3", "T4", "C1", "C2", "C3", "H2",
+        "H3", "H4", "H6", "H8", "D1", "H1",
     ] {
         assert!(rows.get(row).is_some_and(|count| *count > 0), "no image for row {row}: {rows:?}");
     }

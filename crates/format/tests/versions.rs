@@ -1,7 +1,9 @@
-//! The promise that a newer reader reads every older version, tested with a version 2 that only the copy of the tree has that
-//! `.ci/mistaken` makes: its group and frame headers are longer, their fields have another order, and their sums begin with other words.
+//! The promise that a newer reader reads every older version, tested with a version 2 that only the
+//! copy of the tree has that `.ci/mistaken` makes: its group and frame headers are longer, their
+//! fields have another order, and their sums begin with other words.
 //!
-//! *Owns*: logs of segments of both versions. *May not touch*: how a version is read; there is one way.
+//! *Owns*: logs of segments of both versions. *May not touch*: how a version is read; there is one
+//! way.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used)] // A test may fail so.
@@ -9,7 +11,8 @@
 mod support;
 
 use inkstone_format::{
-    Decoder, Epoch, Lsn, Mark, Position, Prover, Reason, ScanAhead, Skim, Step, Verdict, Version, limits,
+    Decoder, Epoch, Lsn, Mark, Position, Prover, Reason, ScanAhead, Skim, Step, Verdict, Version,
+    limits,
 };
 use support::{File, Writer, full_segment_in, log_id, random_bytes, survey_of};
 
@@ -26,8 +29,9 @@ fn mixed(random: &mut fastrand::Rng) -> Writer {
                 0 => writer.idle(),
                 1 => writer.reopen(),
                 2 => writer.append_batch(&[payload, vec![], vec![1; 9]]),
-                3 => writer
-                    .truncate_before(Lsn::new(random.u64(writer.first_live.get()..=writer.next_lsn.get()))),
+                3 => writer.truncate_before(Lsn::new(
+                    random.u64(writer.first_live.get()..=writer.next_lsn.get()),
+                )),
                 _ => writer.append(&[payload, vec![3; 5]]),
             }
         }
@@ -102,7 +106,11 @@ fn every_flipped_bit_of_a_group_of_version_2_is_noticed() {
         let mut files = writer.files.clone();
         files[0].bytes[bit / 8] ^= 1 << (bit % 8);
         let (found, shown) = survey_of(&files);
-        assert!(matches!(found.verdict, Verdict::Corrupt(Reason::Damaged)), "bit {bit}: {}", found.row);
+        assert!(
+            matches!(found.verdict, Verdict::Corrupt(Reason::Damaged)),
+            "bit {bit}: {}",
+            found.row
+        );
         assert!(shown.is_empty());
     }
 }
@@ -146,7 +154,8 @@ fn skimming_proving_and_scanning_agree_with_the_decoder() {
             }
         }
         assert_eq!((mark.at, &skimmed), (writer.at, &writer.records));
-        // In pieces, as a reader reads ahead; headers lie across them, and no proof covers a frame that does.
+        // In pieces, as a reader reads ahead; headers lie across them, and no proof covers a frame
+        // that does.
         let mut prover = Prover::new(identity, first);
         let mut decoder = Decoder::new(&writer.header, bytes.len() as u64);
         let mut proven = 0;

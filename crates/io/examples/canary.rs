@@ -1,6 +1,8 @@
-//! Mistakes that ThreadSanitizer and Miri must report: the canary of `.ci/sanitize`. A tool that misses one finds nothing.
+//! Mistakes that ThreadSanitizer and Miri must report: the canary of `.ci/sanitize`. A tool that
+//! misses one finds nothing.
 //!
-//! *Owns*: one deliberate mistake for each word. *May not touch*: the crate; nothing here is part of it, and no test runs it.
+//! *Owns*: one deliberate mistake for each word. *May not touch*: the crate; nothing here is part
+//! of it, and no test runs it.
 //!
 //! `sound` is the control: the same threads without the mistake, about which no tool may complain.
 
@@ -14,7 +16,8 @@ struct Mail {
     there: AtomicBool,
 }
 
-// SAFETY: sound only if `there` is published with `Release` and seen with `Acquire`; `race` breaks that on purpose.
+// SAFETY: sound only if `there` is published with `Release` and seen with `Acquire`; `race` breaks
+// that on purpose.
 unsafe impl Sync for Mail {}
 
 impl Mail {

@@ -1,9 +1,11 @@
 //! Directories, files and engines whose kind is known only at run time.
 //!
-//! *Owns*: [`AnyDirectory`], which is made of every [`Directory`]. *May not touch*: the operating system.
+//! *Owns*: [`AnyDirectory`], which is made of every [`Directory`]. *May not touch*: the operating
+//! system.
 //!
-//! The log is written over these, so that its code is made once and not again in each crate that names a kind of directory. What a
-//! call through a table costs is nothing beside the system call behind it.
+//! The log is written over these, so that its code is made once and not again in each crate that
+//! names a kind of directory. What a call through a table costs is nothing beside the system call
+//! behind it.
 
 use std::any::Any;
 use std::fmt;
@@ -27,7 +29,8 @@ pub struct AnyLock {
 }
 
 impl AnyLock {
-    /// The page on which the holder of this lock posts to other processes ([`Directory::bulletin`]).
+    /// The page on which the holder of this lock posts to other processes
+    /// ([`Directory::bulletin`]).
     pub fn bulletin(&self) -> Option<&Arc<Bulletin>> {
         self.bulletin.as_ref()
     }
@@ -39,7 +42,8 @@ impl fmt::Debug for AnyLock {
     }
 }
 
-/// A [`Directory`] of any kind, shared: an `Arc` of one becomes this by `into()`, and so does a reference to one that can be cloned.
+/// A [`Directory`] of any kind, shared: an `Arc` of one becomes this by `into()`, and so does a
+/// reference to one that can be cloned.
 #[derive(Clone)]
 pub struct AnyDirectory(Arc<dyn DirectoryCalls>);
 
@@ -76,7 +80,8 @@ impl fmt::Debug for AnyDirectory {
     }
 }
 
-/// The calls of an [`AnyDirectory`]: each is [`Directory`]'s of the same name. Implement that trait, and you have these.
+/// The calls of an [`AnyDirectory`]: each is [`Directory`]'s of the same name. Implement that
+/// trait, and you have these.
 #[expect(missing_docs, reason = "each call is documented in `Directory`")]
 #[expect(clippy::missing_errors_doc, reason = "each call is documented in `Directory`")]
 pub trait DirectoryCalls: Send + Sync + 'static {

@@ -1,10 +1,12 @@
-//! A bell: threads sleep until it rings, for one or for all. A count of rings, and the threads that sleep beside it.
+//! A bell: threads sleep until it rings, for one or for all. A count of rings, and the threads that
+//! sleep beside it.
 //!
-//! *Owns*: the count. *May not touch*: what threads wait for; how they sleep (`sys`: by a futex, on macOS by a condition variable).
+//! *Owns*: the count. *May not touch*: what threads wait for; how they sleep (`sys`: by a futex, on
+//! macOS by a condition variable).
 //!
-//! With the standard library's condition variable, every woken thread takes the lock again, one after the other. A thread that a
-//! futex wakes first checks its condition, and often needs no lock then. Ringing changes the count, so a ring between reading the
-//! count and sleeping is not missed.
+//! With the standard library's condition variable, every woken thread takes the lock again, one
+//! after the other. A thread that a futex wakes first checks its condition, and often needs no lock
+//! then. Ringing changes the count, so a ring between reading the count and sleeping is not missed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,8 +26,8 @@ impl Bell {
         self.rings.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time has passed. It may return early,
-    /// like any wait: check the condition again.
+    /// Sleeps until it has rung since `rings` was read, for at most `time`; true if the time has
+    /// passed. It may return early, like any wait: check the condition again.
     pub fn wait(&self, rings: u32, time: Duration) -> bool {
         self.sleepers.sleep(&self.rings, rings, time)
     }

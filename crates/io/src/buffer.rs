@@ -1,7 +1,7 @@
 //! Memory for O_DIRECT: aligned, zeroed, owned, of a fixed size.
 //!
-//! *Owns*: the allocation. *May not touch*: files. An engine takes ownership of a buffer and returns it with the result, so the
-//! kernel never works on borrowed memory.
+//! *Owns*: the allocation. *May not touch*: files. An engine takes ownership of a buffer and
+//! returns it with the result, so the kernel never works on borrowed memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -16,7 +16,8 @@ pub const BLOCK_BYTES: usize = 4096;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
 
-/// The id of the next allocation. `Relaxed` is enough: only uniqueness counts, nothing is published with it.
+/// The id of the next allocation. `Relaxed` is enough: only uniqueness counts, nothing is published
+/// with it.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// An owned, zeroed, aligned run of bytes.
@@ -26,7 +27,8 @@ pub struct AlignedBuf {
     id: u64,
 }
 
-// SAFETY: the buffer owns its allocation exclusively; moving it to another thread moves that ownership.
+// SAFETY: the buffer owns its allocation exclusively; moving it to another thread moves that
+// ownership.
 unsafe impl Send for AlignedBuf {}
 // SAFETY: a shared reference gives only `&[u8]`, which may be read from any thread.
 unsafe impl Sync for AlignedBuf {}
@@ -35,7 +37,8 @@ impl AlignedBuf {
     /// `len_bytes` zero bytes, aligned to [`BLOCK_BYTES`].
     ///
     /// # Panics
-    /// If `len_bytes` is 0 or larger than any address space: both are bugs of the caller, not errors of a user.
+    /// If `len_bytes` is 0 or larger than any address space: both are bugs of the caller, not
+    /// errors of a user.
     pub fn zeroed(len_bytes: usize) -> Self {
         Self::zeroed_aligned(len_bytes, BLOCK_BYTES)
     }
@@ -61,17 +64,19 @@ impl AlignedBuf {
 
     /// Prefetches the bytes `at..at + len` for writing; bytes beyond the end are ignored.
     ///
-    /// After a write to a device the cache lines of a buffer may be at another processor (the one that served the device; in a
-    /// virtual machine that of the host). A store must get its line back first. Stores do not wait for that, but on x86 releasing
-    /// a lock waits for all stores before it: a producer of small records that locks for each one waited for two lines per
-    /// record, and reached 10 million records a second instead of 20 (docs/performance.md). So this has an effect on x86-64 only.
+    /// After a write to a device the cache lines of a buffer may be at another processor (the one
+    /// that served the device; in a virtual machine that of the host). A store must get its line
+    /// back first. Stores do not wait for that, but on x86 releasing a lock waits for all stores
+    /// before it: a producer of small records that locks for each one waited for two lines per
+    /// record, and reached 10 million records a second instead of 20 (docs/performance.md). So this
+    /// has an effect on x86-64 only.
     #[inline]
     pub fn expect_writes(&self, at: usize, len: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         for line in (at..at.saturating_add(len).min(self.layout.size())).step_by(CACHE_LINE_BYTES) {
-            // Not the intrinsic: without a target feature it becomes a prefetch for reading, and that leaves the line shared.
-            // SAFETY: a hint, which touches no memory that the program can see, changes no register, and does nothing where
-            // the processor does not have it.
+            // Not the intrinsic: without a target feature it becomes a prefetch for reading, and
+            // that leaves the line shared. SAFETY: a hint, which touches no memory that the program
+            // can see, changes no register, and does nothing where the processor does not have it.
             unsafe {
                 std::arch::asm!(
                     "prefetchw [{line}]",
@@ -84,14 +89,15 @@ impl AlignedBuf {
         let _ = (at, len);
     }
 
-    /// The number of this allocation, which is never used again in this process. An address is used again: code that remembers
-    /// the *pages* of a buffer (a registration with the kernel pins them) must use this number, since another buffer at the same
-    /// address can have other pages.
+    /// The number of this allocation, which is never used again in this process. An address is used
+    /// again: code that remembers the *pages* of a buffer (a registration with the kernel pins
+    /// them) must use this number, since another buffer at the same address can have other pages.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The address of the first byte, for an engine that gives it to the kernel, and for memory that grows. No reference to the bytes is made on the way.
+    /// The address of the first byte, for an engine that gives it to the kernel, and for memory
+    /// that grows. No reference to the bytes is made on the way.
     pub fn start(&self) -> NonNull<u8> {
         self.pointer
     }
@@ -100,7 +106,8 @@ impl AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `pointer` is valid for `layout.size()` initialised (zeroed) bytes for as long as `self` lives.
+        // SAFETY: `pointer` is valid for `layout.size()` initialised (zeroed) bytes for as long as
+        // `self` lives.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.layout.size()) }
     }
 }
@@ -166,6 +173,9 @@ mod tests {
         addresses.sort_unstable();
         addresses.dedup();
         assert_eq!(ids.len(), 100);
-        assert!(addresses.len() < 100, "the allocator gave no address twice: the test shows nothing");
+        assert!(
+            addresses.len() < 100,
+            "the allocator gave no address twice: the test shows nothing"
+        );
     }
 }

@@ -1,23 +1,29 @@
-//! A page in shared memory on which the holder of a lock posts a few numbers, and on which other processes sleep until it does.
+//! A page in shared memory on which the holder of a lock posts a few numbers, and on which other
+//! processes sleep until it does.
 //!
-//! *Owns*: the page, its layout, how it is found from the note in the lock's file, and all `unsafe` code for it. *May not touch*:
-//! what the numbers mean; the lock. A reader checks what a bulletin says: any process of the same user can post lies.
+//! *Owns*: the page, its layout, how it is found from the note in the lock's file, and all `unsafe`
+//! code for it. *May not touch*: what the numbers mean; the lock. A reader checks what a bulletin
+//! says: any process of the same user can post lies.
 //!
-//! **Where it lives.** The page is a `memfd` of the process that posts. Its note in the lock's file names the process and the
-//! descriptor, and a reader opens `/proc/PROCESS/fd/DESCRIPTOR`. A file on tmpfs or in the log's directory would do too. But a
-//! memfd ends with its process, so a killed writer leaves nothing that must be swept, and nothing stale that a later reader finds.
-//! No other user can take its name first, and the kernel never writes it back. It is sealed: nobody can make it shorter, so that no
-//! access to it is a `SIGBUS`. Readers that do not see the writer's `/proc` entry (another container, another user, no `/proc`)
-//! have no bulletin, and poll the files.
+//! **Where it lives.** The page is a `memfd` of the process that posts. Its note in the lock's file
+//! names the process and the descriptor, and a reader opens `/proc/PROCESS/fd/DESCRIPTOR`. A file
+//! on tmpfs or in the log's directory would do too. But a memfd ends with its process, so a killed
+//! writer leaves nothing that must be swept, and nothing stale that a later reader finds. No other
+//! user can take its name first, and the kernel never writes it back. It is sealed: nobody can make
+//! it shorter, so that no access to it is a `SIGBUS`. Readers that do not see the writer's `/proc`
+//! entry (another container, another user, no `/proc`) have no bulletin, and poll the files.
 //!
-//! **Posting** is a seqlock: the count is odd while the numbers change. No system call is made unless somebody sleeps. A reader
-//! sets a mark before it sleeps, and the poster clears it when it wakes all who sleep. So a reader that was killed in its sleep
-//! costs one wake-up, and not one for each post.
+//! **Posting** is a seqlock: the count is odd while the numbers change. No system call is made
+//! unless somebody sleeps. A reader sets a mark before it sleeps, and the poster clears it when it
+//! wakes all who sleep. So a reader that was killed in its sleep costs one wake-up, and not one for
+//! each post.
 //!
-//! **Sleepers and nappers.** A post wakes at once who sleeps. A reader that expects the next post soon *naps*: it looks again by
-//! itself after a moment, so the poster may leave it alone until that suits the poster ([`Bulletin::wake_nappers`]).
+//! **Sleepers and nappers.** A post wakes at once who sleeps. A reader that expects the next post
+//! soon *naps*: it looks again by itself after a moment, so the poster may leave it alone until
+//! that suits the poster ([`Bulletin::wake_nappers`]).
 //!
-//! Behind the page lie the last bytes that the poster has written (`recent.rs`): with them a reader that keeps up asks no disk.
+//! Behind the page lie the last bytes that the poster has written (`recent.rs`): with them a reader
+//! that keeps up asks no disk.
 
 use std::fs::File;
 use std::io;
@@ -28,8 +34,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{
-    CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Timespec, fchmod, fcntl_add_seals, fcntl_get_seals,
-    fstat, ftruncate, memfd_create, openat,
+    CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Timespec, fchmod, fcntl_add_seals,
+    fcntl_get_seals, fstat, ftruncate, memfd_create, openat,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::geteuid;
@@ -45,7 +51,8 @@ use crate::transfer::retry;
 
 /// How many numbers a bulletin has.
 pub const BULLETIN_WORDS: usize = 5;
-/// The size of the page in bytes; where the system's pages are larger, the recent bytes begin in its first one.
+/// The size of the page in bytes; where the system's pages are larger, the recent bytes begin in
+/// its first one.
 const PAGE_BYTES: usize = 4096;
 /// The size of the shared memory, in bytes.
 const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
@@ -53,7 +60,8 @@ const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
 const MAGIC: u64 = u64::from_le_bytes(*b"inkbull3");
 /// The name that `/proc` shows.
 const NAME: &str = "inkstone-bulletin";
-/// Marks on the page: a reader sleeps until a post; a reader naps. Unknown marks count as the first.
+/// Marks on the page: a reader sleeps until a post; a reader naps. Unknown marks count as the
+/// first.
 const SLEEPS: u32 = 1;
 const NAPS: u32 = 2;
 /// How often a reader tries to read numbers that do not change meanwhile.
@@ -71,7 +79,8 @@ struct Page {
     words: [AtomicU64; BULLETIN_WORDS],
     /// Rises with each post: readers sleep on it.
     rings: AtomicU32,
-    /// Who sleeps, or is about to: [`SLEEPS`], [`NAPS`]. Readers that know no naps write 1; posters that know none wake for any bit.
+    /// Who sleeps, or is about to: [`SLEEPS`], [`NAPS`]. Readers that know no naps write 1; posters
+    /// that know none wake for any bit.
     asleep: AtomicU32,
     recent: RecentPage,
 }
@@ -92,18 +101,21 @@ impl Mapped {
     fn new(file: &OwnedFd) -> io::Result<Self> {
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours.
-        let page = unsafe { mmap(std::ptr::null_mut(), MEMORY_BYTES, both, MapFlags::SHARED, file, 0) }?;
+        let page =
+            unsafe { mmap(std::ptr::null_mut(), MEMORY_BYTES, both, MapFlags::SHARED, file, 0) }?;
         NonNull::new(page.cast()).map(Self).ok_or_else(|| io::Error::other("mmap gave address 0"))
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: mapped by `new`, aligned to a page, and large enough; it stays mapped while `self` lives, and its file cannot
-        // become shorter. All fields are atomics, for which all bits are valid.
+        // SAFETY: mapped by `new`, aligned to a page, and large enough; it stays mapped while
+        // `self` lives, and its file cannot become shorter. All fields are atomics, for which all
+        // bits are valid.
         unsafe { self.0.as_ref() }
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: as above; these are the `RECENT_BYTES` bytes behind the page's, aligned since its size is. All are atomics.
+        // SAFETY: as above; these are the `RECENT_BYTES` bytes behind the page's, aligned since its
+        // size is. All are atomics.
         unsafe { self.0.byte_add(PAGE_BYTES).cast::<Words>().as_ref() }
     }
 
@@ -114,7 +126,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, unmapped once, and no reference into it outlives `self`.
+        // SAFETY: mapped by `new` with this length, unmapped once, and no reference into it
+        // outlives `self`.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), MEMORY_BYTES) };
     }
 }
@@ -124,7 +137,8 @@ impl Drop for Mapped {
 pub struct Bulletin {
     mapped: Mapped,
     file: OwnedFd,
-    /// The number of the last post, and the seqlock's count. Not taken from the page, where others may write.
+    /// The number of the last post, and the seqlock's count. Not taken from the page, where others
+    /// may write.
     last: Mutex<(u64, u64)>,
     /// Which bytes were shared: likewise.
     shared: Mutex<Shared>,
@@ -136,7 +150,8 @@ pub struct Bulletin {
 }
 
 impl Bulletin {
-    /// Makes the page of the holder of this lock, with zeros in it. `None` if that fails: without it readers poll.
+    /// Makes the page of the holder of this lock, with zeros in it. `None` if that fails: without
+    /// it readers poll.
     pub(crate) fn of(lock: &File, mark: ForkMark) -> Option<Self> {
         let (device, inode) = sys::identity(&fstat(lock).ok()?);
         let (mapped, file) = Self::make().ok()?;
@@ -161,7 +176,8 @@ impl Bulletin {
         let file = above_standard(file)?;
         fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         retry(|| Ok(ftruncate(&file, MEMORY_BYTES as u64)?))?;
-        // The page's memory is there from now on: a full one is an error here, and not a signal later.
+        // The page's memory is there from now on: a full one is an error here, and not a signal
+        // later.
         retry(|| sys::fallocate(file.as_fd(), Allocate::Grow, PAGE_BYTES as u64))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok((Mapped::new(&file)?, file))
@@ -172,23 +188,30 @@ impl Bulletin {
         self.file.as_raw_fd()
     }
 
-    /// Shares bytes that were just written to `file` (any number, but another for each file) at byte `at`, if a reader has asked for
-    /// such bytes lately: one copy, no system call. Bytes from multiples of 8 to multiples of 8; else nothing is shared. Does
-    /// nothing in a forked child.
+    /// Shares bytes that were just written to `file` (any number, but another for each file) at
+    /// byte `at`, if a reader has asked for such bytes lately: one copy, no system call. Bytes from
+    /// multiples of 8 to multiples of 8; else nothing is shared. Does nothing in a forked child.
     #[inline]
     pub fn share(&self, file: u64, at: u64, bytes: &[u8]) {
         let recent = self.mapped.recent();
         if recent.is_wanted() && self.has_memory.load(Ordering::Acquire) && !self.mark.is_child() {
             recent.take_want();
-            recent.push(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner), file, at, bytes);
+            recent.push(
+                &mut self.shared.lock().unwrap_or_else(PoisonError::into_inner),
+                file,
+                at,
+                bytes,
+            );
         }
     }
 
-    /// Obtains the memory for recent bytes when a reader first asks for them: a full one is an error here, and not a signal later.
+    /// Obtains the memory for recent bytes when a reader first asks for them: a full one is an
+    /// error here, and not a signal later.
     fn obtain_memory(&self) {
         if !self.has_memory.load(Ordering::Relaxed) && self.mapped.recent().is_wanted() {
             let _no_signal = NoSizeSignal::here();
-            let obtained = retry(|| sys::fallocate(self.file.as_fd(), Allocate::Grow, MEMORY_BYTES as u64));
+            let obtained =
+                retry(|| sys::fallocate(self.file.as_fd(), Allocate::Grow, MEMORY_BYTES as u64));
             // Without it nothing is shared. It is tried again when the next reader asks.
             match obtained {
                 Ok(()) => self.has_memory.store(true, Ordering::Release),
@@ -197,9 +220,10 @@ impl Bulletin {
         }
     }
 
-    /// Posts words and wakes who sleeps on it, and, unless `naps_go_on`, who naps: one system call if a reader does, else none (and once
-    /// one that obtains memory for [`Bulletin::share`]). Posts may come in any order: one whose `number` is not above all earlier ones
-    /// changes nothing. Does nothing in a forked child.
+    /// Posts words and wakes who sleeps on it, and, unless `naps_go_on`, who naps: one system call
+    /// if a reader does, else none (and once one that obtains memory for [`Bulletin::share`]).
+    /// Posts may come in any order: one whose `number` is not above all earlier ones changes
+    /// nothing. Does nothing in a forked child.
     pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS], naps_go_on: bool) {
         if self.mark.is_child() {
             return;
@@ -223,7 +247,8 @@ impl Bulletin {
         self.obtain_memory();
     }
 
-    /// Says that nothing will be posted any more. Call it after the lock was given back: the readers that wake ask for the lock.
+    /// Says that nothing will be posted any more. Call it after the lock was given back: the
+    /// readers that wake ask for the lock.
     pub(crate) fn end(&self) {
         if !self.mark.is_child() {
             self.mapped.page().magic.store(0, Ordering::Release);
@@ -237,8 +262,9 @@ impl Bulletin {
         self.owes_nappers.load(Ordering::Relaxed)
     }
 
-    /// Wakes who naps, if anything was posted since they were woken last: one system call, or none. Call it when the processors
-    /// have nothing better to do. Without it they look again when their nap ends.
+    /// Wakes who naps, if anything was posted since they were woken last: one system call, or none.
+    /// Call it when the processors have nothing better to do. Without it they look again when their
+    /// nap ends.
     pub fn wake_nappers(&self) {
         if !self.mark.is_child() && self.owes_nappers.swap(false, Ordering::Relaxed) {
             self.ring(false);
@@ -248,12 +274,14 @@ impl Bulletin {
     /// Notes that something was posted, and wakes all, if any is asleep that does not nap on.
     fn ring(&self, naps_go_on: bool) {
         let page = self.mapped.page();
-        // A reader sets its mark before it looks at the rings: so one of the two sees what the other has done.
+        // A reader sets its mark before it looks at the rings: so one of the two sees what the
+        // other has done.
         page.rings.fetch_add(1, Ordering::SeqCst);
         let asleep = page.asleep.load(Ordering::SeqCst);
         let naps = u32::from(naps_go_on) * NAPS;
         if asleep & !naps != 0 && page.asleep.swap(0, Ordering::SeqCst) != 0 {
-            // A reader that set its mark before it was cleared, and sleeps only now, does not sleep on the old count.
+            // A reader that set its mark before it was cleared, and sleeps only now, does not sleep
+            // on the old count.
             page.rings.fetch_add(1, Ordering::SeqCst);
             // It can only fail for an invalid address.
             let _ = futex::wake(&page.rings, Flags::empty(), i32::MAX as u32);
@@ -274,13 +302,16 @@ pub struct BulletinReader {
 }
 
 impl BulletinReader {
-    /// Opens the page that the note in a lock's file names; `None` if there is none that may be read.
+    /// Opens the page that the note in a lock's file names; `None` if there is none that may be
+    /// read.
     pub(crate) fn open(process: u32, descriptor: u32, lock: &File) -> Option<Self> {
         let lock = fstat(lock).ok()?;
         let path = format!("/proc/{process}/fd/{descriptor}");
-        // By then this may be another process, with anything at that number. A path alone opens nothing, so it does no harm.
+        // By then this may be another process, with anything at that number. A path alone opens
+        // nothing, so it does no harm.
         let there = OFlags::PATH | OFlags::CLOEXEC;
-        let place: OwnedFd = retry(|| above_standard(openat(CWD, &path, there, Mode::empty())?)).ok()?;
+        let place: OwnedFd =
+            retry(|| above_standard(openat(CWD, &path, there, Mode::empty())?)).ok()?;
         let facts = fstat(&place).ok()?;
         let trusted = [lock.st_uid, geteuid().as_raw(), 0];
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile
@@ -291,8 +322,10 @@ impl BulletinReader {
         }
         let again = format!("/proc/self/fd/{}", place.as_raw_fd());
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file: OwnedFd = retry(|| above_standard(openat(CWD, &again, flags, Mode::empty())?)).ok()?;
-        // Only a memory file has seals. Without this one another process could make it shorter, which would be a SIGBUS here.
+        let file: OwnedFd =
+            retry(|| above_standard(openat(CWD, &again, flags, Mode::empty())?)).ok()?;
+        // Only a memory file has seals. Without this one another process could make it shorter,
+        // which would be a SIGBUS here.
         if !fcntl_get_seals(&file).ok()?.contains(SealFlags::SHRINK) {
             return None;
         }
@@ -307,9 +340,11 @@ impl BulletinReader {
         self.inode == other.inode
     }
 
-    /// Whether the process that made the page still has it, and has not ended it: it was not killed. One system call.
+    /// Whether the process that made the page still has it, and has not ended it: it was not
+    /// killed. One system call.
     pub fn is_kept(&self) -> bool {
-        !self.has_ended() && rustix::fs::stat(&*self.kept).is_ok_and(|facts| facts.st_ino == self.inode)
+        !self.has_ended()
+            && rustix::fs::stat(&*self.kept).is_ok_and(|facts| facts.st_ino == self.inode)
     }
 
     /// Whether nothing will be posted any more. False after a kill: only the lock tells that.
@@ -317,13 +352,14 @@ impl BulletinReader {
         self.mapped.page().magic.load(Ordering::Acquire) != MAGIC
     }
 
-    /// The count of posts so far, for [`BulletinReader::sleep`]; it wraps. Ask for it before the words.
+    /// The count of posts so far, for [`BulletinReader::sleep`]; it wraps. Ask for it before the
+    /// words.
     pub fn rings(&self) -> u32 {
         self.mapped.page().rings.load(Ordering::SeqCst)
     }
 
-    /// The words of one post; `None` if nothing will be posted any more, or if they changed all the time (a process may have been
-    /// killed while it changed them).
+    /// The words of one post; `None` if nothing will be posted any more, or if they changed all the
+    /// time (a process may have been killed while it changed them).
     pub fn read(&self) -> Option<[u64; BULLETIN_WORDS]> {
         let page = self.mapped.page();
         for _ in 0..TRIES {
@@ -338,26 +374,30 @@ impl BulletinReader {
         None
     }
 
-    /// Whether the words at these places are these, of one post or two, and something may still be posted: three loads.
+    /// Whether the words at these places are these, of one post or two, and something may still be
+    /// posted: three loads.
     #[inline]
     pub fn has_still(&self, at: [usize; 2], words: [u64; 2]) -> bool {
-        at.map(|at| self.mapped.page().words[at].load(Ordering::Relaxed)) == words && !self.has_ended()
+        at.map(|at| self.mapped.page().words[at].load(Ordering::Relaxed)) == words
+            && !self.has_ended()
     }
 
-    /// Copies what was written to `file` from byte `at` on, as the poster has shared it, and asks for what comes. False if not all of it
-    /// is here; `to` may be changed then. Check what it says.
+    /// Copies what was written to `file` from byte `at` on, as the poster has shared it, and asks
+    /// for what comes. False if not all of it is here; `to` may be changed then. Check what it
+    /// says.
     pub fn copy_recent(&self, file: u64, at: u64, to: &mut [u8]) -> bool {
         self.mapped.recent().want();
         self.mapped.recent().copy(file, at, to)
     }
 
-    /// Sleeps until something was posted since `rings` was read, for at most `time`; true if the time has passed. It may return
-    /// early, like any wait.
+    /// Sleeps until something was posted since `rings` was read, for at most `time`; true if the
+    /// time has passed. It may return early, like any wait.
     pub fn sleep(&self, rings: u32, time: Duration) -> bool {
         self.wait(SLEEPS, rings, time)
     }
 
-    /// As [`BulletinReader::sleep`], but a post that comes meanwhile need not end it: for a moment, by who looks again after it.
+    /// As [`BulletinReader::sleep`], but a post that comes meanwhile need not end it: for a moment,
+    /// by who looks again after it.
     pub fn nap(&self, rings: u32, time: Duration) -> bool {
         self.wait(NAPS, rings, time)
     }
@@ -367,7 +407,8 @@ impl BulletinReader {
         page.asleep.fetch_or(mark, Ordering::SeqCst);
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
-        futex::wait(&page.rings, Flags::empty(), rings, Some(&time)) == Err(rustix::io::Errno::TIMEDOUT)
+        futex::wait(&page.rings, Flags::empty(), rings, Some(&time))
+            == Err(rustix::io::Errno::TIMEDOUT)
     }
 }
 
@@ -410,11 +451,15 @@ mod tests {
         let bulletin = posted(&lock);
         let reader = open(&bulletin, &lock).expect("there");
         std::thread::scope(|scope| {
-            scope.spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 5], true)));
+            scope
+                .spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 5], true)));
             let mut last = 0;
             while last < 199_999 {
                 if let Some(words) = reader.read() {
-                    assert!(words.iter().all(|word| *word == words[0]) && words[0] >= last, "{words:?}");
+                    assert!(
+                        words.iter().all(|word| *word == words[0]) && words[0] >= last,
+                        "{words:?}"
+                    );
                     last = words[0];
                 }
             }
@@ -429,14 +474,17 @@ mod tests {
         let other = open(&bulletin, &lock).expect("there");
         let rings = reader.rings();
         std::thread::scope(|scope| {
-            let sleepers =
-                [&reader, &other].map(|reader| scope.spawn(|| reader.sleep(rings, Duration::from_secs(60))));
+            let sleepers = [&reader, &other]
+                .map(|reader| scope.spawn(|| reader.sleep(rings, Duration::from_secs(60))));
             // Not before both sleep: whoever comes later does not sleep, and proves nothing.
             while futex_sleepers() < 2 {
                 std::thread::yield_now();
             }
             bulletin.post(1, [1; 5], true);
-            assert!(sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")), "woken");
+            assert!(
+                sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")),
+                "woken"
+            );
         });
         assert!(!reader.sleep(rings, Duration::from_secs(60)), "it has rung since");
         // As a reader would that was killed before it slept.
@@ -483,7 +531,8 @@ mod tests {
         assert!(reader.nap(reader.rings(), Duration::from_millis(1)), "it ends by itself");
     }
 
-    /// Threads of this process that sleep on a word that processes share, as the kernel shows their calls.
+    /// Threads of this process that sleep on a word that processes share, as the kernel shows their
+    /// calls.
     fn futex_sleepers() -> usize {
         let number = format!("{} ", libc::SYS_futex);
         let threads = std::fs::read_dir("/proc/self/task").expect("listed");
@@ -523,7 +572,9 @@ mod tests {
     #[test]
     fn only_a_sealed_page_of_ours_is_a_bulletin() {
         let lock = lock_file();
-        let open = |file: &OwnedFd| BulletinReader::open(std::process::id(), file.as_raw_fd() as u32, &lock);
+        let open = |file: &OwnedFd| {
+            BulletinReader::open(std::process::id(), file.as_raw_fd() as u32, &lock)
+        };
         let memory = || memory_file(MEMORY_BYTES as u64);
         assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
         for (file, what) in [(memory_file(100), "too short"), (memory(), "zeros")] {
@@ -543,19 +594,27 @@ mod tests {
         let (end, _other) = std::io::pipe().expect("a pipe");
         assert!(open(&OwnedFd::from(end)).is_none(), "a pipe");
         assert!(BulletinReader::open(u32::MAX, 3, &lock).is_none(), "no such process");
-        assert!(BulletinReader::open(std::process::id(), u32::MAX, &lock).is_none(), "no such descriptor");
+        assert!(
+            BulletinReader::open(std::process::id(), u32::MAX, &lock).is_none(),
+            "no such descriptor"
+        );
     }
 
     #[test]
     fn another_users_page_is_not_believed() {
         if !geteuid().is_root() {
-            eprintln!("NOT RUN: another_users_page_is_not_believed: only root can give a file away");
+            eprintln!(
+                "NOT RUN: another_users_page_is_not_believed: only root can give a file away"
+            );
             return;
         }
         let (lock, other) = (lock_file(), rustix::fs::Uid::from_raw(12_345));
         let bulletin = posted(&lock);
         rustix::fs::fchown(&bulletin.file, Some(other), None).expect("given away");
-        assert!(open(&bulletin, &lock).is_none(), "neither ours, root's, nor that of the lock's owner");
+        assert!(
+            open(&bulletin, &lock).is_none(),
+            "neither ours, root's, nor that of the lock's owner"
+        );
         rustix::fs::fchown(&lock, Some(other), None).expect("given away");
         assert!(open(&bulletin, &lock).is_some(), "root follows the log of another user");
     }
@@ -579,7 +638,8 @@ mod tests {
                 let lock = lock_file();
                 let bulletin = posted(&lock);
                 bulletin.mapped.page().asleep.store(u32::from(sleeps), Ordering::SeqCst);
-                // SAFETY: no memory is passed; this thread, the only one of the child, makes no other call before it ends.
+                // SAFETY: no memory is passed; this thread, the only one of the child, makes no
+                // other call before it ends.
                 unsafe {
                     libc::prctl(libc::PR_SET_SECCOMP, 1, 0, 0, 0);
                     (1..=1000).for_each(|number| bulletin.post(number, [number; 5], true));
@@ -593,7 +653,8 @@ mod tests {
     }
 
     fn memory_file(bytes: u64) -> OwnedFd {
-        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("made");
+        let file =
+            memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("made");
         ftruncate(&file, bytes).expect("its size");
         file
     }

@@ -1,13 +1,15 @@
 //! What the file system and the device under a directory can do, found out without I/O.
 //!
-//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*: the medium; nothing is written
-//! or synced for this. What only a trial can show (does WRITE_ZEROES really work?) is not here.
+//! *Owns*: the facts and where they are read (statx, statfs, mountinfo, sysfs). *May not touch*:
+//! the medium; nothing is written or synced for this. What only a trial can show (does WRITE_ZEROES
+//! really work?) is not here.
 //!
-//! All questions go to the directory's descriptor, since its path may lead elsewhere by now. `/proc` and `/sys` may be missing or
-//! hidden (a chroot, a container): facts from there are `None` then.
+//! All questions go to the directory's descriptor, since its path may lead elsewhere by now.
+//! `/proc` and `/sys` may be missing or hidden (a chroot, a container): facts from there are `None`
+//! then.
 //!
-//! The alignment for `O_DIRECT` is asked for on an unnamed temporary file (`O_TMPFILE`), since the kernel reports it for files
-//! only.
+//! The alignment for `O_DIRECT` is asked for on an unnamed temporary file (`O_TMPFILE`), since the
+//! kernel reports it for files only.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -54,18 +56,19 @@ pub enum CopyOnWrite {
 pub enum Barriers {
     /// Syncs flush the device's cache.
     On,
-    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not flush, and a power loss can lose
-    /// what it acknowledged.
+    /// Mounted with `nobarrier` or `barrier=0`, or an overlay with `volatile`: a sync does not
+    /// flush, and a power loss can lose what it acknowledged.
     Off,
-    /// The options of the mount are unknown, or do not show it (the layers of an overlay have their own mounts).
+    /// The options of the mount are unknown, or do not show it (the layers of an overlay have their
+    /// own mounts).
     NotTold,
 }
 
 /// The mount of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFacts {
-    /// The file system: `ext4`. Without the kernel's table of mounts, its name by the number from `statfs` (ext2 and ext3 have
-    /// that of ext4); `file system 0x...` for an unknown number.
+    /// The file system: `ext4`. Without the kernel's table of mounts, its name by the number from
+    /// `statfs` (ext2 and ext3 have that of ext4); `file system 0x...` for an unknown number.
     pub file_system: String,
     /// Where it is mounted; `None` if the table of mounts does not show it.
     pub target: Option<PathBuf>,
@@ -100,8 +103,8 @@ pub struct DeviceFacts {
     pub write_zeroes: Option<bool>,
     /// The scheduler in use.
     pub scheduler: Option<String>,
-    /// The number of queues through which the kernel sends requests; each has at most one flush in flight. `None` if the kernel
-    /// shows none (devices made of others).
+    /// The number of queues through which the kernel sends requests; each has at most one flush in
+    /// flight. `None` if the kernel shows none (devices made of others).
     pub hardware_queues: Option<u32>,
     /// Whether it spins.
     pub rotational: Option<bool>,
@@ -136,8 +139,9 @@ pub struct Capabilities {
     pub in_memory: bool,
     /// ext4: whether it has a journal. `None` elsewhere.
     pub journal: Option<bool>,
-    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its device's number on xfs: another
-    /// file system on the same device has a different one. `None` if there is none.
+    /// The file system's own number (`f_fsid`), made from its UUID on ext4 and btrfs and from its
+    /// device's number on xfs: another file system on the same device has a different one. `None`
+    /// if there is none.
     pub file_system_id: Option<u64>,
 }
 
@@ -181,8 +185,9 @@ impl Capabilities {
         })
     }
 
-    /// The layer below that is in memory, if there is one: the file system itself, a RAM disk, or the file system of a loop
-    /// device's backing file. Nothing there survives a power loss, whatever a sync returns.
+    /// The layer below that is in memory, if there is one: the file system itself, a RAM disk, or
+    /// the file system of a loop device's backing file. Nothing there survives a power loss,
+    /// whatever a sync returns.
     pub fn memory_below(&self) -> Option<String> {
         if self.in_memory {
             return Some(self.mount.file_system.clone());
@@ -195,8 +200,8 @@ impl Capabilities {
         Self::of(&self.host_directory()?).ok()?.memory_below()
     }
 
-    /// What is wrong with a loop device below, if there is one that writes its file through the page cache (docs/assumptions.md, A18), in
-    /// words.
+    /// What is wrong with a loop device below, if there is one that writes its file through the
+    /// page cache (docs/assumptions.md, A18), in words.
     pub fn buffered_loop_below(&self) -> Option<String> {
         let device = self.device.as_ref()?;
         if let (Some(false), Some(file)) = (device.loop_direct, &device.loop_backing) {
@@ -238,13 +243,15 @@ pub(crate) fn free_bytes_of(directory: impl AsFd, path: &Path) -> Result<u64> {
 fn absolute(held: &Held) -> PathBuf {
     let leads_here = |path: &PathBuf| {
         let (there, here) = (fs::metadata(path).ok(), fstat(held).ok());
-        there.zip(here).is_some_and(|(there, here)| (there.dev(), there.ino()) == sys::identity(&here))
+        there
+            .zip(here)
+            .is_some_and(|(there, here)| (there.dev(), there.ino()) == sys::identity(&here))
     };
     held.path().canonicalize().ok().filter(leads_here).unwrap_or_else(|| held.path().to_path_buf())
 }
 
-/// The mount in which the directory was opened: by its number or, before Linux 5.8, the mount with the longest target above its
-/// path, and of several the last one, which covers the others.
+/// The mount in which the directory was opened: by its number or, before Linux 5.8, the mount with
+/// the longest target above its path, and of several the last one, which covers the others.
 fn mount_of(held: &Held, points: Vec<MountPoint>) -> Option<MountPoint> {
     if let Some(id) = sys::mount_id(held.as_fd()) {
         return points.into_iter().find(|mount| mount.id == id);
@@ -257,9 +264,11 @@ fn mount_of(held: &Held, points: Vec<MountPoint>) -> Option<MountPoint> {
 /// The file system's name, as the kernel gives it or by its number.
 fn file_system_of(held: &Held) -> Result<String> {
     let answer = sys::file_system(held.as_fd());
-    let FileSystem { number, name } = answer.map_err(|error| Error::new("statfs", held.path(), error))?;
-    let known =
-        || FILE_SYSTEMS.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned());
+    let FileSystem { number, name } =
+        answer.map_err(|error| Error::new("statfs", held.path(), error))?;
+    let known = || {
+        FILE_SYSTEMS.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned())
+    };
     Ok(name.or_else(known).unwrap_or_else(|| format!("file system {number:#x}")))
 }
 
@@ -337,7 +346,8 @@ fn copy_on_write(mount: &MountFacts) -> CopyOnWrite {
     }
 }
 
-/// The number of the block device. btrfs shows an anonymous number, so the source of the mount is used there.
+/// The number of the block device. btrfs shows an anonymous number, so the source of the mount is
+/// used there.
 fn device_number_of(held: &Held, mount: Option<&MountPoint>) -> Option<DeviceNumber> {
     let own = fstat(held).ok().map(|facts| DeviceNumber::from_st_dev(sys::identity(&facts).0));
     let shown = mount.map(|mount| mount.device);
@@ -358,7 +368,8 @@ fn device_facts(number: DeviceNumber) -> Option<DeviceFacts> {
     let flag = |name: &str| queue(name).map(|value| value != "0");
     let start_sectors = text(own.join("start")).and_then(|text| text.parse::<u64>().ok());
     let scheduler = queue("scheduler").map(|text| chosen(&text));
-    let queues = fs::read_dir(disk.join("mq")).ok().and_then(|entries| u32::try_from(entries.count()).ok());
+    let queues =
+        fs::read_dir(disk.join("mq")).ok().and_then(|entries| u32::try_from(entries.count()).ok());
     let unmap = queue("write_zeroes_unmap_max_bytes").and_then(|value| value.parse::<u64>().ok());
     Some(DeviceFacts {
         name: disk.file_name()?.to_string_lossy().into_owned(),
@@ -393,7 +404,8 @@ fn has_journal(device: &DeviceFacts) -> Option<bool> {
         }
         Err(_) => return None,
     };
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+    let names =
+        entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
     Some(names.into_iter().any(|name| name.starts_with(&own)))
 }
 
@@ -403,12 +415,14 @@ fn chosen(text: &str) -> String {
     inside.map_or(text, |(name, _)| name).to_owned()
 }
 
-/// What a file without a name shows: the alignment for `O_DIRECT`, and whether `RWF_DSYNC` is there. A write of no bytes does no I/O,
-/// and a sandbox refuses it like any other. If no such file can be made, the second is taken to be there: a log's first write tells.
+/// What a file without a name shows: the alignment for `O_DIRECT`, and whether `RWF_DSYNC` is
+/// there. A write of no bytes does no I/O, and a sandbox refuses it like any other. If no such file
+/// can be made, the second is taken to be there: a log's first write tells.
 fn tried_unnamed(directory: &Held) -> (DioAlignment, bool) {
     let Some(direct) = sys::O_DIRECT else { return (DioAlignment::Refused, false) };
-    let has_dsync =
-        |file: &OwnedFd| !sys::pwrite_dsync(file.as_fd(), &[], 0).is_err_and(|error| is_not_here(&error));
+    let has_dsync = |file: &OwnedFd| {
+        !sys::pwrite_dsync(file.as_fd(), &[], 0).is_err_and(|error| is_not_here(&error))
+    };
     if let Ok(file) = sys::unnamed_file(directory.as_fd(), direct) {
         return (sys::dio_alignment(file.as_fd()), has_dsync(&file));
     }
@@ -459,7 +473,11 @@ mod tests {
         let held = Held::open(directory.path()).expect("held");
         let mount = mount_of(&held, mount_points().expect("/proc")).expect("a mount");
         assert!(held.path().canonicalize().expect("there").starts_with(&mount.target));
-        assert_eq!(file_system_of(&held).expect("told"), mount.file_system, "or it lacks a name in the list");
+        assert_eq!(
+            file_system_of(&held).expect("told"),
+            mount.file_system,
+            "or it lacks a name in the list"
+        );
         assert_eq!(mount_of(&held, Vec::new()), None);
         let memory = Held::open(Path::new("/dev/shm")).and_then(|held| file_system_of(&held));
         if let Ok(name) = memory {

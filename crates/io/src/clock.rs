@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment of a clock that the kernel moves on at each timer tick (1 to 10 ms), and that it shares in memory: reading it makes no
-/// system call and does not ask the processor's counter. It never goes back, and lags by a tick at most.
+/// A moment of a clock that the kernel moves on at each timer tick (1 to 10 ms), and that it shares
+/// in memory: reading it makes no system call and does not ask the processor's counter. It never
+/// goes back, and lags by a tick at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CoarseInstant(Duration);
 

@@ -1,27 +1,34 @@
-//! Courtesy: whether a thread that waits should give the processor away a few times before it sleeps, found out by doing it.
+//! Courtesy: whether a thread that waits should give the processor away a few times before it
+//! sleeps, found out by doing it.
 //!
-//! *Owns*: that rule, and how often a thread yields. *May not touch*: the clock, how a thread yields, sleeping.
+//! *Owns*: that rule, and how often a thread yields. *May not touch*: the clock, how a thread
+//! yields, sleeping.
 //!
-//! Threads that wait for the same thing give the processor back within microseconds, and yielding to them saves a sleep and a
-//! wake-up. A neighbour that has other work keeps the processor until its time slice ends, so the yield comes back late. But a late
-//! yield alone is no proof of a neighbour: the host of a virtual machine takes a processor away for some milliseconds, several
-//! times a second. After such a stop yields come back in time for a while. Beside a neighbour the next yield is late again.
+//! Threads that wait for the same thing give the processor back within microseconds, and yielding
+//! to them saves a sleep and a wake-up. A neighbour that has other work keeps the processor until
+//! its time slice ends, so the yield comes back late. But a late yield alone is no proof of a
+//! neighbour: the host of a virtual machine takes a processor away for some milliseconds, several
+//! times a second. After such a stop yields come back in time for a while. Beside a neighbour the
+//! next yield is late again.
 //!
-//! So one late yield is forgiven. If the next late yield takes longer than the time between the two, yields cost more time than
-//! they leave, and threads rest from yielding: they sleep at once. The first rest is as long as the late yield. After a rest the next yields show
-//! whether it still pays to rest; a late yield soon after a rest makes the next rest four times as long.
+//! So one late yield is forgiven. If the next late yield takes longer than the time between the
+//! two, yields cost more time than they leave, and threads rest from yielding: they sleep at once.
+//! The first rest is as long as the late yield. After a rest the next yields show whether it still
+//! pays to rest; a late yield soon after a rest makes the next rest four times as long.
 //!
-//! A control group with a quota of processor time stops all threads of a process for some 50 ms in each 100. Threads rest there
-//! too, and sleeping leaves more of the quota to the records.
+//! A control group with a quota of processor time stops all threads of a process for some 50 ms in
+//! each 100. Threads rest there too, and sleeping leaves more of the quota to the records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A yield is late after this time, if nothing else is said: Linux gives no time slice that is shorter (0.7 ms is its least).
+/// A yield is late after this time, if nothing else is said: Linux gives no time slice that is
+/// shorter (0.7 ms is its least).
 const LATE: Duration = Duration::from_micros(500);
 /// A rest that did not help is followed by one that is so many times as long.
 const LONGER: u64 = 4;
-/// The longest rest. After so long threads notice that a neighbour has gone; a late yield in each such time costs little.
+/// The longest rest. After so long threads notice that a neighbour has gone; a late yield in each
+/// such time costs little.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// A thread yields no more often than this before it sleeps: some 10 us on an idle processor.
@@ -31,9 +38,11 @@ const YIELDS_MAX: u32 = 32;
 #[derive(Debug)]
 pub struct Courtesy {
     late: Duration,
-    /// When the last rest ends or has ended: until then threads sleep at once. Nanoseconds since the caller's beginning of time.
+    /// When the last rest ends or has ended: until then threads sleep at once. Nanoseconds since
+    /// the caller's beginning of time.
     rests_until_ns: AtomicU64,
-    /// How long that rest is; 0 after a late yield that was forgiven, which counts as a rest that is over.
+    /// How long that rest is; 0 after a late yield that was forgiven, which counts as a rest that
+    /// is over.
     rest_ns: AtomicU64,
     /// The sum of all rests.
     rested_ns: AtomicU64,
@@ -51,11 +60,18 @@ impl Courtesy {
     /// For threads to which a yield is late after this time.
     pub fn late_after(late: Duration) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { late, rests_until_ns: zero(), rest_ns: zero(), rested_ns: zero(), sleeps_at_once: zero() }
+        Self {
+            late,
+            rests_until_ns: zero(),
+            rest_ns: zero(),
+            rested_ns: zero(),
+            sleeps_at_once: zero(),
+        }
     }
 
-    /// Gives the processor away until `is_over`, until `within` has passed, or until it is better to sleep. `None` if it is over, else
-    /// what is left of `within`. `now` is the time since the caller's beginning of time.
+    /// Gives the processor away until `is_over`, until `within` has passed, or until it is better
+    /// to sleep. `None` if it is over, else what is left of `within`. `now` is the time since the
+    /// caller's beginning of time.
     pub fn until(
         &self,
         within: Duration,
@@ -85,7 +101,8 @@ impl Courtesy {
         Some(left)
     }
 
-    /// How often a thread slept at once because of a rest, and how long all rests were together; one that goes on counts whole.
+    /// How often a thread slept at once because of a rest, and how long all rests were together;
+    /// one that goes on counts whole.
     pub fn rests(&self) -> (u64, Duration) {
         let rested = Duration::from_nanos(self.rested_ns.load(Ordering::Relaxed));
         (self.sleeps_at_once.load(Ordering::Relaxed), rested)
@@ -132,14 +149,16 @@ mod tests {
 
         const WITHIN: Duration = Duration::from_secs(1);
         let clock = Cell::new(Duration::ZERO);
-        // Each yield takes this long; it is over after so many; how often the thread yielded, and whether it was over.
+        // Each yield takes this long; it is over after so many; how often the thread yielded, and
+        // whether it was over.
         let run = |courtesy: &Courtesy, us: u64, over_after: u32| {
             let yields = Cell::new(0);
             let give_way = || {
                 yields.set(yields.get() + 1);
                 clock.set(clock.get() + Duration::from_micros(us));
             };
-            let left = courtesy.until(WITHIN, || clock.get(), give_way, || yields.get() == over_after);
+            let left =
+                courtesy.until(WITHIN, || clock.get(), give_way, || yields.get() == over_after);
             (yields.get(), left.is_none())
         };
         let courtesy = Courtesy::default();
@@ -151,7 +170,8 @@ mod tests {
         assert_eq!(run(&courtesy, 600, 2), (0, false), "a rest follows");
     }
 
-    /// Each yield comes back in time, and all of them together are longer than the caller's own timer.
+    /// Each yield comes back in time, and all of them together are longer than the caller's own
+    /// timer.
     #[test]
     fn a_thread_yields_no_longer_than_it_was_to_wait() {
         use std::cell::Cell;
@@ -265,7 +285,8 @@ mod tests {
                     (787, Waits(true)),
                     (790, Yields(3000, false)),
                     (1289, Waits(false)),
-                    // The neighbour is gone: yields come back in time, and a late one is the first again.
+                    // The neighbour is gone: yields come back in time, and a late one is the first
+                    // again.
                     (1290, Waits(true)),
                     (1290, Yields(1, true)),
                     (1300, Yields(3000, false)),

@@ -2,12 +2,12 @@
 //!
 //! *Owns*: that one step of every opening. *May not touch*: what is opened.
 //!
-//! In a program that has closed its stderr (daemons do), the next opened file gets the number 2. If that were a segment, every
-//! warning of a library and every panic message would be written into it. A descriptor with a higher number is also safe from a
-//! later `dup2` onto the three.
+//! In a program that has closed its stderr (daemons do), the next opened file gets the number 2. If
+//! that were a segment, every warning of a library and every panic message would be written into
+//! it. A descriptor with a higher number is also safe from a later `dup2` onto the three.
 //!
-//! Between the two calls the low number is open for a moment. Bytes that another thread writes to it then land at the front of
-//! the file, where a header is written afterwards, or has two copies.
+//! Between the two calls the low number is open for a moment. Bytes that another thread writes to
+//! it then land at the front of the file, where a header is written afterwards, or has two copies.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -17,7 +17,8 @@ use rustix::io::fcntl_dupfd_cloexec;
 /// The first number that is not stdin's, stdout's or stderr's.
 pub(crate) const FIRST_NUMBER: RawFd = 3;
 
-/// Moves a new descriptor to a number above the first three. Costs a system call only if it has one of them.
+/// Moves a new descriptor to a number above the first three. Costs a system call only if it has one
+/// of them.
 pub(crate) fn above_standard<T: From<OwnedFd> + Into<OwnedFd>>(opened: T) -> io::Result<T> {
     let opened = opened.into();
     if opened.as_raw_fd() >= FIRST_NUMBER {
@@ -31,8 +32,8 @@ mod tests {
     use super::*;
     use crate::engine::OsEngine;
     use crate::{
-        Access, AppendFile, Directory as _, Engine as _, EngineKind, File as _, Input, NamedChoice as _,
-        OpenFile, OsDirectory, OsFile, Preparation, StageFile, SyncKind,
+        Access, AppendFile, Directory as _, Engine as _, EngineKind, File as _, Input,
+        NamedChoice as _, OpenFile, OsDirectory, OsFile, Preparation, StageFile, SyncKind,
     };
     use inkstone_host::{close_standard_descriptors, in_forked_child};
 
@@ -47,7 +48,10 @@ mod tests {
     fn check(said: &std::fs::File, what: &str) {
         let taken = standard();
         if !taken.is_empty() {
-            let _ = std::io::Write::write_all(&mut &*said, format!("{what}: took {taken:?}\n").as_bytes());
+            let _ = std::io::Write::write_all(
+                &mut &*said,
+                format!("{what}: took {taken:?}\n").as_bytes(),
+            );
         }
         assert!(taken.is_empty());
     }
@@ -56,10 +60,12 @@ mod tests {
     fn nothing_that_is_opened_has_a_number_of_the_first_three() {
         let made = tempfile::tempdir().expect("a directory");
         let said = std::io::stderr();
-        let said = std::fs::File::from(std::os::fd::AsFd::as_fd(&said).try_clone_to_owned().expect("cloned"));
+        let said = std::fs::File::from(
+            std::os::fd::AsFd::as_fd(&said).try_clone_to_owned().expect("cloned"),
+        );
         let code = in_forked_child(|| {
-            // Opening the input needs stdin to be open: the two ends of a pipe could only be 1 and 2.
-            // SAFETY: as in `close_standard_descriptors`.
+            // Opening the input needs stdin to be open: the two ends of a pipe could only be 1 and
+            // 2. SAFETY: as in `close_standard_descriptors`.
             unsafe { (libc::close(1), libc::close(2)) };
             let input = Input::stdin().expect("stdin");
             assert!(standard() == [0], "{:?}", standard());

@@ -21,21 +21,23 @@ pub struct DeviceNumber {
 const KERNEL_MINOR_BITS: u32 = 20;
 
 impl DeviceNumber {
-    /// From the kernel's own `dev_t` as trace events show it: `major << 20 | minor`. Not what `stat` gives.
+    /// From the kernel's own `dev_t` as trace events show it: `major << 20 | minor`. Not what
+    /// `stat` gives.
     pub fn from_kernel(device: u32) -> Self {
         Self { major: device >> KERNEL_MINOR_BITS, minor: device & ((1 << KERNEL_MINOR_BITS) - 1) }
     }
 
-    /// The kernel's own `dev_t`, for filters of trace events. Bits beyond 12 and 20 do not exist there and
-    /// are cut.
+    /// The kernel's own `dev_t`, for filters of trace events. Bits beyond 12 and 20 do not exist
+    /// there and are cut.
     pub fn to_kernel(self) -> u32 {
         (self.major << KERNEL_MINOR_BITS) | (self.minor & ((1 << KERNEL_MINOR_BITS) - 1))
     }
 
-    /// From user space's encoding: `st_dev` of a file for the device below it, `st_rdev` of a device node for
-    /// itself.
+    /// From user space's encoding: `st_dev` of a file for the device below it, `st_rdev` of a
+    /// device node for itself.
     ///
-    /// btrfs and overlayfs give every volume a made-up `st_dev` with major 0 that is no block device.
+    /// btrfs and overlayfs give every volume a made-up `st_dev` with major 0 that is no block
+    /// device.
     pub fn from_st_dev(device: u64) -> Self {
         let (major, minor) = sys::device_number(device);
         Self { major, minor }
@@ -69,10 +71,9 @@ impl FromStr for DeviceNumber {
     type Err = NotADeviceNumber;
 
     fn from_str(text: &str) -> std::result::Result<Self, NotADeviceNumber> {
-        let parts = text
-            .trim()
-            .split_once(':')
-            .and_then(|(major, minor)| Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? }));
+        let parts = text.trim().split_once(':').and_then(|(major, minor)| {
+            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        });
         parts.ok_or_else(|| NotADeviceNumber(text.to_string()))
     }
 }

@@ -1,7 +1,8 @@
 //! A directory of the operating system.
 //!
-//! *Owns*: a directory that is held open, the permissions of files created in it, and the refusal of every change in a forked
-//! child. *May not touch*: what files hold. Its path is for messages: after the opening no call uses it.
+//! *Owns*: a directory that is held open, the permissions of files created in it, and the refusal
+//! of every change in a forked child. *May not touch*: what files hold. Its path is for messages:
+//! after the opening no call uses it.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,9 @@ pub const FILE_MODE: u32 = 0o600;
 /// No file system of Linux has longer names.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The identity of a directory, whatever path leads to it. The first two numbers are not enough: both are used again, by the next
-/// file system that is mounted and the next directory that is made.
+/// The identity of a directory, whatever path leads to it. The first two numbers are not enough:
+/// both are used again, by the next file system that is mounted and the next directory that is
+/// made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryIdentity {
     /// The number of its file system, while that is mounted.
@@ -41,8 +43,9 @@ pub struct DirectoryIdentity {
     pub system: u64,
 }
 
-/// A directory of the operating system, held open. Every call goes to the directory that was opened, even if it is renamed, its
-/// path leads elsewhere by now, another file system is mounted over it, or the process changes its working directory.
+/// A directory of the operating system, held open. Every call goes to the directory that was
+/// opened, even if it is renamed, its path leads elsewhere by now, another file system is mounted
+/// over it, or the process changes its working directory.
 #[derive(Debug, Clone)]
 pub struct OsDirectory {
     held: Arc<Held>,
@@ -59,17 +62,18 @@ impl OsDirectory {
         Self::of(Held::open(&path.into())?)
     }
 
-    /// Opens a directory, and creates it with its missing parents, for its owner alone (mode 0700). Each creation is durable on
-    /// return.
+    /// Opens a directory, and creates it with its missing parents, for its owner alone (mode 0700).
+    /// Each creation is durable on return.
     ///
     /// # Errors
-    /// A part of the path is not a directory, or could not be created or synced. What was created before stays.
+    /// A part of the path is not a directory, or could not be created or synced. What was created
+    /// before stays.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         Self::create_with_mode(path, FILE_MODE)
     }
 
-    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). Users who may read such files may search
-    /// the created directories: 0640 gives 0750.
+    /// As [`OsDirectory::create`], for files of this mode ([`OsDirectory::file_mode`]). Users who
+    /// may read such files may search the created directories: 0640 gives 0750.
     ///
     /// # Errors
     /// As [`OsDirectory::create`].
@@ -79,8 +83,8 @@ impl OsDirectory {
             .map(|directory| directory.file_mode(file_mode))
     }
 
-    /// The permissions of the files that are created from now on, 0600 by default: the nine bits of `chmod`, of which the umask
-    /// of the process clears some as usual. Existing files keep theirs.
+    /// The permissions of the files that are created from now on, 0600 by default: the nine bits of
+    /// `chmod`, of which the umask of the process clears some as usual. Existing files keep theirs.
     #[must_use]
     pub fn file_mode(self, file_mode: u32) -> Self {
         Self { file_mode: file_mode & 0o777, ..self }
@@ -90,7 +94,8 @@ impl OsDirectory {
         Ok(Self { held: Arc::new(held), mark: ForkMark::new()?, file_mode: FILE_MODE })
     }
 
-    /// Whether it was removed since it was opened: then nothing can be created in it, and its path does not lead to it.
+    /// Whether it was removed since it was opened: then nothing can be created in it, and its path
+    /// does not lead to it.
     pub fn is_removed(&self) -> bool {
         self.held.is_removed()
     }
@@ -98,7 +103,10 @@ impl OsDirectory {
     /// How many bytes the name of a file in it may have.
     pub fn name_bytes_max(&self) -> usize {
         let told = fstatvfs(&*self.held).map_or(0, |system| system.f_namemax);
-        usize::try_from(told).ok().filter(|most| (1..NAME_BYTES_MAX).contains(most)).unwrap_or(NAME_BYTES_MAX)
+        usize::try_from(told)
+            .ok()
+            .filter(|most| (1..NAME_BYTES_MAX).contains(most))
+            .unwrap_or(NAME_BYTES_MAX)
     }
 
     /// Its identity, whatever path leads to it.

@@ -1,4 +1,5 @@
-//! The error of this crate: what was attempted, on which path and offset, what the kernel answered, what to do.
+//! The error of this crate: what was attempted, on which path and offset, what the kernel answered,
+//! what to do.
 //!
 //! It is `Clone`, because every waiter of a group gets the error of its sync.
 
@@ -7,14 +8,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The answers of a kernel or file system that lacks a call; the first and the last are one on Linux.
+/// The answers of a kernel or file system that lacks a call; the first and the last are one on
+/// Linux.
 const NO_SUCH_CALL: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTSUP];
-/// What else says "not here": a flag that is not known, a sandbox (seccomp answers `EPERM` where it was made so), a file system
-/// without locks.
+/// What else says "not here": a flag that is not known, a sandbox (seccomp answers `EPERM` where it
+/// was made so), a file system without locks.
 const NOT_HERE: [i32; 3] = [libc::EINVAL, libc::EPERM, libc::ENOLCK];
 
-/// Whether this answer may mean that the call, or one of its flags, is not to be had here: the kernel, the file system or a sandbox
-/// lacks it. What has a substitute then takes it; a true `EINVAL` or `EPERM` comes again from the substitute.
+/// Whether this answer may mean that the call, or one of its flags, is not to be had here: the
+/// kernel, the file system or a sandbox lacks it. What has a substitute then takes it; a true
+/// `EINVAL` or `EPERM` comes again from the substitute.
 pub fn is_not_here(answer: &io::Error) -> bool {
     let code = answer.raw_os_error();
     code.is_some_and(|code| NO_SUCH_CALL.contains(&code) || NOT_HERE.contains(&code))
@@ -46,7 +49,11 @@ pub const MORE_THREADS: &str =
 
 impl Error {
     /// An error of `operation` on `path`; the methods below add the offset and the advice.
-    pub fn new(operation: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
+    pub fn new(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        source: impl Into<io::Error>,
+    ) -> Self {
         let inner = Inner {
             operation,
             path: path.as_ref().to_path_buf(),
@@ -59,20 +66,29 @@ impl Error {
     }
 
     /// The error of an argument that cannot work, found before any system call.
-    pub fn invalid(operation: &'static str, path: impl AsRef<Path>, why: impl Into<String>) -> Self {
+    pub fn invalid(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        why: impl Into<String>,
+    ) -> Self {
         Self::new(operation, path, io::Error::new(io::ErrorKind::InvalidInput, why.into()))
     }
 
     /// The error of a function that this kernel, file system or build does not have.
-    pub fn unsupported(operation: &'static str, path: impl AsRef<Path>, why: impl Into<String>) -> Self {
+    pub fn unsupported(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        why: impl Into<String>,
+    ) -> Self {
         Self::new(operation, path, io::Error::new(io::ErrorKind::Unsupported, why.into()))
     }
 
-    /// The error of a call that would change a file or directory, in a process that was forked after it was opened: it belongs to
-    /// the parent process, and nothing was done.
+    /// The error of a call that would change a file or directory, in a process that was forked
+    /// after it was opened: it belongs to the parent process, and nothing was done.
     pub fn forked(operation: &'static str, path: impl AsRef<Path>) -> Self {
-        let source =
-            io::Error::other("this process was forked after it was opened; it belongs to the parent process");
+        let source = io::Error::other(
+            "this process was forked after it was opened; it belongs to the parent process",
+        );
         let error = Self::new(operation, path, source).advise("open it again in this process");
         error.change(|inner| inner.is_forked = true)
     }
@@ -128,21 +144,25 @@ impl Error {
         self.inner.source.raw_os_error()
     }
 
-    /// Whether the function is not available here (`EOPNOTSUPP`, `ENOSYS`, or missing in this build), rather than failed.
+    /// Whether the function is not available here (`EOPNOTSUPP`, `ENOSYS`, or missing in this
+    /// build), rather than failed.
     pub fn is_unsupported(&self) -> bool {
         self.kind() == io::ErrorKind::Unsupported
             || self.raw_os_error().is_some_and(|code| NO_SUCH_CALL.contains(&code))
     }
 
-    /// Whether the call may be missing here, so that its substitute is worth trying ([`is_not_here`]).
+    /// Whether the call may be missing here, so that its substitute is worth trying
+    /// ([`is_not_here`]).
     pub fn is_not_here(&self) -> bool {
         is_not_here(&self.inner.source)
     }
 
-    /// Whether locks are not to be had here, to take or to ask for: the file system has none, or a sandbox or a security module
-    /// (AppArmor, SELinux; `EACCES`) lets this process have none. No other holder is meant.
+    /// Whether locks are not to be had here, to take or to ask for: the file system has none, or a
+    /// sandbox or a security module (AppArmor, SELinux; `EACCES`) lets this process have none. No
+    /// other holder is meant.
     pub fn is_without_locks(&self) -> bool {
-        self.operation() == "lock" && (self.is_not_here() || self.raw_os_error() == Some(libc::EACCES))
+        self.operation() == "lock"
+            && (self.is_not_here() || self.raw_os_error() == Some(libc::EACCES))
     }
 
     /// Whether there is no room: on the file system, or within a quota.
@@ -150,8 +170,9 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    /// Whether the disk, or the way to it, may be gone: it failed, was pulled out or became read-only, a server ended, or the file's handle
-    /// is not known any more. It may come back under the same path as another one.
+    /// Whether the disk, or the way to it, may be gone: it failed, was pulled out or became
+    /// read-only, a server ended, or the file's handle is not known any more. It may come back
+    /// under the same path as another one.
     pub fn is_disk_gone(&self) -> bool {
         let codes = [
             libc::EIO,
@@ -166,12 +187,14 @@ impl Error {
         self.raw_os_error().is_some_and(|code| codes.contains(&code))
     }
 
-    /// Whether a handle of a network file system is not known any more (`ESTALE`): only a new one, by the path, leads to the file.
+    /// Whether a handle of a network file system is not known any more (`ESTALE`): only a new one,
+    /// by the path, leads to the file.
     pub fn is_stale(&self) -> bool {
         self.raw_os_error() == Some(libc::ESTALE)
     }
 
-    /// Whether this process (`EMFILE`), or the whole system (`ENFILE`), had no descriptor left for another open file.
+    /// Whether this process (`EMFILE`), or the whole system (`ENFILE`), had no descriptor left for
+    /// another open file.
     pub fn is_out_of_descriptors(&self) -> bool {
         matches!(self.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
     }
@@ -181,8 +204,8 @@ impl Error {
         WithoutAdvice(self)
     }
 
-    /// Whether the call was refused because this process was forked after the file or directory was opened
-    /// ([`Error::forked`]).
+    /// Whether the call was refused because this process was forked after the file or directory was
+    /// opened ([`Error::forked`]).
     pub fn is_forked(&self) -> bool {
         self.inner.is_forked
     }
@@ -191,9 +214,9 @@ impl Error {
 /// What to do about an answer that says more of the place than of the call.
 fn cause_of(answer: &io::Error) -> Option<&'static str> {
     match answer.raw_os_error()? {
-        libc::ENOSYS => {
-            Some("this kernel or a sandbox (seccomp) lacks the call, and it is needed: allow it there")
-        }
+        libc::ENOSYS => Some(
+            "this kernel or a sandbox (seccomp) lacks the call, and it is needed: allow it there",
+        ),
         libc::EPERM => Some(
             "a sandbox (seccomp, a container's profile) or an attribute of the file (lsattr) forbids it, and it is needed: \
              allow it there",
@@ -201,9 +224,9 @@ fn cause_of(answer: &io::Error) -> Option<&'static str> {
         libc::EOPNOTSUPP | libc::EINVAL => Some(
             "this file system or a sandbox lacks the call, and it is needed: choose another directory, or allow it",
         ),
-        libc::EROFS => {
-            Some("the file system takes no writes: `dmesg` says why; reading and `inkstone copy` work")
-        }
+        libc::EROFS => Some(
+            "the file system takes no writes: `dmesg` says why; reading and `inkstone copy` work",
+        ),
         _ => None,
     }
 }
@@ -239,8 +262,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Without a `source`: the text has the cause, so a program that prints the causes too prints it once. [`Error::kind`] and
-/// [`Error::raw_os_error`] have it for programs.
+/// Without a `source`: the text has the cause, so a program that prints the causes too prints it
+/// once. [`Error::kind`] and [`Error::raw_os_error`] have it for programs.
 impl std::error::Error for Error {}
 
 #[cfg(test)]

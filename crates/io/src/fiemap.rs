@@ -1,7 +1,8 @@
 //! FIEMAP: which kinds of blocks a file has, and each of its extents for who wants to see them.
 //!
-//! *Owns*: the layout of the kernel's structures and their numbers (from the kernel's uapi headers, 6.18); the walk from batch to
-//! batch. *May not touch*: the file's content. A log asks for the kinds alone; labs make a map of the extents, in `inkstone-host`.
+//! *Owns*: the layout of the kernel's structures and their numbers (from the kernel's uapi headers,
+//! 6.18); the walk from batch to batch. *May not touch*: the file's content. A log asks for the
+//! kinds alone; labs make a map of the extents, in `inkstone-host`.
 
 use std::fs::File;
 use std::io;
@@ -73,7 +74,8 @@ impl Fiemap {
     }
 }
 
-/// Which kinds of extents a file has; all false if the file system does not report them, all true if a sandbox forbids to ask.
+/// Which kinds of extents a file has; all false if the file system does not report them, all true
+/// if a sandbox forbids to ask.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kinds {
     /// Another file shares some of the blocks.
@@ -82,7 +84,8 @@ pub(crate) struct Kinds {
     pub(crate) unwritten: bool,
 }
 
-/// The kinds of extents of a file. Delayed data is not written out: an extent that it is about to replace may still count.
+/// The kinds of extents of a file. Delayed data is not written out: an extent that it is about to
+/// replace may still count.
 pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
     let mut kinds = Kinds::default();
     let walked = walk(file, path, 0, |batch| {
@@ -99,8 +102,8 @@ pub(crate) fn kinds(file: &File, path: &Path) -> Result<Kinds> {
     }
 }
 
-/// Calls `visit` with the extents of the file, in order and batch by batch, until it wants no more. `flags` is 0 or
-/// [`FIEMAP_FLAG_SYNC`].
+/// Calls `visit` with the extents of the file, in order and batch by batch, until it wants no more.
+/// `flags` is 0 or [`FIEMAP_FLAG_SYNC`].
 ///
 /// # Errors
 /// `is_unsupported()` if the file system has no FIEMAP (tmpfs); else what the kernel answers.
@@ -113,7 +116,8 @@ pub fn walk(
     let mut start = 0;
     loop {
         let mut request = Fiemap::request(start, u64::MAX - start, flags);
-        retry(|| sys::fiemap(file.as_fd(), &mut request)).map_err(|source| unsupported_or(path, source))?;
+        retry(|| sys::fiemap(file.as_fd(), &mut request))
+            .map_err(|source| unsupported_or(path, source))?;
         let count = (request.mapped_extents as usize).min(FIEMAP_BATCH);
         let batch = &request.extents[..count];
         let Some(last) = batch.last() else { return Ok(()) };
@@ -128,9 +132,11 @@ pub fn walk(
 
 fn unsupported_or(path: &Path, source: io::Error) -> Error {
     match source.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOTTY) => {
-            Error::unsupported("FIEMAP", path, "this file system does not report where a file's blocks are")
-        }
+        Some(libc::EOPNOTSUPP | libc::ENOTTY) => Error::unsupported(
+            "FIEMAP",
+            path,
+            "this file system does not report where a file's blocks are",
+        ),
         _ => Error::new("FIEMAP", path, source),
     }
 }

@@ -1,6 +1,7 @@
 //! A file of the operating system, read and written at offsets, through the page cache or past it.
 //!
-//! *Owns*: the descriptor. *May not touch*: what the bytes mean; which thread calls (engines decide that).
+//! *Owns*: the descriptor. *May not touch*: what the bytes mean; which thread calls (engines decide
+//! that).
 
 use std::fmt::Display;
 use std::fs::File as StdFile;
@@ -35,20 +36,25 @@ const XFS: u32 = 0x5846_5342;
 const F2FS: u32 = 0xF2F5_2010;
 const TMPFS: u32 = 0x0102_1994;
 
-/// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4). Below an overlay there can be
-/// any.
+/// File systems that are known to really sync a new file (ext2 and ext3 have the number of ext4).
+/// Below an overlay there can be any.
 const SYNCS_NEW_FILES: [u32; 4] = [EXT4, XFS, F2FS, TMPFS];
 
 /// The open flags that access and durability need.
 fn flags_of(how: &OpenFile, path: &Path) -> Result<i32> {
-    let lacks =
-        |what: &dyn Display| Error::unsupported("open", path, format!("this system has no flag for {what}"));
+    let lacks = |what: &dyn Display| {
+        Error::unsupported("open", path, format!("this system has no flag for {what}"))
+    };
     let direct = match how.access {
         Access::Buffered => 0,
-        Access::Direct => sys::O_DIRECT.ok_or_else(|| lacks(&how.access).advise("use access buffered"))?,
+        Access::Direct => {
+            sys::O_DIRECT.ok_or_else(|| lacks(&how.access).advise("use access buffered"))?
+        }
         Access::Seek | Access::Mmap | Access::Stream | Access::StreamGather => {
             let why = format!("only labs have access {}, in inkstone-host", how.access);
-            return Err(Error::unsupported("open", path, why).advise("use access buffered or direct"));
+            return Err(
+                Error::unsupported("open", path, why).advise("use access buffered or direct")
+            );
         }
     };
     let sync = match how.durability {
@@ -59,8 +65,8 @@ fn flags_of(how: &OpenFile, path: &Path) -> Result<i32> {
     Ok(direct | sync)
 }
 
-/// A file of the operating system. A process that was forked after the file was opened can read it, but every change is refused
-/// ([`Error::is_forked`]).
+/// A file of the operating system. A process that was forked after the file was opened can read it,
+/// but every change is refused ([`Error::is_forked`]).
 #[derive(Debug)]
 pub struct OsFile {
     file: StdFile,
@@ -83,43 +89,52 @@ fn explained(error: Error, how: &OpenFile) -> Error {
     }
 }
 
-/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that never write (squashfs, erofs,
-/// iso9660) have no sync and answer `EINVAL`; bcachefs answers `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS`
-/// only after an error has *turned* them read-only: then pages in memory may never have reached the device.
+/// Whether a failed sync on a read-only file system means that nothing is dirty. File systems that
+/// never write (squashfs, erofs, iso9660) have no sync and answer `EINVAL`; bcachefs answers
+/// `EROFS`. ext4 and btrfs answer 0 on a read-only mount, and `EROFS` only after an error has
+/// *turned* them read-only: then pages in memory may never have reached the device.
 fn says_nothing_is_dirty(code: i32, file_system: u32) -> bool {
     let turns_read_only = [EXT4, BTRFS];
     code == libc::EINVAL || (code == libc::EROFS && !turns_read_only.contains(&file_system))
 }
 
-/// Whether this answer to a sync only means that the file system is mounted read-only, so that nothing is dirty.
+/// Whether this answer to a sync only means that the file system is mounted read-only, so that
+/// nothing is dirty.
 pub(crate) fn is_clean_by_mount(open: impl AsFd, answer: &io::Error) -> bool {
     let Some(code @ (libc::EINVAL | libc::EROFS)) = answer.raw_os_error() else { return false };
-    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), sys::file_system(open.as_fd())) else {
+    let (Ok(mount), Ok(kind)) = (rustix::fs::fstatvfs(&open), sys::file_system(open.as_fd()))
+    else {
         return false;
     };
     let is_read_only = mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
     is_read_only && says_nothing_is_dirty(code, kind.number)
 }
 
-/// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has opened the file with
-/// `O_DIRECT`; `None` if they can. The kernel fails only at the first transfer, or silently uses the page cache. The latter
-/// matters for a reader that reads past the cache to see what is on the medium.
+/// Why blocks of [`BLOCK_BYTES`] cannot be transferred past the page cache, although the kernel has
+/// opened the file with `O_DIRECT`; `None` if they can. The kernel fails only at the first
+/// transfer, or silently uses the page cache. The latter matters for a reader that reads past the
+/// cache to see what is on the medium.
 fn why_not_direct(file: &StdFile, read_only: bool) -> Option<String> {
     const BLOCK: u32 = BLOCK_BYTES as u32;
-    let too_large =
-        |needs: &str| Some(format!("O_DIRECT needs {needs} here, and blocks are aligned to {BLOCK_BYTES}"));
+    let too_large = |needs: &str| {
+        Some(format!("O_DIRECT needs {needs} here, and blocks are aligned to {BLOCK_BYTES}"))
+    };
     match sys::dio_alignment(file.as_fd()) {
         DioAlignment::Bytes { memory, offset } if memory <= BLOCK && offset <= BLOCK => None,
         DioAlignment::Bytes { memory, offset } => {
             too_large(&format!("an alignment of {memory} bytes in memory and {offset} in the file"))
         }
-        DioAlignment::Refused => read_only.then(|| "O_DIRECT is served through the page cache here".into()),
+        DioAlignment::Refused => {
+            read_only.then(|| "O_DIRECT is served through the page cache here".into())
+        }
         // btrfs reports nothing and accepts every alignment.
         DioAlignment::NotTold if file_system_of(file) == Some(BTRFS) => None,
         DioAlignment::NotTold => {
             let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
             match retry(|| Ok(rustix::io::pread(file, &mut block[..], 0)?)) {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => too_large("a larger alignment"),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    too_large("a larger alignment")
+                }
                 Err(error) if is_not_here(&error) => {
                     Some(format!("a read with O_DIRECT is refused here ({error})"))
                 }
@@ -134,13 +149,14 @@ fn file_system_of(file: &StdFile) -> Option<u32> {
 }
 
 impl OsFile {
-    /// Opens or creates the file by its path, whatever kind of file it is: for labs. A creation is durable after a sync of
-    /// its directory. A log opens its files by [`crate::OsDirectory`].
+    /// Opens or creates the file by its path, whatever kind of file it is: for labs. A creation is
+    /// durable after a sync of its directory. A log opens its files by [`crate::OsDirectory`].
     ///
     /// # Errors
-    /// What the kernel answers; if it refuses `O_DIRECT`, the error says so. If `O_DIRECT` cannot transfer blocks of
-    /// [`BLOCK_BYTES`] (larger sectors) or, for reading only, would serve them from the page cache (ext4 with data=journal), the
-    /// error is [unsupported](Error::is_unsupported).
+    /// What the kernel answers; if it refuses `O_DIRECT`, the error says so. If `O_DIRECT` cannot
+    /// transfer blocks of [`BLOCK_BYTES`] (larger sectors) or, for reading only, would serve them
+    /// from the page cache (ext4 with data=journal), the error is
+    /// [unsupported](Error::is_unsupported).
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         let mut options = StdFile::options();
         let flags = flags_of(how, path)?;
@@ -164,7 +180,8 @@ impl OsFile {
         }
         let written = if how.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let created = if how.create_new { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
-        let flags = written | created | OFlags::from_bits_retain(flags_of(how, &path)?.cast_unsigned());
+        let flags =
+            written | created | OFlags::from_bits_retain(flags_of(how, &path)?.cast_unsigned());
         let opened = held.open_file(name, flags, mode);
         let file = opened.map_err(|source| explained(held.failed("open", name, source), how))?;
         Self::with(file, path, how, Some((Arc::clone(held), name.to_owned())), mark)
@@ -195,9 +212,9 @@ impl OsFile {
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
         match rustix::fs::futimens(&self.file, &times) {
-            // The kernel checks the present user, and a daemon that opened the file may have given up root since. Setting the
-            // size to the present size changes the times too, and needs only the descriptor, like writing. A sandbox may not
-            // have the call at all.
+            // The kernel checks the present user, and a daemon that opened the file may have given
+            // up root since. Setting the size to the present size changes the times too, and needs
+            // only the descriptor, like writing. A sandbox may not have the call at all.
             Err(error) if error == Errno::ACCESS || is_not_here(&error.into()) => {
                 self.set_len(self.len_bytes()?)
             }
@@ -205,11 +222,13 @@ impl OsFile {
         }
     }
 
-    /// Makes btrfs sync a file that was created through this handle. Linux 6.18 takes the file for synced already and reports
-    /// success without doing anything, if its directory was synced since, and the last change before that was a write with
-    /// `O_DIRECT` beside another file's sync (docs/powerloss-file-systems.md, "The sync that btrfs skips"). It always notices a change of the
-    /// inode that no write follows. An overlay over btrfs behaves in the same way under another name, so this is done on every
-    /// file system that is not known to be without the fault. Labs, which open files by path, measure the bare sync.
+    /// Makes btrfs sync a file that was created through this handle. Linux 6.18 takes the file for
+    /// synced already and reports success without doing anything, if its directory was synced
+    /// since, and the last change before that was a write with `O_DIRECT` beside another file's
+    /// sync (docs/powerloss-file-systems.md, "The sync that btrfs skips"). It always notices a
+    /// change of the inode that no write follows. An overlay over btrfs behaves in the same way
+    /// under another name, so this is done on every file system that is not known to be without the
+    /// fault. Labs, which open files by path, measure the bare sync.
     fn change_what_was_created(&self) -> Result<()> {
         let is_created = self.how.create_new && self.place.is_some();
         if is_created && !SYNCS_NEW_FILES.contains(&self.file_system()) {
@@ -219,7 +238,8 @@ impl OsFile {
         }
     }
 
-    /// The same file through another descriptor, with these flags and no others: for writing, or for reading only.
+    /// The same file through another descriptor, with these flags and no others: for writing, or
+    /// for reading only.
     fn again(&self, flags: i32, to_write: bool) -> io::Result<StdFile> {
         let again = match &self.place {
             Some((held, name)) => {
@@ -232,7 +252,8 @@ impl OsFile {
                 retry(|| above_standard(options.open(&self.path)?))?
             }
         };
-        let [mine, its] = [self.file.metadata()?, again.metadata()?].map(|facts| (facts.dev(), facts.ino()));
+        let [mine, its] =
+            [self.file.metadata()?, again.metadata()?].map(|facts| (facts.dev(), facts.ino()));
         if mine != its {
             return Err(io::Error::other("another file has its name by now"));
         }
@@ -271,17 +292,21 @@ impl OsFile {
 
     fn read_from(file: &StdFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         Transfer::new(buffer.len()).run(Direction::Read, |done| {
-            // Not through the C library, which checks at each call whether the thread is to be cancelled.
+            // Not through the C library, which checks at each call whether the thread is to be
+            // cancelled.
             Ok(rustix::io::pread(file, &mut buffer[done..], offset + done as u64)?)
         })
     }
 
     fn write_dsync(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.check_change("pwritev2(RWF_DSYNC)")?;
-        let attempt =
-            |done: usize| sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64);
+        let attempt = |done: usize| {
+            sys::pwrite_dsync(self.file.as_fd(), &bytes[done..], offset + done as u64)
+        };
         let answer = Transfer::new(bytes.len()).run(Direction::Write, attempt);
-        answer.map(drop).map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
+        answer
+            .map(drop)
+            .map_err(|source| Error::new("pwritev2(RWF_DSYNC)", &self.path, source).at(offset))
     }
 }
 
@@ -308,7 +333,8 @@ impl File for OsFile {
     }
 
     fn facts(&self) -> Result<FileFacts> {
-        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        let metadata =
+            self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         let kinds = fiemap::kinds(&self.file, &self.path)?;
         Ok(FileFacts {
             inode: metadata.ino(),
@@ -322,12 +348,14 @@ impl File for OsFile {
     fn check_takes_changes(&self) -> Result<()> {
         self.check_change("futimens")?;
         if self.file_system() == XFS {
-            // After a shutdown xfs answers nothing at all, and it shuts down before any wait for its journal ends. No field is
-            // asked for: a change of the time stamp would make the next sync wait for the journal.
+            // After a shutdown xfs answers nothing at all, and it shuts down before any wait for
+            // its journal ends. No field is asked for: a change of the time stamp would make the
+            // next sync wait for the journal.
             return sys::ask_nothing(self.file.as_fd())
                 .map_err(|error| Error::new(sys::GET_FACTS, &self.path, error));
         }
-        // Twice: the first call lets ext4 notice that its journal was aborted, without an error; it refuses the second.
+        // Twice: the first call lets ext4 notice that its journal was aborted, without an error; it
+        // refuses the second.
         for _ in 0..2 {
             self.set_times_to_now()?;
         }
@@ -353,8 +381,9 @@ impl File for OsFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let answer = match Self::read_from(&self.file, buffer, offset) {
-            // Before a read past the page cache the kernel writes its dirty pages back, and a file system that an error has turned
-            // read-only refuses that. Only a reader that could not flush comes so far: it reads what is there.
+            // Before a read past the page cache the kernel writes its dirty pages back, and a file
+            // system that an error has turned read-only refuses that. Only a reader that could not
+            // flush comes so far: it reads what is there.
             Err(error) if self.how.read_only && error.raw_os_error() == Some(libc::EROFS) => {
                 self.again(0, false).and_then(|cached| Self::read_from(&cached, buffer, offset))
             }
@@ -371,8 +400,8 @@ impl File for OsFile {
     fn sync(&self, kind: SyncKind) -> Result<()> {
         self.check_change("fsync")?;
         self.change_what_was_created()?;
-        // Never again after an error: a second sync can succeed over pages that were lost. EINTR is the exception: the kernel
-        // returns it before it starts.
+        // Never again after an error: a second sync can succeed over pages that were lost. EINTR is
+        // the exception: the kernel returns it before it starts.
         let (name, answer) = match kind {
             SyncKind::All => ("fsync", retry(|| self.file.sync_all())),
             SyncKind::Data => match retry(|| self.file.sync_data()) {
@@ -405,13 +434,19 @@ mod tests {
         let path = directory.path().join("file");
         let file = OsFile::open(&path, &OpenFile::new_file()).expect("opened");
         let refused = |error: Error| {
-            assert!(error.is_unsupported() && error.to_string().contains("in inkstone-host"), "{error}");
+            assert!(
+                error.is_unsupported() && error.to_string().contains("in inkstone-host"),
+                "{error}"
+            );
         };
         for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
-            refused(OsFile::open(&path, &OpenFile::existing().access(access)).expect_err("refused"));
+            refused(
+                OsFile::open(&path, &OpenFile::existing().access(access)).expect_err("refused"),
+            );
         }
         file.prepare(Preparation::None, 4096).expect("nothing to do");
-        for preparation in [Preparation::KeepSize, Preparation::Sparse, Preparation::FallocateSteps] {
+        for preparation in [Preparation::KeepSize, Preparation::Sparse, Preparation::FallocateSteps]
+        {
             refused(file.prepare(preparation, 4096).expect_err("refused"));
         }
         assert_eq!(file.len_bytes().expect("asked"), 0);
@@ -421,9 +456,12 @@ mod tests {
     fn a_file_system_that_an_error_turned_read_only_is_not_clean() {
         let (squashfs, bcachefs) = (0x7371_7368, 0xCA45_1A4E);
         assert!(
-            says_nothing_is_dirty(libc::EINVAL, squashfs) && says_nothing_is_dirty(libc::EROFS, bcachefs)
+            says_nothing_is_dirty(libc::EINVAL, squashfs)
+                && says_nothing_is_dirty(libc::EROFS, bcachefs)
         );
-        assert!(!says_nothing_is_dirty(libc::EROFS, EXT4) && !says_nothing_is_dirty(libc::EROFS, BTRFS));
+        assert!(
+            !says_nothing_is_dirty(libc::EROFS, EXT4) && !says_nothing_is_dirty(libc::EROFS, BTRFS)
+        );
         assert!(!says_nothing_is_dirty(libc::EIO, squashfs));
     }
 }

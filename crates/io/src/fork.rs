@@ -1,13 +1,16 @@
 //! Detects, without a system call, whether this process was forked since something was opened.
 //!
-//! *Owns*: one page for the process, which the kernel wipes in a child (Linux: `MADV_WIPEONFORK`), and the handlers that the C library
-//! calls around `fork`. *May not touch*: what a child does then; locks have their own table (`lock_table.rs`).
+//! *Owns*: one page for the process, which the kernel wipes in a child (Linux: `MADV_WIPEONFORK`),
+//! and the handlers that the C library calls around `fork`. *May not touch*: what a child does
+//! then; locks have their own table (`lock_table.rs`).
 //!
-//! A child of `fork` has one thread, and every lock in the state at the fork: it must not take a lock that another thread of the
-//! parent may have held. The process id would tell a child from its parent too, but asking for it costs a system call.
+//! A child of `fork` has one thread, and every lock in the state at the fork: it must not take a
+//! lock that another thread of the parent may have held. The process id would tell a child from its
+//! parent too, but asking for it costs a system call.
 //!
-//! The page holds the number of this process among its ancestors: a process takes the next number when it first opens something,
-//! and what it opens remembers the number. So a child can open things of its own, and *its* child detects a fork for them again.
+//! The page holds the number of this process among its ancestors: a process takes the next number
+//! when it first opens something, and what it opens remembers the number. So a child can open
+//! things of its own, and *its* child detects a fork for them again.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -24,7 +27,8 @@ use crate::sys;
 
 /// The page, once there is one; never unmapped.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
-/// The last number that this process or an ancestor took: a child continues from that of its parent.
+/// The last number that this process or an ancestor took: a child continues from that of its
+/// parent.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
@@ -41,7 +45,8 @@ impl ForkMark {
     /// # Errors
     /// There is no memory for one page, or for the handlers of `fork`.
     pub fn new() -> Result<Self> {
-        let failed = |source: io::Error| Error::new("make a mark for forks in", Path::new("memory"), source);
+        let failed =
+            |source: io::Error| Error::new("make a mark for forks in", Path::new("memory"), source);
         install_handlers().map_err(failed)?;
         let word = page().map_err(failed)?;
         let mut number = word.load(Ordering::Relaxed);
@@ -53,15 +58,16 @@ impl ForkMark {
         Ok(Self { word, number })
     }
 
-    /// Whether this process was forked from the one that made the mark, however many forks ago. One load.
+    /// Whether this process was forked from the one that made the mark, however many forks ago. One
+    /// load.
     #[inline]
     pub fn is_child(&self) -> bool {
         self.word.load(Ordering::Relaxed) != self.number
     }
 }
 
-/// Something that a forked child leaves as it is: it is not dropped there, since its drop would use what is the parent's (a ring), or
-/// wait for what the child does not have (threads).
+/// Something that a forked child leaves as it is: it is not dropped there, since its drop would use
+/// what is the parent's (a ring), or wait for what the child does not have (threads).
 #[derive(Debug)]
 pub struct LeftInChild<T> {
     mark: ForkMark,
@@ -107,7 +113,8 @@ impl<T> Drop for LeftInChild<T> {
     }
 }
 
-/// The page of the process. Without a lock: a child that was forked while another thread held it would wait forever.
+/// The page of the process. Without a lock: a child that was forked while another thread held it
+/// would wait forever.
 fn page() -> io::Result<&'static AtomicU64> {
     let mut page = PAGE.load(Ordering::Acquire);
     if page.is_null() {
@@ -121,28 +128,37 @@ fn page() -> io::Result<&'static AtomicU64> {
             }
         };
     }
-    // SAFETY: a page that `PAGE` has named stays mapped for as long as the process lives, and is only used as this atomic.
+    // SAFETY: a page that `PAGE` has named stays mapped for as long as the process lives, and is
+    // only used as this atomic.
     Ok(unsafe { &*page })
 }
 
 fn new_page() -> io::Result<NonNull<AtomicU64>> {
     let bytes = rustix::param::page_size();
-    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
+    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of
+    // ours.
     let page = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
     }?;
-    // SAFETY: the page is the whole mapping made above, no other code knows it, and 0 is a value of the atomic.
+    // SAFETY: the page is the whole mapping made above, no other code knows it, and 0 is a value of
+    // the atomic.
     unsafe { sys::wipe_in_children(page.cast(), bytes) };
     NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))
 }
 
-/// Asks the C library to call the handlers below around each `fork`. Two threads at the same time install them twice, which is
-/// harmless: each pair is called together or not at all.
+/// Asks the C library to call the handlers below around each `fork`. Two threads at the same time
+/// install them twice, which is harmless: each pair is called together or not at all.
 fn install_handlers() -> io::Result<()> {
     if HAS_HANDLERS.load(Ordering::Acquire) {
         return Ok(());
     }
-    // SAFETY: the three functions live as long as the program, take nothing, and only use atomics and system calls.
+    // SAFETY: the three functions live as long as the program, take nothing, and only use atomics
+    // and system calls.
     match unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) } {
         0 => HAS_HANDLERS.store(true, Ordering::Release),
         code => return Err(io::Error::from_raw_os_error(code)),
@@ -189,7 +205,8 @@ mod tests {
             let strange = in_forked_child(|| u8::from(mine.is_child())).expect("a grandchild");
             let own = ForkMark::new().expect("a mark");
             let is_own = !own.is_child() && mine.is_child();
-            let both = in_forked_child(|| u8::from(own.is_child() && mine.is_child())).expect("a grandchild");
+            let both = in_forked_child(|| u8::from(own.is_child() && mine.is_child()))
+                .expect("a grandchild");
             u8::from(is_own) + 2 * strange + 4 * both
         });
         assert_eq!(child.expect("a child"), 7);

@@ -1,7 +1,8 @@
 //! Memory that its owner fills from front to back while others read what is there already.
 //!
-//! *Owns*: the length up to which the bytes are final. *May not touch*: what the bytes are. No lock is held: the owner writes only
-//! after the length, readers read only before it, and the length rises only once the bytes before it are written.
+//! *Owns*: the length up to which the bytes are final. *May not touch*: what the bytes are. No lock
+//! is held: the owner writes only after the length, readers read only before it, and the length
+//! rises only once the bytes before it are written.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::buffer::AlignedBuf;
 struct Memory {
     buffer: AlignedBuf,
     capacity_bytes: usize,
-    /// Stored with `Release` after the bytes before it were written; loaded with `Acquire` before they are read.
+    /// Stored with `Release` after the bytes before it were written; loaded with `Acquire` before
+    /// they are read.
     len: AtomicUsize,
 }
 
@@ -50,16 +52,26 @@ impl GrowingBuf {
     pub fn push(&mut self, bytes: &[u8]) {
         let memory = &*self.0;
         let len = memory.len.load(Ordering::Relaxed);
-        assert!(bytes.len() <= memory.capacity_bytes - len, "bytes beyond the end of a growing buffer");
-        // SAFETY: the bytes `len..len + bytes.len()` lie in the allocation, as was just checked. No reference to them exists:
-        // readers have slices that end at or before `len`, only this owner raises it, and `&mut self` makes it the only caller.
+        assert!(
+            bytes.len() <= memory.capacity_bytes - len,
+            "bytes beyond the end of a growing buffer"
+        );
+        // SAFETY: the bytes `len..len + bytes.len()` lie in the allocation, as was just checked. No
+        // reference to them exists: readers have slices that end at or before `len`, only this
+        // owner raises it, and `&mut self` makes it the only caller.
         unsafe {
-            memory.buffer.start().add(len).as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+            memory
+                .buffer
+                .start()
+                .add(len)
+                .as_ptr()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
         };
         memory.len.store(len + bytes.len(), Ordering::Release);
     }
 
-    /// Forgets all bytes, so that the memory can be used again; false, and nothing is changed, while a reader holds it.
+    /// Forgets all bytes, so that the memory can be used again; false, and nothing is changed,
+    /// while a reader holds it.
     pub fn clear(&mut self) -> bool {
         match Arc::get_mut(&mut self.0) {
             Some(memory) => *memory.len.get_mut() = 0,
@@ -78,8 +90,9 @@ impl GrownBytes {
     /// The bytes that are there now: a later call may return more, and the same at the front.
     pub fn bytes(&self) -> &[u8] {
         let len = self.0.len.load(Ordering::Acquire);
-        // SAFETY: `len` bytes from the start are initialised and will not be written again while `self` lives: the owner writes
-        // only behind them, and `clear` needs the only reference. `Acquire` makes the writes before them visible.
+        // SAFETY: `len` bytes from the start are initialised and will not be written again while
+        // `self` lives: the owner writes only behind them, and `clear` needs the only reference.
+        // `Acquire` makes the writes before them visible.
         unsafe { std::slice::from_raw_parts(self.0.buffer.start().as_ptr(), len) }
     }
 }

@@ -1,7 +1,8 @@
-//! A directory that is held open, and the calls relative to it: they reach the same files wherever it is moved, and whatever its
-//! path leads to by then.
+//! A directory that is held open, and the calls relative to it: they reach the same files wherever
+//! it is moved, and whatever its path leads to by then.
 //!
-//! *Owns*: the descriptor, and the calls on names in it. *May not touch*: what the names mean; the path, except for messages.
+//! *Owns*: the descriptor, and the calls on names in it. *May not touch*: what the names mean; the
+//! path, except for messages.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -9,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl, fstat, mkdirat, openat,
-    renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl, fstat,
+    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
 };
 
 use crate::descriptor::above_standard;
@@ -28,7 +29,8 @@ pub(crate) struct Held {
     descriptor: OwnedFd,
     /// As it was opened.
     path: PathBuf,
-    /// It may be listed and synced. A user who may only search it has a descriptor that can do neither.
+    /// It may be listed and synced. A user who may only search it has a descriptor that can do
+    /// neither.
     is_readable: bool,
 }
 
@@ -42,9 +44,13 @@ impl Held {
     }
 
     fn open_at(directory: impl AsFd, name: &Path, path: &Path) -> Result<Self> {
-        let open = |flags| retry(|| above_standard(openat(&directory, name, flags | OPEN, Mode::empty())?));
+        let open = |flags| {
+            retry(|| above_standard(openat(&directory, name, flags | OPEN, Mode::empty())?))
+        };
         let (opened, is_readable) = match open(OFlags::RDONLY) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => (open(sys::SEARCH_ONLY), false),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                (open(sys::SEARCH_ONLY), false)
+            }
             answer => (answer, true),
         };
         match opened {
@@ -55,20 +61,31 @@ impl Held {
             Err(source) => {
                 let is_missing = source.kind() == ErrorKind::NotFound;
                 let error = Error::new("open directory", path, source);
-                Err(if is_missing { error.advise("check the path, or create it first") } else { error })
+                Err(if is_missing {
+                    error.advise("check the path, or create it first")
+                } else {
+                    error
+                })
             }
         }
     }
 
-    /// Opens a directory, and creates it and its missing parents with this mode (less the umask). From the top down, each is
-    /// durable before the next is made, and each is made in the very directory that is then synced.
+    /// Opens a directory, and creates it and its missing parents with this mode (less the umask).
+    /// From the top down, each is durable before the next is made, and each is made in the very
+    /// directory that is then synced.
     ///
-    /// So an existing directory has durable parents, and only its own name may still wait for a sync, if its creator is at work
-    /// right now or was killed between its two calls. This call makes that sync.
+    /// So an existing directory has durable parents, and only its own name may still wait for a
+    /// sync, if its creator is at work right now or was killed between its two calls. This call
+    /// makes that sync.
     ///
     /// # Errors
-    /// A part of the path is not a directory, or could not be created or synced. What was created before stays.
-    pub(crate) fn create(path: &Path, mode: u32, sync: &mut impl FnMut(&Self) -> Result<()>) -> Result<Self> {
+    /// A part of the path is not a directory, or could not be created or synced. What was created
+    /// before stays.
+    pub(crate) fn create(
+        path: &Path,
+        mode: u32,
+        sync: &mut impl FnMut(&Self) -> Result<()>,
+    ) -> Result<Self> {
         // `/`, and paths that end with `..`: they cannot be created.
         let Some(name) = path.file_name() else { return Self::open(path) };
         let above = match path.parent() {
@@ -88,13 +105,17 @@ impl Held {
                 opened
             }
             (Err(_), Ok(opened)) => match sync(&parent) {
-                // This user may not read the parent or not write there, so it has not created anything in it.
+                // This user may not read the parent or not write there, so it has not created
+                // anything in it.
                 Err(error) if may_not_write(&error) => Ok(opened),
                 synced => synced.map(|()| opened),
             },
-            // It exists, so the error of the opening counts: too many files are open, or it may not be searched.
+            // It exists, so the error of the opening counts: too many files are open, or it may not
+            // be searched.
             (Err(source), Err(error)) if source.kind() == ErrorKind::AlreadyExists => Err(error),
-            (Err(source), Err(_)) => Err(could_not_create(path, &Error::new("mkdir", path, source))),
+            (Err(source), Err(_)) => {
+                Err(could_not_create(path, &Error::new("mkdir", path, source)))
+            }
         }
     }
 
@@ -125,8 +146,8 @@ impl Held {
         fstat(&self.descriptor).is_ok_and(|facts| facts.st_nlink == 0)
     }
 
-    /// Opens or creates a plain file in it. Does not follow a link, and refuses anything else of that name, without waiting for the
-    /// other end of a pipe.
+    /// Opens or creates a plain file in it. Does not follow a link, and refuses anything else of
+    /// that name, without waiting for the other end of a pipe.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
         self.open_plain(name, flags | OFlags::NOFOLLOW, mode)
     }
@@ -137,8 +158,11 @@ impl Held {
         let mode = sys::mode(mode);
         let open = |flags| retry(|| above_standard(openat(&self.descriptor, name, flags, mode)?));
         let file = match open(flags | OFlags::NONBLOCK) {
-            // Another process has a lease on the file. The kernel has asked for its release, and a blocking opening waits for that.
-            Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_file(name)? => open(flags)?,
+            // Another process has a lease on the file. The kernel has asked for its release, and a
+            // blocking opening waits for that.
+            Err(error) if error.kind() == ErrorKind::WouldBlock && self.is_file(name)? => {
+                open(flags)?
+            }
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(no_file("a symbolic link"));
             }
@@ -154,8 +178,8 @@ impl Held {
             FileType::Fifo => return Err(no_file("a pipe")),
             _ => return Err(no_file("a device or socket")),
         }
-        // The flag was for the opening only: io_uring would not wait for such a file. All else does, so where a sandbox refuses the
-        // call, the flag stays.
+        // The flag was for the opening only: io_uring would not wait for such a file. All else
+        // does, so where a sandbox refuses the call, the flag stays.
         let _ = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
         Ok(file.into())
     }
@@ -172,7 +196,8 @@ impl Held {
             .map_err(|source| self.failed("rename", from, source))
     }
 
-    /// Renames within it. If a file of the new name exists, that is an error (`AlreadyExists`), and both stay.
+    /// Renames within it. If a file of the new name exists, that is an error (`AlreadyExists`), and
+    /// both stay.
     pub(crate) fn rename_new(&self, from: &str, to: &str) -> Result<()> {
         let here = &self.descriptor;
         let failed = |source: io::Error| {
@@ -186,11 +211,13 @@ impl Held {
         };
         match retry(|| Ok(renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)) {
             // A file system or a sandbox without the flag: check first.
-            Err(error) if is_not_here(&error) => match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
-                Err(rustix::io::Errno::NOENT) => self.rename(from, to),
-                Err(error) => Err(failed(error.into())),
-            },
+            Err(error) if is_not_here(&error) => {
+                match statat(here, to, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(failed(ErrorKind::AlreadyExists.into())),
+                    Err(rustix::io::Errno::NOENT) => self.rename(from, to),
+                    Err(error) => Err(failed(error.into())),
+                }
+            }
             answer => answer.map_err(failed),
         }
     }
@@ -209,7 +236,8 @@ impl Held {
     /// The names of its plain files, sorted. Each listing has its own position.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
         let failed = |source| self.failed("list directory", "", source);
-        let entries = Dir::new(self.fresh().map_err(failed)?).map_err(|error| failed(error.into()))?;
+        let entries =
+            Dir::new(self.fresh().map_err(failed)?).map_err(|error| failed(error.into()))?;
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| failed(error.into()))?;
@@ -233,8 +261,9 @@ impl Held {
         Ok(names)
     }
 
-    /// Makes creations, renames and removals in it durable. Always through the same descriptor: it was open before the changes,
-    /// so the kernel reports every error of theirs to it. On a file system that is mounted read-only there is nothing to do.
+    /// Makes creations, renames and removals in it durable. Always through the same descriptor: it
+    /// was open before the changes, so the kernel reports every error of theirs to it. On a file
+    /// system that is mounted read-only there is nothing to do.
     pub(crate) fn sync(&self) -> Result<()> {
         let failed = |source| self.failed("fsync directory", "", source);
         if !self.is_readable {
@@ -283,7 +312,10 @@ mod tests {
         let path = above.path().join("a/b/c");
         let mut synced = Vec::new();
         let mut sync = |parent: &Held| {
-            let made = ["a", "a/b", "a/b/c"].iter().filter(|part| above.path().join(part).exists()).count();
+            let made = ["a", "a/b", "a/b/c"]
+                .iter()
+                .filter(|part| above.path().join(part).exists())
+                .count();
             synced.push((parent.path().to_path_buf(), made));
             Ok(())
         };
@@ -302,7 +334,9 @@ mod tests {
         let above = tempfile::tempdir().expect("a directory");
         let path = above.path().join("a");
         let fail = |code: i32| {
-            move |parent: &Held| Err(Error::new("x", parent.path(), io::Error::from_raw_os_error(code)))
+            move |parent: &Held| {
+                Err(Error::new("x", parent.path(), io::Error::from_raw_os_error(code)))
+            }
         };
         assert!(Held::create(&path, 0o700, &mut fail(libc::EACCES)).is_err());
         assert!(path.exists());

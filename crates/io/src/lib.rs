@@ -1,15 +1,17 @@
 //! What a log needs of the system: its system calls, and the `unsafe` code for them.
 //!
-//! *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at offsets, engines of blocking calls,
-//! directories, and what a file system and a device can do. *May not touch*: records, LSNs, groups, segments. It knows files and
-//! bytes, nothing about a log. The ways of writing that only labs measure are in `inkstone-host`; [`Strategy`] names them all.
+//! *Owns*: aligned buffers, preparing the blocks of a file, reading, writing and syncing it at
+//! offsets, engines of blocking calls, directories, and what a file system and a device can do.
+//! *May not touch*: records, LSNs, groups, segments. It knows files and bytes, nothing about a log.
+//! The ways of writing that only labs measure are in `inkstone-host`; [`Strategy`] names them all.
 //!
-//! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an [`Engine`] that takes owned buffers and
-//! returns them with the result. [`OsDirectory`] implements them over Linux. A simulated disk can implement the same three, and the
-//! code above them runs unchanged: it holds an [`AnyDirectory`].
+//! The log is written over three traits in [`seam`]: a [`Directory`] of [`File`]s, and an
+//! [`Engine`] that takes owned buffers and returns them with the result. [`OsDirectory`] implements
+//! them over Linux. A simulated disk can implement the same three, and the code above them runs
+//! unchanged: it holds an [`AnyDirectory`].
 //!
-//! Every error names the operation, the path, the offset if there is one, and often what to do. [`transfer`] handles `EINTR` and
-//! short transfers for all engines.
+//! Every error names the operation, the path, the offset if there is one, and often what to do.
+//! [`transfer`] handles `EINTR` and short transfers for all engines.
 
 mod any;
 mod bell;
@@ -74,8 +76,8 @@ pub use mount_table::{MountPoint, mount_points};
 pub use no_bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
 pub use residency::Residency;
 pub use seam::{
-    Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request, SyncKind, Then,
-    ThenOn,
+    Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request,
+    SyncKind, Then, ThenOn,
 };
 pub use size_signal::{NoSizeSignal, file_bytes_max};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};

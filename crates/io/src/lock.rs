@@ -1,11 +1,13 @@
-//! The exclusive lock on a file, by open file description: one holder among all processes and threads.
+//! The exclusive lock on a file, by open file description: one holder among all processes and
+//! threads.
 //!
-//! *Owns*: the lock file's descriptor, the note in it, and the holder's bulletin, to which the note leads. *May not touch*: other
-//! files; whether a lock means a writer; what is posted.
+//! *Owns*: the lock file's descriptor, the note in it, and the holder's bulletin, to which the note
+//! leads. *May not touch*: other files; whether a lock means a writer; what is posted.
 //!
-//! A traditional record lock belongs to the process and is lost when the process closes *any* descriptor of the file; `flock` is
-//! emulated by record locks on some network file systems. A lock of the open file description has neither flaw, and `F_OFD_GETLK`
-//! asks for its holder without taking it. A forked child would keep it if its copy of the descriptor were not replaced
+//! A traditional record lock belongs to the process and is lost when the process closes *any*
+//! descriptor of the file; `flock` is emulated by record locks on some network file systems. A lock
+//! of the open file description has neither flaw, and `F_OFD_GETLK` asks for its holder without
+//! taking it. A forked child would keep it if its copy of the descriptor were not replaced
 //! (`lock_table.rs`).
 
 use std::fs::File;
@@ -31,7 +33,8 @@ const NOTE_MAX_BYTES: usize = 100;
 /// The text for a holder that left no note.
 const NO_NOTE: &str = "another process";
 
-/// An open file whose open file description has an exclusive lock; released when dropped, and not kept by a forked child.
+/// An open file whose open file description has an exclusive lock; released when dropped, and not
+/// kept by a forked child.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     // Dropped after the entry was removed from the table.
@@ -42,7 +45,8 @@ pub(crate) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Opens a file and locks these bytes of it, without waiting; `None` if another holder has any of them.
+    /// Opens a file and locks these bytes of it, without waiting; `None` if another holder has any
+    /// of them.
     pub(crate) fn take(
         path: &Path,
         bytes: LockedBytes,
@@ -62,8 +66,9 @@ impl LockedFile {
         })
     }
 
-    /// False: another holder has any of the bytes. SMB answers `EACCES` then, and so does a security module (AppArmor, SELinux) that
-    /// lets this process take no lock at all. The two differ: in the second case no lock is in the way.
+    /// False: another holder has any of the bytes. SMB answers `EACCES` then, and so does a
+    /// security module (AppArmor, SELinux) that lets this process take no lock at all. The two
+    /// differ: in the second case no lock is in the way.
     fn lock(&self, bytes: LockedBytes) -> io::Result<bool> {
         let attempt = || sys::set_description_lock(self.file.as_fd(), bytes, true);
         let is_refused = |error: &io::Error| error.raw_os_error() == Some(libc::EACCES);
@@ -88,11 +93,13 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // In a child the descriptor is not that of the lock any more, and its entry may belong to a lock of the child.
+        // In a child the descriptor is not that of the lock any more, and its entry may belong to a
+        // lock of the child.
         if self.mark.is_child() {
             return;
         }
-        // Closing is not enough: a process that was made without the C library's `fork` may share the open file description.
+        // Closing is not enough: a process that was made without the C library's `fork` may share
+        // the open file description.
         let _ = retry(|| sys::set_description_lock(self.file.as_fd(), LockedBytes::All, false));
         self.entry.forget();
     }
@@ -144,14 +151,17 @@ impl OsLock {
                 }
             })
         };
-        let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else { return Ok(None) };
+        let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else {
+            return Ok(None);
+        };
         let bulletin = Bulletin::of(&locked.file, mark).map(Arc::new);
         let lock = Self { locked, path, posting: bulletin.map(|bulletin| Posting(bulletin, mark)) };
         lock.leave_note();
         Ok(Some(lock))
     }
 
-    /// The note is for people, and its second line for readers of the bulletin, who can do without. So writing it may fail: a full disk has no block for it. Then an old note is removed. Other
+    /// The note is for people, and its second line for readers of the bulletin, who can do without.
+    /// So writing it may fail: a full disk has no block for it. Then an old note is removed. Other
     /// content belongs to the user and stays; a lock needs no bytes.
     fn leave_note(&self) {
         if !matches!(content(self.locked.file()), Content::Nothing | Content::Note { .. }) {
@@ -164,7 +174,8 @@ impl OsLock {
         }
         let is_left = retry(|| self.locked.file().write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
-        // Written first, shortened after that: a reader in between finds the note in the first line.
+        // Written first, shortened after that: a reader in between finds the note in the first
+        // line.
         let _ = retry(|| self.locked.file().set_len(len));
     }
 }
@@ -185,7 +196,8 @@ pub(crate) fn holder(held: &Held, name: &str) -> Result<Option<String>> {
     Ok(in_the_way.map(|lock| in_words(&file, &held.join(name), lock)))
 }
 
-/// The holder in words. A log takes neither a read lock nor a traditional record lock: then the note is not that of the holder.
+/// The holder in words. A log takes neither a read lock nor a traditional record lock: then the
+/// note is not that of the holder.
 fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     let sys::LockInTheWay { is_to_read, process } = lock;
     if !is_to_read && process.is_none() {
@@ -193,7 +205,10 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     }
     let who = process.map_or_else(|| NO_NOTE.to_owned(), |process| format!("process {process}"));
     let kind = if is_to_read { "a read lock" } else { "a lock of its own" };
-    format!("{who}, which is not a writer but holds {kind} on {} (`lslocks` shows it)", path.display())
+    format!(
+        "{who}, which is not a writer but holds {kind} on {} (`lslocks` shows it)",
+        path.display()
+    )
 }
 
 /// The page on which the process posts that the note names.
@@ -228,7 +243,8 @@ fn content(file: &File) -> Content {
     if bytes.iter().all(|byte| *byte == 0) {
         return Content::Nothing;
     }
-    // After it may be the end of a longer note, of a process that was killed before it could shorten the file.
+    // After it may be the end of a longer note, of a process that was killed before it could
+    // shorten the file.
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
     let process = line.strip_prefix("process ").and_then(|number| number.parse().ok());

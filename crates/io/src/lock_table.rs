@@ -1,15 +1,18 @@
 //! The descriptors of this process's locks, so that a forked child closes its copies of them.
 //!
-//! *Owns*: the table, and what the handlers of `fork` do with it. *May not touch*: taking locks (`lock.rs`).
+//! *Owns*: the table, and what the handlers of `fork` do with it. *May not touch*: taking locks
+//! (`lock.rs`).
 //!
-//! The lock of an open file description lives until its last descriptor is closed, in any process: a child would keep the lock of
-//! a parent that has died. So before `fork` returns in the child, each of these descriptor numbers is given to something
-//! harmless. The number stays in use, so that dropping the lock in the child closes no other file.
+//! The lock of an open file description lives until its last descriptor is closed, in any process:
+//! a child would keep the lock of a parent that has died. So before `fork` returns in the child,
+//! each of these descriptor numbers is given to something harmless. The number stays in use, so
+//! that dropping the lock in the child closes no other file.
 //!
-//! A fork on another thread between opening a lock file and noting its descriptor here would be missed: [`while_no_fork`] drops
-//! such an attempt and repeats it.
+//! A fork on another thread between opening a lock file and noting its descriptor here would be
+//! missed: [`while_no_fork`] drops such an attempt and repeats it.
 //!
-//! Only atomics and system calls: a child has no other threads, and must not wait for locks that they held.
+//! Only atomics and system calls: a child has no other threads, and must not wait for locks that
+//! they held.
 
 use std::os::fd::RawFd;
 use std::ptr::null_mut;
@@ -28,7 +31,10 @@ struct Chunk {
 
 impl Chunk {
     const fn new() -> Self {
-        Self { entries: [const { AtomicI32::new(0) }; CHUNK_ENTRIES], next: AtomicPtr::new(null_mut()) }
+        Self {
+            entries: [const { AtomicI32::new(0) }; CHUNK_ENTRIES],
+            next: AtomicPtr::new(null_mut()),
+        }
     }
 
     fn next(&self) -> Option<&'static Self> {
@@ -36,7 +42,8 @@ impl Chunk {
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The next chunk, made if there is none. It is never freed: a handler may be walking the chain.
+    /// The next chunk, made if there is none. It is never freed: a handler may be walking the
+    /// chain.
     fn next_or_new(&self) -> &'static Self {
         if let Some(next) = self.next() {
             return next;
@@ -60,7 +67,8 @@ static FIRST: Chunk = Chunk::new();
 static FORKS_BEGUN: AtomicU64 = AtomicU64::new(0);
 static FORKS_ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// A process that was made by a raw `clone` while another thread forked would wait forever for the end of that fork.
+/// A process that was made by a raw `clone` while another thread forked would wait forever for the
+/// end of that fork.
 const FORK_TAKES_AT_MOST: Duration = Duration::from_secs(10);
 
 /// The place of one descriptor in the table.
@@ -73,7 +81,9 @@ impl Entry {
         let mut chunk = &FIRST;
         loop {
             let is_taken = |entry: &&AtomicI32| {
-                entry.compare_exchange(0, descriptor + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                entry
+                    .compare_exchange(0, descriptor + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
             };
             if let Some(entry) = chunk.entries.iter().find(is_taken) {
                 return Self(entry);
@@ -82,13 +92,15 @@ impl Entry {
         }
     }
 
-    /// Removes it. Call this before the descriptor is closed: after that its number may belong to another file.
+    /// Removes it. Call this before the descriptor is closed: after that its number may belong to
+    /// another file.
     pub(crate) fn forget(&self) {
         self.0.store(0, Ordering::Release);
     }
 }
 
-/// Calls `attempt` until no fork was in progress while it ran, for ten seconds at most; drops the results of earlier attempts.
+/// Calls `attempt` until no fork was in progress while it ran, for ten seconds at most; drops the
+/// results of earlier attempts.
 pub(crate) fn while_no_fork<T>(mut attempt: impl FnMut() -> T) -> T {
     let until = Instant::now() + FORK_TAKES_AT_MOST;
     loop {
@@ -124,8 +136,8 @@ pub(crate) fn let_go_in_child() {
         for entry in &here.entries {
             let number = entry.swap(0, Ordering::AcqRel);
             if number > 0 {
-                // SAFETY: the number is that of a lock which this process copied from its parent; its owner closes it at
-                // most once more, when it means something harmless.
+                // SAFETY: the number is that of a lock which this process copied from its parent;
+                // its owner closes it at most once more, when it means something harmless.
                 unsafe { sys::replace(number - 1) };
             }
         }

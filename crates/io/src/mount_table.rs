@@ -21,7 +21,8 @@ pub struct MountPoint {
     pub id: u64,
     /// The device as `stat` shows it; made up (major 0) for btrfs, tmpfs and others.
     pub device: DeviceNumber,
-    /// Which directory of the file system is visible here: `/`, but for bind mounts and btrfs subvolumes.
+    /// Which directory of the file system is visible here: `/`, but for bind mounts and btrfs
+    /// subvolumes.
     pub root: String,
     /// Where.
     pub target: PathBuf,
@@ -35,26 +36,30 @@ pub struct MountPoint {
     pub super_options: String,
 }
 
-/// All that this process sees mounted, in the order of mounting: a later one may hide an earlier one.
+/// All that this process sees mounted, in the order of mounting: a later one may hide an earlier
+/// one.
 ///
 /// # Errors
 /// /proc could not be read, or has a line of an unknown form.
 pub fn mount_points() -> Result<Vec<MountPoint>> {
-    let text = retry(|| fs::read(MOUNTINFO)).map_err(|error| Error::new("read", MOUNTINFO, error))?;
+    let text =
+        retry(|| fs::read(MOUNTINFO)).map_err(|error| Error::new("read", MOUNTINFO, error))?;
     let mut points = Vec::new();
     for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
         points.push(parse_line(line).ok_or_else(|| {
             let line = String::from_utf8_lossy(line);
-            let what =
-                io::Error::new(io::ErrorKind::InvalidData, format!("a line of an unknown form: {line:?}"));
+            let what = io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a line of an unknown form: {line:?}"),
+            );
             Error::new("read", MOUNTINFO, what)
         })?);
     }
     Ok(points)
 }
 
-/// `36 35 98:0 /root /target rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: any number of words
-/// before the dash.
+/// `36 35 98:0 /root /target rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: any number
+/// of words before the dash.
 fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let mut words = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
@@ -74,8 +79,8 @@ fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(&decode(word)).into_owned()
 }
 
-/// Takes back the kernel's escapes: space, tab, newline and backslash are written as `\` and three octal
-/// digits.
+/// Takes back the kernel's escapes: space, tab, newline and backslash are written as `\` and three
+/// octal digits.
 fn decode(word: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -116,9 +121,12 @@ mod tests {
         let line = b"25 1 0:23 / /proc rw - proc  rw";
         let point = parse_line(line).expect("no optional field, no source");
         assert_eq!((point.source.as_str(), point.super_options.as_str()), ("", "rw"));
-        for wrong in
-            ["", "36 35 98:0 /", "36 35 98 / /x rw - ext4 a b", "36 35 98:0 / /x rw master:1 ext4 a b"]
-        {
+        for wrong in [
+            "",
+            "36 35 98:0 /",
+            "36 35 98 / /x rw - ext4 a b",
+            "36 35 98:0 / /x rw master:1 ext4 a b",
+        ] {
             assert_eq!(parse_line(wrong.as_bytes()), None, "{wrong}");
         }
     }

@@ -1,6 +1,7 @@
 //! Bulletins, on a system without them.
 //!
-//! *Owns*: the types, of which there is no value here. *May not touch*: anything. Readers in other processes poll the files.
+//! *Owns*: the types, of which there is no value here. *May not touch*: anything. Readers in other
+//! processes poll the files.
 
 use std::fs::File;
 use std::os::fd::RawFd;

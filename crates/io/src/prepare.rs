@@ -1,7 +1,9 @@
-//! Prepares the blocks of a file: reserved by fallocate, or zeros that are really written, by the device or by this process.
+//! Prepares the blocks of a file: reserved by fallocate, or zeros that are really written, by the
+//! device or by this process.
 //!
-//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log decides that. Only *written*
-//! blocks can be overwritten without a metadata change: fallocate reserves them unwritten (docs/lab.md shows what that costs).
+//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the log decides that.
+//! Only *written* blocks can be overwritten without a metadata change: fallocate reserves them
+//! unwritten (docs/lab.md shows what that costs).
 
 use std::fs::File;
 use std::io;
@@ -15,7 +17,8 @@ use crate::strategy::{Access, Preparation};
 use crate::sys;
 use crate::transfer::{Direction, Transfer, retry};
 
-/// Zeros are written in pieces of this size: large enough for any device's bandwidth, small in memory.
+/// Zeros are written in pieces of this size: large enough for any device's bandwidth, small in
+/// memory.
 const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
 
 /// A mode of fallocate that a log uses.
@@ -63,15 +66,17 @@ pub(crate) fn prepare(
         Preparation::Zeros => write_zeros(path, access, len_bytes, again),
         other => {
             let why = format!("only labs have preparation {other}, in inkstone-host");
-            Err(Error::unsupported("prepare", path, why).advise("use preparation zeros or fallocate"))
+            Err(Error::unsupported("prepare", path, why)
+                .advise("use preparation zeros or fallocate"))
         }
     }
 }
 
 /// Writes zeros over the first `len_bytes` and syncs once.
 ///
-/// Through a new descriptor: one that was opened with `O_DSYNC` would sync each piece. In the file's own access mode: after
-/// direct zeros the page cache is cold, and a small buffered overwrite would have to read first.
+/// Through a new descriptor: one that was opened with `O_DSYNC` would sync each piece. In the
+/// file's own access mode: after direct zeros the page cache is cold, and a small buffered
+/// overwrite would have to read first.
 fn write_zeros(
     path: &Path,
     access: Access,

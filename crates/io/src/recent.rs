@@ -1,14 +1,17 @@
 //! The last bytes that were written to a file, in memory that other processes read.
 //!
-//! *Owns*: where in that memory a byte lies, and how a copy is known to be whole. *May not touch*: what the bytes are, how the memory is
-//! found (`bulletin.rs`). A reader checks the bytes as if a disk had given them: any process of the same user can write here.
+//! *Owns*: where in that memory a byte lies, and how a copy is known to be whole. *May not touch*:
+//! what the bytes are, how the memory is found (`bulletin.rs`). A reader checks the bytes as if a
+//! disk had given them: any process of the same user can write here.
 //!
-//! The byte at place `at` of a file lies at `at` modulo the size. What is here is one *stretch* of one file. The writer alone changes
-//! it, and readers take no lock: before the writer overwrites old bytes it raises `from`, and after it has written new ones it
-//! raises `end`. A reader copies, and then asks whether `from` has passed what it has copied. Another stretch begins with an odd
+//! The byte at place `at` of a file lies at `at` modulo the size. What is here is one *stretch* of
+//! one file. The writer alone changes it, and readers take no lock: before the writer overwrites
+//! old bytes it raises `from`, and after it has written new ones it raises `end`. A reader copies,
+//! and then asks whether `from` has passed what it has copied. Another stretch begins with an odd
 //! count, as in a seqlock. All accesses are atomic, in words of 8 bytes.
 //!
-//! Nothing is copied that nobody asks for: a reader asks each time it reads, and each copy uses up a little of that.
+//! Nothing is copied that nobody asks for: a reader asks each time it reads, and each copy uses up
+//! a little of that.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -22,7 +25,8 @@ const WANTED: u32 = 1024;
 /// The memory.
 pub(crate) type Words = [AtomicU64; WORDS];
 
-/// What says which bytes are there. Every field may hold anything at any time: another process may write to it.
+/// What says which bytes are there. Every field may hold anything at any time: another process may
+/// write to it.
 #[repr(C)]
 pub(crate) struct RecentPage {
     /// Odd while another stretch begins.
@@ -31,7 +35,8 @@ pub(crate) struct RecentPage {
     /// The bytes of the file that are here: from the first to before the second.
     from: AtomicU64,
     end: AtomicU64,
-    /// Above 0: a reader wants the bytes that come. A number that is lost between two processes costs a copy, or saves one.
+    /// Above 0: a reader wants the bytes that come. A number that is lost between two processes
+    /// costs a copy, or saves one.
     wanted: AtomicU32,
 }
 
@@ -69,10 +74,13 @@ impl Recent<'_> {
         self.page.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Adds the bytes at `at` of the file. If they do not follow those that are here, another stretch begins with them.
+    /// Adds the bytes at `at` of the file. If they do not follow those that are here, another
+    /// stretch begins with them.
     pub(crate) fn push(&self, shared: &mut Shared, file: u64, at: u64, bytes: &[u8]) {
         let Some(end) = at.checked_add(bytes.len() as u64) else { return };
-        if !at.is_multiple_of(WORD as u64) || !bytes.len().is_multiple_of(WORD) || bytes.len() > RECENT_BYTES
+        if !at.is_multiple_of(WORD as u64)
+            || !bytes.len().is_multiple_of(WORD)
+            || bytes.len() > RECENT_BYTES
         {
             return;
         }
@@ -90,12 +98,14 @@ impl Recent<'_> {
         shared.from = shared.from.max(end.saturating_sub(RECENT_BYTES as u64));
         shared.end = end;
         page.from.store(shared.from, Ordering::Relaxed);
-        // A reader that has copied a byte of this piece in the place of an old one sees, after its own fence, the `from` above.
+        // A reader that has copied a byte of this piece in the place of an old one sees, after its
+        // own fence, the `from` above.
         fence(Ordering::Release);
         let first = place(at);
         let (words, _) = bytes.as_chunks::<WORD>();
         let (here, around) = words.split_at(words.len().min(WORDS - first));
-        for (to, word) in self.words[first..].iter().zip(here).chain(self.words.iter().zip(around)) {
+        for (to, word) in self.words[first..].iter().zip(here).chain(self.words.iter().zip(around))
+        {
             to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
         }
         page.end.store(end, Ordering::Release);
@@ -105,11 +115,15 @@ impl Recent<'_> {
     pub(crate) fn copy(&self, file: u64, at: u64, to: &mut [u8]) -> bool {
         let page = self.page;
         let Some(end) = at.checked_add(to.len() as u64) else { return false };
-        if !at.is_multiple_of(WORD as u64) || !to.len().is_multiple_of(WORD) || to.len() > RECENT_BYTES {
+        if !at.is_multiple_of(WORD as u64)
+            || !to.len().is_multiple_of(WORD)
+            || to.len() > RECENT_BYTES
+        {
             return false;
         }
         let stretch = page.stretch.load(Ordering::Acquire);
-        let is_here = || page.file.load(Ordering::Relaxed) == file && page.from.load(Ordering::Relaxed) <= at;
+        let is_here =
+            || page.file.load(Ordering::Relaxed) == file && page.from.load(Ordering::Relaxed) <= at;
         if stretch % 2 == 1 || page.end.load(Ordering::Acquire) < end || !is_here() {
             return false;
         }
@@ -117,7 +131,9 @@ impl Recent<'_> {
         let (words, _) = to.as_chunks_mut::<WORD>();
         let here = words.len().min(WORDS - first);
         let (here, around) = words.split_at_mut(here);
-        for (from, word) in self.words[first..].iter().zip(here).chain(self.words.iter().zip(around)) {
+        for (from, word) in
+            self.words[first..].iter().zip(here).chain(self.words.iter().zip(around))
+        {
             *word = from.load(Ordering::Relaxed).to_ne_bytes();
         }
         fence(Ordering::Acquire);
@@ -168,7 +184,8 @@ mod tests {
 
     /// What a file holds from `at` on.
     fn content(file: u64, at: u64, bytes: usize) -> Vec<u8> {
-        let words = (at / 8..).map(|word| (word ^ (file << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let words =
+            (at / 8..).map(|word| (word ^ (file << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         words.take(bytes / 8).flat_map(u64::to_ne_bytes).collect()
     }
 
@@ -184,13 +201,16 @@ mod tests {
     fn the_last_bytes_of_one_stretch_are_there_and_no_others() {
         let memory = Memory::new();
         let mut shared = Shared::default();
-        let mut push =
-            |file, at, bytes| memory.recent().push(&mut shared, file, at, &content(file, at, bytes));
+        let mut push = |file, at, bytes| {
+            memory.recent().push(&mut shared, file, at, &content(file, at, bytes))
+        };
         assert!(!has(&memory, 0, 0, 8), "nothing yet");
         push(1, 800, 80);
         push(1, 880, 160);
         assert!(has(&memory, 1, 800, 240) && has(&memory, 1, 872, 16));
-        assert!(!has(&memory, 1, 792, 16) && !has(&memory, 1, 1032, 16) && !has(&memory, 2, 800, 8));
+        assert!(
+            !has(&memory, 1, 792, 16) && !has(&memory, 1, 1032, 16) && !has(&memory, 2, 800, 8)
+        );
         // The memory is full, and goes around.
         push(1, 1040, RECENT_BYTES);
         assert!(has(&memory, 1, 1040, RECENT_BYTES) && !has(&memory, 1, 1032, 8));
@@ -206,7 +226,8 @@ mod tests {
         assert!(!has(&memory, 2, (3 << 20) + 128, 8));
         memory.recent().push(&mut shared, 2, (3 << 20) + 128, &[1; 7]);
         assert!(
-            !memory.recent().copy(2, (3 << 20) + 64, &mut [0; 7]) && !memory.recent().copy(2, 1, &mut [0; 8])
+            !memory.recent().copy(2, (3 << 20) + 64, &mut [0; 7])
+                && !memory.recent().copy(2, 1, &mut [0; 8])
         );
         assert!(!memory.recent().copy(2, u64::MAX - 7, &mut [0; 16]));
     }
@@ -232,11 +253,18 @@ mod tests {
             let mut number = numbers(2);
             let mut copied = 0;
             while !done.load(Ordering::Acquire) || copied == 0 {
-                let (file, end) =
-                    (memory.page.file.load(Ordering::Relaxed), memory.page.end.load(Ordering::Relaxed));
+                let (file, end) = (
+                    memory.page.file.load(Ordering::Relaxed),
+                    memory.page.end.load(Ordering::Relaxed),
+                );
                 let bytes = number(20_000) as usize * 8 + 8;
                 let back = number(RECENT_BYTES as u64 / 8) * 8;
-                copied += u64::from(has(&memory, file, end.saturating_sub(back), bytes.min(back as usize)));
+                copied += u64::from(has(
+                    &memory,
+                    file,
+                    end.saturating_sub(back),
+                    bytes.min(back as usize),
+                ));
             }
         });
     }

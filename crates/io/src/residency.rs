@@ -1,7 +1,7 @@
 //! How much of a file is in the page cache.
 //!
-//! *Owns*: asking (`cachestat`, `mincore`). *May not touch*: contents. The log asks whether a file is in the cache, to read it in
-//! the faster way ([`crate::File::is_cached`]).
+//! *Owns*: asking (`cachestat`, `mincore`). *May not touch*: contents. The log asks whether a file
+//! is in the cache, to read it in the faster way ([`crate::File::is_cached`]).
 
 use std::fs::File as StdFile;
 use std::io;
@@ -27,7 +27,8 @@ pub struct Residency {
 }
 
 impl OsFile {
-    /// How much of the file is in the page cache now, by `cachestat` (Linux 6.5), else by `mincore`. It reads nothing.
+    /// How much of the file is in the page cache now, by `cachestat` (Linux 6.5), else by
+    /// `mincore`. It reads nothing.
     ///
     /// # Errors
     /// What the kernel answers; before 6.5 the file must be open for writing too.
@@ -39,7 +40,8 @@ impl OsFile {
         }
         match sys::cached_pages(self.std_file().as_fd(), 0, len_bytes) {
             Ok(resident_pages) => Ok(Residency { resident_pages, pages, told_by: "cachestat" }),
-            // It does not exist (ENOSYS), a sandbox forbids it (EPERM), or the file system does not have it.
+            // It does not exist (ENOSYS), a sandbox forbids it (EPERM), or the file system does not
+            // have it.
             Err(_) => {
                 let resident_pages = resident_by_mincore(self.std_file(), len_bytes)
                     .map_err(|source| Error::new("mincore", self.path(), source))?;
@@ -49,12 +51,14 @@ impl OsFile {
     }
 }
 
-/// How many pages of a file are in memory. The file must be open for writing: of others the kernel may say that all are.
+/// How many pages of a file are in memory. The file must be open for writing: of others the kernel
+/// may say that all are.
 fn resident_by_mincore(file: &StdFile, len_bytes: u64) -> io::Result<u64> {
     let len = usize::try_from(len_bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
     let mut states = vec![0_u8; len.div_ceil(rustix::param::page_size())];
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours, and no code goes through it.
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours, and
+    // no code goes through it.
     let start = unsafe { mmap(null_mut(), len, protection, MapFlags::SHARED, file, 0)? };
     // SAFETY: the range is the mapping, and there is a byte for each of its pages.
     let answer = match unsafe { libc::mincore(start, len, states.as_mut_ptr().cast()) } {
@@ -83,7 +87,8 @@ mod tests {
     #[test]
     fn residency_follows_what_is_read_and_dropped_by_both_calls() {
         let directory = directory();
-        let file = OsFile::open(&directory.path().join("file"), &OpenFile::new_file()).expect("a file");
+        let file =
+            OsFile::open(&directory.path().join("file"), &OpenFile::new_file()).expect("a file");
         file.write_at(&vec![7; LEN], 0).expect("written");
         file.sync(SyncKind::All).expect("synced");
         let pages = (LEN / rustix::param::page_size()) as u64;
@@ -92,7 +97,8 @@ mod tests {
         assert_eq!((now().pages, now().resident_pages, by_mincore()), (pages, pages, pages));
         file.forget_cached().expect("dropped");
         if now().resident_pages > 0 {
-            let why = format!("\nNOT RUN: residency: this file system keeps its pages ({:?})\n", now());
+            let why =
+                format!("\nNOT RUN: residency: this file system keeps its pages ({:?})\n", now());
             let _ = std::io::stderr().write_all(why.as_bytes());
             return;
         }

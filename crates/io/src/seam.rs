@@ -1,13 +1,17 @@
-//! The traits over which the log is written: a directory of files, and an engine that takes owned buffers and returns them.
+//! The traits over which the log is written: a directory of files, and an engine that takes owned
+//! buffers and returns them.
 //!
-//! *Owns*: the three traits and the types of their calls. *May not touch*: the operating system; [`crate::OsDirectory`] and the
-//! engines of [`crate::engine`] do that, and a simulated disk implements the same traits.
+//! *Owns*: the three traits and the types of their calls. *May not touch*: the operating system;
+//! [`crate::OsDirectory`] and the engines of [`crate::engine`] do that, and a simulated disk
+//! implements the same traits.
 //!
 //! What a caller may rely on with every implementation:
-//! - bytes written are durable when a sync of the file that *started after* the write completed has returned `Ok`, or
-//!   when the write itself carried [`Persist::Dsync`] and completed;
-//! - a file's name is durable when a [`Directory::sync`] that started after its creation or renaming returned `Ok`;
-//! - after a failed write or sync the state of every byte that was not durable before is unknown: do not retry, reopen.
+//! - bytes written are durable when a sync of the file that *started after* the write completed has
+//!   returned `Ok`, or when the write itself carried [`Persist::Dsync`] and completed;
+//! - a file's name is durable when a [`Directory::sync`] that started after its creation or
+//!   renaming returned `Ok`;
+//! - after a failed write or sync the state of every byte that was not durable before is unknown:
+//!   do not retry, reopen.
 
 use crate::buffer::AlignedBuf;
 use crate::capability::{Capabilities, CopyOnWrite};
@@ -20,8 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// File systems that overwrite a block in place, so that an overwrite needs no room. Overlays, network and FUSE file systems are
-/// not among them, since the file system below is unknown.
+/// File systems that overwrite a block in place, so that an overwrite needs no room. Overlays,
+/// network and FUSE file systems are not among them, since the file system below is unknown.
 const OVERWRITES_IN_PLACE: [&str; 9] =
     ["ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "vfat", "exfat", "ntfs3"];
 
@@ -41,7 +45,12 @@ pub struct OpenFile {
 impl OpenFile {
     /// An existing file, through the page cache, for reading and writing.
     pub fn existing() -> Self {
-        Self { create_new: false, access: Access::Buffered, durability: Durability::None, read_only: false }
+        Self {
+            create_new: false,
+            access: Access::Buffered,
+            durability: Durability::None,
+            read_only: false,
+        }
     }
 
     /// A new file, which must not exist yet.
@@ -71,17 +80,19 @@ impl OpenFile {
 /// Facts about a file, apart from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileFacts {
-    /// The file's number in its file system: two names with one number are one file. A number is used again after its file is
-    /// gone, so compare it only with that of an open file.
+    /// The file's number in its file system: two names with one number are one file. A number is
+    /// used again after its file is gone, so compare it only with that of an open file.
     pub inode: u64,
     /// How many names it has; 0 after its last name was removed, while handles are open.
     pub hard_links: u64,
-    /// Whether it shares blocks with another file (reflinks, snapshots): an overwrite there goes to a new place.
+    /// Whether it shares blocks with another file (reflinks, snapshots): an overwrite there goes to
+    /// a new place.
     pub has_shared_extents: bool,
-    /// Whether some of its blocks are only reserved: the first write of each changes metadata, and a sync then waits for that.
+    /// Whether some of its blocks are only reserved: the first write of each changes metadata, and
+    /// a sync then waits for that.
     pub has_unwritten_extents: bool,
-    /// When its bytes were last changed, by the clock of the machine then; `None` where files have no times. A power cut may set it
-    /// back, since a sync of data does not make the time durable.
+    /// When its bytes were last changed, by the clock of the machine then; `None` where files have
+    /// no times. A power cut may set it back, since a sync of data does not make the time durable.
     pub modified: Option<SystemTime>,
 }
 
@@ -119,7 +130,8 @@ pub enum Operation {
         /// How they become durable.
         persist: Persist,
     },
-    /// Read up to `len` bytes at `offset` into the front of `buffer`; fewer only at the end of the file.
+    /// Read up to `len` bytes at `offset` into the front of `buffer`; fewer only at the end of the
+    /// file.
     Read {
         /// Where the bytes go.
         buffer: AlignedBuf,
@@ -134,8 +146,8 @@ pub enum Operation {
     Sync(SyncKind),
 }
 
-/// Work on bytes for the thread that has read them, while they are in that processor's cache; it spares the caller the work.
-/// Dropped without being called if the read fails.
+/// Work on bytes for the thread that has read them, while they are in that processor's cache; it
+/// spares the caller the work. Dropped without being called if the read fails.
 pub struct Then(Box<Work>);
 
 type Work = dyn FnOnce(&[u8], ThenOn) + Send;
@@ -143,10 +155,12 @@ type Work = dyn FnOnce(&[u8], ThenOn) + Send;
 /// The thread that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThenOn {
-    /// A thread of the engine, or one that helps it: everything that was submitted before has been begun by other threads, which
-    /// do not wait for this one. So the work may wait for their results.
+    /// A thread of the engine, or one that helps it: everything that was submitted before has been
+    /// begun by other threads, which do not wait for this one. So the work may wait for their
+    /// results.
     OwnThread,
-    /// The thread that submits or completes. Earlier requests may not have been begun: waiting for them could last forever.
+    /// The thread that submits or completes. Earlier requests may not have been begun: waiting for
+    /// them could last forever.
     CallersThread,
 }
 
@@ -190,7 +204,8 @@ pub struct Completion {
     pub result: Result<usize>,
 }
 
-/// Carries out requests, in any order: a caller that needs a write before a sync waits for the write, or uses [`Persist::Sync`].
+/// Carries out requests, in any order: a caller that needs a write before a sync waits for the
+/// write, or uses [`Persist::Sync`].
 pub trait Engine: Send {
     /// The files it works on.
     type File: File + ?Sized;
@@ -198,8 +213,9 @@ pub trait Engine: Send {
     /// Takes a request. It may be carried out at once, on this thread, or later.
     ///
     /// # Errors
-    /// Only when the request could not be taken, so that no completion will come: the engine is not usable any more, and the
-    /// buffer is lost. Errors of the request itself come with its completion.
+    /// Only when the request could not be taken, so that no completion will come: the engine is not
+    /// usable any more, and the buffer is lost. Errors of the request itself come with its
+    /// completion.
     fn submit(&mut self, request: Request<Self::File>) -> Result<()>;
 
     /// Waits for the next completion; `None` when nothing is in flight.
@@ -214,7 +230,8 @@ pub trait Engine: Send {
     /// Submits one request and waits for *its* completion: for callers with nothing else in flight.
     ///
     /// # Errors
-    /// As [`Engine::submit`] and [`Engine::complete`]; the request's own failure is in the completion.
+    /// As [`Engine::submit`] and [`Engine::complete`]; the request's own failure is in the
+    /// completion.
     ///
     /// # Panics
     /// If another request is in flight: that is a bug of the caller.
@@ -236,41 +253,46 @@ pub trait File: Any + Send + Sync {
     /// What the file system answers.
     fn len_bytes(&self) -> Result<u64>;
 
-    /// Its identity and its extents, without writing anything back. If the file system does not report extents (no FIEMAP), the
-    /// facts about them are false.
+    /// Its identity and its extents, without writing anything back. If the file system does not
+    /// report extents (no FIEMAP), the facts about them are false.
     ///
     /// # Errors
     /// What the file system answers.
     fn facts(&self) -> Result<FileFacts>;
 
-    /// Asks the file system whether it still accepts changes of metadata: by changing the file's time stamp or, where that
-    /// suffices, by asking for the file's status. When its journal cannot be written, a file system may report success for a sync
-    /// that waited for the journal; from then on it refuses changes. If this succeeds after a sync, the sync was not such a case
+    /// Asks the file system whether it still accepts changes of metadata: by changing the file's
+    /// time stamp or, where that suffices, by asking for the file's status. When its journal cannot
+    /// be written, a file system may report success for a sync that waited for the journal; from
+    /// then on it refuses changes. If this succeeds after a sync, the sync was not such a case
     /// (docs/assumptions.md, A13).
     ///
     /// # Errors
     /// The file system refuses: the state of what was synced last is unknown.
     fn check_takes_changes(&self) -> Result<()>;
 
-    /// Sets the size in bytes. Bytes beyond it are lost; new bytes are a hole and read as zeros. The size is metadata: it is
-    /// durable after a [`File::sync`], and until then a crash may leave either size.
+    /// Sets the size in bytes. Bytes beyond it are lost; new bytes are a hole and read as zeros.
+    /// The size is metadata: it is durable after a [`File::sync`], and until then a crash may leave
+    /// either size.
     ///
     /// # Errors
-    /// What the file system answers, with the new size as the offset; also for a file that is open for reading only.
+    /// What the file system answers, with the new size as the offset; also for a file that is open
+    /// for reading only.
     fn set_len(&self, len_bytes: u64) -> Result<()>;
 
-    /// Drops the *clean* cached pages of the whole file, so that the next buffered read comes from the device. Dirty
-    /// pages stay, and still need a sync.
+    /// Drops the *clean* cached pages of the whole file, so that the next buffered read comes from
+    /// the device. Dirty pages stay, and still need a sync.
     ///
-    /// On Linux this is advice (`POSIX_FADV_DONTNEED`): pages that are mapped, under write-back or in use stay, and write-back of
-    /// dirty pages may begin. Only a read with [`Access::Direct`] is sure to come from the device.
+    /// On Linux this is advice (`POSIX_FADV_DONTNEED`): pages that are mapped, under write-back or
+    /// in use stay, and write-back of dirty pages may begin. Only a read with [`Access::Direct`] is
+    /// sure to come from the device.
     ///
     /// # Errors
     /// What the file system answers.
     fn forget_cached(&self) -> Result<()>;
 
-    /// Whether most of the file is in the page cache, so that reading it through the cache is fast. It only matters for speed: the
-    /// answer may be outdated when it arrives, and is false if it is unknown.
+    /// Whether most of the file is in the page cache, so that reading it through the cache is fast.
+    /// It only matters for speed: the answer may be outdated when it arrives, and is false if it is
+    /// unknown.
     ///
     /// # Errors
     /// The size of the file is unknown.
@@ -288,16 +310,18 @@ pub trait File: Any + Send + Sync {
     /// What the file system answers, with the offset; some of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Makes everything that was written before durable, through whichever handle it was written. It also works on a file that is
-    /// open for reading only, and on a file system that is mounted read-only, where there is nothing to do.
+    /// Makes everything that was written before durable, through whichever handle it was written.
+    /// It also works on a file that is open for reading only, and on a file system that is mounted
+    /// read-only, where there is nothing to do.
     ///
     /// # Errors
-    /// After an error the state of the bytes written since the last sync is unknown. Never retry: a second sync may report success
-    /// although they are lost.
+    /// After an error the state of the bytes written since the last sync is unknown. Never retry: a
+    /// second sync may report success although they are lost.
     fn sync(&self, kind: SyncKind) -> Result<()>;
 
-    /// Prepares the blocks of the first `len_bytes` in the given way. [`Preparation::Zeros`] includes one sync;
-    /// preparations in steps do nothing here: their blocks are reserved while the file is written.
+    /// Prepares the blocks of the first `len_bytes` in the given way. [`Preparation::Zeros`]
+    /// includes one sync; preparations in steps do nothing here: their blocks are reserved while
+    /// the file is written.
     ///
     /// # Errors
     /// What the file system answers; `is_unsupported()` if it does not have this way.
@@ -316,18 +340,19 @@ pub trait Directory: Send + Sync + 'static {
     type File: File;
     /// Its engines.
     type Engine: Engine<File = Self::File>;
-    /// The exclusive lock on one of its files; released when it is dropped, and when the process ends in any way.
+    /// The exclusive lock on one of its files; released when it is dropped, and when the process
+    /// ends in any way.
     type Lock: Send + Sync + std::fmt::Debug + 'static;
 
     /// Its path, for messages.
     fn path(&self) -> &Path;
 
-    /// Opens or creates a plain file, without ever waiting (a pipe of that name is refused). A creation is durable after
-    /// [`Directory::sync`].
+    /// Opens or creates a plain file, without ever waiting (a pipe of that name is refused). A
+    /// creation is durable after [`Directory::sync`].
     ///
     /// # Errors
-    /// The name is that of a link, a directory, a pipe or a device. What the file system answers; the error says so if it refuses
-    /// `O_DIRECT`.
+    /// The name is that of a link, a directory, a pipe or a device. What the file system answers;
+    /// the error says so if it refuses `O_DIRECT`.
     fn open(&self, name: &str, how: &OpenFile) -> Result<Self::File>;
 
     /// Renames within the directory, replacing `to`. Durable after [`Directory::sync`].
@@ -339,7 +364,8 @@ pub trait Directory: Send + Sync + 'static {
     /// Renames within the directory to a name that no file has. Durable after [`Directory::sync`].
     ///
     /// # Errors
-    /// `AlreadyExists` when a file has the name `to`: both stay as they are. Else what the file system answers.
+    /// `AlreadyExists` when a file has the name `to`: both stay as they are. Else what the file
+    /// system answers.
     fn rename_new(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file. Durable after [`Directory::sync`].
@@ -354,48 +380,55 @@ pub trait Directory: Send + Sync + 'static {
     /// What the file system answers.
     fn list(&self) -> Result<Vec<String>>;
 
-    /// Makes creations, renames and removals durable, whichever process made them. On a file system that is mounted read-only there
-    /// is nothing to do.
+    /// Makes creations, renames and removals durable, whichever process made them. On a file system
+    /// that is mounted read-only there is nothing to do.
     ///
     /// # Errors
     /// What the file system answers.
     fn sync(&self) -> Result<()>;
 
-    /// Takes the exclusive lock on the file `name`, without waiting. `Ok(None)` if it is held, by another process or by this one
-    /// through another handle. A missing file is created, empty; that need not be durable. Never remove or replace a lock file: the
-    /// next process would lock another file of that name.
+    /// Takes the exclusive lock on the file `name`, without waiting. `Ok(None)` if it is held, by
+    /// another process or by this one through another handle. A missing file is created, empty;
+    /// that need not be durable. Never remove or replace a lock file: the next process would lock
+    /// another file of that name.
     ///
     /// # Errors
-    /// The file could not be opened or created, or the file system has no locks. A full disk is no error if the file exists.
+    /// The file could not be opened or created, or the file system has no locks. A full disk is no
+    /// error if the file exists.
     fn lock(&self, name: &str) -> Result<Option<Self::Lock>>;
 
-    /// The holder of the lock on the file `name`, for people (`process 1234`, or `another process` if it is unknown); `None` if
-    /// the lock is free, or there is no such file. It takes no lock, so asking never makes a [`Directory::lock`] fail, and writes
-    /// nothing. The answer may be outdated when it arrives.
+    /// The holder of the lock on the file `name`, for people (`process 1234`, or `another process`
+    /// if it is unknown); `None` if the lock is free, or there is no such file. It takes no lock,
+    /// so asking never makes a [`Directory::lock`] fail, and writes nothing. The answer may be
+    /// outdated when it arrives.
     ///
     /// # Errors
     /// The file is there and could not be opened for reading, or the file system has no locks.
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
 
-    /// The page on which the holder of this lock posts to other processes; `None` where there is no such page, so that they poll.
+    /// The page on which the holder of this lock posts to other processes; `None` where there is no
+    /// such page, so that they poll.
     fn bulletin(&self, _lock: &Self::Lock) -> Option<Arc<Bulletin>> {
         None
     }
 
-    /// The page on which the holder of the lock on the file `name` posts; `None` if nobody holds it, or if this process cannot see
-    /// the page. A process of the same user can post anything there: check what it says.
+    /// The page on which the holder of the lock on the file `name` posts; `None` if nobody holds
+    /// it, or if this process cannot see the page. A process of the same user can post anything
+    /// there: check what it says.
     fn read_bulletin(&self, _name: &str) -> Option<BulletinReader> {
         None
     }
 
-    /// Whether this process was forked after the directory was opened. Then the directory, its files and its lock belong to the
-    /// parent process: they can be read, every change is refused with its own error ([`crate::Error::is_forked`]), and dropping
-    /// the lock does not release it. Cheap: one load.
+    /// Whether this process was forked after the directory was opened. Then the directory, its
+    /// files and its lock belong to the parent process: they can be read, every change is refused
+    /// with its own error ([`crate::Error::is_forked`]), and dropping the lock does not release it.
+    /// Cheap: one load.
     fn is_forked(&self) -> bool {
         false
     }
 
-    /// Free bytes for an unprivileged user in its file system. Other processes may use them at any time.
+    /// Free bytes for an unprivileged user in its file system. Other processes may use them at any
+    /// time.
     ///
     /// # Errors
     /// What the file system answers.
@@ -409,8 +442,8 @@ pub trait Directory: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Whether overwriting a file's written blocks may need room, because every write goes to a new place. `found` is the answer of
-    /// [`Directory::capabilities`]. True if it is unknown.
+    /// Whether overwriting a file's written blocks may need room, because every write goes to a new
+    /// place. `found` is the answer of [`Directory::capabilities`]. True if it is unknown.
     fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
         found.is_none_or(|found| {
             found.copy_on_write == CopyOnWrite::Always
@@ -427,6 +460,7 @@ pub trait Directory: Send + Sync + 'static {
     /// An engine for its files. `depth` is how many requests it can have in flight.
     ///
     /// # Errors
-    /// When this kernel, sandbox or build does not have it: the message names the likely cause and the remedy.
+    /// When this kernel, sandbox or build does not have it: the message names the likely cause and
+    /// the remedy.
     fn engine(&self, kind: EngineKind, depth: usize) -> Result<Self::Engine>;
 }

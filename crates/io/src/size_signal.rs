@@ -1,6 +1,8 @@
-//! The signal of a write beyond the limit on file sizes (SIGXFSZ, `ulimit -f`): it ends the process unless it is blocked.
+//! The signal of a write beyond the limit on file sizes (SIGXFSZ, `ulimit -f`): it ends the process
+//! unless it is blocked.
 //!
-//! *Owns*: blocking it in one thread; the limit. *May not touch*: what the process does with its signals.
+//! *Owns*: blocking it in one thread; the limit. *May not touch*: what the process does with its
+//! signals.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -8,8 +10,9 @@ use std::ptr::null_mut;
 
 use crate::sys;
 
-/// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel refuses writes beyond it even over
-/// existing bytes. Where a sandbox forbids to ask, there is no limit that is known: the write shows it.
+/// The largest size to which this process may write a file (`ulimit -f`), in bytes. The kernel
+/// refuses writes beyond it even over existing bytes. Where a sandbox forbids to ask, there is no
+/// limit that is known: the write shows it.
 pub fn file_bytes_max() -> u64 {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: the limit lives through the call, and zeros are a value of it, should the call fail.
@@ -18,7 +21,8 @@ pub fn file_bytes_max() -> u64 {
     if answer == 0 && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { u64::MAX }
 }
 
-/// Blocks SIGXFSZ in the calling thread until it is dropped there: a write beyond the limit is only an error (`EFBIG`).
+/// Blocks SIGXFSZ in the calling thread until it is dropped there: a write beyond the limit is only
+/// an error (`EFBIG`).
 #[derive(Debug)]
 #[must_use = "it is kept away until this is dropped"]
 pub struct NoSizeSignal {
@@ -28,12 +32,13 @@ pub struct NoSizeSignal {
 }
 
 impl NoSizeSignal {
-    /// From now on. Linux sends the signal to the thread that writes, so no other thread is concerned; macOS sends it to any
-    /// thread of the process that does not block it.
+    /// From now on. Linux sends the signal to the thread that writes, so no other thread is
+    /// concerned; macOS sends it to any thread of the process that does not block it.
     pub fn here() -> Self {
         let signal = set();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: both sets live as long as the calls, and the second is all zeros, which is a set, should the call fail.
+        // SAFETY: both sets live as long as the calls, and the second is all zeros, which is a set,
+        // should the call fail.
         let was_blocked = unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, before.as_mut_ptr());
             libc::sigismember(before.as_ptr(), libc::SIGXFSZ) == 1
@@ -87,7 +92,8 @@ mod tests {
             let inner = NoSizeSignal::here();
             let mut file = std::fs::File::create(directory.path().join("file")).expect("created");
             let is_cut = file.write(b"12345678").is_ok_and(|count| count == 4);
-            let is_large = file.write(b"5").is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG));
+            let is_large =
+                file.write(b"5").is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG));
             drop(inner);
             drop(blocked);
             u8::from(is_cut && is_large)

@@ -1,8 +1,10 @@
-//! The ways of writing: preparation x reuse x access x durability x engine, and which of them can be combined.
+//! The ways of writing: preparation x reuse x access x durability x engine, and which of them can
+//! be combined.
 //!
-//! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*: files. The lab measures these
-//! ways and the log chooses among some of them, by the same names; [`crate::OsFile`] and [`crate::engine`] have those that the log
-//! can choose, and `inkstone-host` has all.
+//! *Owns*: the names, and the rule that refuses a contradiction with its reason. *May not touch*:
+//! files. The lab measures these ways and the log chooses among some of them, by the same names;
+//! [`crate::OsFile`] and [`crate::engine`] have those that the log can choose, and `inkstone-host`
+//! has all.
 
 use std::fmt;
 
@@ -23,8 +25,8 @@ pub trait NamedChoice: Sized + Copy + 'static {
     }
 }
 
-/// Defines an enum whose variants each have a name that people type and a line that describes it; see [`NamedChoice`]. The line
-/// is also the documentation of the variant.
+/// Defines an enum whose variants each have a name that people type and a line that describes it;
+/// see [`NamedChoice`]. The line is also the documentation of the variant.
 #[macro_export]
 macro_rules! named_choice {
     ($(#[$doc:meta])* $type:ident, $what:literal { $($variant:ident = $name:literal, $summary:literal;)+ }) => {
@@ -176,7 +178,8 @@ impl Strategy {
     /// The reason, as a sentence without a full stop.
     pub fn check(&self) -> Result<(), String> {
         let Self { preparation, reuse, access, durability, engine } = *self;
-        let memory_or_stream = matches!(access, Access::Mmap | Access::Stream | Access::StreamGather);
+        let memory_or_stream =
+            matches!(access, Access::Mmap | Access::Stream | Access::StreamGather);
         if preparation.in_steps() && reuse == Reuse::Reuse {
             return Err(format!(
                 "preparation {preparation} is for a file that grows, and reuse means one that does not"
@@ -196,13 +199,19 @@ impl Strategy {
             ));
         }
         if access == Access::Stream && durability == Durability::RwfDsync {
-            return Err("durability rwf-dsync is a flag of pwritev2, which a C stream does not call".into());
+            return Err(
+                "durability rwf-dsync is a flag of pwritev2, which a C stream does not call".into(),
+            );
         }
         if access == Access::Seek && durability == Durability::RwfDsync {
-            return Err("durability rwf-dsync is a flag of pwritev2, and access seek means write".into());
+            return Err(
+                "durability rwf-dsync is a flag of pwritev2, and access seek means write".into()
+            );
         }
         if memory_or_stream && !matches!(engine, EngineKind::Caller | EngineKind::Pool) {
-            return Err(format!("engine {engine} writes by file descriptor, and access {access} does not"));
+            return Err(format!(
+                "engine {engine} writes by file descriptor, and access {access} does not"
+            ));
         }
         if access == Access::Seek && !matches!(engine, EngineKind::Caller | EngineKind::Pool) {
             return Err(format!(
@@ -222,7 +231,11 @@ impl Strategy {
 
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}/{}/{}", self.preparation, self.reuse, self.access, self.durability, self.engine)
+        write!(
+            f,
+            "{}/{}/{}/{}/{}",
+            self.preparation, self.reuse, self.access, self.durability, self.engine
+        )
     }
 }
 
@@ -233,7 +246,12 @@ mod tests {
     fn each<T: NamedChoice + fmt::Debug + PartialEq>() {
         for &choice in T::ALL {
             assert_eq!(T::from_name(choice.name()), Some(choice));
-            assert!(choice.name().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+            assert!(
+                choice
+                    .name()
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            );
         }
     }
 
@@ -262,11 +280,17 @@ mod tests {
                     if let Err(reason) = strategy.check() {
                         refused += 1;
                         let names = [access.name(), durability.name(), engine.name()];
-                        assert!(names.iter().any(|name| reason.contains(name)), "{strategy}: {reason}");
+                        assert!(
+                            names.iter().any(|name| reason.contains(name)),
+                            "{strategy}: {reason}"
+                        );
                     }
                 }
             }
         }
-        assert!(refused > 0 && refused < Access::ALL.len() * Durability::ALL.len() * EngineKind::ALL.len());
+        assert!(
+            refused > 0
+                && refused < Access::ALL.len() * Durability::ALL.len() * EngineKind::ALL.len()
+        );
     }
 }

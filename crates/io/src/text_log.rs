@@ -1,4 +1,5 @@
-//! What the text log needs of the system, and no log: files that are only appended to, buffers that outlive a killed process.
+//! What the text log needs of the system, and no log: files that are only appended to, buffers that
+//! outlive a killed process.
 //!
 //! *Owns*: which of that this system has. *May not touch*: lines, rotation.
 

@@ -1,7 +1,7 @@
 //! `EINTR` and short transfers, in one place: what to do after the kernel has answered one attempt.
 //!
-//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO each make the attempts in their own
-//! way and ask this state machine for the next step.
+//! *Owns*: the decision. *May not touch*: files; the caller's thread, io_uring and Linux AIO each
+//! make the attempts in their own way and ask this state machine for the next step.
 
 use std::io;
 
@@ -25,7 +25,8 @@ pub enum Next {
     Fail(io::Error),
 }
 
-/// Which way the bytes go: a transfer of 0 bytes is the end of the file for a read and an error for a write.
+/// Which way the bytes go: a transfer of 0 bytes is the end of the file for a read and an error for
+/// a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the file into memory.
@@ -52,7 +53,8 @@ impl Transfer {
 
     /// Takes the kernel's answer to one attempt.
     ///
-    /// `EAGAIN` is retried too: a blocking file returns it only if an engine could not finish at once.
+    /// `EAGAIN` is retried too: a blocking file returns it only if an engine could not finish at
+    /// once.
     pub fn advance(&mut self, direction: Direction, answer: io::Result<usize>) -> Next {
         match answer {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Next::Again,
@@ -60,7 +62,9 @@ impl Transfer {
             Err(error) => Next::Fail(error),
             Ok(0) if self.rest() == 0 => Next::Done,
             Ok(0) if direction == Direction::Read => Next::End,
-            Ok(0) => Next::Fail(io::Error::new(io::ErrorKind::WriteZero, "the kernel wrote 0 bytes")),
+            Ok(0) => {
+                Next::Fail(io::Error::new(io::ErrorKind::WriteZero, "the kernel wrote 0 bytes"))
+            }
             Ok(count) if count > self.rest() => Next::Fail(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("the kernel claims {count} bytes of {}", self.rest()),
@@ -72,7 +76,8 @@ impl Transfer {
         }
     }
 
-    /// Runs `attempt(done)` until all is transferred, the file ends, or an error must be returned. Returns the bytes transferred.
+    /// Runs `attempt(done)` until all is transferred, the file ends, or an error must be returned.
+    /// Returns the bytes transferred.
     pub fn run(
         mut self,
         direction: Direction,

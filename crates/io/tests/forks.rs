@@ -1,6 +1,8 @@
-//! Forks: a child changes nothing of its parent's, and keeps no lock that its parent does not have any more.
+//! Forks: a child changes nothing of its parent's, and keeps no lock that its parent does not have
+//! any more.
 //!
-//! *Owns*: files below cargo's temporary directory, and processes that it starts and ends. *May not touch*: the crate's insides.
+//! *Owns*: files below cargo's temporary directory, and processes that it starts and ends. *May not
+//! touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -21,8 +23,8 @@ use host_support::temporary;
 use inkstone_host::{Signal, in_forked_child, signal_group};
 use inkstone_io::engine::BlockingFile as _;
 use inkstone_io::{
-    AlignedBuf, Directory, Engine, EngineKind, Error, File, OpenFile, Operation, OsDirectory, Persist,
-    Preparation, Request, Result, SyncKind,
+    AlignedBuf, Directory, Engine, EngineKind, Error, File, OpenFile, Operation, OsDirectory,
+    Persist, Preparation, Request, Result, SyncKind,
 };
 
 const PARENT: &str = "INKSTONE_TEST_FORKS_IN";
@@ -114,11 +116,18 @@ fn a_childs_engines_refuse_and_do_not_hang() {
             // An engine of its own reads, and does not write what its parent has opened.
             let mut own = directory.engine(kind, 4).unwrap();
             let own_write = own.run(write()).and_then(|completion| completion.result);
-            let operation =
-                Operation::Read { buffer: AlignedBuf::zeroed(4096), len: 4096, offset: 0, then: None };
+            let operation = Operation::Read {
+                buffer: AlignedBuf::zeroed(4096),
+                len: 4096,
+                offset: 0,
+                then: None,
+            };
             let read = own.run(Request { token: 2, file: Arc::clone(&file), operation });
-            let has_read = read.and_then(|completion| completion.result).is_ok_and(|read| read == 4096);
-            u8::from(is_forked(answer)) + 2 * u8::from(is_forked(own_write)) + 4 * u8::from(has_read)
+            let has_read =
+                read.and_then(|completion| completion.result).is_ok_and(|read| read == 4096);
+            u8::from(is_forked(answer))
+                + 2 * u8::from(is_forked(own_write))
+                + 4 * u8::from(has_read)
         });
         assert_eq!(child.unwrap(), 7, "{kind}");
         engine.take().unwrap().run(write()).unwrap().result.unwrap();
@@ -204,7 +213,8 @@ fn a_lock_dies_with_its_owner_though_children_live_on() {
 
 /// Takes a lock of this kind on the whole file, or gives it back.
 fn take(file: &fs::File, command: libc::c_int, kind: libc::c_int) {
-    // SAFETY: zeros are a value of the structure, which is integers only; it lives through the call, which only reads it.
+    // SAFETY: zeros are a value of the structure, which is integers only; it lives through the
+    // call, which only reads it.
     unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         lock.l_type = kind as libc::c_short;
@@ -223,7 +233,9 @@ fn a_lock_that_no_log_takes_is_told_as_what_it_is() {
     let who = directory.locked_by("lock").unwrap().unwrap();
     // The note is there, and is not the holder's.
     assert!(
-        who.starts_with("another process") && who.contains("a read lock on") && who.contains("lslocks"),
+        who.starts_with("another process")
+            && who.contains("a read lock on")
+            && who.contains("lslocks"),
         "{who}"
     );
     // Not by closing it: a child that another test forks at this moment has it open too.
@@ -254,7 +266,9 @@ fn what_is_no_plain_file_is_refused_at_once() {
     fs::create_dir(made.path().join("directory")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(made.path().join("socket"));
     for how in [OpenFile::existing(), OpenFile::existing().read_only()] {
-        for (name, word) in [("pipe", "a pipe"), ("link", "a symbolic link"), ("directory", "irectory")] {
+        for (name, word) in
+            [("pipe", "a pipe"), ("link", "a symbolic link"), ("directory", "irectory")]
+        {
             let error = directory.open(name, &how).unwrap_err().to_string();
             assert!(error.contains(word) && error.contains(name), "{error}");
         }

@@ -1,7 +1,8 @@
-//! The lock of a directory's file: one holder among handles and among processes, and what the seam says about files.
+//! The lock of a directory's file: one holder among handles and among processes, and what the seam
+//! says about files.
 //!
-//! *Owns*: files below cargo's temporary directory, and for some tests a mount, for which it must be root. *May not
-//! touch*: the crate's insides.
+//! *Owns*: files below cargo's temporary directory, and for some tests a mount, for which it must
+//! be root. *May not touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -16,7 +17,8 @@ use std::process::{Child, Command, Stdio};
 use host_support::{EXT4, FileSystem, can_run, run, temporary};
 use inkstone_host::{Mount, Only, Refusal, WorkDir, in_forked_child, refuse};
 use inkstone_io::{
-    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, SyncKind, Taken, WriterLock, fiemap,
+    Access, AlignedBuf, Directory, File, OpenFile, OsDirectory, OsFile, SyncKind, Taken,
+    WriterLock, fiemap,
 };
 
 const CHILD: &str = "INKSTONE_TEST_LOCKS_IN";
@@ -51,7 +53,8 @@ fn holding_child(directory: &Path) -> (Child, bool) {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let ready = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
+    let ready =
+        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
     (child, ready.unwrap() == "true")
 }
 
@@ -65,7 +68,8 @@ fn one_handle_of_a_process_has_the_lock_and_dropping_it_gives_it_back() {
     assert_eq!(lock.path(), made.path().join("lock"));
     assert!(first.lock("lock").unwrap().is_none() && second.lock("lock").unwrap().is_none());
     assert_eq!(second.locked_by("lock").unwrap(), own_note());
-    // Opening and closing the file elsewhere in the process loses nothing (it would lose a lock of the older kind).
+    // Opening and closing the file elsewhere in the process loses nothing (it would lose a lock of
+    // the older kind).
     drop(fs::File::options().read(true).write(true).open(lock.path()).unwrap());
     assert!(second.lock("lock").unwrap().is_none());
     let other = second.lock("other").unwrap().unwrap();
@@ -103,7 +107,8 @@ fn a_started_program_does_not_inherit_the_lock() {
     let lock = directory.lock("lock").unwrap().unwrap();
     let descriptor_of = |pid: &str| {
         fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().any(|entry| {
-            fs::read_link(entry.path()).is_ok_and(|target| target == fs::canonicalize(lock.path()).unwrap())
+            fs::read_link(entry.path())
+                .is_ok_and(|target| target == fs::canonicalize(lock.path()).unwrap())
         })
     };
     assert!(descriptor_of("self"));
@@ -114,7 +119,8 @@ fn a_started_program_does_not_inherit_the_lock() {
     assert!(!inherited);
 }
 
-/// A security module answers `EACCES`, as SMB does of a lock that another has; seccomp mostly `EPERM`.
+/// A security module answers `EACCES`, as SMB does of a lock that another has; seccomp mostly
+/// `EPERM`.
 #[test]
 fn a_process_that_may_take_no_lock_is_not_told_of_another_holder() {
     let (made, directory) = directory();
@@ -122,7 +128,8 @@ fn a_process_that_may_take_no_lock_is_not_told_of_another_holder() {
     fs::write(made.path().join("log"), "").unwrap();
     for errno in [libc::EACCES, libc::EPERM] {
         for is_held in [false, true] {
-            let held = is_held.then(|| (directory.lock("lock").unwrap(), taken(&directory).unwrap()));
+            let held =
+                is_held.then(|| (directory.lock("lock").unwrap(), taken(&directory).unwrap()));
             let code = in_forked_child(|| {
                 let only = Only::With(1, libc::F_OFD_SETLK as u32);
                 if refuse(&[Refusal { call: libc::SYS_fcntl, only }], errno).is_err() {
@@ -130,14 +137,19 @@ fn a_process_that_may_take_no_lock_is_not_told_of_another_holder() {
                 }
                 let other = OsDirectory::open(made.path()).unwrap();
                 u8::from(if is_held && errno == libc::EACCES {
-                    matches!(other.lock("lock"), Ok(None)) && matches!(taken(&other), Ok(Taken::Others))
+                    matches!(other.lock("lock"), Ok(None))
+                        && matches!(taken(&other), Ok(Taken::Others))
                 } else {
                     other.lock("lock").is_err_and(|error| error.raw_os_error() == Some(errno))
                         && matches!(taken(&other), Ok(Taken::NoLocks(_)))
                 })
             });
             match code.unwrap() {
-                2 => return eprintln!("NOT RUN: locks that a sandbox refuses: no seccomp filters here"),
+                2 => {
+                    return eprintln!(
+                        "NOT RUN: locks that a sandbox refuses: no seccomp filters here"
+                    );
+                }
                 code => assert_eq!(code, 1, "errno {errno}, held: {is_held}"),
             }
             drop(held);
@@ -179,7 +191,8 @@ fn a_note_that_says_nothing_is_another_process() {
         fs::write(lock.path(), note).unwrap();
         assert_eq!(directory.locked_by("lock").unwrap().as_deref(), Some(words));
     }
-    // The rest of a longer, older note does not show after ours, nor do the zeros that a power cut may leave.
+    // The rest of a longer, older note does not show after ours, nor do the zeros that a power cut
+    // may leave.
     drop(lock);
     for left in ["process 7\n345\n", "\0\0\0\0"] {
         fs::write(directory.path().join("lock"), left).unwrap();
@@ -214,8 +227,12 @@ fn a_lock_file_that_is_somebodys_own_is_locked_and_keeps_what_is_in_it() {
 fn a_lock_file_can_be_read_by_nobody_who_may_not_read_the_other_files() {
     use std::os::unix::fs::PermissionsExt;
     let (made, directory) = directory();
-    let mode = |name: &str| fs::metadata(made.path().join(name)).unwrap().permissions().mode() & 0o777;
-    drop((directory.lock("lock").unwrap().unwrap(), directory.open("file", &OpenFile::new_file()).unwrap()));
+    let mode =
+        |name: &str| fs::metadata(made.path().join(name)).unwrap().permissions().mode() & 0o777;
+    drop((
+        directory.lock("lock").unwrap().unwrap(),
+        directory.open("file", &OpenFile::new_file()).unwrap(),
+    ));
     assert_eq!((mode("lock"), mode("file")), (0o600, 0o600));
     let wider = directory.file_mode(0o640);
     drop((wider.lock("newer").unwrap().unwrap(), wider.lock("lock").unwrap().unwrap()));
@@ -288,7 +305,10 @@ fn files_with_common_blocks_say_so() {
 #[test]
 fn a_file_system_without_fiemap_shares_nothing() {
     let Ok(made) = tempfile::tempdir_in("/dev/shm") else {
-        host_support::not_run("a_file_system_without_fiemap_shares_nothing", "there is no /dev/shm");
+        host_support::not_run(
+            "a_file_system_without_fiemap_shares_nothing",
+            "there is no /dev/shm",
+        );
         return;
     };
     let file = OsFile::open(&made.path().join("a"), &OpenFile::new_file()).unwrap();
@@ -317,12 +337,20 @@ fn a_size_can_be_set_both_ways() {
 /// How many pages of the file are in the page cache.
 fn cached_pages(file: &OsFile) -> usize {
     let len = file.len_bytes().unwrap() as usize;
-    // SAFETY: a fresh mapping of an open file, which is not read, only asked about and unmapped again; one byte per page.
+    // SAFETY: a fresh mapping of an open file, which is not read, only asked about and unmapped
+    // again; one byte per page.
     unsafe {
         let flags = rustix::mm::MapFlags::SHARED;
         let file = file.std_file();
-        let at =
-            rustix::mm::mmap(std::ptr::null_mut(), len, rustix::mm::ProtFlags::READ, flags, file, 0).unwrap();
+        let at = rustix::mm::mmap(
+            std::ptr::null_mut(),
+            len,
+            rustix::mm::ProtFlags::READ,
+            flags,
+            file,
+            0,
+        )
+        .unwrap();
         let mut pages = vec![0_u8; len.div_ceil(4096)];
         assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
         rustix::mm::munmap(at, len).unwrap();
@@ -358,7 +386,8 @@ fn a_sync_through_a_handle_for_reading_writes_the_dirty_pages() {
         directory.open("a", &OpenFile::existing().read_only()).unwrap().sync(kind).unwrap();
         assert_eq!((before, dirty_pages(&file)), (1, 0));
     }
-    let past = directory.open("a", &OpenFile::existing().access(Access::Direct).read_only()).unwrap();
+    let past =
+        directory.open("a", &OpenFile::existing().access(Access::Direct).read_only()).unwrap();
     let mut bytes = AlignedBuf::zeroed(4096);
     past.read_at(&mut bytes, 0).unwrap();
     assert_eq!(bytes[0], 2);
@@ -380,9 +409,11 @@ fn dirty_pages(file: &OsFile) -> u64 {
     }
     let range = [0_u64, 0];
     let mut found = Statistics::default();
-    // SAFETY: the range is two numbers that the call reads, the statistics five that it writes; both live through it.
-    let answer =
-        unsafe { libc::syscall(CACHESTAT, file.std_file().as_raw_fd(), &raw const range, &raw mut found, 0) };
+    // SAFETY: the range is two numbers that the call reads, the statistics five that it writes;
+    // both live through it.
+    let answer = unsafe {
+        libc::syscall(CACHESTAT, file.std_file().as_raw_fd(), &raw const range, &raw mut found, 0)
+    };
     assert_eq!(answer, 0, "cachestat: {}", std::io::Error::last_os_error());
     found.dirty
 }
@@ -461,7 +492,8 @@ fn a_read_only_file_system_that_has_no_sync_is_clean() {
         let target = work.path().join(options);
         fs::create_dir(&target).unwrap();
         let mount = Mount::new(Path::new("proc"), &target, "proc", options).unwrap();
-        let file = OsFile::open(&target.join("version"), &OpenFile::existing().read_only()).unwrap();
+        let file =
+            OsFile::open(&target.join("version"), &OpenFile::existing().read_only()).unwrap();
         assert_eq!(file.std_file().sync_data().unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(file.sync(SyncKind::Data).is_ok(), is_clean, "{options}");
         let directory = OsDirectory::open(&target).unwrap();
@@ -477,7 +509,8 @@ fn dropping_gives_the_lock_back_though_a_child_still_has_its_descriptor() {
     let (_made, directory) = directory();
     let lock = directory.lock("lock").unwrap().unwrap();
     let path = fs::canonicalize(lock.path()).unwrap();
-    let is_ours = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target == path);
+    let is_ours =
+        |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target == path);
     let entry = fs::read_dir("/proc/self/fd").unwrap().flatten().find(is_ours).unwrap();
     let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
     // SAFETY: the lock has it open; a duplicate is what a child has between fork and exec.

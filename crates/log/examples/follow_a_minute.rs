@@ -1,10 +1,13 @@
-//! A writer and a follower in two processes: `cargo run --release -p inkstone --example follow_a_minute -- 60 [DIR]`.
+//! A writer and a follower in two processes: `cargo run --release -p inkstone --example
+//! follow_a_minute -- 60 [DIR]`.
 //!
-//! *Owns*: a run of any length, with small segments that are truncated at both ends and used again under the follower, which checks
-//! every byte of every record, and that LSNs are dense. *May not touch*: the crate's insides.
+//! *Owns*: a run of any length, with small segments that are truncated at both ends and used again
+//! under the follower, which checks every byte of every record, and that LSNs are dense. *May not
+//! touch*: the crate's insides.
 //!
-//! The writer is opened again once a second. The follower pauses now and then, so that it comes too late; beside it another reader
-//! opens the log from scratch again and again. Ends with 1 on any mismatch.
+//! The writer is opened again once a second. The follower pauses now and then, so that it comes too
+//! late; beside it another reader opens the log from scratch again and again. Ends with 1 on any
+//! mismatch.
 
 use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
@@ -76,10 +79,12 @@ fn write(path: &Path, time: Duration) -> Result<()> {
     lsn = lsn.max(log.last().get()) + 1;
     log.append_durable(&record(lsn, END))?;
     log.close()?;
-    let names = std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let names =
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let names = names.collect::<std::io::Result<Vec<_>>>()?;
     let numbers = names.iter().filter_map(|name| name.split_once('.')?.0.parse::<u64>().ok());
-    let (files, highest) = numbers.fold((0, 0), |(files, highest), number| (files + 1, number.max(highest)));
+    let (files, highest) =
+        numbers.fold((0, 0), |(files, highest), number| (files + 1, number.max(highest)));
     println!(
         "writer: {appended} records appended, {openings} openings, {cuts} cuts, {highest} segments in {files} files: {} recycled",
         highest - files

@@ -4,7 +4,8 @@
 //! cargo run --release -p inkstone --example opening -- [DIR] [GIB]
 //! ```
 //!
-//! Cold means that the kernel dropped its caches (as root; otherwise it reports that it did not). The log is removed at the end.
+//! Cold means that the kernel dropped its caches (as root; otherwise it reports that it did not).
+//! The log is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -67,7 +68,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Milliseconds that a bare read of the last segment takes, in pieces of 1 MiB.
 fn read_last(path: &Path) -> Result<f64> {
-    let names = std::fs::read_dir(path).map_err(|source| inkstone_io::Error::new("list", path, source))?;
+    let names =
+        std::fs::read_dir(path).map_err(|source| inkstone_io::Error::new("list", path, source))?;
     let segments = names.filter_map(|entry| Some(entry.ok()?.path()));
     let last = segments.filter(|path| path.extension().is_some_and(|end| end == "ink")).max();
     let last = last.expect("a log has a segment");

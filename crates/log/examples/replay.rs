@@ -1,13 +1,15 @@
-//! How fast a log is read: all of it in order, and by random LSN, beside a bare read of the same files.
+//! How fast a log is read: all of it in order, and by random LSN, beside a bare read of the same
+//! files.
 //!
 //! ```text
 //! cargo run --release -p inkstone --example replay -- [DIR] [MIB] [ROUNDS]
 //! ```
 //!
-//! A log of records of 256 bytes is written, closed and opened again for each figure. Every record is handed out, so all checksums are
-//! checked. *Warm*: the bare read goes through the page cache in pieces of 1 MiB. *Cold*: the kernel dropped its caches before each
-//! (as root; otherwise it reports that it did not), and the bare read goes past the cache with four reads of 1 MiB in flight. Rounds
-//! are interleaved; a ratio is that of one round. The log is removed at the end.
+//! A log of records of 256 bytes is written, closed and opened again for each figure. Every record
+//! is handed out, so all checksums are checked. *Warm*: the bare read goes through the page cache
+//! in pieces of 1 MiB. *Cold*: the kernel dropped its caches before each (as root; otherwise it
+//! reports that it did not), and the bare read goes past the cache with four reads of 1 MiB in
+//! flight. Rounds are interleaved; a ratio is that of one round. The log is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -199,7 +201,10 @@ fn bare_direct(path: &Path) -> Result<f64> {
     let mut engine = OsDirectory::open(path)?.engine(EngineKind::Pool, BARE_DEPTH)?;
     let mut spare: Vec<_> = (0..BARE_DEPTH).map(|_| AlignedBuf::zeroed(PIECE)).collect();
     for (path, len) in segments(path)? {
-        let file = Arc::new(OsFile::open(&path, &OpenFile::existing().read_only().access(Access::Direct))?);
+        let file = Arc::new(OsFile::open(
+            &path,
+            &OpenFile::existing().read_only().access(Access::Direct),
+        )?);
         for offset in (0..len).step_by(PIECE) {
             let buffer = match spare.pop() {
                 Some(buffer) => buffer,

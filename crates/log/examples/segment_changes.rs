@@ -1,4 +1,5 @@
-//! Many segment changes in one run, at the rate of 4 KiB commits: is a file always ready, does memory stay flat?
+//! Many segment changes in one run, at the rate of 4 KiB commits: is a file always ready, does
+//! memory stay flat?
 //!
 //! ```text
 //! cargo run --release -p inkstone --example segment_changes -- [DIR] [CHANGES] [SEGMENT_KIB]
@@ -14,7 +15,8 @@ use inkstone::{Log, Lsn, Options, Result};
 fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let parent = PathBuf::from(arguments.next().unwrap_or_else(|| ".".into()));
-    let mut number = |default| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let mut number =
+        |default| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (changes, segment_kib) = (number(10_000_u64), number(256));
     let path = parent.join(format!(".inkstone-changes-{}", std::process::id()));
     let options = Options::default().segment_bytes(segment_kib << 10).record_bytes_max(32 << 10);

@@ -16,14 +16,18 @@ use crate::error::Result;
 
 /// A record, or a batch, that was appended and is not necessarily durable yet.
 ///
-/// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any runtime or none; polling
-/// does no I/O: the log's own thread commits what is awaited, as soon as the waiters expected to share the flush are there. If the handle is dropped, the log's own thread commits the record within [`crate::Options::linger`] (without
-/// that thread the next caller that commits does). A failure then shows only in that the log is poisoned. A future that is dropped
-/// while it is pending leaves nothing behind, and no group waits for it any more.
+/// [`Append::wait`] blocks until it is durable. As a future it becomes ready at that moment, in any
+/// runtime or none; polling does no I/O: the log's own thread commits what is awaited, as soon as
+/// the waiters expected to share the flush are there. If the handle is dropped, the log's own
+/// thread commits the record within [`crate::Options::linger`] (without that thread the next caller
+/// that commits does). A failure then shows only in that the log is poisoned. A future that is
+/// dropped while it is pending leaves nothing behind, and no group waits for it any more.
 ///
-/// Wakers run while no lock of the log is held, so they may use the log. A waker that forks must not return in the child.
+/// Wakers run while no lock of the log is held, so they may use the log. A waker that forks must
+/// not return in the child.
 ///
-/// The handle borrows the log, so dropping it costs nothing. [`Append::into_owned`] makes one that can outlive the borrow.
+/// The handle borrows the log, so dropping it costs nothing. [`Append::into_owned`] makes one that
+/// can outlive the borrow.
 #[must_use = "the record is not durable before `wait` (or `.await`) returns Ok"]
 pub struct Append<'log> {
     shared: Held<'log>,
@@ -57,8 +61,9 @@ impl<'log> Append<'log> {
         Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false, ticket: None }
     }
 
-    /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or give it to a runtime. If the
-    /// log is closed first, waiting returns `Ok` for a durable record and [`crate::Error::Closed`] for any other.
+    /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or
+    /// give it to a runtime. If the log is closed first, waiting returns `Ok` for a durable record
+    /// and [`crate::Error::Closed`] for any other.
     pub fn into_owned(mut self) -> Append<'static> {
         let shared = match &self.shared {
             Held::Borrowed(shared) => Arc::clone(shared),
@@ -75,8 +80,9 @@ impl<'log> Append<'log> {
         }
     }
 
-    /// The handle as plain numbers, for the C door, whose callers keep them: see [`crate::Log::attach`]. Nobody waits for the record
-    /// until then, and nothing commits it by itself.
+    /// The handle as plain numbers, for the C door, whose callers keep them: see
+    /// [`crate::Log::attach`]. Nobody waits for the record until then, and nothing commits it by
+    /// itself.
     #[doc(hidden)]
     pub fn detach(mut self) -> (Lsn, Lsn, u64) {
         self.await_no_more();
@@ -103,42 +109,48 @@ impl<'log> Append<'log> {
         self.first
     }
 
-    /// Waits until the record is durable, and returns its LSN. The calling thread may write the group itself: a lone writer
-    /// has no other thread to wait for.
+    /// Waits until the record is durable, and returns its LSN. The calling thread may write the
+    /// group itself: a lone writer has no other thread to wait for.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] when its write or sync, or an earlier one, failed: the next opening may or may not find the
-    /// record. [`crate::Error::Closed`] when the log was closed before the record was durable.
+    /// [`crate::Error::Poisoned`] when its write or sync, or an earlier one, failed: the next
+    /// opening may or may not find the record. [`crate::Error::Closed`] when the log was closed
+    /// before the record was durable.
     ///
     /// # Durability
-    /// On `Ok` this record and all before it are on stable storage; with [`crate::Options::periodic`] they will be soon.
+    /// On `Ok` this record and all before it are on stable storage; with
+    /// [`crate::Options::periodic`] they will be soon.
     pub fn wait(mut self) -> Result<Lsn> {
         self.is_decided = true;
         self.await_no_more();
         self.shared.log().acknowledge(self.last, self.cuts).map(|()| self.last)
     }
 
-    /// Has `callback` called once, with the LSN when the record is durable, or with the error when it will not be. The thread that
-    /// made the record durable calls it; if the outcome is known already, the calling thread does at once.
+    /// Has `callback` called once, with the LSN when the record is durable, or with the error when
+    /// it will not be. The thread that made the record durable calls it; if the outcome is known
+    /// already, the calling thread does at once.
     ///
-    /// The callbacks of a log are called one at a time and in the order of their LSNs; one that is registered for a record whose
-    /// outcome is known comes after those that are due. If another thread is calling them, it calls this one too, a moment later.
+    /// The callbacks of a log are called one at a time and in the order of their LSNs; one that is
+    /// registered for a record whose outcome is known comes after those that are due. If another
+    /// thread is calling them, it calls this one too, a moment later.
     ///
-    /// The callback holds up other callbacks, and often a thread that waits for its own record, so it must not block. It may use
-    /// the log: append, register callbacks, truncate, close. It runs while nothing of the log is locked. If it panics, nothing else
-    /// happens: the log, its other callbacks and the calling thread go on. A callback that forks must not return in the child; in
-    /// a forked child only those are called that are registered there, with [`crate::Error::Forked`].
+    /// The callback holds up other callbacks, and often a thread that waits for its own record, so
+    /// it must not block. It may use the log: append, register callbacks, truncate, close. It runs
+    /// while nothing of the log is locked. If it panics, nothing else happens: the log, its other
+    /// callbacks and the calling thread go on. A callback that forks must not return in the child;
+    /// in a forked child only those are called that are registered there, with
+    /// [`crate::Error::Forked`].
     ///
-    /// The record counts as waited for: the log's own thread commits it together with those of other waiters. A log that is closed
-    /// or dropped leaves no callback uncalled. A callback that keeps the log alive (by an [`Arc`]) keeps it from being
-    /// dropped until it was called.
+    /// The record counts as waited for: the log's own thread commits it together with those of
+    /// other waiters. A log that is closed or dropped leaves no callback uncalled. A callback that
+    /// keeps the log alive (by an [`Arc`]) keeps it from being dropped until it was called.
     ///
     /// # Errors
     /// The callback gets those of [`Append::wait`].
     ///
     /// # Durability
-    /// A callback that gets `Ok` is called when this record and all before it are on stable storage, also with
-    /// [`crate::Options::periodic`].
+    /// A callback that gets `Ok` is called when this record and all before it are on stable
+    /// storage, also with [`crate::Options::periodic`].
     ///
     /// ```
     /// # fn main() -> inkstone::Result<()> {
@@ -186,6 +198,9 @@ impl Drop for Append<'_> {
 
 impl fmt::Debug for Append<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Append").field("first", &self.first).field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("Append")
+            .field("first", &self.first)
+            .field("last", &self.last)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,8 @@
-//! Changes of the log other than appending: the next segment, control groups, truncation at both ends.
+//! Changes of the log other than appending: the next segment, control groups, truncation at both
+//! ends.
 //!
-//! *Owns*: the order in which these become durable. *May not touch*: how a group is written (`commit`).
+//! *Owns*: the order in which these become durable. *May not touch*: how a group is written
+//! (`commit`).
 
 pub(crate) mod control;
 pub(crate) mod roll;

@@ -20,23 +20,26 @@ pub struct Choice {
     pub warnings: Vec<String>,
 }
 
-/// After which syncs the log asks the file system whether it still accepts changes. A file system may report success for a sync
-/// whose journal write failed (docs/assumptions.md, A13). It refuses every later change then, so the question reveals it.
+/// After which syncs the log asks the file system whether it still accepts changes. A file system
+/// may report success for a sync whose journal write failed (docs/assumptions.md, A13). It refuses
+/// every later change then, so the question reveals it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Asks {
     /// After none: no sync here waits for a journal, or nothing here is durable anyway.
     Never,
-    /// After the syncs of new files and their names, and after groups in blocks that are only reserved. A group that overwrites
-    /// written blocks waits for no metadata here, so nothing is asked after it.
+    /// After the syncs of new files and their names, and after groups in blocks that are only
+    /// reserved. A group that overwrites written blocks waits for no metadata here, so nothing is
+    /// asked after it.
     ReservedBlocks,
-    /// After every group too: an overwrite may wait for metadata. On xfs another process may share the blocks of the segment in
-    /// use at any moment (`cp --reflink`).
+    /// After every group too: an overwrite may wait for metadata. On xfs another process may share
+    /// the blocks of the segment in use at any moment (`cp --reflink`).
     EachGroup,
 }
 
 impl Asks {
-    /// Whether to ask after the groups in this file. Its name and its blocks are durable, and their syncs were asked about.
+    /// Whether to ask after the groups in this file. Its name and its blocks are durable, and their
+    /// syncs were asked about.
     pub(crate) fn groups_in(self, file: &dyn File) -> bool {
         match self {
             Self::Never => false,
@@ -53,5 +56,8 @@ impl fmt::Display for Choice {
 }
 
 pub(crate) fn in_words(strategy: &Strategy) -> String {
-    format!("{}, {}, {}, {}", strategy.preparation, strategy.reuse, strategy.access, strategy.durability)
+    format!(
+        "{}, {}, {}, {}",
+        strategy.preparation, strategy.reuse, strategy.access, strategy.durability
+    )
 }

@@ -1,6 +1,7 @@
 //! How records become durable, many with one flush.
 //!
-//! *Owns*: the gathering, the turn, the writer, the watermark, waiting and waking. *May not touch*: which segment comes next.
+//! *Owns*: the gathering, the turn, the writer, the watermark, waiting and waking. *May not touch*:
+//! which segment comes next.
 
 pub(crate) mod callbacks;
 pub(crate) mod following;

@@ -1,8 +1,9 @@
-//! What a reader could not make sure of. It reads all the same, and says so: a disk that is dying takes no flush any more, and
-//! that is when its bytes are wanted most.
+//! What a reader could not make sure of. It reads all the same, and says so: a disk that is dying
+//! takes no flush any more, and that is when its bytes are wanted most.
 //!
-//! *Owns*: the sentences, and after which failures a reader goes on. *May not touch*: files. A writer has no doubts: it goes on from
-//! what it has found, and a failure is an error of its opening.
+//! *Owns*: the sentences, and after which failures a reader goes on. *May not touch*: files. A
+//! writer has no doubts: it goes on from what it has found, and a failure is an error of its
+//! opening.
 
 use std::sync::Arc;
 
@@ -72,8 +73,8 @@ pub(crate) enum Holder {
     Nobody,
     /// A writer, in words.
     Writer(String),
-    /// There are no locks here. No writer of this kind can be at work, unless it is outside of a sandbox that forbids to ask, or on another
-    /// machine.
+    /// There are no locks here. No writer of this kind can be at work, unless it is outside of a
+    /// sandbox that forbids to ask, or on another machine.
     Unknown(inkstone_io::Error),
 }
 

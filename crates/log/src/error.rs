@@ -18,7 +18,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused a call: the error says which call, on which path and at which offset.
+    /// The operating system refused a call: the error says which call, on which path and at which
+    /// offset.
     Io(inkstone_io::Error),
     /// Another writer has the log open.
     Locked {
@@ -32,8 +33,9 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory holds an unfinished copy ([`crate::inspect::copy`], [`crate::inspect::salvage`]), which is not a log yet.
-    /// Copy again (it starts over), or remove the directory.
+    /// The directory holds an unfinished copy ([`crate::inspect::copy`],
+    /// [`crate::inspect::salvage`]), which is not a log yet. Copy again (it starts over), or remove
+    /// the directory.
     Incomplete {
         /// The directory.
         path: PathBuf,
@@ -42,8 +44,8 @@ pub enum Error {
     Stopped,
     /// Bytes that were promised to be durable are damaged or missing. No file was changed.
     Corrupt(Arc<Corruption>),
-    /// A newer program wrote this log, in a version of the format that this one does not know. That is not damage, and no file
-    /// was changed.
+    /// A newer program wrote this log, in a version of the format that this one does not know. That
+    /// is not damage, and no file was changed.
     UnknownVersion {
         /// The first segment of that version.
         path: PathBuf,
@@ -54,8 +56,8 @@ pub enum Error {
     },
     /// A write or sync failed earlier: see [`Poison`].
     Poisoned(Poison),
-    /// The disk has no room for another segment, or for a control group where an overwrite needs room. Nothing was lost; try
-    /// again when there is room, or after `truncate_before`.
+    /// The disk has no room for another segment, or for a control group where an overwrite needs
+    /// room. Nothing was lost; try again when there is room, or after `truncate_before`.
     NoRoom {
         /// The bytes that are needed.
         needed_bytes: u64,
@@ -69,7 +71,8 @@ pub enum Error {
         /// The limit ([`crate::Options::record_bytes_max`]).
         limit_bytes: u64,
     },
-    /// `try_append`: every buffer is full, or the segment is changing. Try again later, or use `append`, which waits.
+    /// `try_append`: every buffer is full, or the segment is changing. Try again later, or use
+    /// `append`, which waits.
     Busy,
     /// `truncate_before` has truncated the record.
     TruncatedBefore {
@@ -85,19 +88,22 @@ pub enum Error {
         /// The last durable record.
         durable: Lsn,
     },
-    /// `truncate_after` has truncated records before this reader's position. Its next call continues with the record after `last`.
+    /// `truncate_after` has truncated records before this reader's position. Its next call
+    /// continues with the record after `last`.
     TruncatedAfter {
         /// The next LSN that the reader would have shown.
         lsn: Lsn,
         /// The last LSN that was left.
         last: Lsn,
     },
-    /// The options contradict each other, or an argument makes no sense. Holds the reason, as a sentence.
+    /// The options contradict each other, or an argument makes no sense. Holds the reason, as a
+    /// sentence.
     Invalid(String),
     /// The log is closed.
     Closed,
-    /// This process was forked after the log was opened. The log belongs to the parent process; the call wrote nothing. Open the
-    /// log again in this process once the parent has closed it or has died.
+    /// This process was forked after the log was opened. The log belongs to the parent process; the
+    /// call wrote nothing. Open the log again in this process once the parent has closed it or has
+    /// died.
     Forked {
         /// The log's directory, or the file of it that was to be changed.
         path: PathBuf,
@@ -106,9 +112,9 @@ pub enum Error {
     UsedUp,
 }
 
-/// The log is poisoned after a failed write or sync. Records after the watermark may or may not be on the medium, and a second
-/// sync could report success although they are lost. Records up to the watermark stay readable. Open the log again: recovery
-/// finds out what the medium holds.
+/// The log is poisoned after a failed write or sync. Records after the watermark may or may not be
+/// on the medium, and a second sync could report success although they are lost. Records up to the
+/// watermark stay readable. Open the log again: recovery finds out what the medium holds.
 #[derive(Debug, Clone)]
 pub struct Poison {
     inner: Arc<PoisonInner>,
@@ -163,7 +169,10 @@ impl fmt::Display for Poison {
         }
         // On a full btrfs even an overwrite needs room.
         let when = if self.is_for_room() { "when there is room, " } else { "" };
-        write!(f, " (records up to LSN {durable} are durable; {when}open the log again to continue)")
+        write!(
+            f,
+            " (records up to LSN {durable} are durable; {when}open the log again to continue)"
+        )
     }
 }
 
@@ -207,8 +216,8 @@ impl Error {
         Self::Invalid("no record has LSN 0: the first is LSN 1, and 0 stands for none".into())
     }
 
-    /// Whether the same call can succeed later, without opening the log again: when there is room, say, or when there are descriptors again
-    /// (`EMFILE`, `ENFILE`).
+    /// Whether the same call can succeed later, without opening the log again: when there is room,
+    /// say, or when there are descriptors again (`EMFILE`, `ENFILE`).
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoRoom { .. } | Self::Busy | Self::NotYet { .. } | Self::Locked { .. } => true,
@@ -227,7 +236,8 @@ impl Error {
         }
     }
 
-    /// Whether a call may be missing here, also as the cause of a poison ([`inkstone_io::is_not_here`]).
+    /// Whether a call may be missing here, also as the cause of a poison
+    /// ([`inkstone_io::is_not_here`]).
     pub(crate) fn is_not_here(&self) -> bool {
         match self {
             Self::Io(error) => error.is_not_here(),
@@ -250,8 +260,8 @@ impl Error {
             Self::Invalid(_) | Self::TooLarge { .. } => ErrorKind::InvalidInput,
             Self::UnknownVersion { .. } => ErrorKind::Unsupported,
             Self::Forked { .. } => ErrorKind::PermissionDenied,
-            // Never `Interrupted`, which callers repeat; and no kind of the cause: a poisoned log does not recover when there is
-            // room again.
+            // Never `Interrupted`, which callers repeat; and no kind of the cause: a poisoned log
+            // does not recover when there is room again.
             Self::Poisoned(_) | Self::Stopped | Self::Closed | Self::UsedUp => ErrorKind::Other,
         }
     }
@@ -265,14 +275,19 @@ impl Error {
     }
 }
 
-/// Whether the disk or a quota is full, or the process may not write files of this size (`ulimit -f`).
+/// Whether the disk or a quota is full, or the process may not write files of this size (`ulimit
+/// -f`).
 pub(crate) fn is_full(error: &inkstone_io::Error) -> bool {
     error.is_full() || error.kind() == ErrorKind::FileTooLarge
 }
 
 impl From<inkstone_io::Error> for Error {
     fn from(error: inkstone_io::Error) -> Self {
-        if error.is_forked() { Self::Forked { path: error.path().to_path_buf() } } else { Self::Io(error) }
+        if error.is_forked() {
+            Self::Forked { path: error.path().to_path_buf() }
+        } else {
+            Self::Io(error)
+        }
     }
 }
 
@@ -282,8 +297,8 @@ impl From<Corruption> for Error {
     }
 }
 
-/// For callers whose functions return [`std::io::Error`]. The error itself is inside ([`std::io::Error::get_ref`]), and its text is
-/// the same. The kind says what a caller can do:
+/// For callers whose functions return [`std::io::Error`]. The error itself is inside
+/// ([`std::io::Error::get_ref`]), and its text is the same. The kind says what a caller can do:
 ///
 /// | kind | error |
 /// |---|---|
@@ -303,7 +318,11 @@ impl From<Error> for std::io::Error {
     }
 }
 
-fn no_room(f: &mut fmt::Formatter<'_>, needed_bytes: u64, cause: &inkstone_io::Error) -> fmt::Result {
+fn no_room(
+    f: &mut fmt::Formatter<'_>,
+    needed_bytes: u64,
+    cause: &inkstone_io::Error,
+) -> fmt::Result {
     if cause.kind() == ErrorKind::FileTooLarge {
         // Room does not come by itself there: the cause's own advice says what to change.
         return write!(f, "no room for {needed_bytes} bytes: {cause}; nothing was lost");
@@ -362,7 +381,10 @@ impl fmt::Display for Error {
                 "every buffer is full, or the segment is changing: try again later, or call append, which waits"
             ),
             Self::TruncatedBefore { lsn, first } => {
-                write!(f, "truncate_before has removed LSN {lsn}; the first record left is LSN {first}")
+                write!(
+                    f,
+                    "truncate_before has removed LSN {lsn}; the first record left is LSN {first}"
+                )
             }
             Self::NotYet { lsn, durable } => {
                 write!(f, "LSN {lsn} is not durable yet; the last durable record is LSN {durable}")
@@ -383,13 +405,15 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
-            Self::UsedUp => write!(f, "the log has used up its LSNs or segment numbers: begin a new log"),
+            Self::UsedUp => {
+                write!(f, "the log has used up its LSNs or segment numbers: begin a new log")
+            }
         }
     }
 }
 
-/// Without a `source`: the text has the cause, so a program that prints the causes too prints it once. The variants, and
-/// [`Poison::cause`], have it for programs.
+/// Without a `source`: the text has the cause, so a program that prints the causes too prints it
+/// once. The variants, and [`Poison::cause`], have it for programs.
 impl std::error::Error for Error {}
 
 #[cfg(test)]
@@ -407,11 +431,16 @@ mod tests {
         let full = said(28, "StorageFull");
         assert!(full.contains("pwrite /log/7 at byte 4096"), "{full}");
         assert!(
-            full.ends_with("LSN 9 are durable; when there is room, open the log again to continue)"),
+            full.ends_with(
+                "LSN 9 are durable; when there is room, open the log again to continue)"
+            ),
             "{full}"
         );
         let failed = said(5, "Uncategorized");
-        assert!(failed.starts_with("the log is poisoned: pwrite /log/7 at byte 4096: "), "{failed}");
+        assert!(
+            failed.starts_with("the log is poisoned: pwrite /log/7 at byte 4096: "),
+            "{failed}"
+        );
         assert!(failed.ends_with("LSN 9 are durable; open the log again to continue)"), "{failed}");
     }
 
@@ -420,8 +449,9 @@ mod tests {
         use std::error::Error as _;
 
         let path = || PathBuf::from("/log");
-        let of_system =
-            |code| inkstone_io::Error::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(code));
+        let of_system = |code| {
+            inkstone_io::Error::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(code))
+        };
         let full = || of_system(28);
         let corruption = Corruption {
             path: path(),
@@ -456,10 +486,15 @@ mod tests {
         ] {
             let as_io = std::io::Error::from(error.clone());
             assert_eq!((as_io.kind(), as_io.to_string()), (kind, error.to_string()));
-            let inside =
-                as_io.get_ref().and_then(|inside| inside.downcast_ref::<Error>()).expect("the error");
+            let inside = as_io
+                .get_ref()
+                .and_then(|inside| inside.downcast_ref::<Error>())
+                .expect("the error");
             assert_eq!(inside.to_string(), error.to_string());
-            assert!(as_io.source().is_none() && error.source().is_none(), "{error}: no text is said twice");
+            assert!(
+                as_io.source().is_none() && error.source().is_none(),
+                "{error}: no text is said twice"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The events that a log sends to its listener.
 //!
-//! *Owns*: the events. *May not touch*: what a listener does. The listener runs on the thread where the event happened, while
-//! no lock is held, so it should be quick.
+//! *Owns*: the events. *May not touch*: what a listener does. The listener runs on the thread where
+//! the event happened, while no lock is held, so it should be quick.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,12 +30,12 @@ pub enum Event {
     PoolEmpty {
         /// The size of the segment in bytes.
         segment_bytes: u64,
-        /// Whether the blocks of the segment are only reserved. Otherwise they are those of an old segment, or were filled with
-        /// zeros because the file system cannot reserve blocks.
+        /// Whether the blocks of the segment are only reserved. Otherwise they are those of an old
+        /// segment, or were filled with zeros because the file system cannot reserve blocks.
         fallocated: bool,
     },
-    /// The log could not prepare a file in the background: there is no room, the disk budget is used up, or a call failed. It
-    /// tries again.
+    /// The log could not prepare a file in the background: there is no room, the disk budget is
+    /// used up, or a call failed. It tries again.
     PreparationFailed {
         /// The reason.
         why: String,
@@ -51,12 +51,13 @@ pub enum Event {
     Poisoned(Poison),
 }
 
-/// A segment that is full. While this value (or a clone of it) exists and the log is open, its file is not used for anything
-/// else, even after `truncate_before` has truncated its records: an archiver can take its time to copy it. The disk budget counts
-/// the file.
+/// A segment that is full. While this value (or a clone of it) exists and the log is open, its file
+/// is not used for anything else, even after `truncate_before` has truncated its records: an
+/// archiver can take its time to copy it. The disk budget counts the file.
 ///
-/// Once the log is closed or dropped, the next opening, perhaps of another process, may use the file for other records. Call
-/// [`SealedSegment::is_kept`] *after* reading the file: if it is true, everything that was read belongs to the segment.
+/// Once the log is closed or dropped, the next opening, perhaps of another process, may use the
+/// file for other records. Call [`SealedSegment::is_kept`] *after* reading the file: if it is true,
+/// everything that was read belongs to the segment.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SealedSegment {
@@ -73,8 +74,8 @@ pub struct SealedSegment {
 }
 
 impl SealedSegment {
-    /// Whether the file was kept until now: the log that sent the event has not been closed or dropped. False in a forked child,
-    /// which knows nothing of the parent's log.
+    /// Whether the file was kept until now: the log that sent the event has not been closed or
+    /// dropped. False in a forked child, which knows nothing of the parent's log.
     pub fn is_kept(&self) -> bool {
         self.pin.is_kept()
     }

@@ -1,7 +1,8 @@
 //! A crash-safe append-only log that overwrites prepared and recycled segments.
 //!
-//! *Owns*: ordering, durability, the life of segments. *May not touch*: the operating system: the log is written over the traits
-//! of `inkstone-io` ([`Directory`] is one of them), and runs unchanged on the simulated disk of `inkstone-sim`.
+//! *Owns*: ordering, durability, the life of segments. *May not touch*: the operating system: the
+//! log is written over the traits of `inkstone-io` ([`Directory`] is one of them), and runs
+//! unchanged on the simulated disk of `inkstone-sim`.
 //!
 //! ```
 //! use inkstone::{Log, Lsn, Options};
@@ -36,10 +37,11 @@
 //! | the next record, as a reader | [`Cursor::next_within`] | [`Cursor::next_async`] (not from [`Reader::open`]) | |
 //! | room in the buffers | [`Log::append`] | [`Log::append_async`] | |
 //!
-//! A record whose bytes are in several places is appended without joining them: [`Log::append_parts`].
+//! A record whose bytes are in several places is appended without joining them:
+//! [`Log::append_parts`].
 //!
-//! Begin with [`Log`], [`Options`] and [`Reader`]. docs/durability.md says what the log promises, docs/assumptions.md what it
-//! assumes of the machine, docs/format.md what it writes.
+//! Begin with [`Log`], [`Options`] and [`Reader`]. docs/durability.md says what the log promises,
+//! docs/assumptions.md what it assumes of the machine, docs/format.md what it writes.
 
 #![forbid(unsafe_code)]
 
@@ -77,9 +79,10 @@ pub use event::{BoxedListener, Event, SealedSegment};
 pub use inkstone_format::{Epoch, LogId, Lsn, Position, Reason, SegmentNumber, Verdict};
 // What the public signatures and fields of this crate name.
 pub use inkstone_io::{
-    Access, AlignedBuf, AnyDirectory, Barriers, Capabilities, CopyOnWrite, DeviceFacts, DeviceNumber,
-    DioAlignment, Directory, DirectoryCalls, DirectoryIdentity, Durability, EngineKind, Error as IoError,
-    MountFacts, NamedChoice, OsDirectory, Preparation, Reuse, Strategy, seam,
+    Access, AlignedBuf, AnyDirectory, Barriers, Capabilities, CopyOnWrite, DeviceFacts,
+    DeviceNumber, DioAlignment, Directory, DirectoryCalls, DirectoryIdentity, Durability,
+    EngineKind, Error as IoError, MountFacts, NamedChoice, OsDirectory, Preparation, Reuse,
+    Strategy, seam,
 };
 pub use log::Log;
 pub use options::Options;

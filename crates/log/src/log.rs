@@ -1,6 +1,8 @@
 //! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending; `close.rs` closing, `parts.rs` appending from parts, `room.rs` awaiting room. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading (`read/`).
+//! *Owns*: opening, appending; `close.rs` closing, `parts.rs` appending from parts, `room.rs`
+//! awaiting room. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading
+//! (`read/`).
 
 use std::fmt;
 use std::path::Path;
@@ -35,12 +37,14 @@ use crate::stats::Stats;
 use crate::sync::{JoinHandle, Mutex, lock};
 use crate::watermarks::{DurableAt, Watermarks};
 
-/// A log that is open for writing. A log has one writer at a time. Share the value between threads by a reference or an [`Arc`].
+/// A log that is open for writing. A log has one writer at a time. Share the value between threads
+/// by a reference or an [`Arc`].
 ///
-/// Dropping it commits what was appended and releases the lock, but ignores errors: [`Log::close`] returns them.
+/// Dropping it commits what was appended and releases the lock, but ignores errors: [`Log::close`]
+/// returns them.
 ///
-/// In a process that was forked after the log was opened, every call returns [`Error::Forked`] and dropping does nothing: the
-/// log belongs to the parent process, which continues undisturbed.
+/// In a process that was forked after the log was opened, every call returns [`Error::Forked`] and
+/// dropping does nothing: the log belongs to the parent process, which continues undisturbed.
 pub struct Log {
     shared: Arc<Shared>,
     recovery: Recovery,
@@ -54,19 +58,22 @@ impl Log {
     /// Opens the log in the directory `path`, creating both if they are not there.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another writer has the log open; [`Error::Corrupt`] when promised bytes are damaged or missing, and
-    /// [`Error::UnknownVersion`] when a newer program has written it (in both cases no file is changed); [`Error::NoRoom`] when
-    /// the first segment of a new log does not fit; [`Error::Invalid`] for options that contradict each other; errors of the file
+    /// [`Error::Locked`] when another writer has the log open; [`Error::Corrupt`] when promised
+    /// bytes are damaged or missing, and [`Error::UnknownVersion`] when a newer program has written
+    /// it (in both cases no file is changed); [`Error::NoRoom`] when the first segment of a new log
+    /// does not fit; [`Error::Invalid`] for options that contradict each other; errors of the file
     /// system.
     ///
-    /// A full disk does not keep an existing log from being opened: if even the first group of the opening finds no room, the
-    /// log can be read ([`Recovery::waits_for_room`]).
+    /// A full disk does not keep an existing log from being opened: if even the first group of the
+    /// opening finds no room, the log can be read ([`Recovery::waits_for_room`]).
     ///
-    /// A limit on file sizes (`ulimit -f`) below the size of the last segment is [`Error::NoRoom`] too.
+    /// A limit on file sizes (`ulimit -f`) below the size of the last segment is [`Error::NoRoom`]
+    /// too.
     ///
-    /// The log keeps descriptors open, none of them 0, 1 or 2. If the program closes descriptors of others (`closefrom`,
-    /// `close_range`) while the log is open, the log may write into an unrelated file that gets the same number. A program that
-    /// gives up root should do so before this call, since later files are opened with its current rights.
+    /// The log keeps descriptors open, none of them 0, 1 or 2. If the program closes descriptors of
+    /// others (`closefrom`, `close_range`) while the log is open, the log may write into an
+    /// unrelated file that gets the same number. A program that gives up root should do so before
+    /// this call, since later files are opened with its current rights.
     ///
     /// # Durability
     /// Everything that the opened log shows is on stable storage on return.
@@ -140,7 +147,8 @@ impl Log {
         stats
     }
 
-    /// One step of the preparer, on this thread: for tests without background threads. False when there is nothing to do.
+    /// One step of the preparer, on this thread: for tests without background threads. False when
+    /// there is nothing to do.
     #[doc(hidden)]
     pub fn prepare_some(&self) -> Result<bool> {
         Ok(preparer::step(&self.shared, false)? == preparer::Stepped::Done)
@@ -158,12 +166,12 @@ impl Log {
         &self.recovery
     }
 
-    /// Appends one record and returns its handle; the bytes are copied. Blocks while every buffer is full, or while the
-    /// segment changes.
+    /// Appends one record and returns its handle; the bytes are copied. Blocks while every buffer
+    /// is full, or while the segment changes.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::NoRoom`] when there is no room for the next segment (nothing was appended: try again);
-    /// [`Error::Poisoned`]; [`Error::Closed`].
+    /// [`Error::TooLarge`]; [`Error::NoRoom`] when there is no room for the next segment (nothing
+    /// was appended: try again); [`Error::Poisoned`]; [`Error::Closed`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -172,29 +180,33 @@ impl Log {
         self.append_all(&[(record, PayloadSum::of(record))])
     }
 
-    /// Appends one record that nobody waits for, and returns its LSN: for callers that call [`Log::sync`] later, or let the log's own
-    /// thread commit it within [`Options::linger`].
+    /// Appends one record that nobody waits for, and returns its LSN: for callers that call
+    /// [`Log::sync`] later, or let the log's own thread commit it within [`Options::linger`].
     ///
     /// # Errors
     /// As [`Log::append`].
     ///
     /// # Durability
-    /// None on return: the record is durable when [`Log::sync`] has returned, or [`Log::durable`] has reached its LSN.
+    /// None on return: the record is durable when [`Log::sync`] has returned, or [`Log::durable`]
+    /// has reached its LSN.
     pub fn append_unwaited(&self, record: &[u8]) -> Result<Lsn> {
         Ok(self.append(record)?.lsn())
     }
 
-    /// Appends several records, all or none: after a crash either all of them are in the log or none.
+    /// Appends several records, all or none: after a crash either all of them are in the log or
+    /// none.
     ///
     /// # Errors
-    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The size limit of a record applies to the whole batch, with 24
-    /// bytes and padding added for each record.
+    /// As [`Log::append`]; [`Error::Invalid`] for an empty batch. The size limit of a record
+    /// applies to the whole batch, with 24 bytes and padding added for each record.
     ///
     /// # Durability
     /// None on return: wait for the handle.
     pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<Append<'_>> {
         if records.is_empty() {
-            return Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()));
+            return Err(Error::Invalid(
+                "the batch is empty: a batch needs at least one record".into(),
+            ));
         }
         if let [one] = records {
             return self.append(one.as_ref());
@@ -205,8 +217,9 @@ impl Log {
     /// Appends one record if that needs no waiting.
     ///
     /// # Errors
-    /// [`Error::Busy`] when every buffer is full or the segment must change first; the log's own thread then makes room. Without
-    /// that thread this call changes the segment itself. Otherwise as [`Log::append`].
+    /// [`Error::Busy`] when every buffer is full or the segment must change first; the log's own
+    /// thread then makes room. Without that thread this call changes the segment itself. Otherwise
+    /// as [`Log::append`].
     ///
     /// # Durability
     /// None on return: wait for the handle.
@@ -261,7 +274,8 @@ impl Log {
     /// As [`Log::append`] and [`Append::wait`].
     ///
     /// # Durability
-    /// On `Ok` the record and every one before it are on stable storage; with [`Options::periodic`] they will be soon.
+    /// On `Ok` the record and every one before it are on stable storage; with [`Options::periodic`]
+    /// they will be soon.
     pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
         self.append(record)?.wait()
     }
@@ -294,20 +308,23 @@ impl Log {
         self.shared.durable()
     }
 
-    /// A future of the moment in which the watermark reaches `lsn`. The record need not be appended yet. If it is when the future is
-    /// polled, the future counts as a waiter as [`Append`] does: the log's own thread commits the record together with those of other
-    /// waiters. If it is appended later, the caller that appends it decides when it is committed.
+    /// A future of the moment in which the watermark reaches `lsn`. The record need not be appended
+    /// yet. If it is when the future is polled, the future counts as a waiter as [`Append`] does:
+    /// the log's own thread commits the record together with those of other waiters. If it is
+    /// appended later, the caller that appends it decides when it is committed.
     ///
-    /// To poll it takes as long however many others wait. It does not borrow the log. If it is dropped while it is pending,
-    /// it leaves nothing behind.
+    /// To poll it takes as long however many others wait. It does not borrow the log. If it is
+    /// dropped while it is pending, it leaves nothing behind.
     ///
     /// # Errors
-    /// The future's: [`Error::Poisoned`] and [`Error::Closed`] when the log has ended and the record is not durable;
-    /// [`Error::TruncatedAfter`] when a later `truncate_after` has truncated the record, or the LSN is above what it has left (it can
-    /// be another record's then); [`Error::Forked`].
+    /// The future's: [`Error::Poisoned`] and [`Error::Closed`] when the log has ended and the
+    /// record is not durable; [`Error::TruncatedAfter`] when a later `truncate_after` has truncated
+    /// the record, or the LSN is above what it has left (it can be another record's then);
+    /// [`Error::Forked`].
     ///
     /// # Durability
-    /// When it is `Ok`, every record up to `lsn` is on stable storage, also with [`Options::periodic`].
+    /// When it is `Ok`, every record up to `lsn` is on stable storage, also with
+    /// [`Options::periodic`].
     ///
     /// ```
     /// # async fn put(log: &inkstone::Log) -> inkstone::Result<()> {
@@ -325,7 +342,8 @@ impl Log {
         Watermarks::new(Arc::clone(&self.shared))
     }
 
-    /// The first record that was not truncated; one above the last if there is none, and in a forked child.
+    /// The first record that was not truncated; one above the last if there is none, and in a
+    /// forked child.
     pub fn first(&self) -> Lsn {
         if self.shared.is_forked() {
             return self.durable().next().unwrap_or(Lsn::FIRST);
@@ -333,7 +351,8 @@ impl Log {
         lock(&self.shared.segments).first_live
     }
 
-    /// The last LSN given to a record, durable or not; in a forked child the last that was durable at the fork.
+    /// The last LSN given to a record, durable or not; in a forked child the last that was durable
+    /// at the fork.
     pub fn last(&self) -> Lsn {
         if self.shared.is_forked() {
             return self.durable();
@@ -341,9 +360,11 @@ impl Log {
         self.shared.lock().reserved()
     }
 
-    /// The first record of the last segment, or the next one if that segment has none yet; in a forked child the one after the last
-    /// that was durable at the fork. A caller who keeps a summary of older records in the log (a checkpoint) sees by this that the log
-    /// has begun another segment, and repeats the summary there: then [`Log::truncate_before`] can free all segments before it.
+    /// The first record of the last segment, or the next one if that segment has none yet; in a
+    /// forked child the one after the last that was durable at the fork. A caller who keeps a
+    /// summary of older records in the log (a checkpoint) sees by this that the log has begun
+    /// another segment, and repeats the summary there: then [`Log::truncate_before`] can free all
+    /// segments before it.
     pub fn head_first(&self) -> Lsn {
         if self.shared.is_forked() {
             return self.durable().next().unwrap_or(Lsn::FIRST);
@@ -351,45 +372,54 @@ impl Log {
         lock(&self.shared.segments).head().segment.header.first_lsn
     }
 
-    /// Truncates all records before `first`. The files of segments without other records are used again or removed, once no cursor of
-    /// [`Log::reader`] stands in them. A log with a preparer ([`Options::prepare_ahead`]) leaves that to it. In any other log this call
-    /// gives back at most four files, and so does each later commit, and the log's own thread gives back the rest when the log is idle.
-    /// An append that finds no room first gives back all of them. What other readers have open takes no room.
+    /// Truncates all records before `first`. The files of segments without other records are used
+    /// again or removed, once no cursor of [`Log::reader`] stands in them. A log with a preparer
+    /// ([`Options::prepare_ahead`]) leaves that to it. In any other log this call gives back at
+    /// most four files, and so does each later commit, and the log's own thread gives back the rest
+    /// when the log is idle. An append that finds no room first gives back all of them. What other
+    /// readers have open takes no room.
     ///
     /// # Errors
-    /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`] when the segment has no room
-    /// left for the control group and the disk has none for another segment, or when an overwrite needs room and the reserved
-    /// room is used up too (in both cases nothing has changed); [`Error::Poisoned`].
+    /// [`Error::NotYet`] when `first` is more than one above the last record; [`Error::NoRoom`]
+    /// when the segment has no room left for the control group and the disk has none for another
+    /// segment, or when an overwrite needs room and the reserved room is used up too (in both cases
+    /// nothing has changed); [`Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` the records stay truncated. An error after that point (a file could not be deleted) does not bring them back: the
-    /// next opening deletes the file.
+    /// On `Ok` the records stay truncated. An error after that point (a file could not be deleted)
+    /// does not bring them back: the next opening deletes the file.
     pub fn truncate_before(&self, first: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_before(first)
     }
 
-    /// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so
-    /// waiting on their handles returns `Ok`. Readers positioned after `last` get [`Error::TruncatedAfter`].
+    /// Truncates all records after `last`; the next record gets the LSN after it. The truncated
+    /// records become durable first, so waiting on their handles returns `Ok`. Readers positioned
+    /// after `last` get [`Error::TruncatedAfter`].
     ///
-    /// Each call takes a new segment, as small as that of a new log: 1 MiB, or [`Options::segment_bytes`] if that is less. The segment in which
-    /// `last` lies stays as large as it is until `truncate_before` has passed it.
+    /// Each call takes a new segment, as small as that of a new log: 1 MiB, or
+    /// [`Options::segment_bytes`] if that is less. The segment in which `last` lies stays as large
+    /// as it is until `truncate_before` has passed it.
     ///
     /// # Errors
-    /// [`Error::NotYet`] when `last` is above the last record, [`Error::TruncatedBefore`] when it lies before the first;
-    /// [`Error::NoRoom`] when there is no room for another segment (nothing has changed); [`Error::Poisoned`].
+    /// [`Error::NotYet`] when `last` is above the last record, [`Error::TruncatedBefore`] when it
+    /// lies before the first; [`Error::NoRoom`] when there is no room for another segment (nothing
+    /// has changed); [`Error::Poisoned`].
     ///
     /// # Durability
-    /// Atomic: after a crash either all of those records are in the log or none. On `Ok` they never come back.
+    /// Atomic: after a crash either all of those records are in the log or none. On `Ok` they never
+    /// come back.
     pub fn truncate_after(&self, last: Lsn) -> Result<()> {
         self.shared.check_process()?;
         self.shared.truncate_after(last)
     }
 
-    /// A reader of this log's durable records. It may be used after the log is closed, until the log is opened for writing again.
-    /// From then on use [`Reader::open`], which follows what the new writer does with the files.
+    /// A reader of this log's durable records. It may be used after the log is closed, until the
+    /// log is opened for writing again. From then on use [`Reader::open`], which follows what the
+    /// new writer does with the files.
     ///
-    /// From the first call on the log keeps what it writes in memory for its readers, up to [`Options::tail_bytes`].
+    /// From the first call on the log keeps what it writes in memory for its readers, up to
+    /// [`Options::tail_bytes`].
     pub fn reader(&self) -> Reader {
         self.shared.keep_tail();
         Reader::living(Arc::clone(&self.shared))
@@ -401,8 +431,9 @@ impl Log {
         if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 
-    /// Refuses so many records with so many bytes in all if no batch can hold them. For who would take memory for each record before it
-    /// asks for a batch, as the C door does; a batch that passes can be too large all the same.
+    /// Refuses so many records with so many bytes in all if no batch can hold them. For who would
+    /// take memory for each record before it asks for a batch, as the C door does; a batch that
+    /// passes can be too large all the same.
     ///
     /// # Errors
     /// [`Error::TooLarge`].
@@ -413,7 +444,10 @@ impl Log {
             (record_bytes, limit_bytes) // A lone record counts without its frame.
         } else {
             let frames = (records as u64).saturating_mul(frame_bytes(0) as u64);
-            (frames.saturating_add(record_bytes), frame_bytes(self.shared.options.record_bytes_max) as u64)
+            (
+                frames.saturating_add(record_bytes),
+                frame_bytes(self.shared.options.record_bytes_max) as u64,
+            )
         };
         if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
@@ -431,7 +465,8 @@ impl Log {
         let mut summed = Vec::with_capacity(records.len());
         for record in records {
             // A size that does not fit into a `usize` is too large, whatever is added to it.
-            let payload_bytes = usize::try_from(bytes_of(record)).unwrap_or(usize::MAX).min(usize::MAX / 2);
+            let payload_bytes =
+                usize::try_from(bytes_of(record)).unwrap_or(usize::MAX).min(usize::MAX / 2);
             bytes = bytes.saturating_add(frame_bytes(payload_bytes) as u64);
             if bytes <= most {
                 summed.push((record, PayloadSum::of_parts(record.parts())));
@@ -453,7 +488,9 @@ impl Log {
                     state.stats.waits += 1;
                     self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
                 }
-                EncodeError::SegmentFull { .. } => self.shared.roll(state, needed_bytes(records))?,
+                EncodeError::SegmentFull { .. } => {
+                    self.shared.roll(state, needed_bytes(records))?
+                }
                 EncodeError::BufferFull { .. } if state.taken => {
                     state.stats.waits += 1;
                     state.room_wanted = true;

@@ -1,10 +1,10 @@
 //! Opens a log for writing, from what recovery found.
 //!
-//! *Owns*: the first steps of an opening for writing: the first segment of a new log, the epoch group, tidying up. *May not touch*:
-//! what recovery decides (`recovery/recover.rs`).
+//! *Owns*: the first steps of an opening for writing: the first segment of a new log, the epoch
+//! group, tidying up. *May not touch*: what recovery decides (`recovery/recover.rs`).
 //!
-//! The first group of an opening holds its epoch and the recovered end. It is durable before anything else is written, so frames
-//! that a crash left after a hole can never come back.
+//! The first group of an opening holds its epoch and the recovered end. It is durable before
+//! anything else is written, so frames that a crash left after a hole can never come back.
 
 use std::sync::Arc;
 
@@ -32,16 +32,21 @@ use crate::sync::lock;
 use crate::walk::window::Window;
 
 /// Finds or creates the log, and begins the epoch of this opening.
-pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(Shared, Recovery, Choice)> {
+pub(crate) fn open_shared(
+    directory: AnyDirectory,
+    options: Options,
+) -> Result<(Shared, Recovery, Choice)> {
     let found = directory.capabilities()?;
     let mut choice = choose(&options, found.as_ref(), Stored::of(&directory, found.as_ref()))?;
     let mut options = options.settled(&choice);
     options.keeps_room = directory.overwrites_need_room(found.as_ref());
     loop {
         let opened = find_or_create(&directory, &options);
-        let began = opened.and_then(|opened| Ok((begin(&opened.0).or_else(only_for_room)?, opened)));
+        let began =
+            opened.and_then(|opened| Ok((begin(&opened.0).or_else(only_for_room)?, opened)));
         let (began, (shared, mut recovery, listing)) = match began {
-            // The first write of an opening is the trial: nothing is acknowledged yet, and what was refused is not written.
+            // The first write of an opening is the trial: nothing is acknowledged yet, and what was
+            // refused is not written.
             Err(error) if error.is_not_here() && options.access_chosen() == Access::Direct => {
                 choice = without_direct(choice, &error);
                 options = options.settled(&choice);
@@ -49,12 +54,14 @@ pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(
             }
             began => began?,
         };
-        let live: Vec<_> = lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
+        let live: Vec<_> =
+            lock(&shared.segments).links.iter().map(|link| link.segment.number()).collect();
         match began {
             Began::Yes => {}
             Began::WaitsForRoom => {
-                // First the files that are not part of the log are removed, then the reserved room. Then the opening starts over,
-                // since only the medium shows what became of the group. Listed files may have other names by now.
+                // First the files that are not part of the log are removed, then the reserved room.
+                // Then the opening starts over, since only the medium shows what became of the
+                // group. Listed files may have other names by now.
                 let listing = Listing::of(&directory).unwrap_or(listing);
                 let leftovers = shared.pool.tidy(&listing, &live, &shared.options);
                 if shared.give_up_some() || !options.keeps_room {
@@ -62,13 +69,15 @@ pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(
                     options.keeps_room = true;
                     continue;
                 }
-                // Nothing is written: everything that is shown was on the medium before (`commit/room.rs`).
+                // Nothing is written: everything that is shown was on the medium before
+                // (`commit/room.rs`).
                 (recovery.leftovers, recovery.waits_for_room) = (leftovers, true);
                 return Ok((shared, recovery, choice));
             }
         }
         {
-            // The first group has asked about the names and sizes that the opening synced. From now on the blocks decide.
+            // The first group has asked about the names and sizes that the opening synced. From now
+            // on the blocks decide.
             let mut writer = lock(&shared.writer);
             writer.asks = shared.options.asks.groups_in(&*writer.file);
         }
@@ -82,16 +91,23 @@ pub(crate) fn open_shared(directory: AnyDirectory, options: Options) -> Result<(
 }
 
 /// Recovers the log, or makes a new one. The epoch group of this opening is not written yet.
-fn find_or_create(directory: &AnyDirectory, options: &Options) -> Result<(Shared, Recovery, Listing)> {
-    let listing = if options.is_a_copy { Listing::of_any(directory)? } else { Listing::of(directory)? };
+fn find_or_create(
+    directory: &AnyDirectory,
+    options: &Options,
+) -> Result<(Shared, Recovery, Listing)> {
+    let listing =
+        if options.is_a_copy { Listing::of_any(directory)? } else { Listing::of(directory)? };
     let found = recover(directory, options, &listing)?;
     if found.is_none() && !options.create {
         return Err(Error::NoLog { path: directory.path().to_path_buf() });
     }
     // From here on the log relies on names that a killed writer may have made.
     directory.sync()?;
-    let live_bytes =
-        found.iter().flat_map(|found| &found.links).map(|link| link.segment.header.segment_bytes).sum();
+    let live_bytes = found
+        .iter()
+        .flat_map(|found| &found.links)
+        .map(|link| link.segment.header.segment_bytes)
+        .sum();
     let pool = Pool::new(directory.clone(), &listing, live_bytes);
     let previous = found.as_ref().map(|found| found.epoch);
     let (directory, options) = (directory.clone(), options.clone());
@@ -131,15 +147,16 @@ fn only_for_room(error: Error) -> Result<Began> {
     if error.is_for_room() { Ok(Began::WaitsForRoom) } else { Err(error) }
 }
 
-/// The same way through the page cache, because O_DIRECT was taken at the opening of a file and refused at a write or read.
+/// The same way through the page cache, because O_DIRECT was taken at the opening of a file and
+/// refused at a write or read.
 fn without_direct(mut choice: Choice, error: &Error) -> Choice {
     let why = match error {
         Error::Poisoned(poison) => poison.cause().unwrap_or(error).to_string(),
         error => error.to_string(),
     };
-    choice
-        .warnings
-        .push(format!("O_DIRECT is refused here, so the log writes through the page cache ({why})"));
+    choice.warnings.push(format!(
+        "O_DIRECT is refused here, so the log writes through the page cache ({why})"
+    ));
     let strategy = &mut choice.strategy;
     strategy.access = Access::Buffered;
     if strategy.durability == Durability::RwfDsync {
@@ -165,10 +182,12 @@ fn go_on(
     let mut window = Window::new(past_the_cache(&directory, header.number)?, BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
     let memory = memory_for(options.buffer_bytes);
-    let gathering = Gathering::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
+    let gathering =
+        Gathering::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
     let file = head.file(&directory, &open_for_groups(&options))?;
     let writer = Writer::new(&directory, file, &options)?;
-    let segments = Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
+    let segments =
+        Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
     let state = State::new(gathering, recovery.last, epoch, &options);
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
@@ -194,9 +213,11 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
         roll: Roll::Begin,
     };
     let mut writer = Writer::new(&directory, Arc::clone(&file), &options)?;
-    writer.header(&file, &header, &Way::Usual).result.map_err(|error| match error.is_for_room() {
-        true => refused(HEADER_BYTES as u64, error),
-        false => error,
+    writer.header(&file, &header, &Way::Usual).result.map_err(|error| {
+        match error.is_for_room() {
+            true => refused(HEADER_BYTES as u64, error),
+            false => error,
+        }
     })?;
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);

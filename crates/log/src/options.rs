@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::{
-    BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES, RECORD_BYTES_MAX,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    BLOCK_BYTES, CONTROL_RESERVE_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, HEADER_BYTES,
+    RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
 };
 use inkstone_format::{Lsn, Version, frame_bytes};
 use inkstone_io::{Access, Durability, FILE_MODE, Preparation, Reuse};
@@ -17,10 +17,12 @@ use crate::doubts::Doubts;
 use crate::error::{Error, Result};
 use crate::event::{BoxedListener, Event, Listener};
 
-/// The first segments of a new log are small, so that its first commit does not wait for a large file.
+/// The first segments of a new log are small, so that its first commit does not wait for a large
+/// file.
 const FIRST_SEGMENTS_BYTES: [u64; 2] = [1 << 20, 8 << 20];
 
-/// Options for a log. The defaults are durable and fit most uses; each method says what a change costs.
+/// Options for a log. The defaults are durable and fit most uses; each method says what a change
+/// costs.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -41,7 +43,8 @@ pub struct Options {
     pub(crate) free_segments_max: Option<usize>,
     /// Set by the rule alone ([`Choice::asks`]).
     pub(crate) asks: Asks,
-    /// An overwrite may need room here, so room is kept for control groups (`commit/room.rs`). Set by the file system alone.
+    /// An overwrite may need room here, so room is kept for control groups (`commit/room.rs`). Set
+    /// by the file system alone.
     pub(crate) keeps_room: bool,
     pub(crate) own_thread: bool,
     pub(crate) prepare_ahead: bool,
@@ -99,8 +102,8 @@ impl Options {
         Self::default()
     }
 
-    /// Options for many small logs, and for tests of programs that use a log: segments of 64 KiB, records up to 32 KiB, small
-    /// buffers and a tail of 256 KiB, no files prepared ahead of time.
+    /// Options for many small logs, and for tests of programs that use a log: segments of 64 KiB,
+    /// records up to 32 KiB, small buffers and a tail of 256 KiB, no files prepared ahead of time.
     pub fn small() -> Self {
         Self {
             segment_bytes: 64 << 10,
@@ -114,197 +117,226 @@ impl Options {
         }
     }
 
-    /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new log begins
-    /// with smaller segments (1 MiB, then 8 MiB), and so does a log after [`crate::Log::truncate_after`]. The size may change from opening
-    /// to opening.
+    /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by
+    /// default. A new log begins with smaller segments (1 MiB, then 8 MiB), and so does a log after
+    /// [`crate::Log::truncate_after`]. The size may change from opening to opening.
     pub fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment_bytes: bytes, ..self }
     }
 
-    /// The size of the largest record, and of the largest batch (the sum of its records, plus 24 bytes and padding for each): 16
-    /// MiB by default. It must fit in a segment of full size.
+    /// The size of the largest record, and of the largest batch (the sum of its records, plus 24
+    /// bytes and padding for each): 16 MiB by default. It must fit in a segment of full size.
     pub fn record_bytes_max(self, bytes: usize) -> Self {
         Self { record_bytes_max: bytes, ..self }
     }
 
-    /// The size of the largest record that was chosen: for a crate that stands on the log and needs records of some size.
+    /// The size of the largest record that was chosen: for a crate that stands on the log and needs
+    /// records of some size.
     #[doc(hidden)]
     pub fn largest_record_bytes(&self) -> usize {
         self.record_bytes_max
     }
 
-    /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1 MiB by default. For a larger record the
-    /// buffers grow to its size, and shrink again with the first group that needs less; above 20 MiB with the next group.
+    /// The size of each of the two buffers in which groups are gathered: from 8 KiB to 512 MiB, 1
+    /// MiB by default. For a larger record the buffers grow to its size, and shrink again with the
+    /// first group that needs less; above 20 MiB with the next group.
     pub fn buffer_bytes(self, bytes: usize) -> Self {
         Self { buffer_bytes: bytes, ..self }
     }
 
-    /// How many bytes of memory the tail may use: 4 MiB by default. The tail is what was written last, kept for the readers of
-    /// [`crate::Log::reader`]. A cursor that keeps up, and a `get` of a recent record, read from memory and ask nothing of the
-    /// system. A cursor that falls behind reads files, and comes back to the tail by itself.
+    /// How many bytes of memory the tail may use: 4 MiB by default. The tail is what was written
+    /// last, kept for the readers of [`crate::Log::reader`]. A cursor that keeps up, and a `get` of
+    /// a recent record, read from memory and ask nothing of the system. A cursor that falls behind
+    /// reads files, and comes back to the tail by itself.
     ///
-    /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a 64th of a
-    /// smaller tail) are copied. Larger ones are kept in the buffer in which they were gathered, if that is no larger than the tail.
-    /// A cursor holds at most one buffer (256 KiB for small groups, else [`Options::buffer_bytes`] or that of its large record).
-    /// What cursors hold is counted here, but the newest group is kept in any case. So the memory is bounded by this number and one
-    /// buffer for each cursor. [`crate::Stats::tail_bytes`] shows how much it is.
+    /// Nothing is kept before the first call of [`crate::Log::reader`]. Groups of up to 64 KiB (a
+    /// 64th of a smaller tail) are copied. Larger ones are kept in the buffer in which they were
+    /// gathered, if that is no larger than the tail. A cursor holds at most one buffer (256 KiB for
+    /// small groups, else [`Options::buffer_bytes`] or that of its large record). What cursors hold
+    /// is counted here, but the newest group is kept in any case. So the memory is bounded by this
+    /// number and one buffer for each cursor. [`crate::Stats::tail_bytes`] shows how much it is.
     ///
-    /// Beside it a log keeps the last mebibyte in memory that it shares with readers of other processes, once one follows it.
+    /// Beside it a log keeps the last mebibyte in memory that it shares with readers of other
+    /// processes, once one follows it.
     ///
     /// 0 keeps nothing and shares nothing: every reader reads files.
     pub fn tail_bytes(self, bytes: usize) -> Self {
         Self { tail_bytes: bytes, ..self }
     }
 
-    /// Whether to create a log where there is none (the default); otherwise that is [`Error::NoLog`].
+    /// Whether to create a log where there is none (the default); otherwise that is
+    /// [`Error::NoLog`].
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
 
-    /// The caller knows that everything up to `lsn` was acknowledged as durable. If the log ends earlier, opening fails and changes
-    /// nothing. By itself a log cannot notice one loss: that of its very last group.
+    /// The caller knows that everything up to `lsn` was acknowledged as durable. If the log ends
+    /// earlier, opening fails and changes nothing. By itself a log cannot notice one loss: that of
+    /// its very last group.
     pub fn expect_durable(self, lsn: Lsn) -> Self {
         Self { expect_durable: lsn, ..self }
     }
 
-    /// The LSN of the first record of a *new* log, 1 by default; a copy of a log uses it to keep the LSNs. An existing log
-    /// continues after its last record. [`Lsn::ZERO`] is refused: it means "before the first record".
+    /// The LSN of the first record of a *new* log, 1 by default; a copy of a log uses it to keep
+    /// the LSNs. An existing log continues after its last record. [`Lsn::ZERO`] is refused: it
+    /// means "before the first record".
     pub fn begin_at(self, lsn: Lsn) -> Self {
         Self { begin_at: lsn, ..self }
     }
 
-    /// Whether to pad every group to blocks of 4096 bytes of its own. By default a group starts where the last one ended. It
-    /// rewrites that block with the same bytes before its own, which relies on the device not to harm bytes that do not change.
-    /// Padding does not rely on that; it costs half a block per commit. It also costs a whole block per opening of the room that a
-    /// segment reserves for control groups: on a full disk a padded log can be opened three or four times, an unpadded one more
-    /// than a hundred times, before it needs another segment.
+    /// Whether to pad every group to blocks of 4096 bytes of its own. By default a group starts
+    /// where the last one ended. It rewrites that block with the same bytes before its own, which
+    /// relies on the device not to harm bytes that do not change. Padding does not rely on that; it
+    /// costs half a block per commit. It also costs a whole block per opening of the room that a
+    /// segment reserves for control groups: on a full disk a padded log can be opened three or four
+    /// times, an unpadded one more than a hundred times, before it needs another segment.
     ///
-    /// When this is turned on for a log that was written without it, the next opening begins a new segment instead of rewriting
-    /// the block in which the log ends. If there is no room for a new segment, the log is opened all the same, can be read, and
-    /// waits for room ([`crate::Recovery::waits_for_room`]).
+    /// When this is turned on for a log that was written without it, the next opening begins a new
+    /// segment instead of rewriting the block in which the log ends. If there is no room for a new
+    /// segment, the log is opened all the same, can be read, and waits for room
+    /// ([`crate::Recovery::waits_for_room`]).
     pub fn pad_groups(self, pad: bool) -> Self {
         Self { pad_groups: pad, ..self }
     }
 
-    /// How the blocks of a new segment are prepared: [`Preparation::Zeros`] (zeros are really written, so that a commit changes no
-    /// metadata) or [`Preparation::Fallocate`] (quick to prepare, slower to write). If not set: as tuned ([`crate::tuned`]), else
-    /// by rule: zeros where the file system overwrites in place.
+    /// How the blocks of a new segment are prepared: [`Preparation::Zeros`] (zeros are really
+    /// written, so that a commit changes no metadata) or [`Preparation::Fallocate`] (quick to
+    /// prepare, slower to write). If not set: as tuned ([`crate::tuned`]), else by rule: zeros
+    /// where the file system overwrites in place.
     pub fn preparation(self, preparation: Preparation) -> Self {
         Self { preparation: Some(preparation), ..self }
     }
 
-    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page cache). If not set: as tuned
-    /// ([`crate::tuned`]), else by rule: direct where O_DIRECT works and the file system overwrites in place.
+    /// How files are read and written: [`Access::Buffered`] or [`Access::Direct`] (past the page
+    /// cache). If not set: as tuned ([`crate::tuned`]), else by rule: direct where O_DIRECT works
+    /// and the file system overwrites in place.
     pub fn access(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
     }
 
-    /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`, `ODsync` or `OSync`. All are equally
-    /// durable; which is fastest depends on the file system and the device (`inkstone lab`). If not set: as tuned for that
-    /// access ([`crate::tuned`]), else by rule: `RwfDsync` with direct access, else `Fdatasync`.
+    /// The call that makes a commit durable: [`Durability::Fdatasync`], `Fsync`, `RwfDsync`,
+    /// `ODsync` or `OSync`. All are equally durable; which is fastest depends on the file system
+    /// and the device (`inkstone lab`). If not set: as tuned for that access ([`crate::tuned`]),
+    /// else by rule: `RwfDsync` with direct access, else `Fdatasync`.
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability: Some(durability), ..self }
     }
 
-    /// Whether the log has a thread of its own, the committer (the default). It commits records that no thread waits for, wakes
-    /// futures, and writes the last promise when the log is idle. Without it only callers commit: by waiting, by `sync`, by
-    /// `close`, or by filling a buffer; a future becomes ready when some caller has committed.
+    /// Whether the log has a thread of its own, the committer (the default). It commits records
+    /// that no thread waits for, wakes futures, and writes the last promise when the log is idle.
+    /// Without it only callers commit: by waiting, by `sync`, by `close`, or by filling a buffer; a
+    /// future becomes ready when some caller has committed.
     pub fn own_thread(self, own_thread: bool) -> Self {
         Self { own_thread, ..self }
     }
 
-    /// Whether the log has threads of its own, so that records become durable that nobody waits for in a call.
+    /// Whether the log has threads of its own, so that records become durable that nobody waits for
+    /// in a call.
     pub fn has_own_thread(&self) -> bool {
         self.own_thread
     }
 
-    /// How long the log's own thread gathers records without a waiter (dropped handles) before it commits them: 200 us by default.
+    /// How long the log's own thread gathers records without a waiter (dropped handles) before it
+    /// commits them: 200 us by default.
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
     }
 
-    /// For experts: how often a waiting thread lets other threads run (`sched_yield`) before it sleeps, whatever that costs. By default
-    /// (`None`) the log sees by itself whether it pays. Where threads that wait for the same flush share the processors, up to 32
-    /// yields (about 10 us on an idle processor) save most sleeps and wake-ups. Where other programs keep the processors busy, a
-    /// yield comes back only at the end of their time slice; then threads sleep at once, and now and then one tries again. A lone
-    /// writer waits for no other thread. A thread that waits for the log's lock beside a producer that drops its handles yields in
-    /// the same way.
+    /// For experts: how often a waiting thread lets other threads run (`sched_yield`) before it
+    /// sleeps, whatever that costs. By default (`None`) the log sees by itself whether it pays.
+    /// Where threads that wait for the same flush share the processors, up to 32 yields (about 10
+    /// us on an idle processor) save most sleeps and wake-ups. Where other programs keep the
+    /// processors busy, a yield comes back only at the end of their time slice; then threads sleep
+    /// at once, and now and then one tries again. A lone writer waits for no other thread. A thread
+    /// that waits for the log's lock beside a producer that drops its handles yields in the same
+    /// way.
     ///
-    /// A control group that limits the processor time stops the process for tens of milliseconds. The log does not take one such
-    /// stop for a busy neighbour.
+    /// A control group that limits the processor time stops the process for tens of milliseconds.
+    /// The log does not take one such stop for a busy neighbour.
     pub fn yields(self, yields: impl Into<Option<u32>>) -> Self {
         Self { yields: yields.into(), ..self }
     }
 
-    /// How long the log must have been idle before its own thread writes a promise of what is durable: 100 ms by default. From then
-    /// on the last group too is known to have been acknowledged, and readers in other processes see it.
+    /// How long the log must have been idle before its own thread writes a promise of what is
+    /// durable: 100 ms by default. From then on the last group too is known to have been
+    /// acknowledged, and readers in other processes see it.
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// How many files of obsolete segments are kept so that their blocks can be used again. 0 deletes them. Further ones stay for a
-    /// second, or until the log is closed, so that a log that truncates several at once can still use them. If not set: as tuned
-    /// ([`crate::tuned`]), else by rule: 2, or none where the file system writes every block to a new place.
+    /// How many files of obsolete segments are kept so that their blocks can be used again. 0
+    /// deletes them. Further ones stay for a second, or until the log is closed, so that a log that
+    /// truncates several at once can still use them. If not set: as tuned ([`crate::tuned`]), else
+    /// by rule: 2, or none where the file system writes every block to a new place.
     pub fn free_segments_max(self, count: usize) -> Self {
         Self { free_segments_max: Some(count), ..self }
     }
 
-    /// Whether a thread of the log, the preparer, prepares segments before they are needed (the default, if
-    /// [`Options::own_thread`] is on). Otherwise the append that needs a segment makes it.
+    /// Whether a thread of the log, the preparer, prepares segments before they are needed (the
+    /// default, if [`Options::own_thread`] is on). Otherwise the append that needs a segment makes
+    /// it.
     pub fn prepare_ahead(self, prepare_ahead: bool) -> Self {
         Self { prepare_ahead, ..self }
     }
 
-    /// How many bytes of the disk all files of the log together may use; no limit by default. An append that needs a segment beyond
-    /// it gets [`Error::NoRoom`]. Where an overwrite may need room (btrfs), up to 1 MiB of it is reserved for that.
+    /// How many bytes of the disk all files of the log together may use; no limit by default. An
+    /// append that needs a segment beyond it gets [`Error::NoRoom`]. Where an overwrite may need
+    /// room (btrfs), up to 1 MiB of it is reserved for that.
     pub fn disk_budget_bytes(self, bytes: u64) -> Self {
         Self { disk_budget_bytes: Some(bytes), ..self }
     }
 
-    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does not wait. A power loss, a kernel
-    /// panic or a killed process can lose the records of the last `max_age`, or those since the last [`crate::Log::sync`] if that
-    /// was later. What is left after a crash is still a prefix. The log's own thread commits at least every `max_age`;
-    /// [`crate::Log::sync`] and [`crate::Log::close`] commit at once. Readers see only what is committed.
+    /// **Not durable at once.** Every append counts as acknowledged when it returns: `wait` does
+    /// not wait. A power loss, a kernel panic or a killed process can lose the records of the last
+    /// `max_age`, or those since the last [`crate::Log::sync`] if that was later. What is left
+    /// after a crash is still a prefix. The log's own thread commits at least every `max_age`;
+    /// [`crate::Log::sync`] and [`crate::Log::close`] commit at once. Readers see only what is
+    /// committed.
     pub fn periodic(self, max_age: Duration) -> Self {
         Self { periodic: Some(max_age), ..self }
     }
 
-    /// Whether [`Options::periodic`] was asked for: a library that needs durable records refuses such options.
+    /// Whether [`Options::periodic`] was asked for: a library that needs durable records refuses
+    /// such options.
     pub fn is_periodic(&self) -> bool {
         self.periodic.is_some()
     }
 
-    /// A commit that takes this long or longer is reported by [`crate::Event::SlowCommit`]: one second by default.
+    /// A commit that takes this long or longer is reported by [`crate::Event::SlowCommit`]: one
+    /// second by default.
     pub fn slow_commit(self, slow_commit: Duration) -> Self {
         Self { slow_commit, ..self }
     }
 
-    /// The permissions of the files that the log creates, as for `chmod`: 0600 by default, so that only the owner can read or
-    /// write them. The umask of the process clears bits as usual. Existing files keep their permissions. Users who may read the
-    /// files may also search the directories that [`crate::Log::open`] creates: 0640 gives 0750. The owner must be able to read and
-    /// write: 0400 is refused.
+    /// The permissions of the files that the log creates, as for `chmod`: 0600 by default, so that
+    /// only the owner can read or write them. The umask of the process clears bits as usual.
+    /// Existing files keep their permissions. Users who may read the files may also search the
+    /// directories that [`crate::Log::open`] creates: 0640 gives 0750. The owner must be able to
+    /// read and write: 0400 is refused.
     ///
-    /// A reader that runs as another user needs read permission for the files, including `inkstone.lock`, and read and search
-    /// permission for the directory (for example 0640 and a common group). A user who may read the lock file can also keep every
-    /// writer out, by holding a read lock on it; [`Error::Locked`] then says so. The lock file has the same mode as all other
-    /// files, so only users who may read the log can do this.
+    /// A reader that runs as another user needs read permission for the files, including
+    /// `inkstone.lock`, and read and search permission for the directory (for example 0640 and a
+    /// common group). A user who may read the lock file can also keep every writer out, by holding
+    /// a read lock on it; [`Error::Locked`] then says so. The lock file has the same mode as all
+    /// other files, so only users who may read the log can do this.
     ///
-    /// [`crate::Log::open_in`] ignores this option: the [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) of its
-    /// directory applies.
+    /// [`crate::Log::open_in`] ignores this option: the
+    /// [`OsDirectory::file_mode`](inkstone_io::OsDirectory::file_mode) of its directory applies.
     pub fn file_mode(self, mode: u32) -> Self {
         Self { file_mode: mode, ..self }
     }
 
-    /// A function that is called with every [`Event`] of the log. It runs on the thread where the event happened, while no lock
-    /// of the log is held: it may use the log, and may cause further events. While it runs on one of the log's own threads, that
-    /// thread does no other work, so it should be quick. If it panics on a caller's thread, the panic reaches that caller; on one
-    /// of the log's own threads it poisons the log. If it forks, it must not return in the child.
+    /// A function that is called with every [`Event`] of the log. It runs on the thread where the
+    /// event happened, while no lock of the log is held: it may use the log, and may cause further
+    /// events. While it runs on one of the log's own threads, that thread does no other work, so it
+    /// should be quick. If it panics on a caller's thread, the panic reaches that caller; on one of
+    /// the log's own threads it poisons the log. If it forks, it must not return in the child.
     pub fn listener(self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Listener(Arc::new(listener))), ..self }
     }
 
-    /// Puts a function around the listener, if there is one. For a crate that stands on the log and calls it with locks of its own
-    /// held: it can keep an event until it has let go of them.
+    /// Puts a function around the listener, if there is one. For a crate that stands on the log and
+    /// calls it with locks of its own held: it can keep an event until it has let go of them.
     pub fn wrap_listener(self, wrap: impl FnOnce(BoxedListener) -> BoxedListener) -> Self {
         Self { listener: self.listener.map(|listener| Listener(wrap(listener.0))), ..self }
     }
@@ -354,7 +386,9 @@ impl Options {
         }
         self.check_ways()?;
         if self.periodic.is_some() && !self.own_thread {
-            return invalid("periodic: it needs the log's own thread, so leave own_thread(true)".into());
+            return invalid(
+                "periodic: it needs the log's own thread, so leave own_thread(true)".into(),
+            );
         }
         if self.disk_budget_bytes.is_some_and(|budget| budget < bytes) {
             return invalid(format!(
@@ -434,10 +468,13 @@ impl Options {
         }
     }
 
-    /// The size of the segment after one of `previous` bytes (0: the first of the log), which must hold a frame of `frame_bytes`.
+    /// The size of the segment after one of `previous` bytes (0: the first of the log), which must
+    /// hold a frame of `frame_bytes`.
     pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
-        let grown =
-            FIRST_SEGMENTS_BYTES.into_iter().find(|bytes| *bytes > previous).unwrap_or(self.segment_bytes);
+        let grown = FIRST_SEGMENTS_BYTES
+            .into_iter()
+            .find(|bytes| *bytes > previous)
+            .unwrap_or(self.segment_bytes);
         let bytes = grown.min(self.segment_bytes);
         if frame_bytes > record_room(bytes) { self.segment_bytes } else { bytes }
     }
@@ -445,11 +482,14 @@ impl Options {
 
 /// Bytes of frames that fit in one group of records in a segment of this size.
 pub(crate) fn record_room(segment_bytes: u64) -> u64 {
-    segment_bytes - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64 - CONTROL_ROOM_BYTES - CONTROL_RESERVE_BYTES
+    segment_bytes
+        - (HEADER_BYTES + GROUP_HEADER_BYTES) as u64
+        - CONTROL_ROOM_BYTES
+        - CONTROL_RESERVE_BYTES
 }
 
-/// What an opening or a cut may write into a segment before its first record: an epoch group, a promise, and the padding of
-/// both to blocks.
+/// What an opening or a cut may write into a segment before its first record: an epoch group, a
+/// promise, and the padding of both to blocks.
 const CONTROL_ROOM_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
 #[cfg(test)]
@@ -487,9 +527,14 @@ mod tests {
     #[test]
     fn segments_grow_to_their_full_size() {
         let options = Options::default();
-        let sizes = [0, 1 << 20, 8 << 20, 64 << 20].map(|previous| options.next_segment_bytes(previous, 100));
+        let sizes = [0, 1 << 20, 8 << 20, 64 << 20]
+            .map(|previous| options.next_segment_bytes(previous, 100));
         assert_eq!(sizes, [1 << 20, 8 << 20, 64 << 20, 64 << 20]);
-        assert_eq!(options.next_segment_bytes(0, 2 << 20), 64 << 20, "the record does not fit in the first");
+        assert_eq!(
+            options.next_segment_bytes(0, 2 << 20),
+            64 << 20,
+            "the record does not fit in the first"
+        );
         let small = Options::new().segment_bytes(64 << 10).record_bytes_max(1000);
         assert_eq!(small.next_segment_bytes(0, 100), 64 << 10);
     }

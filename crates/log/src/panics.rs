@@ -1,7 +1,9 @@
-//! Panics of the user's code that are caught, so that something else is done first, and then resume.
+//! Panics of the user's code that are caught, so that something else is done first, and then
+//! resume.
 //!
-//! *Owns*: which of several resumes, and that no other is dropped. What a panic carries is the user's: to drop it may panic again, and
-//! a panic while another one unwinds ends the process. *May not touch*: what is done before.
+//! *Owns*: which of several resumes, and that no other is dropped. What a panic carries is the
+//! user's: to drop it may panic again, and a panic while another one unwinds ends the process. *May
+//! not touch*: what is done before.
 
 use std::any::Any;
 use std::mem::forget;

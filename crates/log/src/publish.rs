@@ -1,16 +1,17 @@
 //! The numbers of a log for the `metrics` facade (feature `metrics`).
 //!
-//! *Owns*: giving a [`Stats`] to the recorder that the program has installed. *May not touch*: what is counted and under which
-//! name (`stats.rs`); the names are the same as for Prometheus.
+//! *Owns*: giving a [`Stats`] to the recorder that the program has installed. *May not touch*: what
+//! is counted and under which name (`stats.rs`); the names are the same as for Prometheus.
 
 use ::metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use crate::stats::{COUNTS, GAUGES, QUANTILES, Stats, TIMES, Times};
 
 impl Stats {
-    /// Gives every number to the recorder of the `metrics` crate, with the label `log`. Call it as often as the numbers are
-    /// collected, from any thread; it does not slow appending down. Counters are set to their value (`absolute`). Each histogram
-    /// gives its quantiles as gauges in seconds with the label `quantile`, its sum and its count. Without a recorder nothing
+    /// Gives every number to the recorder of the `metrics` crate, with the label `log`. Call it as
+    /// often as the numbers are collected, from any thread; it does not slow appending down.
+    /// Counters are set to their value (`absolute`). Each histogram gives its quantiles as gauges
+    /// in seconds with the label `quantile`, its sum and its count. Without a recorder nothing
     /// happens.
     pub fn publish(&self, log: &str) {
         let log = log.to_owned();
@@ -34,7 +35,8 @@ fn publish_times(name: &str, help: &'static str, times: &Times, log: &str) {
     describe_gauge!(name.to_owned(), help);
     for quantile in QUANTILES {
         let seconds = times.quantile_us(quantile) as f64 / 1e6;
-        gauge!(name.to_owned(), "log" => log.to_owned(), "quantile" => quantile.to_string()).set(seconds);
+        gauge!(name.to_owned(), "log" => log.to_owned(), "quantile" => quantile.to_string())
+            .set(seconds);
     }
     gauge!(format!("{name}_sum"), "log" => log.to_owned()).set(times.sum_us() as f64 / 1e6);
     counter!(format!("{name}_count"), "log" => log.to_owned()).absolute(times.count());
@@ -47,8 +49,8 @@ mod tests {
     use std::time::Duration;
 
     use ::metrics::{
-        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-        with_local_recorder,
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder,
+        SharedString, Unit, with_local_recorder,
     };
 
     use super::*;

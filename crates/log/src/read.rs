@@ -1,6 +1,7 @@
 //! Reading a log: by LSN, in order, or following it.
 //!
-//! *Owns*: readers, beside a writer in this process or in another. *May not touch*: the files, except to read them.
+//! *Owns*: readers, beside a writer in this process or in another. *May not touch*: the files,
+//! except to read them.
 
 pub(crate) mod behind;
 pub(crate) mod cursor;

@@ -6,7 +6,8 @@ use std::fmt;
 
 use inkstone_format::{Epoch, Lsn, Position, Verdict};
 
-/// What an opening found and did. Nothing that was promised is missing: otherwise the opening would have failed.
+/// What an opening found and did. Nothing that was promised is missing: otherwise the opening would
+/// have failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -14,8 +15,8 @@ pub struct Recovery {
     pub created: bool,
     /// The log was closed cleanly, and nothing was written after that.
     pub clean: bool,
-    /// [`Verdict::End`]: nothing follows the end of the log. [`Verdict::Torn`]: a crash left part of a commit there, which was
-    /// never acknowledged and is not part of the log.
+    /// [`Verdict::End`]: nothing follows the end of the log. [`Verdict::Torn`]: a crash left part
+    /// of a commit there, which was never acknowledged and is not part of the log.
     pub verdict: Verdict,
     /// The row of the table in docs/format.md that gave the verdict.
     pub row: &'static str,
@@ -31,14 +32,17 @@ pub struct Recovery {
     pub segments: usize,
     /// Bytes that were read to find the end.
     pub bytes_read: u64,
-    /// Files of earlier openings that are not part of the log; they were removed, or kept for their blocks.
+    /// Files of earlier openings that are not part of the log; they were removed, or kept for their
+    /// blocks.
     pub leftovers: usize,
-    /// The disk had no room for this opening's first group, on a file system where an overwrite needs room. All records can be
-    /// read. Until there is room, appending and truncating return [`crate::Error::NoRoom`], or the poison if a sync failed.
+    /// The disk had no room for this opening's first group, on a file system where an overwrite
+    /// needs room. All records can be read. Until there is room, appending and truncating return
+    /// [`crate::Error::NoRoom`], or the poison if a sync failed.
     pub waits_for_room: bool,
-    /// Of a reader: what it could not make sure of, a sentence each. It reads on a disk that takes no flush any more, and where there are no
-    /// locks; then a power loss may still take some of what it shows, or a writer may be at work unseen. Empty for a writer, whose opening
-    /// fails there.
+    /// Of a reader: what it could not make sure of, a sentence each. It reads on a disk that takes
+    /// no flush any more, and where there are no locks; then a power loss may still take some of
+    /// what it shows, or a writer may be at work unseen. Empty for a writer, whose opening fails
+    /// there.
     pub doubts: Vec<String>,
 }
 

@@ -1,8 +1,10 @@
 //! The segments of an open log, and their files.
 //!
-//! *Owns*: which segments are the log, where each ends, their open handles. *May not touch*: what is in them.
+//! *Owns*: which segments are the log, where each ends, their open handles. *May not touch*: what
+//! is in them.
 //!
-//! A reader holds the `Arc` of its segment: while one is held, the file is not used for anything else.
+//! A reader holds the `Arc` of its segment: while one is held, the file is not used for anything
+//! else.
 
 pub(crate) mod kept;
 mod leftovers;
@@ -54,9 +56,9 @@ impl Segment {
         self.shared_handle(&self.file, directory, how)
     }
 
-    /// Its file, open for reading records that are known to be durable: always through the page cache. Such records have been
-    /// written, so the kernel shows them there; only bytes that were never durable can be wrong in the cache
-    /// (docs/durability.md).
+    /// Its file, open for reading records that are known to be durable: always through the page
+    /// cache. Such records have been written, so the kernel shows them there; only bytes that were
+    /// never durable can be wrong in the cache (docs/durability.md).
     pub(crate) fn cached_file(&self, directory: &AnyDirectory) -> Result<Arc<dyn File>> {
         self.shared_handle(&self.cached, directory, &OpenFile::existing().read_only())
     }
@@ -111,8 +113,14 @@ impl Segment {
         }
     }
 
-    /// A decoder that begins at the nearest known place before `lsn` and reads no further than `end`.
-    pub(crate) fn decoder_at(&self, lsn: Lsn, end: Option<u64>, file: &dyn File) -> Result<Decoder> {
+    /// A decoder that begins at the nearest known place before `lsn` and reads no further than
+    /// `end`.
+    pub(crate) fn decoder_at(
+        &self,
+        lsn: Lsn,
+        end: Option<u64>,
+        file: &dyn File,
+    ) -> Result<Decoder> {
         let decoder = self.decoder(end, file)?;
         let index = lock(&self.index);
         let after = index.partition_point(|tail| tail.next_lsn <= lsn);
@@ -202,8 +210,11 @@ impl Segments {
     /// Makes segments obsolete that hold only records before `first_live`. The head always stays.
     pub(crate) fn truncate_before(&mut self, first_live: Lsn) {
         self.first_live = self.first_live.max(first_live);
-        let dead =
-            self.links.iter().skip(1).take_while(|next| next.segment.header.first_lsn <= self.first_live);
+        let dead = self
+            .links
+            .iter()
+            .skip(1)
+            .take_while(|next| next.segment.header.first_lsn <= self.first_live);
         let count = dead.count();
         self.obsolete.extend(self.links.drain(..count).map(|link| link.segment));
     }

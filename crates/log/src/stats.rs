@@ -1,9 +1,10 @@
 //! What a log has done since it was opened, in numbers.
 //!
-//! *Owns*: the counters, the histograms, their names and what they mean. *May not touch*: anything else; each module counts its
-//! own work.
+//! *Owns*: the counters, the histograms, their names and what they mean. *May not touch*: anything
+//! else; each module counts its own work.
 //!
-//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`), so that the text for Prometheus and the recorder of `metrics` agree.
+//! The definitions are data (`COUNTS`, `GAUGES`, `TIMES`), so that the text for Prometheus and the
+//! recorder of `metrics` agree.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -16,7 +17,8 @@ const LONGEST_US: u64 = 60_000_000;
 /// A histogram of durations in microseconds: two significant digits, up to a minute.
 #[derive(Clone, Default)]
 pub struct Times {
-    /// Allocated with the first duration: 20 KiB that a log which is only opened and closed does not need.
+    /// Allocated with the first duration: 20 KiB that a log which is only opened and closed does
+    /// not need.
     histogram: Option<Histogram<u64>>,
     sum_us: u64,
 }
@@ -24,7 +26,12 @@ pub struct Times {
 impl fmt::Debug for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quantiles = QUANTILES.map(|quantile| self.quantile_us(quantile));
-        write!(f, "{} times, p50/p99/p99.9 {quantiles:?} us, longest {} us", self.count(), self.max_us())
+        write!(
+            f,
+            "{} times, p50/p99/p99.9 {quantiles:?} us, longest {} us",
+            self.count(),
+            self.max_us()
+        )
     }
 }
 
@@ -48,7 +55,8 @@ impl Times {
         self.sum_us
     }
 
-    /// The duration that the fraction `quantile` (0 to 1) of them did not exceed, in microseconds; 0 if there are none.
+    /// The duration that the fraction `quantile` (0 to 1) of them did not exceed, in microseconds;
+    /// 0 if there are none.
     pub fn quantile_us(&self, quantile: f64) -> u64 {
         self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile))
     }
@@ -79,8 +87,8 @@ pub struct Stats {
     pub segments_recycled: u64,
     /// Segments begun in new blocks that were written before.
     pub segments_prepared: u64,
-    /// Segments begun in blocks that were only reserved: as the options ask, because groups are large, or because the log fills
-    /// segments faster than they can be prepared.
+    /// Segments begun in blocks that were only reserved: as the options ask, because groups are
+    /// large, or because the log fills segments faster than they can be prepared.
     pub segments_fallocated: u64,
     /// Segment changes that found no prepared file.
     pub pool_empty: u64,
@@ -88,9 +96,11 @@ pub struct Stats {
     pub prepared_bytes: u64,
     /// Appends that waited for room in a buffer, or for a segment.
     pub waits: u64,
-    /// Waiters that no thread woke, so that they had to check by themselves: more than 0 shows a bug of the log.
+    /// Waiters that no thread woke, so that they had to check by themselves: more than 0 shows a
+    /// bug of the log.
     pub missed_wakeups: u64,
-    /// How often a thread slept at once, since yielding first did not pay: other programs kept the processors.
+    /// How often a thread slept at once, since yielding first did not pay: other programs kept the
+    /// processors.
     pub sleeps_at_once: u64,
     /// For how many microseconds yielding did not pay, all such times together.
     pub rested_us: u64,
@@ -122,7 +132,9 @@ pub(crate) const COUNTS: &[Number] = &[
     ("group_bytes_total", "Bytes written for groups, whole blocks", |stats| stats.group_bytes),
     ("waiters_total", "Waiters woken by durable groups", |stats| stats.waiters),
     ("segments_total", "Segments begun", |stats| stats.segments),
-    ("segments_recycled_total", "Segments begun in blocks of old segments", |stats| stats.segments_recycled),
+    ("segments_recycled_total", "Segments begun in blocks of old segments", |stats| {
+        stats.segments_recycled
+    }),
     ("segments_prepared_total", "Segments begun in new blocks that were written before", |stats| {
         stats.segments_prepared
     }),
@@ -131,7 +143,9 @@ pub(crate) const COUNTS: &[Number] = &[
     }),
     ("pool_empty_total", "Segment changes that found no prepared file", |stats| stats.pool_empty),
     ("prepared_bytes_total", "Bytes written to prepare segments", |stats| stats.prepared_bytes),
-    ("missed_wakeups_total", "Waiters that no thread woke (a bug of the log)", |stats| stats.missed_wakeups),
+    ("missed_wakeups_total", "Waiters that no thread woke (a bug of the log)", |stats| {
+        stats.missed_wakeups
+    }),
     ("waits_total", "Appends that waited for room", |stats| stats.waits),
     ("sleeps_at_once_total", "Threads that slept at once, since yielding did not pay", |stats| {
         stats.sleeps_at_once
@@ -141,7 +155,9 @@ pub(crate) const COUNTS: &[Number] = &[
 
 pub(crate) const GAUGES: &[Number] = &[
     ("ready_segments", "Prepared files that wait to become segments", |stats| stats.ready),
-    ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| stats.free),
+    ("free_segments", "Files of obsolete segments that are kept for their blocks", |stats| {
+        stats.free
+    }),
     ("tail_bytes", "Memory that keeps what was written last for readers", |stats| stats.tail_bytes),
 ];
 
@@ -149,7 +165,9 @@ pub(crate) const GAUGES: &[Number] = &[
 pub(crate) type TimesOf = (&'static str, &'static str, fn(&Stats) -> &Times);
 
 pub(crate) const TIMES: &[TimesOf] = &[
-    ("queue_seconds", "Time from a group's first record until its write began", |stats| &stats.queue),
+    ("queue_seconds", "Time from a group's first record until its write began", |stats| {
+        &stats.queue
+    }),
     ("write_seconds", "Time to write a group", |stats| &stats.write),
     ("sync_seconds", "Time to sync a group", |stats| &stats.sync),
     ("commit_seconds", "Time to write and sync a group", |stats| &stats.commit),
@@ -160,10 +178,13 @@ pub(crate) const TIMES: &[TimesOf] = &[
 pub(crate) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Stats {
-    /// The text that Prometheus reads, each line labelled with the log's name. Times are summaries, in seconds.
+    /// The text that Prometheus reads, each line labelled with the log's name. Times are summaries,
+    /// in seconds.
     pub fn prometheus(&self, log: &str) -> String {
-        let label =
-            format!("log=\"{}\"", log.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
+        let label = format!(
+            "log=\"{}\"",
+            log.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+        );
         let mut text = String::new();
         let numbers = COUNTS
             .iter()
@@ -176,12 +197,15 @@ impl Stats {
         }
         for (name, help, times) in TIMES {
             let times = times(self);
-            let _ = write!(text, "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} summary\n");
+            let _ =
+                write!(text, "# HELP inkstone_{name} {help}.\n# TYPE inkstone_{name} summary\n");
             for quantile in QUANTILES {
                 let seconds = times.quantile_us(quantile) as f64 / 1e6;
-                let _ = writeln!(text, "inkstone_{name}{{{label},quantile=\"{quantile}\"}} {seconds}");
+                let _ =
+                    writeln!(text, "inkstone_{name}{{{label},quantile=\"{quantile}\"}} {seconds}");
             }
-            let _ = writeln!(text, "inkstone_{name}_sum{{{label}}} {}", times.sum_us() as f64 / 1e6);
+            let _ =
+                writeln!(text, "inkstone_{name}_sum{{{label}}} {}", times.sum_us() as f64 / 1e6);
             let _ = writeln!(text, "inkstone_{name}_count{{{label}}} {}", times.count());
         }
         text
@@ -212,9 +236,15 @@ mod tests {
         stats.commit.add(Duration::from_micros(1500));
         let text = stats.prometheus("or\"ders");
         assert!(text.contains("inkstone_records_total{log=\"or\\\"ders\"} 7\n"), "{text}");
-        assert!(text.contains("inkstone_commit_seconds_sum{log=\"or\\\"ders\"} 0.0015\n"), "{text}");
-        for name in
-            COUNTS.iter().chain(GAUGES).map(|(name, ..)| name).chain(TIMES.iter().map(|(name, ..)| name))
+        assert!(
+            text.contains("inkstone_commit_seconds_sum{log=\"or\\\"ders\"} 0.0015\n"),
+            "{text}"
+        );
+        for name in COUNTS
+            .iter()
+            .chain(GAUGES)
+            .map(|(name, ..)| name)
+            .chain(TIMES.iter().map(|(name, ..)| name))
         {
             assert_eq!(text.matches(&format!("# TYPE inkstone_{name} ")).count(), 1, "{name}");
         }

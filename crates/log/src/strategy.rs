@@ -1,17 +1,18 @@
 //! Chooses the way of writing for a log, by rule and without I/O, and says why.
 //!
-//! *Owns*: the rule, and the precedence: the options first, then what was tuned ([`tuned`]), then the rule. *May not touch*: files;
-//! `inkstone-io` knows what file system and device can do.
+//! *Owns*: the rule, and the precedence: the options first, then what was tuned ([`tuned`]), then
+//! the rule. *May not touch*: files; `inkstone-io` knows what file system and device can do.
 //!
-//! The rule follows what the lab measured (docs/lab.md): where a file system overwrites in place, a write past the page cache that
-//! carries its own durability is fastest; where it writes every block to a new place, preparing and reusing blocks gains little.
+//! The rule follows what the lab measured (docs/lab.md): where a file system overwrites in place, a
+//! write past the page cache that carries its own durability is fastest; where it writes every
+//! block to a new place, preparing and reusing blocks gains little.
 
 mod direct;
 pub mod tuned;
 
 use inkstone_io::{
-    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation, Reuse,
-    Strategy,
+    Access, Barriers, Capabilities, CopyOnWrite, DioAlignment, Durability, EngineKind, Preparation,
+    Reuse, Strategy,
 };
 
 use crate::choice::{Asks, Choice, in_words};
@@ -20,17 +21,23 @@ use crate::options::Options;
 use direct::no_direct;
 use tuned::Stored;
 
-/// Fills in what the options leave open: as tuned, else by file system and device. `found` is `None` if nothing is known about
-/// them.
+/// Fills in what the options leave open: as tuned, else by file system and device. `found` is
+/// `None` if nothing is known about them.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the options contradict each other, or ask for something that does not work here.
-pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: Stored) -> Result<Choice> {
+/// [`Error::Invalid`] when the options contradict each other, or ask for something that does not
+/// work here.
+pub(crate) fn choose(
+    options: &Options,
+    found: Option<&Capabilities>,
+    stored: Stored,
+) -> Result<Choice> {
     let mut warnings = found.map_or_else(Vec::new, warnings);
     let (base, mut reason, how) = match (stored.usable(found), found) {
         (Ok(Some(tuned)), _) => (tuned.strategy, tuned.in_words(), "as tuned"),
         (not_used, found) => {
-            warnings.extend(not_used.err().map(|why| format!("{} is not used: {why}", tuned::FILE)));
+            warnings
+                .extend(not_used.err().map(|why| format!("{} is not used: {why}", tuned::FILE)));
             let (rule, reason) = found.map_or_else(unknown, by_rule);
             (rule, reason, "by rule")
         }
@@ -59,7 +66,9 @@ pub(crate) fn choose(options: &Options, found: Option<&Capabilities>, stored: St
     if access == Access::Direct
         && let Some(why) = told.and_then(no_direct)
     {
-        return Err(Error::Invalid(format!("access direct: {why}; leave the access open, or use buffered")));
+        return Err(Error::Invalid(format!(
+            "access direct: {why}; leave the access open, or use buffered"
+        )));
     }
     Ok(Choice { strategy, reason, asks: asks(found), warnings })
 }
@@ -111,8 +120,9 @@ fn unknown() -> (Strategy, String) {
 fn by_rule(found: &Capabilities) -> (Strategy, String) {
     let name = &found.mount.file_system;
     if found.copy_on_write == CopyOnWrite::Always {
-        let reason =
-            format!("{name} writes every block to a new place, so preparing and reusing blocks gains little");
+        let reason = format!(
+            "{name} writes every block to a new place, so preparing and reusing blocks gains little"
+        );
         return (strategy(Preparation::Fallocate, Reuse::New, Access::Buffered, None), reason);
     }
     if let Some(why) = no_direct(found) {
@@ -138,8 +148,9 @@ fn asks(found: Option<&Capabilities>) -> Asks {
     match found.mount.file_system.as_str() {
         _ if found.in_memory => Asks::Never,
         "ext4" if found.journal == Some(false) => Asks::Never,
-        // All three have one driver. It shares no blocks, and its fdatasync waits only for changes of the size or the blocks. With
-        // data=journal the data itself goes through the journal. There is no O_DIRECT then, which is a surer sign than mountinfo.
+        // All three have one driver. It shares no blocks, and its fdatasync waits only for changes
+        // of the size or the blocks. With data=journal the data itself goes through the journal.
+        // There is no O_DIRECT then, which is a surer sign than mountinfo.
         "ext2" | "ext3" | "ext4" if matches!(found.direct, DioAlignment::Bytes { .. }) => {
             Asks::ReservedBlocks
         }
@@ -169,8 +180,9 @@ fn warnings(found: &Capabilities) -> Vec<String> {
         warnings.push(format!("{why}; attach it with `losetup --direct-io=on`"));
     }
     if let Some(memory) = found.memory_below() {
-        warnings
-            .push(format!("this file system is in memory ({memory}): nothing here survives a power loss"));
+        warnings.push(format!(
+            "this file system is in memory ({memory}): nothing here survives a power loss"
+        ));
     }
     warnings
 }
@@ -205,17 +217,22 @@ mod tests {
 
     #[test]
     fn the_rule_goes_by_what_blocks_do() {
-        let chosen =
-            |found: Capabilities| choose(&Options::default(), Some(&found), Stored::None).expect("a choice");
+        let chosen = |found: Capabilities| {
+            choose(&Options::default(), Some(&found), Stored::None).expect("a choice")
+        };
         let ext4 = chosen(on("ext4", SECTORS, CopyOnWrite::Never));
         assert_eq!(ext4.strategy, strategy(Preparation::Zeros, Reuse::Reuse, Access::Direct, None));
         assert_eq!(ext4.strategy.durability, Durability::RwfDsync);
         let xfs = chosen(on("xfs", SECTORS, CopyOnWrite::SharedExtents));
-        let without = Capabilities { journal: Some(false), ..on("ext4", SECTORS, CopyOnWrite::Never) };
+        let without =
+            Capabilities { journal: Some(false), ..on("ext4", SECTORS, CopyOnWrite::Never) };
         let asks = [xfs.asks, ext4.asks, chosen(without).asks];
         assert_eq!(asks, [Asks::EachGroup, Asks::ReservedBlocks, Asks::Never]);
         let btrfs = chosen(on("btrfs", SECTORS, CopyOnWrite::Always));
-        assert_eq!(btrfs.strategy, strategy(Preparation::Fallocate, Reuse::New, Access::Buffered, None));
+        assert_eq!(
+            btrfs.strategy,
+            strategy(Preparation::Fallocate, Reuse::New, Access::Buffered, None)
+        );
         assert_eq!(btrfs.asks, Asks::EachGroup);
         let huge = DioAlignment::Bytes { memory: 4, offset: 65536 };
         for direct in [DioAlignment::Refused, DioAlignment::NotTold, huge] {
@@ -256,8 +273,16 @@ mod tests {
         let ext4 = on("ext4", SECTORS, CopyOnWrite::Never);
         let buffered = choose(&Options::new().access(Access::Buffered), Some(&ext4), Stored::None)
             .expect("buffered works");
-        assert_eq!(buffered.strategy.durability, Durability::Fdatasync, "left open, it goes with the access");
-        assert!(buffered.reason.starts_with("asked for buffered; by rule it would be zeros, reuse, direct"));
+        assert_eq!(
+            buffered.strategy.durability,
+            Durability::Fdatasync,
+            "left open, it goes with the access"
+        );
+        assert!(
+            buffered
+                .reason
+                .starts_with("asked for buffered; by rule it would be zeros, reuse, direct")
+        );
         let tmpfs = on("tmpfs", DioAlignment::Refused, CopyOnWrite::Never);
         let refused = choose(&Options::new().access(Access::Direct), Some(&tmpfs), Stored::None)
             .expect_err("no O_DIRECT");

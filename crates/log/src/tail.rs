@@ -1,20 +1,24 @@
 //! The tail: the groups that were written last, in memory, for the readers of this process.
 //!
-//! *Owns*: which groups are kept, their memory, and how much of it there may be. *May not touch*: files, the watermark; whether a
-//! record is shown is the reader's question (`read/`).
+//! *Owns*: which groups are kept, their memory, and how much of it there may be. *May not touch*:
+//! files, the watermark; whether a record is shown is the reader's question (`read/`).
 //!
-//! A group comes here when it is durable, and not before: so nothing that is here lies above the watermark, and a group that a
-//! poison follows never comes. A cut drops everything, and `truncate_before` what lies before its first record. The records that
-//! are here have LSNs without a gap, up to the last group that was handed in. So a reader needs to ask for one LSN only: what is
-//! not here is in a file.
+//! A group comes here when it is durable, and not before: so nothing that is here lies above the
+//! watermark, and a group that a poison follows never comes. A cut drops everything, and
+//! `truncate_before` what lies before its first record. The records that are here have LSNs without
+//! a gap, up to the last group that was handed in. So a reader needs to ask for one LSN only: what
+//! is not here is in a file.
 //!
-//! **Copied or handed over.** A large group is kept in the buffer in which it was gathered, and the log goes on in a buffer that
-//! fell out of the tail. A small group is copied into a *chunk*, behind the group before it: otherwise 128 bytes would keep a buffer
-//! of a mebibyte. A copy of 64 KiB, the largest, takes a few microseconds, and its write to a device twenty times as long or more.
+//! **Copied or handed over.** A large group is kept in the buffer in which it was gathered, and the
+//! log goes on in a buffer that fell out of the tail. A small group is copied into a *chunk*,
+//! behind the group before it: otherwise 128 bytes would keep a buffer of a mebibyte. A copy of 64
+//! KiB, the largest, takes a few microseconds, and its write to a device twenty times as long or
+//! more.
 //!
-//! **Memory.** At most `Options::tail_bytes`: what is kept, what has fallen out while a reader still holds it, and what waits to be
-//! used again. A reader holds one buffer at a time. If readers hold so much that nothing is left, the newest group is kept all the
-//! same, so that no slow reader sends the others to the files. In the steady state nothing is allocated.
+//! **Memory.** At most `Options::tail_bytes`: what is kept, what has fallen out while a reader
+//! still holds it, and what waits to be used again. A reader holds one buffer at a time. If readers
+//! hold so much that nothing is left, the newest group is kept all the same, so that no slow reader
+//! sends the others to the files. In the steady state nothing is allocated.
 //!
 //! Nothing is kept before the first reader of the log has come.
 
@@ -31,8 +35,8 @@ const CHUNK_BYTES_MAX: usize = 256 << 10;
 const CHUNKS: usize = 16;
 /// A group of up to this part of a chunk is copied.
 const COPIED_PART: usize = 4;
-/// Up to this part of the memory is kept free for groups of the other kind: so a log whose groups are now small and now large does
-/// not allocate for each change.
+/// Up to this part of the memory is kept free for groups of the other kind: so a log whose groups
+/// are now small and now large does not allocate for each change.
 const FREE_PART: usize = 4;
 /// As the first LSN of a tail that has none.
 const NONE: u64 = u64::MAX;
@@ -135,8 +139,9 @@ pub(crate) struct Tail {
     chunk_bytes: usize,
     /// There is or was a reader. Set and read with the state's lock held: `Relaxed` is enough.
     is_wanted: AtomicBool,
-    /// The first LSN that is here, or [`NONE`], and the last that was handed in, here or not. A reader asks for them without the lock
-    /// and goes by what it then finds under it: `Acquire` and `Release` only keep it from asking in vain.
+    /// The first LSN that is here, or [`NONE`], and the last that was handed in, here or not. A
+    /// reader asks for them without the lock and goes by what it then finds under it: `Acquire` and
+    /// `Release` only keep it from asking in vain.
     first: AtomicU64,
     last: AtomicU64,
     /// Taken with the state's lock held, or alone; never held while another lock is taken.
@@ -166,7 +171,8 @@ impl Tail {
         }
     }
 
-    /// A reader comes: from now on groups are kept, those after the watermark. The caller has the state's lock.
+    /// A reader comes: from now on groups are kept, those after the watermark. The caller has the
+    /// state's lock.
     pub(crate) fn want(&self, durable: Lsn) {
         if self.limit_bytes > 0 && !self.is_wanted.swap(true, Ordering::Relaxed) {
             self.last.store(durable.get(), Ordering::Release);
@@ -183,8 +189,9 @@ impl Tail {
         lock(&self.ring).bytes()
     }
 
-    /// Keeps a group that is durable. Returns a buffer for the next group: the same one, one that fell out, or none if a new one is
-    /// to be made. The caller has the state's lock, and has woken the group's waiters.
+    /// Keeps a group that is durable. Returns a buffer for the next group: the same one, one that
+    /// fell out, or none if a new one is to be made. The caller has the state's lock, and has woken
+    /// the group's waiters.
     pub(crate) fn keep(&self, placed: &Placed, memory: Option<AlignedBuf>) -> Option<AlignedBuf> {
         if !self.is_wanted() {
             return memory;
@@ -195,7 +202,9 @@ impl Tail {
                 ring.copy(placed, &memory, self);
                 Some(memory)
             }
-            Some(memory) if memory.len() <= self.limit_bytes => ring.take_over(placed, memory, self),
+            Some(memory) if memory.len() <= self.limit_bytes => {
+                ring.take_over(placed, memory, self)
+            }
             // It is too large. What is here must be without a gap.
             memory => {
                 ring.clear();
@@ -251,7 +260,8 @@ impl Tail {
         self.run(lsn).filter(|run| run.identity.segment() == segment).map(|run| run.from)
     }
 
-    /// Copies bytes of a segment from `at` on, as many as one run has and `into` can take; 0 if they are not here.
+    /// Copies bytes of a segment from `at` on, as many as one run has and `into` can take; 0 if
+    /// they are not here.
     pub(crate) fn read(&self, segment: SegmentNumber, at: u64, into: &mut [u8]) -> usize {
         let Some(run) = self.run_at(segment, at) else { return 0 };
         let bytes = &run.bytes()[(at - run.from.at) as usize..];
@@ -265,8 +275,9 @@ impl Tail {
             return None;
         }
         let ring = lock(&self.ring);
-        let after =
-            ring.kept.partition_point(|kept| (kept.identity.segment(), kept.from.at) <= (segment, at));
+        let after = ring
+            .kept
+            .partition_point(|kept| (kept.identity.segment(), kept.from.at) <= (segment, at));
         let kept = ring.kept.get(after.checked_sub(1)?)?;
         (kept.identity.segment() == segment && at < kept.end).then(|| kept.run())
     }
@@ -300,9 +311,15 @@ impl Ring {
     }
 
     /// Keeps a large group in its own buffer, and returns another one of its size, if there is one.
-    fn take_over(&mut self, placed: &Placed, memory: AlignedBuf, tail: &Tail) -> Option<AlignedBuf> {
+    fn take_over(
+        &mut self,
+        placed: &Placed,
+        memory: AlignedBuf,
+        tail: &Tail,
+    ) -> Option<AlignedBuf> {
         let bytes = memory.len();
-        let is_alike = |free: &Memory| matches!(free, Memory::Group { memory, .. } if memory.len() == bytes);
+        let is_alike =
+            |free: &Memory| matches!(free, Memory::Group { memory, .. } if memory.len() == bytes);
         let (from, to) = (placed.from, placed.from + placed.bytes);
         let (shell, spare) = match self.obtain(bytes, tail.limit_bytes, is_alike) {
             Some(Memory::Group { memory: mut shell, .. }) => {
@@ -328,9 +345,14 @@ impl Ring {
         });
     }
 
-    /// Free memory of `bytes` bytes that `fits`; `None` if it must be allocated. Drops the oldest groups until there is room for it,
-    /// all of them if need be.
-    fn obtain(&mut self, bytes: usize, limit: usize, fits: impl Fn(&Memory) -> bool) -> Option<Memory> {
+    /// Free memory of `bytes` bytes that `fits`; `None` if it must be allocated. Drops the oldest
+    /// groups until there is room for it, all of them if need be.
+    fn obtain(
+        &mut self,
+        bytes: usize,
+        limit: usize,
+        fits: impl Fn(&Memory) -> bool,
+    ) -> Option<Memory> {
         self.take_back();
         let mut found = None;
         loop {

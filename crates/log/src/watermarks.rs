@@ -1,6 +1,7 @@
 //! Awaiting the durable watermark.
 //!
-//! *Owns*: the public face: what a caller learns when the watermark moves. *May not touch*: how a task waits (`commit/watching.rs`).
+//! *Owns*: the public face: what a caller learns when the watermark moves. *May not touch*: how a
+//! task waits (`commit/watching.rs`).
 
 use std::fmt;
 use std::future::Future;
@@ -14,9 +15,11 @@ use crate::commit::shared::Shared;
 use crate::commit::watching::Watch;
 use crate::error::{Error, Result};
 
-/// A future of the moment in which every record up to an LSN is durable. [`crate::Log::durable_at`] returns it.
+/// A future of the moment in which every record up to an LSN is durable. [`crate::Log::durable_at`]
+/// returns it.
 ///
-/// It belongs to no thread and does not borrow the log. Dropped while it is pending, it leaves nothing behind.
+/// It belongs to no thread and does not borrow the log. Dropped while it is pending, it leaves
+/// nothing behind.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct DurableAt {
     watch: Watch,
@@ -57,9 +60,11 @@ impl Future for DurableAt {
     }
 }
 
-/// The durable watermarks of a log, one after the other. [`crate::Log::watermarks`] and [`crate::Reader::watermarks`] return it.
+/// The durable watermarks of a log, one after the other. [`crate::Log::watermarks`] and
+/// [`crate::Reader::watermarks`] return it.
 ///
-/// It keeps no list: a late caller gets the newest one alone. It belongs to no thread and does not borrow the log.
+/// It keeps no list: a late caller gets the newest one alone. It belongs to no thread and does not
+/// borrow the log.
 ///
 /// ```
 /// # async fn ship(log: &inkstone::Log) -> inkstone::Result<()> {
@@ -82,22 +87,26 @@ impl Watermarks {
         Self { shared, last, cuts }
     }
 
-    /// The watermark that [`Watermarks::changed`] returned last; before its first call, that of the moment in which this was made.
+    /// The watermark that [`Watermarks::changed`] returned last; before its first call, that of the
+    /// moment in which this was made.
     pub fn last(&self) -> Lsn {
         self.last
     }
 
-    /// Awaits a watermark after the last one, and returns the newest. A `truncate_after` counts as a change too; the watermark may be
-    /// lower then, or the same. Works in any runtime or none. It is woken at most once for a group, and polling it takes as long
-    /// however many others wait.
+    /// Awaits a watermark after the last one, and returns the newest. A `truncate_after` counts as
+    /// a change too; the watermark may be lower then, or the same. Works in any runtime or none. It
+    /// is woken at most once for a group, and polling it takes as long however many others wait.
     ///
-    /// Cancel-safe: a future that is dropped while it is pending misses nothing, and leaves nothing behind.
+    /// Cancel-safe: a future that is dropped while it is pending misses nothing, and leaves nothing
+    /// behind.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] and [`Error::Closed`] when the newest watermark was returned and no other will come; [`Error::Forked`].
+    /// [`Error::Poisoned`] and [`Error::Closed`] when the newest watermark was returned and no
+    /// other will come; [`Error::Forked`].
     ///
     /// # Durability
-    /// Every record up to the LSN that it returns is on stable storage, also with [`crate::Options::periodic`].
+    /// Every record up to the LSN that it returns is on stable storage, also with
+    /// [`crate::Options::periodic`].
     pub async fn changed(&mut self) -> Result<Lsn> {
         let next = self.last.next().ok_or(Error::UsedUp)?;
         Watch::new(Arc::clone(&self.shared), next, self.cuts, false).await?;

@@ -1,5 +1,5 @@
-//! In the steady state neither an append nor waiting for it allocates, and a log takes no more memory the larger it is:
-//! counted, in all threads of the process.
+//! In the steady state neither an append nor waiting for it allocates, and a log takes no more
+//! memory the larger it is: counted, in all threads of the process.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -23,11 +23,13 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The test's own harness, and a thread that is started, allocate a few times.
 const HARNESS: usize = 20;
 
-/// Runs `work` on a log that has been used for a while and stays within one segment; gives the allocations meanwhile.
+/// Runs `work` on a log that has been used for a while and stays within one segment; gives the
+/// allocations meanwhile.
 fn counted(work: impl Fn(&Log)) -> usize {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
-    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
+    let log =
+        Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
     // The first segments are small: on to one that is not.
     while log.stats().segments < 2 {
         drop(log.append(&[7; 4096]).unwrap());
@@ -52,8 +54,9 @@ fn wait_for_the_next_segment(log: &Log) {
     }
 }
 
-/// Waits until no thread has allocated for a while. A file is ready before the preparer's step ends, and the test's own harness
-/// starts a thread when a test ends: on a busy machine both fell into what was counted.
+/// Waits until no thread has allocated for a while. A file is ready before the preparer's step
+/// ends, and the test's own harness starts a thread when a test ends: on a busy machine both fell
+/// into what was counted.
 fn wait_for_quiet() {
     let allocations = || ALLOCATOR.stats().allocations;
     let mut before = allocations();
@@ -67,8 +70,9 @@ fn wait_for_quiet() {
     }
 }
 
-/// Waits until the threads of the logs and readers of earlier tests have ended: they give memory back at their end. On a busy machine
-/// what they had was counted as in use before a test, and a test found too little more.
+/// Waits until the threads of the logs and readers of earlier tests have ended: they give memory
+/// back at their end. On a busy machine what they had was counted as in use before a test, and a
+/// test found too little more.
 fn wait_for_threads_of_other_logs() {
     let is_ours = |task: std::io::Result<std::fs::DirEntry>| {
         let name = task.and_then(|task| std::fs::read_to_string(task.path().join("comm")));
@@ -97,7 +101,8 @@ fn memory_does_not_grow_with_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let before = bytes_in_use();
     let used = || bytes_in_use() - before;
-    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(BUFFER_BYTES)).unwrap();
+    let log =
+        Log::open(directory.path().join("log"), Options::new().buffer_bytes(BUFFER_BYTES)).unwrap();
     let reader = log.reader();
     let mut most = Vec::new();
     // 94 MiB each: twice as long a log at the second time.
@@ -130,7 +135,8 @@ fn memory_does_not_grow_with_the_log() {
 /// Threads that read ahead, in this process.
 fn reading_threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = names.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    let names =
+        names.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
     names.filter(|comm| comm.starts_with("inkstone-pool")).count()
 }
 
@@ -148,7 +154,8 @@ fn who_follows_a_log_to_its_end_gives_back_what_that_took() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     wait_for_threads_of_other_logs();
     let directory = tempfile::tempdir().unwrap();
-    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
+    let log =
+        Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
     while log.stats().segments < 4 {
         drop(log.append(&[7; 4096]).unwrap());
     }
@@ -221,7 +228,8 @@ fn memory_after_a_large_record_is_what_it_was() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     wait_for_threads_of_other_logs();
     let directory = tempfile::tempdir().unwrap();
-    let log = Log::open(directory.path().join("log"), Options::new().buffer_bytes(64 << 10)).unwrap();
+    let log =
+        Log::open(directory.path().join("log"), Options::new().buffer_bytes(64 << 10)).unwrap();
     let small = || (0..2).for_each(|_| _ = log.append_durable(&[7; 100]).unwrap());
     small();
     wait_for_the_next_segment(&log);
@@ -296,7 +304,9 @@ fn tasks_that_await_the_watermark() {
         let mut pending = Vec::with_capacity(TASKS);
         for _ in 0..50 {
             let lsn = log.append_unwaited(&[7; 128]).unwrap();
-            pending.extend((0..TASKS).map(|task| log.durable_at(Lsn::new(lsn.get() + task as u64 % 2))));
+            pending.extend(
+                (0..TASKS).map(|task| log.durable_at(Lsn::new(lsn.get() + task as u64 % 2))),
+            );
             let mut asleep = 0;
             let (mut is_shown, mut is_told) = (false, false);
             // The log's own thread may commit at any moment.
@@ -340,7 +350,8 @@ fn a_lone_writer_and_a_follower() {
     assert!(count < HARNESS, "{count} allocations for 1,000 commits with a follower");
 }
 
-/// Full buffers are handed over, and come back. Without a thread of the log's own every group fills its buffer.
+/// Full buffers are handed over, and come back. Without a thread of the log's own every group fills
+/// its buffer.
 #[test]
 fn records_that_nobody_waits_for_and_a_follower() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

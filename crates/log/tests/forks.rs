@@ -1,4 +1,5 @@
-//! Processes that fork while they have a log open: the child touches nothing, and the parent continues as if there were no child.
+//! Processes that fork while they have a log open: the child touches nothing, and the parent
+//! continues as if there were no child.
 
 #[path = "support/watch.rs"]
 mod watch;
@@ -30,7 +31,8 @@ fn append(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
 /// The records of the log, and whether it was closed cleanly.
 fn shown(path: &Path) -> (Vec<Vec<u8>>, bool) {
     let log = Log::open(path, Options::small()).expect("opened");
-    let records = log.reader().records(Lsn::FIRST).map(|record| record.expect("read").bytes).collect();
+    let records =
+        log.reader().records(Lsn::FIRST).map(|record| record.expect("read").bytes).collect();
     (records, log.recovery().clean)
 }
 
@@ -40,7 +42,8 @@ fn a_childs_drop_writes_nothing_over_what_the_parent_goes_on_to_write() {
         must_end("a child that drops the log", move || {
             let place = tempfile::tempdir().expect("a directory");
             let (path, go) = (place.path().join("log"), place.path().join("go"));
-            let mut log = Some(Log::open(&path, Options::small().own_thread(own_thread)).expect("opened"));
+            let mut log =
+                Some(Log::open(&path, Options::small().own_thread(own_thread)).expect("opened"));
             append(log.as_ref().expect("open"), 1..=3);
             let child = fork_child(|| {
                 let went_on = becomes(|| go.exists());
@@ -88,10 +91,18 @@ fn every_call_of_a_child_is_an_error_of_its_own_and_takes_no_lock() {
         let other_reader = Reader::open(&path, &Options::small()).expect("opened");
         let mut cursor = reader.from(Lsn::FIRST);
         assert!(cursor.next().expect("read").is_some());
-        let handle =
-            log.as_ref().expect("open").append(b"let go by the child").expect("appended").into_owned();
-        let awaited =
-            log.as_ref().expect("open").append(b"awaited by the child").expect("appended").into_owned();
+        let handle = log
+            .as_ref()
+            .expect("open")
+            .append(b"let go by the child")
+            .expect("appended")
+            .into_owned();
+        let awaited = log
+            .as_ref()
+            .expect("open")
+            .append(b"awaited by the child")
+            .expect("appended")
+            .into_owned();
         // Polled by the parent, dropped by the child as well.
         let mut pending_at = log.as_ref().expect("open").durable_at(Lsn::new(99));
         let polled = Pin::new(&mut pending_at).poll(&mut Context::from_waker(Waker::noop()));
@@ -187,7 +198,8 @@ fn a_thousand_forks_beside_four_threads_lose_nothing() {
                     let mut acknowledged = Vec::new();
                     while !is_over.load(Ordering::Relaxed) {
                         let record =
-                            [thread.to_le_bytes(), (acknowledged.len() as u64).to_le_bytes()].concat();
+                            [thread.to_le_bytes(), (acknowledged.len() as u64).to_le_bytes()]
+                                .concat();
                         acknowledged.push((open.append_durable(&record).expect("durable"), record));
                     }
                     acknowledged
@@ -198,7 +210,9 @@ fn a_thousand_forks_beside_four_threads_lose_nothing() {
             .map(|_| {
                 // The child has its copy of the only owner.
                 let copy = open;
-                in_forked_child(|| u8::from(forked(&copy.append_durable(b"x")) && forked(&copy.sync())))
+                in_forked_child(|| {
+                    u8::from(forked(&copy.append_durable(b"x")) && forked(&copy.sync()))
+                })
             })
             .collect();
         is_over.store(true, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Every mistake that can be built in is caught, by a promise that is seen broken; and the same history without it keeps
-//! every promise, over the same seeds.
+//! Every mistake that can be built in is caught, by a promise that is seen broken; and the same
+//! history without it keeps every promise, over the same seeds.
 //!
-//! *Owns*: one history per mistake. docs/mistakes-table.md lists them, and a test of `inkstone-powerloss` keeps
-//! that list true. *May not touch*: the crate's insides.
+//! *Owns*: one history per mistake. docs/mistakes-table.md lists them, and a test of
+//! `inkstone-powerloss` keeps that list true. *May not touch*: the crate's insides.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -17,16 +17,19 @@ mod history;
 use std::sync::{Arc, Mutex};
 
 use caught::{
-    LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, awaited_lsns, behind_full_buffers, callbacks, caught,
-    caught_in_any_way, check_cut,
+    LOST, REFUSES, SAMPLES, UNREADABLE, WRONG, awaited_lsns, behind_full_buffers, callbacks,
+    caught, caught_in_any_way, check_cut,
 };
 use gate::Gate;
 use history::{
-    LOG, Told, append, check, check_with, disk, name, open, read_file, record, small, with, write_file,
+    LOG, Told, append, check, check_with, disk, name, open, read_file, record, small, with,
+    write_file,
 };
 use inkstone::mistake::Mistake;
 use inkstone::{Access, Durability, Event, Log, Lsn, Options};
-use inkstone_sim::{AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+use inkstone_sim::{
+    AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno,
+};
 
 /// Appends the records `from..=to` with cuts inside each commit and after it.
 fn append_with_cuts(
@@ -73,7 +76,8 @@ fn no_directory_sync_loses_a_whole_segment() {
 #[test]
 fn no_identity_takes_old_bytes_for_new_ones() {
     caught(Mistake::NoIdentity, &[REFUSES], |mistake, seed| {
-        // Records of one size, so that the groups of a recycled segment begin where the old ones did.
+        // Records of one size, so that the groups of a recycled segment begin where the old ones
+        // did.
         let sized = |lsn: u64| vec![lsn as u8; 400 + seed as usize];
         let (disk, options) = (disk(seed), with(mistake));
         let log = open(&disk, options.clone()).unwrap();
@@ -86,19 +90,24 @@ fn no_identity_takes_old_bytes_for_new_ones() {
         check_with(&disk.crash(seed), options, Told::all(last), sized).map(drop)
     });
     caught(Mistake::NoIdentity, &[WRONG], |mistake, seed| {
-        // Two logs with the same history, but for the bytes of their records and how many there are.
+        // Two logs with the same history, but for the bytes of their records and how many there
+        // are.
         let theirs = |lsn: u64| vec![!(lsn as u8); 100 + seed as usize];
         let ours = |lsn: u64| vec![lsn as u8; 100 + seed as usize];
         let write = |seed: u64, record: &dyn Fn(u64) -> Vec<u8>, count: u64| {
             let disk = disk(seed);
             let log = open(&disk, with(mistake)).unwrap();
-            (1..=count).for_each(|lsn| assert_eq!(log.append_durable(&record(lsn)).unwrap(), Lsn::new(lsn)));
+            (1..=count).for_each(|lsn| {
+                assert_eq!(log.append_durable(&record(lsn)).unwrap(), Lsn::new(lsn))
+            });
             log.abandon();
             disk
         };
         let (found, other) = (write(seed, &ours, 3), write(seed + 1000, &theirs, 6));
-        // Behind the end of ours, blocks of the other one come to light: a file system gave them out again.
-        let end = open(&found.crash(0), with(mistake)).unwrap().recovery().end.unwrap().byte as usize;
+        // Behind the end of ours, blocks of the other one come to light: a file system gave them
+        // out again.
+        let end =
+            open(&found.crash(0), with(mistake)).unwrap().recovery().end.unwrap().byte as usize;
         let bytes = read_file(&other.directory(LOG), &name(1));
         write_file(&found.directory(LOG), &name(1), end as u64, &bytes[end..]);
         check_with(&found, with(mistake), Told::all(3), ours).map(drop)
@@ -111,7 +120,8 @@ fn segments(disk: &SimDisk) -> usize {
     names.iter().filter_map(|name| name.strip_suffix(".ink")?.parse().ok()).max().unwrap()
 }
 
-/// A bit that rots, or a write that the device lost, below what was acknowledged: an opening must refuse, not continue with less.
+/// A bit that rots, or a write that the device lost, below what was acknowledged: an opening must
+/// refuse, not continue with less.
 fn damage_below_a_promise(mistake: Option<Mistake>, seed: u64) -> Result<(), String> {
     let (disk, options) = (disk(seed), with(mistake).pad_groups(seed.is_multiple_of(2)));
     let log = open(&disk, options.clone()).unwrap();
@@ -156,14 +166,18 @@ fn a_sync_that_is_tried_again_loses_what_it_covered() {
         let (disk, options) = (disk(seed), with(mistake));
         let log = open(&disk, options.clone()).unwrap();
         append(&log, 1, 3)?;
-        disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+        disk.inject(
+            Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
+                .on(OperationKind::Sync),
+        );
         let acked = if append(&log, 4, 4).is_ok() { 4 } else { 3 };
         log.abandon();
         check_cut(&disk.power_cut(), &options, seed, Told { acked, appended: 4 })
     });
 }
 
-/// One thread's group is in flight; another thread's record is gathered meanwhile, and its group's write then fails.
+/// One thread's group is in flight; another thread's record is gathered meanwhile, and its group's
+/// write then fails.
 #[test]
 fn a_follower_that_is_told_ok_for_another_group() {
     caught(Mistake::FollowerToldOk, &[LOST], |mistake, seed| {
@@ -224,15 +238,18 @@ fn a_tail_that_is_cleared_before_it_is_written_again_loses_what_was_there() {
     });
 }
 
-/// A writer is killed between its write and its sync; what the next opening shows must not be gone after the next crash.
-/// That opening's own first group is one FUA write, which makes nothing else durable, and the sync of a directory that
-/// has nothing to write need not flush what files have in the device's cache.
+/// A writer is killed between its write and its sync; what the next opening shows must not be gone
+/// after the next crash. That opening's own first group is one FUA write, which makes nothing else
+/// durable, and the sync of a directory that has nothing to write need not flush what files have in
+/// the device's cache.
 #[test]
 fn showing_what_is_not_synced_loses_what_was_shown() {
     caught(Mistake::ShowsUnsynced, &[REFUSES], |mistake, seed| {
-        let options = DiskOptions { writeback_ppm: 0, flush_is_global: false, ..DiskOptions::default() };
+        let options =
+            DiskOptions { writeback_ppm: 0, flush_is_global: false, ..DiskOptions::default() };
         let disk = SimDisk::new(seed, options);
-        let append = |log: &Log, lsn| assert_eq!(log.append_durable(&large(lsn)).unwrap(), Lsn::new(lsn));
+        let append =
+            |log: &Log, lsn| assert_eq!(log.append_durable(&large(lsn)).unwrap(), Lsn::new(lsn));
         let log = open(&disk, small()).unwrap();
         (1..=3).for_each(|lsn| append(&log, lsn));
         log.close().unwrap();
@@ -250,7 +267,12 @@ fn large(lsn: u64) -> Vec<u8> {
     vec![lsn as u8; 6000]
 }
 
-fn check_large_after_crashes(disk: &SimDisk, options: &Options, seed: u64, told: Told) -> Result<(), String> {
+fn check_large_after_crashes(
+    disk: &SimDisk,
+    options: &Options,
+    seed: u64,
+    told: Told,
+) -> Result<(), String> {
     (0..SAMPLES).try_for_each(|sample| {
         check_with(&disk.crash(seed ^ sample << 20), options.clone(), told, large).map(drop)
     })
@@ -264,7 +286,10 @@ fn reading_the_page_cache_shows_what_is_on_no_medium() {
         disk.change_options(|options| options.writeback_ppm = 0);
         let log = open(&disk, options.clone()).unwrap();
         (1..=3).for_each(|lsn| assert_eq!(log.append_durable(&large(lsn)).unwrap(), Lsn::new(lsn)));
-        disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+        disk.inject(
+            Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
+                .on(OperationKind::Sync),
+        );
         assert!(log.append_durable(&large(4)).is_err());
         log.abandon();
         let shown = check_with(&disk, options.clone(), Told { acked: 3, appended: 4 }, large)?;
@@ -287,7 +312,8 @@ fn removing_first_takes_files_of_records_that_nobody_gave_up() {
     });
 }
 
-/// Appends until a segment has been begun that was made ready ahead; gives what the first commit in it cost.
+/// Appends until a segment has been begun that was made ready ahead; gives what the first commit in
+/// it cost.
 fn first_commit_in_a_ready_segment(disk: &SimDisk, log: &Log) -> Counters {
     loop {
         log.prepare_now().unwrap();
@@ -342,13 +368,18 @@ fn a_segment_that_somebody_holds_is_used_again() {
         let log = open(&disk, options).unwrap();
         first_commit_in_a_ready_segment(&disk, &log);
         let path = held.lock().unwrap().as_ref().expect("a segment was sealed").path.clone();
-        let content = || disk.image().into_iter().find(|(other, _)| *other == path).map(|(_, bytes)| bytes);
+        let content =
+            || disk.image().into_iter().find(|(other, _)| *other == path).map(|(_, bytes)| bytes);
         let before = content();
         log.truncate_before(log.last()).unwrap();
         for _ in 0..3 {
             first_commit_in_a_ready_segment(&disk, &log);
         }
-        if content() == before { Ok(()) } else { Err("a segment that is held was used again".into()) }
+        if content() == before {
+            Ok(())
+        } else {
+            Err("a segment that is held was used again".into())
+        }
     });
 }
 
@@ -366,10 +397,12 @@ fn preparing_ahead_takes_more_than_the_budget() {
     });
 }
 
-/// A full buffer is left to the committer. A waiter for a record after it must not return before the buffer is written: if the turn
-/// were free, the waiter would lead the next group itself, mostly before the committer is awake. Then a power cut leaves a hole, which
-/// an opening refuses, or a reader, if its segment was sealed by then. If the committer has written before the power cut, the last
-/// block of its group overwrites the beginning of the acknowledged group, which is silently lost.
+/// A full buffer is left to the committer. A waiter for a record after it must not return before
+/// the buffer is written: if the turn were free, the waiter would lead the next group itself,
+/// mostly before the committer is awake. Then a power cut leaves a hole, which an opening refuses,
+/// or a reader, if its segment was sealed by then. If the committer has written before the power
+/// cut, the last block of its group overwrites the beginning of the acknowledged group, which is
+/// silently lost.
 #[test]
 fn a_turn_that_is_not_handed_over_acknowledges_what_lies_behind_a_hole() {
     caught_in_any_way(Mistake::TurnNotHanded, &[REFUSES, UNREADABLE, LOST], |mistake, seed| {

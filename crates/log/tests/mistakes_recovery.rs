@@ -1,7 +1,8 @@
-//! As `mistakes.rs`: mistakes in what an opening must find out, and in what a failure or a full disk must not change, of
-//! which each takes a rare coincidence to do harm.
+//! As `mistakes.rs`: mistakes in what an opening must find out, and in what a failure or a full
+//! disk must not change, of which each takes a rare coincidence to do harm.
 //!
-//! *Owns*: one history per mistake, with the coincidence in it. *May not touch*: the crate's insides.
+//! *Owns*: one history per mistake, with the coincidence in it. *May not touch*: the crate's
+//! insides.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -19,13 +20,14 @@ use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, OperationKind, SimDi
 
 const BACK: &str = "is there again";
 
-/// Two lives write batches of the same sizes at the same place, each torn by a power cut: what the second one lost of its
-/// own is there from the first.
+/// Two lives write batches of the same sizes at the same place, each torn by a power cut: what the
+/// second one lost of its own is there from the first.
 #[test]
 fn an_epoch_that_is_not_raised_lets_two_lives_mix() {
     caught(Mistake::EpochNotRaised, &[WRONG], |mistake, seed| {
         let options = with(mistake).pad_groups(true).record_bytes_max(16 << 10);
-        // Padded, a frame ends where a block does: 48 bytes of a group and 24 of each frame are not the record's.
+        // Padded, a frame ends where a block does: 48 bytes of a group and 24 of each frame are not
+        // the record's.
         let sized = |life: u8| [4024, 4072, 4072].map(|bytes| vec![life; bytes]);
         let disk = SimDisk::new(
             seed,
@@ -42,12 +44,14 @@ fn an_epoch_that_is_not_raised_lets_two_lives_mix() {
                 log.append_batch(&sized(life)).unwrap().wait().unwrap();
                 log.abandon();
                 let cuts = found.take_epochs();
-                found =
-                    cuts[(sample + seed) as usize % cuts.len()].sample(seed ^ sample << 20 ^ u64::from(life));
+                found = cuts[(sample + seed) as usize % cuts.len()]
+                    .sample(seed ^ sample << 20 ^ u64::from(life));
             }
             if first == 0 {
                 let told = Told { acked: 0, appended: 3 };
-                check_with(&found, options.clone(), told, |lsn| sized(2)[lsn as usize - 1].clone())?;
+                check_with(&found, options.clone(), told, |lsn| {
+                    sized(2)[lsn as usize - 1].clone()
+                })?;
             }
         }
         Ok(())
@@ -100,14 +104,17 @@ fn a_close_that_says_ok_after_a_failure_loses_what_was_let_go() {
         let log = open(&disk, options.clone()).unwrap();
         append(&log, 1, 2)?;
         drop(log.append(&record(3)).unwrap());
-        disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+        disk.inject(
+            Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
+                .on(OperationKind::Sync),
+        );
         let acked = if log.close().is_ok() { 3 } else { 2 };
         check_cut(&disk.power_cut(), &options, seed, Told { acked, appended: 3 })
     });
 }
 
-/// The first copy of a header reaches the page cache, and then the write fails; before another segment is begun, records are truncated
-/// in the old one.
+/// The first copy of a header reaches the page cache, and then the write fails; before another
+/// segment is begun, records are truncated in the old one.
 #[test]
 fn a_header_that_is_tried_again_elsewhere_hides_what_the_old_segment_takes() {
     caught(Mistake::HeaderFailureRetried, &[BACK], |mistake, seed| {

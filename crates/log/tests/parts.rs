@@ -1,4 +1,5 @@
-//! Records that are appended in parts: the same records, bytes on disk and errors as if the parts had been joined.
+//! Records that are appended in parts: the same records, bytes on disk and errors as if the parts
+//! had been joined.
 
 #[path = "support/wakers.rs"]
 mod wakers;
@@ -125,12 +126,17 @@ fn the_errors_are_those_of_the_parts_joined() {
     same(&log, &record, &[IoSlice::new(&record[..MOST]), IoSlice::new(b"\x05")]);
     assert!(log.append_parts(&[IoSlice::new(&record[..MOST])]).is_ok(), "just not too large");
     let empty = log.append_batch_parts(&[]).map(drop).expect_err("empty");
-    assert_eq!(empty.to_string(), log.append_batch::<&[u8]>(&[]).map(drop).expect_err("empty").to_string());
+    assert_eq!(
+        empty.to_string(),
+        log.append_batch::<&[u8]>(&[]).map(drop).expect_err("empty").to_string()
+    );
     // The same memory again and again: more than there is memory.
     let large = vec![0; 64 << 20];
     let parts = vec![IoSlice::new(&large); 320];
     let bytes = 20 << 30;
-    assert!(matches!(log.append_parts(&parts), Err(Error::TooLarge { bytes: told, .. }) if told == bytes));
+    assert!(
+        matches!(log.append_parts(&parts), Err(Error::TooLarge { bytes: told, .. }) if told == bytes)
+    );
     log.close().expect("closed");
     same(&log, b"too late", &[IoSlice::new(b"too "), IoSlice::new(b"late")]);
 }
@@ -138,7 +144,8 @@ fn the_errors_are_those_of_the_parts_joined() {
 /// Where the record waits for room, so do its parts; who gives up is forgotten.
 #[test]
 fn parts_wait_for_room_as_a_record_does() {
-    let (_disk, log) = sim_log(patient().own_thread(true).segment_bytes(1 << 20).buffer_bytes(8 << 10));
+    let (_disk, log) =
+        sim_log(patient().own_thread(true).segment_bytes(1 << 20).buffer_bytes(8 << 10));
     let big = vec![7; 1500];
     let parts = [IoSlice::new(&big), IoSlice::new(&big)];
     let mut cancelled = 0;

@@ -1,5 +1,6 @@
-//! A log that is upgraded segment by segment: its older segments are of version 1 of the format, its newer ones of a version 2
-//! that only the copy of the tree has that `.ci/mistaken` makes. Everything that reads a log reads both, and recovers from a crash in either.
+//! A log that is upgraded segment by segment: its older segments are of version 1 of the format,
+//! its newer ones of a version 2 that only the copy of the tree has that `.ci/mistaken` makes.
+//! Everything that reads a log reads both, and recovers from a crash in either.
 //!
 //! *Owns*: logs of both versions. *May not touch*: bytes; `crates/format/tests/versions.rs` does.
 
@@ -33,7 +34,8 @@ fn append_to(log: &Log, last: u64) {
     log.sync().unwrap();
 }
 
-/// A log of 500 records: begun in version 1, gone on with in version 2 over the files of version 1, then in both in turn.
+/// A log of 500 records: begun in version 1, gone on with in version 2 over the files of version 1,
+/// then in both in turn.
 fn mixed(disk: &SimDisk) {
     let log = open(disk, options(Version::One)).unwrap();
     append_to(&log, 200);
@@ -139,7 +141,8 @@ fn what_is_damaged_in_either_version_is_salvaged_around() {
         let found = verify_in(&*directory(&copy)).unwrap();
         assert!(!found.is_intact());
         let saved =
-            salvage_in(&*directory(&copy), || Ok(Arc::new(copy.directory("/saved"))), &small()).unwrap();
+            salvage_in(&*directory(&copy), || Ok(Arc::new(copy.directory("/saved"))), &small())
+                .unwrap();
         assert!(saved.records >= 340, "{} around {name}: {:?}", saved.records, saved.gaps);
         let log = Log::open_in(Arc::new(copy.directory("/saved")), small()).unwrap();
         let mut shown = log.reader().from(saved.runs[0].new_first);

@@ -1,4 +1,5 @@
-//! Awaiting the watermark, and records as they become durable: who is woken, when, and what is left of who leaves. Counted.
+//! Awaiting the watermark, and records as they become durable: who is woken, when, and what is left
+//! of who leaves. Counted.
 
 #[path = "support/caught.rs"]
 mod caught;
@@ -45,7 +46,8 @@ fn word(outcome: Poll<Result<(), Error>>) -> String {
     }
 }
 
-/// What happens to a log of three records, the first of which is durable; what is told who awaits LSN 2, 3 and 9.
+/// What happens to a log of three records, the first of which is durable; what is told who awaits
+/// LSN 2, 3 and 9.
 type End = fn(&SimDisk, SimLog);
 const ENDS: [(&str, [&str; 3], End); 7] = [
     ("a commit", ["durable", "durable", "pending"], |_, log| _ = log.sync().expect("synced")),
@@ -53,10 +55,14 @@ const ENDS: [(&str, [&str; 3], End); 7] = [
         log.truncate_after(Lsn::new(2)).expect("cut");
     }),
     // They are other records.
-    ("a cut, and more records than before", ["durable", "3 cut after 2", "9 cut after 2"], |_, log| {
-        log.truncate_after(Lsn::new(2)).expect("cut");
-        commit(&log, 20);
-    }),
+    (
+        "a cut, and more records than before",
+        ["durable", "3 cut after 2", "9 cut after 2"],
+        |_, log| {
+            log.truncate_after(Lsn::new(2)).expect("cut");
+            commit(&log, 20);
+        },
+    ),
     ("truncation before", ["durable", "durable", "pending"], |_, log| {
         log.truncate_before(Lsn::new(4)).expect("truncated");
     }),
@@ -79,7 +85,10 @@ fn who_awaits_an_lsn_is_woken_once_and_told_what_became_of_it() {
             append(&log, 2);
             let mut tasks = [2, 3, 9].map(|lsn| (log.durable_at(Lsn::new(lsn)), counting()));
             for (future, (waker, _)) in &mut tasks {
-                assert!(poll(future, waker).is_pending() && poll(future, waker).is_pending(), "{end}");
+                assert!(
+                    poll(future, waker).is_pending() && poll(future, waker).is_pending(),
+                    "{end}"
+                );
             }
             // Dropping it would close it.
             let _open = (end != "being abandoned").then(|| Arc::clone(&log));
@@ -255,7 +264,8 @@ fn a_watermark_is_the_newest_and_wakes_once() {
     assert!(matches!(poll_once(watermarks.changed(), Waker::noop()), Some(Err(Error::Closed))));
 }
 
-/// Each future is polled once and dropped if it is pending: no record is lost, and none comes twice.
+/// Each future is polled once and dropped if it is pending: no record is lost, and none comes
+/// twice.
 #[test]
 fn a_cursor_that_is_awaited_and_cancelled_shows_every_record_once() {
     let (disk, log) = sim_log(patient());
@@ -291,7 +301,10 @@ fn a_cursor_that_is_awaited_and_cancelled_shows_every_record_once() {
     );
     drop(next);
     commit(&log, 1);
-    assert_eq!(block_on(cursor.next_async()).expect("read").lsn, last.next().expect("there is one"));
+    assert_eq!(
+        block_on(cursor.next_async()).expect("read").lsn,
+        last.next().expect("there is one")
+    );
     // The last ones, and then that there will be no others.
     append(&log, 1);
     log.close().expect("closed");
@@ -307,7 +320,8 @@ fn tasks_follow_a_writer_to_its_end() {
         let (_disk, log) = sim_log(Options::small());
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                let (mut cursor, mut watermarks) = (log.reader().from(Lsn::FIRST), log.watermarks());
+                let (mut cursor, mut watermarks) =
+                    (log.reader().from(Lsn::FIRST), log.watermarks());
                 scope.spawn(move || {
                     for lsn in 1..=RECORDS {
                         assert_eq!(block_on(cursor.next_async()).expect("read").lsn, Lsn::new(lsn));
@@ -335,20 +349,25 @@ fn a_reader_of_another_process_says_that_it_cannot_be_awaited() {
     let (disk, log) = sim_log(patient());
     commit(&log, 2);
     log.close().expect("closed");
-    let reader = Reader::open_in(Arc::new(disk.directory("/log")), Options::small()).expect("opened");
+    let reader =
+        Reader::open_in(Arc::new(disk.directory("/log")), Options::small()).expect("opened");
     assert!(matches!(reader.watermarks(), Err(Error::Invalid(_))));
     let mut cursor = reader.from(Lsn::FIRST);
     for lsn in 1..=2 {
         assert_eq!(block_on(cursor.next_async()).expect("it need not wait").lsn, Lsn::new(lsn));
     }
     let error = block_on(cursor.next_async()).expect_err("it would wait");
-    assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains("next_within"), "{error}");
+    assert!(
+        matches!(error, Error::Invalid(_)) && error.to_string().contains("next_within"),
+        "{error}"
+    );
     assert!(cursor.next_within(ENOUGH / 1000).expect("read").is_none());
 }
 
 #[test]
 fn what_a_task_was_told_survives_a_power_cut_at_that_moment() {
     for seed in 1..=caught::SEEDS {
-        caught::awaited_lsns(&history::small(), seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        caught::awaited_lsns(&history::small(), seed)
+            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }

@@ -33,8 +33,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while index <= snapshot + count {
         let leader = Leader::of_term(2 + index / 1_000_000);
         let end = (index + 100).min(snapshot + count + 1);
-        let entries: Vec<_> =
-            (index..end).map(|index| NewEntry { leader: &leader, index, payload: &[7; 16] }).collect();
+        let entries: Vec<_> = (index..end)
+            .map(|index| NewEntry { leader: &leader, index, payload: &[7; 16] })
+            .collect();
         raft.append(&entries, |_| {})?;
         most = most.max(bytes_in_use());
         index = end;
@@ -46,6 +47,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} bytes after opening again", bytes_in_use());
     raft.close()?;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("no peak is known here"));
+    println!(
+        "{}",
+        status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("no peak is known here")
+    );
     Ok(())
 }

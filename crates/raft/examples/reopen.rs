@@ -22,8 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while index <= count {
         let leader = Leader::of_term(index / 10_000);
         let end = (index + 100).min(count + 1);
-        let entries: Vec<_> =
-            (index..end).map(|index| NewEntry { leader: &leader, index, payload: &payload }).collect();
+        let entries: Vec<_> = (index..end)
+            .map(|index| NewEntry { leader: &leader, index, payload: &payload })
+            .collect();
         raft.append(&entries, |_| {})?;
         index = end;
     }

@@ -1,11 +1,12 @@
 //! Calls the callbacks of appends: in order, once each, while we hold no lock.
 //!
-//! *Owns*: the callbacks that wait, up to where the log is durable, the first failure. *May not touch*: the log and the state, so that
-//! a callback that waits keeps neither alive.
+//! *Owns*: the callbacks that wait, up to where the log is durable, the first failure. *May not
+//! touch*: the log and the state, so that a callback that waits keeps neither alive.
 //!
-//! The log reports durability on any thread that commits. One thread at a time calls back, until nothing is due; other threads leave
-//! their callbacks to it. A thread that holds the order of writes releases it first, since a callback may append. The same holds for
-//! the user's listener (`listener.rs`).
+//! The log reports durability on any thread that commits. One thread at a time calls back, until
+//! nothing is due; other threads leave their callbacks to it. A thread that holds the order of
+//! writes releases it first, since a callback may append. The same holds for the user's listener
+//! (`listener.rs`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,11 +55,15 @@ impl Callbacks {
         self.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds a callback for the record `lsn`, the highest so far. Its caller asks afterwards what is due ([`Callbacks::call`]): the record may
-    /// be durable already, and the callbacks of its group called.
+    /// Adds a callback for the record `lsn`, the highest so far. Its caller asks afterwards what is
+    /// due ([`Callbacks::call`]): the record may be durable already, and the callbacks of its group
+    /// called.
     pub(crate) fn push(&self, lsn: Lsn, callback: Callback) {
         let mut waiting = self.lock();
-        debug_assert!(waiting.queue.back().is_none_or(|(last, _)| *last <= lsn), "callbacks out of order");
+        debug_assert!(
+            waiting.queue.back().is_none_or(|(last, _)| *last <= lsn),
+            "callbacks out of order"
+        );
         waiting.queue.push_back((lsn, callback));
     }
 
@@ -74,7 +79,8 @@ impl Callbacks {
         lsn.get() <= self.told.load(Ordering::Acquire)
     }
 
-    /// What the log says of a record: durable, with all before it; or the failure. Then calls back what is due.
+    /// What the log says of a record: durable, with all before it; or the failure. Then calls back
+    /// what is due.
     pub(crate) fn tell(&self, result: std::result::Result<Lsn, inkstone::Error>) {
         let mut waiting = self.lock();
         match result {
@@ -85,8 +91,8 @@ impl Callbacks {
         self.call_due(waiting);
     }
 
-    /// Notes a failure that ends the raft log, if it is the first, and up to where the log was durable then: callbacks up to there get
-    /// `Ok`, also those of which the log has not told yet.
+    /// Notes a failure that ends the raft log, if it is the first, and up to where the log was
+    /// durable then: callbacks up to there get `Ok`, also those of which the log has not told yet.
     pub(crate) fn fail(&self, durable: Lsn, error: &Error) {
         self.lock().fail(durable, error);
     }
@@ -124,7 +130,8 @@ impl Callbacks {
         self.call_due(self.lock());
     }
 
-    /// All that is due is taken out at once: the thread that appends is held up by the lock once for a group, not for each of its entries.
+    /// All that is due is taken out at once: the thread that appends is held up by the lock once
+    /// for a group, not for each of its entries.
     fn call_due<'a>(&'a self, mut waiting: MutexGuard<'a, Waiting>) {
         let this = current().id();
         if waiting.calling.is_some() || waiting.writing == Some(this) {
@@ -164,7 +171,8 @@ impl Waiting {
         }
     }
 
-    /// Takes out the callbacks that are due now, in order, with what to tell them: first those of what is durable.
+    /// Takes out the callbacks that are due now, in order, with what to tell them: first those of
+    /// what is durable.
     fn take_due(&mut self) -> (Vec<Callback>, Result<()>) {
         let durable = self.queue.partition_point(|(lsn, _)| *lsn <= self.durable);
         let (due, result) = match &self.failed {
@@ -189,8 +197,10 @@ mod tests {
 
     fn push(callbacks: &Callbacks, told: &Told, lsn: u64) {
         let told = Arc::clone(told);
-        callbacks
-            .push(Lsn::new(lsn), Box::new(move |result| told.lock().unwrap().push((lsn, result.is_ok()))));
+        callbacks.push(
+            Lsn::new(lsn),
+            Box::new(move |result| told.lock().unwrap().push((lsn, result.is_ok()))),
+        );
     }
 
     fn poisoned() -> inkstone::Error {

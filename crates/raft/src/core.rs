@@ -1,7 +1,7 @@
 //! What writers and readers of a raft log share.
 //!
-//! *Owns*: the state with the tail of entries under one lock, which is never held while the log is called. *May not touch*: the order of
-//! writes (`log.rs`).
+//! *Owns*: the state with the tail of entries under one lock, which is never held while the log is
+//! called. *May not touch*: the order of writes (`log.rs`).
 
 use std::sync::{Arc, Weak};
 
@@ -38,23 +38,24 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Takes over a vote that is durable, and its record, unless a later one was taken over already: another thread may be faster.
+    /// Takes over a vote that is durable, and its record, unless a later one was taken over
+    /// already: another thread may be faster.
     pub(crate) fn vote_is_durable(&mut self, lsn: Lsn, vote: &Vote) {
         if self.vote.0 <= lsn {
             self.vote = (lsn, Some(vote.clone()));
         }
     }
 
-    /// Takes over the vote of the state if it is durable: it may be so before its callback has said it. Also before another one takes its
-    /// place, so that readers never see an older one again.
+    /// Takes over the vote of the state if it is durable: it may be so before its callback has said
+    /// it. Also before another one takes its place, so that readers never see an older one again.
     pub(crate) fn settle_vote(&mut self, durable: Lsn) {
         if self.vote.0 < self.vote_lsn && self.vote_lsn <= durable {
             self.vote = (self.vote_lsn, self.state.vote.clone());
         }
     }
 
-    /// Makes a change that was checked and has a record, unless it is made already: a committed index is noted before it has one, and
-    /// a purge without a record may have passed it since.
+    /// Makes a change that was checked and has a record, unless it is made already: a committed
+    /// index is noted before it has one, and a purge without a record may have passed it since.
     pub(crate) fn apply(&mut self, change: &Change) {
         if self.state.is_done(change) {
             return;
@@ -80,8 +81,15 @@ impl Core {
         callbacks: Arc<Callbacks>,
     ) -> Self {
         let vote = (Lsn::ZERO, state.vote.clone());
-        let memory = Memory { state, tail: Tail::default(), truncations: 0, vote_lsn: Lsn::ZERO, vote };
-        Self { memory: Mutex::new(memory), reader, directory, callbacks, is_closed: AtomicBool::new(false) }
+        let memory =
+            Memory { state, tail: Tail::default(), truncations: 0, vote_lsn: Lsn::ZERO, vote };
+        Self {
+            memory: Mutex::new(memory),
+            reader,
+            directory,
+            callbacks,
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     /// No code of others runs under this lock, and changes were checked before they are made.
@@ -121,17 +129,20 @@ impl Core {
         }
     }
 
-    /// What runs when the record `lsn` is durable, or will not be. It reports everything that is durable by then, so one of the many
-    /// calls of a group runs all callbacks. A callback that waits must not keep the state alive.
+    /// What runs when the record `lsn` is durable, or will not be. It reports everything that is
+    /// durable by then, so one of the many calls of a group runs all callbacks. A callback that
+    /// waits must not keep the state alive.
     pub(crate) fn teller(
         self: &Arc<Self>,
     ) -> impl FnOnce(std::result::Result<Lsn, inkstone::Error>) + Send + 'static {
-        let (core, callbacks): (Weak<Self>, _) = (Arc::downgrade(self), Arc::clone(&self.callbacks));
+        let (core, callbacks): (Weak<Self>, _) =
+            (Arc::downgrade(self), Arc::clone(&self.callbacks));
         move |result| {
             if result.as_ref().is_ok_and(|lsn| callbacks.has_told(*lsn)) {
                 return;
             }
-            let watermark = |lsn: Lsn| core.upgrade().map_or(lsn, |core| core.reader.durable().max(lsn));
+            let watermark =
+                |lsn: Lsn| core.upgrade().map_or(lsn, |core| core.reader.durable().max(lsn));
             callbacks.tell(result.map(watermark));
         }
     }

@@ -16,8 +16,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The log below failed. After [`inkstone::Error::Poisoned`] every call returns that error, until the raft log is opened again;
-    /// after [`inkstone::Error::NoRoom`] the same call can succeed later.
+    /// The log below failed. After [`inkstone::Error::Poisoned`] every call returns that error,
+    /// until the raft log is opened again; after [`inkstone::Error::NoRoom`] the same call can
+    /// succeed later.
     Log(inkstone::Error),
     /// An entry does not have the index that follows the last one.
     Hole {
@@ -125,7 +126,8 @@ pub enum Error {
         /// What of it is not known.
         what: String,
     },
-    /// A record breaks the rules, though the log below is sound: a defect of a program that wrote it.
+    /// A record breaks the rules, though the log below is sound: a defect of a program that wrote
+    /// it.
     Contradiction {
         /// The directory.
         path: PathBuf,
@@ -157,8 +159,9 @@ impl From<inkstone::Error> for Error {
     }
 }
 
-/// For callers whose functions return [`std::io::Error`]. The error itself is inside ([`std::io::Error::get_ref`]). The kind is that of
-/// the log's error; `InvalidInput` for a call that breaks the rules of raft, `InvalidData` for what a directory holds.
+/// For callers whose functions return [`std::io::Error`]. The error itself is inside
+/// ([`std::io::Error::get_ref`]). The kind is that of the log's error; `InvalidInput` for a call
+/// that breaks the rules of raft, `InvalidData` for what a directory holds.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         use std::io::ErrorKind;
@@ -189,7 +192,10 @@ impl fmt::Display for Error {
             }
             Self::Log(error) => error.fmt(f),
             Self::Hole { expected, came } => {
-                write!(f, "the next entry must have index {expected}, not {came}: a raft log has no holes")
+                write!(
+                    f,
+                    "the next entry must have index {expected}, not {came}: a raft log has no holes"
+                )
             }
             Self::IsCommitted { index, committed } => {
                 write!(
@@ -228,7 +234,10 @@ impl fmt::Display for Error {
                 )
             }
             Self::CommittedGoesBack { saved, came } => {
-                write!(f, "the committed index cannot go back to {came}: entries up to {saved} are committed")
+                write!(
+                    f,
+                    "the committed index cannot go back to {came}: entries up to {saved} are committed"
+                )
             }
             Self::LeaderGoesBack { index, before, came } => {
                 write!(
@@ -239,7 +248,9 @@ impl fmt::Display for Error {
             Self::NameTooLong { bytes } => {
                 write!(f, "a leader's name has {bytes} bytes: the limit is 255")
             }
-            Self::IndexesUsedUp => write!(f, "index {} cannot be used: no entry could follow it", u64::MAX),
+            Self::IndexesUsedUp => {
+                write!(f, "index {} cannot be used: no entry could follow it", u64::MAX)
+            }
             Self::Foreign { path, lsn, why } => {
                 write!(f, "{} is not a raft log: record {lsn} {why}", path.display())
             }
@@ -265,7 +276,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Without a `source`: the text has the cause, so a program that prints the causes too prints it once.
+/// Without a `source`: the text has the cause, so a program that prints the causes too prints it
+/// once.
 impl std::error::Error for Error {}
 
 #[cfg(test)]
@@ -274,15 +286,20 @@ mod tests {
 
     #[test]
     fn no_text_is_said_twice() {
-        let cause = inkstone::IoError::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(5));
+        let cause =
+            inkstone::IoError::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(5));
         let error = Error::from(inkstone::Error::from(cause));
-        assert!(std::error::Error::source(&error).is_none(), "a program that prints causes prints it once");
+        assert!(
+            std::error::Error::source(&error).is_none(),
+            "a program that prints causes prints it once"
+        );
         assert_eq!(error.to_string().matches("pwrite /log/7").count(), 1, "{error}");
     }
 
     #[test]
     fn a_full_disk_is_told_with_a_call_that_a_raft_log_has() {
-        let cause = inkstone::IoError::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(28));
+        let cause =
+            inkstone::IoError::new("pwrite", "/log/7", std::io::Error::from_raw_os_error(28));
         let told = Error::from(inkstone::Error::NoRoom { needed_bytes: 9, cause }).to_string();
         assert!(told.ends_with("try again when there is room, or after a purge"), "{told}");
     }

@@ -1,7 +1,7 @@
 //! What is in a raft log, for people and tools: read only, also while a program writes it.
 //!
-//! *Owns*: the summary of a raft log, and one of its records in words. *May not touch*: the rules (`state.rs`), the bytes (`record.rs`). Every
-//! record that is there is read and checked.
+//! *Owns*: the summary of a raft log, and one of its records in words. *May not touch*: the rules
+//! (`state.rs`), the bytes (`record.rs`). Every record that is there is read and checked.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,12 +63,14 @@ pub struct Segment {
     pub committed: u64,
 }
 
-/// Reads a raft log and says what is in it: what an opening would find. It changes nothing, and takes no lock. Beside a writer it says what is
-/// known to be durable: the last records may be left out, as by every reader of another process ([`inkstone::Reader`]).
+/// Reads a raft log and says what is in it: what an opening would find. It changes nothing, and
+/// takes no lock. Beside a writer it says what is known to be durable: the last records may be left
+/// out, as by every reader of another process ([`inkstone::Reader`]).
 ///
 /// # Errors
-/// [`Error::Foreign`] if it is another log, or a new one without records; [`Error::Newer`] and [`Error::Contradiction`] if a record is not one
-/// of this version or breaks a rule; errors of the log below, such as a missing or damaged one.
+/// [`Error::Foreign`] if it is another log, or a new one without records; [`Error::Newer`] and
+/// [`Error::Contradiction`] if a record is not one of this version or breaks a rule; errors of the
+/// log below, such as a missing or damaged one.
 pub fn inspect(path: impl AsRef<Path>) -> Result<Summary> {
     inspect_until(path, &AtomicBool::new(false))
 }
@@ -95,8 +97,11 @@ fn summarize(directory: AnyDirectory, stop: &AtomicBool) -> Result<Summary> {
     let report = look_in(directory.clone())?;
     let path = report.path.clone();
     let segments = report.segments.iter().map(|segment| {
-        let found =
-            Segment { number: segment.number.get(), file_bytes: segment.file_bytes, ..Segment::default() };
+        let found = Segment {
+            number: segment.number.get(),
+            file_bytes: segment.file_bytes,
+            ..Segment::default()
+        };
         (segment.first, found)
     });
     let mut segments: Vec<_> = segments.collect();
@@ -182,7 +187,8 @@ impl Segment {
 pub struct RecordInfo {
     /// `state`, `entry`, `vote`, `truncate`, `purge` or `committed`.
     pub kind: &'static str,
-    /// An entry's index, the first one of a truncation, the last one of a purge, the next one after a state.
+    /// An entry's index, the first one of a truncation, the last one of a purge, the next one after
+    /// a state.
     pub index: Option<u64>,
     /// The leader of an entry, of a purge's last entry, or for whom a vote is.
     pub leader: Option<Leader>,

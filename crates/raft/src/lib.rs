@@ -1,9 +1,12 @@
-//! A raft log that is durable by construction, on one [`inkstone`] log. It is free of any framework.
+//! A raft log that is durable by construction, on one [`inkstone`] log. It is free of any
+//! framework.
 //!
-//! *Owns*: what the records of a raft log are, and the rules of their order. *May not touch*: the operating system; files and
-//! durability are the log's. It runs unchanged on the simulated disk of `inkstone-sim`.
+//! *Owns*: what the records of a raft log are, and the rules of their order. *May not touch*: the
+//! operating system; files and durability are the log's. It runs unchanged on the simulated disk of
+//! `inkstone-sim`.
 //!
-//! Entries, votes, truncations and purges are records of *one* order, so one flush covers a vote with everything before it.
+//! Entries, votes, truncations and purges are records of *one* order, so one flush covers a vote
+//! with everything before it.
 //!
 //! ```
 //! use inkstone_raft::{Leader, NewEntry, Options, RaftLog, Vote};
@@ -26,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! Begin with [`RaftLog`] and [`Options`]. docs/raft.md says what each call promises, docs/raft-records.md has
-//! the records byte by byte.
+//! Begin with [`RaftLog`] and [`Options`]. docs/raft.md says what each call promises,
+//! docs/raft-records.md has the records byte by byte.
 
 #![forbid(unsafe_code)]
 

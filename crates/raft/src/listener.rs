@@ -1,8 +1,10 @@
-//! Calls the user's listener of the log below while the raft log holds no lock, so that it may use the raft log.
+//! Calls the user's listener of the log below while the raft log holds no lock, so that it may use
+//! the raft log.
 //!
 //! *Owns*: which thread runs it. *May not touch*: the log and the state.
 //!
-//! The log sends an event on the thread where it happened. If that thread holds the order of writes, the event waits until it is released.
+//! The log sends an event on the thread where it happened. If that thread holds the order of
+//! writes, the event waits until it is released.
 
 use std::cell::Cell;
 use std::sync::Arc;

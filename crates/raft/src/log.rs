@@ -1,9 +1,10 @@
 //! A raft log that is open for writing: the public entry.
 //!
-//! *Owns*: the order of writes: each is checked, becomes a record, and then changes the state. *May not touch*: the rules (`state.rs`),
-//! the bytes (`record.rs`), files.
+//! *Owns*: the order of writes: each is checked, becomes a record, and then changes the state. *May
+//! not touch*: the rules (`state.rs`), the bytes (`record.rs`), files.
 //!
-//! One thread writes at a time. The lock of the state is taken only for moments in between, so that readers never wait for a disk.
+//! One thread writes at a time. The lock of the state is taken only for moments in between, so that
+//! readers never wait for a disk.
 
 mod entries;
 mod then;
@@ -27,14 +28,17 @@ use crate::state::Change;
 use crate::sync::{Mutex, MutexGuard, lock, try_lock, yield_now};
 use crate::words::{Bounds, Entry, EntryId, Vote};
 
-/// A raft log that is open for writing. A directory has one writer at a time. Share the value between threads by a reference or an
-/// [`Arc`]; writes are carried out one after the other, in the order in which the calls come.
+/// A raft log that is open for writing. A directory has one writer at a time. Share the value
+/// between threads by a reference or an [`Arc`]; writes are carried out one after the other, in the
+/// order in which the calls come.
 ///
-/// Dropping it makes durable what was appended, calls all callbacks and releases the lock, but ignores errors, and what
-/// [`RaftLog::save_committed`] said last may be lost: [`RaftLog::close`] returns errors and loses nothing.
+/// Dropping it makes durable what was appended, calls all callbacks and releases the lock, but
+/// ignores errors, and what [`RaftLog::save_committed`] said last may be lost: [`RaftLog::close`]
+/// returns errors and loses nothing.
 ///
-/// After a failed write or sync every call returns that error ([`inkstone::Error::Poisoned`]): memory may be ahead of the disk then.
-/// Open it again; the opening finds out what the disk holds. In a forked child every call returns [`inkstone::Error::Forked`].
+/// After a failed write or sync every call returns that error ([`inkstone::Error::Poisoned`]):
+/// memory may be ahead of the disk then. Open it again; the opening finds out what the disk holds.
+/// In a forked child every call returns [`inkstone::Error::Forked`].
 pub struct RaftLog {
     log: Log,
     order: Mutex<Order>,
@@ -69,10 +73,12 @@ impl RaftLog {
     /// Opens the raft log in the directory `path`, creating both if they are not there.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for a log with other records, [`Error::OtherRaftGroup`], [`Error::Newer`] and [`Error::Contradiction`] for what
-    /// it holds; [`inkstone::Error::Invalid`] for options that cannot be kept, also a `record_bytes_max` below 283; those of [`Log::open`], [`inkstone::Error::Locked`]
-    /// among them. No file was changed then; only where [`Error::Newer`] or [`Error::Contradiction`] names a record behind the first
-    /// one, the log below was opened and closed, which changes no record.
+    /// [`Error::Foreign`] for a log with other records, [`Error::OtherRaftGroup`], [`Error::Newer`]
+    /// and [`Error::Contradiction`] for what it holds; [`inkstone::Error::Invalid`] for options
+    /// that cannot be kept, also a `record_bytes_max` below 283; those of [`Log::open`],
+    /// [`inkstone::Error::Locked`] among them. No file was changed then; only where
+    /// [`Error::Newer`] or [`Error::Contradiction`] names a record behind the first one, the log
+    /// below was opened and closed, which changes no record.
     ///
     /// # Durability
     /// Everything that the opened raft log shows is on stable storage on return.
@@ -116,26 +122,28 @@ impl RaftLog {
         Ok(Self { log, order: Mutex::default(), reader, memory_bytes, _end: End(core) })
     }
 
-    /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is not written again.
+    /// Saves a vote, which must not go back ([`Vote::may_follow`]). A vote that is saved already is
+    /// not written again.
     ///
     /// # Errors
-    /// [`Error::VoteGoesBack`], [`Error::NameTooLong`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
-    /// [`inkstone::Error::Poisoned`].
+    /// [`Error::VoteGoesBack`], [`Error::NameTooLong`]; [`inkstone::Error::NoRoom`] (in these cases
+    /// nothing has changed); [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
-    /// On `Ok` the vote and everything before it, entries and truncations too, are on stable storage.
+    /// On `Ok` the vote and everything before it, entries and truncations too, are on stable
+    /// storage.
     pub fn save_vote(&self, vote: &Vote) -> Result<()> {
         let lsn = self.change(&Change::Vote(vote.clone()))?;
         self.core().memory().vote_is_durable(lsn, vote);
         Ok(())
     }
 
-    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next entry may have any index again.
-    /// Their records stay in the log until a purge removes them.
+    /// Truncates the entries from index `from` on. If none is left, and none was purged, the next
+    /// entry may have any index again. Their records stay in the log until a purge removes them.
     ///
     /// # Errors
-    /// [`Error::IsCommitted`], [`Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in these cases nothing has changed);
-    /// [`inkstone::Error::Poisoned`].
+    /// [`Error::IsCommitted`], [`Error::IsPurged`]; [`inkstone::Error::NoRoom`] (in these cases
+    /// nothing has changed); [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
     /// On `Ok` the entries never come back.
@@ -143,14 +151,16 @@ impl RaftLog {
         self.change(&Change::Truncate(from)).map(|_| ())
     }
 
-    /// Purges the entries up to `upto`, which must be committed, and releases the segments that no entry needs any more. If they were
-    /// purged before, nothing changes. The last entry that was purged is [`Bounds::purged`].
+    /// Purges the entries up to `upto`, which must be committed, and releases the segments that no
+    /// entry needs any more. If they were purged before, nothing changes. The last entry that was
+    /// purged is [`Bounds::purged`].
     ///
     /// # Errors
-    /// [`Error::NotCommitted`], [`Error::OtherEntry`], [`Error::HoleBehindPurge`]; [`inkstone::Error::NoRoom`] when the disk is full and releasing segments has
-    /// not made room for the record of the purge: the entries in those segments are purged, the others are not;
-    /// [`inkstone::Error::Poisoned`]. An error of a file that cannot be released comes after the purge: the next purge or opening tries
-    /// again.
+    /// [`Error::NotCommitted`], [`Error::OtherEntry`], [`Error::HoleBehindPurge`];
+    /// [`inkstone::Error::NoRoom`] when the disk is full and releasing segments has not made room
+    /// for the record of the purge: the entries in those segments are purged, the others are not;
+    /// [`inkstone::Error::Poisoned`]. An error of a file that cannot be released comes after the
+    /// purge: the next purge or opening tries again.
     ///
     /// # Durability
     /// On `Ok` the entries never come back.
@@ -158,15 +168,17 @@ impl RaftLog {
         self.change_and_release(upto, false)
     }
 
-    /// The same after a snapshot was installed that has everything up to `upto`: also beyond what is committed, and beyond the last
-    /// entry. What is here after `upto` stays if the entry at `upto` is the one of the snapshot, else all entries go. A raft log that
-    /// was never purged may begin right behind `upto`: its entries stay unless the first is of an older leader. From then on `upto` is
-    /// committed. The snapshot must be durable before.
+    /// The same after a snapshot was installed that has everything up to `upto`: also beyond what
+    /// is committed, and beyond the last entry. What is here after `upto` stays if the entry at
+    /// `upto` is the one of the snapshot, else all entries go. A raft log that was never purged may
+    /// begin right behind `upto`: its entries stay unless the first is of an older leader. From
+    /// then on `upto` is committed. The snapshot must be durable before.
     ///
     /// # Errors
-    /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is committed; else as [`RaftLog::purge`].
-    /// On a full disk it first releases the segments before `upto`. If it fails then, or the process ends, their entries are purged
-    /// and noted as committed, which is less than the snapshot has.
+    /// [`Error::OtherEntry`] and [`Error::LeaderGoesBack`] when the snapshot contradicts what is
+    /// committed; else as [`RaftLog::purge`]. On a full disk it first releases the segments before
+    /// `upto`. If it fails then, or the process ends, their entries are purged and noted as
+    /// committed, which is less than the snapshot has.
     ///
     /// # Durability
     /// On `Ok` it stays so.
@@ -174,13 +186,17 @@ impl RaftLog {
         self.change_and_release(upto, true)
     }
 
-    /// Notes that the entries up to `index` are committed: they can be purged, and no longer truncated or written over.
+    /// Notes that the entries up to `index` are committed: they can be purged, and no longer
+    /// truncated or written over.
     ///
     /// # Errors
-    /// [`Error::NotHere`] beyond the last entry, [`Error::CommittedGoesBack`]; the failure that ended the raft log, if one did.
+    /// [`Error::NotHere`] beyond the last entry, [`Error::CommittedGoesBack`]; the failure that
+    /// ended the raft log, if one did.
     ///
     /// # Durability
-    /// None, and no write: it rides with the next record, and is durable with it. [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is safe.
+    /// None, and no write: it rides with the next record, and is durable with it.
+    /// [`RaftLog::close`] writes it. After a crash an earlier one may be found, which in Raft is
+    /// safe.
     pub fn save_committed(&self, index: u64) -> Result<()> {
         self.core().check()?;
         let mut order = self.order();
@@ -194,8 +210,9 @@ impl RaftLog {
         Ok(())
     }
 
-    /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said since the last record. To write that
-    /// each time would put a record between entries, and so a run into memory.
+    /// Makes everything durable that has a record: all but what [`RaftLog::save_committed`] said
+    /// since the last record. To write that each time would put a record between entries, and so a
+    /// run into memory.
     ///
     /// # Errors
     /// [`inkstone::Error::Poisoned`].
@@ -207,11 +224,13 @@ impl RaftLog {
         self.core().noted(self.log.sync()).map(|_| ())
     }
 
-    /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the lock. The raft log is closed
-    /// in any case: later calls, those of readers too, get [`Error::Closed`].
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and
+    /// releases the lock. The raft log is closed in any case: later calls, those of readers too,
+    /// get [`Error::Closed`].
     ///
     /// # Errors
-    /// [`inkstone::Error::NoRoom`] when there is none for what is committed, and only that is lost; [`inkstone::Error::Poisoned`].
+    /// [`inkstone::Error::NoRoom`] when there is none for what is committed, and only that is lost;
+    /// [`inkstone::Error::Poisoned`].
     ///
     /// # Durability
     /// On `Ok` everything is on stable storage.
@@ -273,7 +292,11 @@ impl RaftLog {
     ///
     /// # Errors
     /// As there.
-    pub fn entries(&self, range: std::ops::Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
+    pub fn entries(
+        &self,
+        range: std::ops::Range<u64>,
+        payload_bytes_max: usize,
+    ) -> Result<Vec<Entry>> {
         self.reader.entries(range, payload_bytes_max)
     }
 
@@ -292,7 +315,8 @@ impl RaftLog {
         self.log.recovery()
     }
 
-    /// The first and the last record of the log below. Each entry is a record, and so is each vote, truncation and purge.
+    /// The first and the last record of the log below. Each entry is a record, and so is each vote,
+    /// truncation and purge.
     pub fn records(&self) -> RangeInclusive<Lsn> {
         self.log.first()..=self.log.last()
     }
@@ -306,8 +330,8 @@ impl RaftLog {
         &self.reader.core
     }
 
-    /// Waits until no other thread writes. A callback or listener may run on the thread that makes room for the one that writes, so there
-    /// it does the log's work while it waits.
+    /// Waits until no other thread writes. A callback or listener may run on the thread that makes
+    /// room for the one that writes, so there it does the log's work while it waits.
     fn order(&self) -> Turn<'_> {
         let callbacks = &self.core().callbacks;
         let order = if callbacks.is_calling_here() || is_listening_here() {
@@ -368,13 +392,15 @@ impl RaftLog {
         Ok(append)
     }
 
-    /// Writes the state again if the log has begun another segment since the last one. If that cannot be done now, the next write
-    /// tries again: until then the front of the log stays longer.
+    /// Writes the state again if the log has begun another segment since the last one. If that
+    /// cannot be done now, the next write tries again: until then the front of the log stays
+    /// longer.
     fn repeat_state(&self, order: &mut Order) {
         let head = self.log.head_first();
         {
             let memory = self.core().memory();
-            if memory.state.states.last().is_some_and(|last| *last >= head) || order.no_state_in == Some(head)
+            if memory.state.states.last().is_some_and(|last| *last >= head)
+                || order.no_state_in == Some(head)
             {
                 return;
             }
@@ -408,8 +434,8 @@ impl RaftLog {
             self.core().noted(self.log.sync())?;
         } else {
             let mut written = self.write(&mut order, &change);
-            // On a full disk the segments come first. What an opening then takes for purged is committed, or the snapshot has it, and it
-            // was asked for.
+            // On a full disk the segments come first. What an opening then takes for purged is
+            // committed, or the snapshot has it, and it was asked for.
             if matches!(written, Err(Error::Log(inkstone::Error::NoRoom { .. }))) {
                 let first = self.core().memory().state.first_kept_without_record(upto, is_snapshot);
                 if self.release(first)? {
@@ -418,15 +444,16 @@ impl RaftLog {
             }
             let append = written?;
             drop(order);
-            // The purge and every state before it are durable before the log gives up what they replace.
+            // The purge and every state before it are durable before the log gives up what they
+            // replace.
             self.core().noted(append.wait())?;
         }
         let first = self.core().memory().state.first;
         self.release(first).map(|_| ())
     }
 
-    /// Truncates the front of the log as far as no entry from `first` on needs it, and returns whether there was anything to truncate.
-    /// The log begins with a state then.
+    /// Truncates the front of the log as far as no entry from `first` on needs it, and returns
+    /// whether there was anything to truncate. The log begins with a state then.
     fn release(&self, first: u64) -> Result<bool> {
         let Some(front) = self.core().memory().state.front_for(first) else { return Ok(false) };
         if front <= self.log.first() {
@@ -454,7 +481,8 @@ impl Order {
     }
 }
 
-/// The right to write. When it ends, the listener gets the events of meanwhile, and callbacks are called that became due.
+/// The right to write. When it ends, the listener gets the events of meanwhile, and callbacks are
+/// called that became due.
 struct Turn<'a> {
     order: Option<MutexGuard<'a, Order>>,
     callbacks: &'a Callbacks,

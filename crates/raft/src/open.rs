@@ -1,6 +1,7 @@
 //! The first steps of an opening: is it a raft log, whose, and what does it hold?
 //!
-//! *Owns*: the order of these questions; a new log's first state. *May not touch*: what records mean (`replay.rs`).
+//! *Owns*: the order of these questions; a new log's first state. *May not touch*: what records
+//! mean (`replay.rs`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,15 +33,16 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The options as the log below gets them, and the callbacks that its listener waits for. It keeps no tail in memory: the raft log keeps
-/// the last entries itself.
+/// The options as the log below gets them, and the callbacks that its listener waits for. It keeps
+/// no tail in memory: the raft log keeps the last entries itself.
 pub(crate) fn below(options: Options) -> (Options, Arc<Callbacks>) {
     let callbacks = Arc::default();
     let log = wrap(options.log.tail_bytes(0), &callbacks);
     (Options { log, ..options }, callbacks)
 }
 
-/// Asks a reader whose log there is, if any. Opening a log for writing begins an epoch in it, and a foreign one is left as it is.
+/// Asks a reader whose log there is, if any. Opening a log for writing begins an epoch in it, and a
+/// foreign one is left as it is.
 pub(crate) fn ask(reader: inkstone::Result<Reader>, path: &Path, options: &Options) -> Result<()> {
     match reader {
         Ok(reader) if reader.first() <= reader.durable() => {

@@ -1,13 +1,16 @@
 //! Reading entries: from memory where they are there, else from the log.
 //!
-//! *Owns*: reading as of one instant. *May not touch*: the state; it takes what it needs under the lock, and reads without it.
+//! *Owns*: reading as of one instant. *May not touch*: the state; it takes what it needs under the
+//! lock, and reads without it.
 //!
-//! A record of the log never changes, and an LSN is never used again. So a reader that has noted where its entries lie reads those
-//! entries, whatever is truncated and appended meanwhile. Only a purge can take them away, and then the reader says so.
+//! A record of the log never changes, and an LSN is never used again. So a reader that has noted
+//! where its entries lie reads those entries, whatever is truncated and appended meanwhile. Only a
+//! purge can take them away, and then the reader says so.
 //!
-//! How many entries fit is known only when they are read. So a reader first notes where a few runs of entries lie, reads those, and comes
-//! back for more, each time for twice as many: what it notes under the lock follows from what it returns, not from the range. If entries
-//! were truncated in between, it starts over and notes all at once.
+//! How many entries fit is known only when they are read. So a reader first notes where a few runs
+//! of entries lie, reads those, and comes back for more, each time for twice as many: what it notes
+//! under the lock follows from what it returns, not from the range. If entries were truncated in
+//! between, it starts over and notes all at once.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +23,8 @@ use crate::error::{Error, Result};
 use crate::record::{Body, decode};
 use crate::words::{Bounds, Entry, EntryId, Leader, Vote};
 
-/// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside the writer, in any thread.
+/// Reads the entries of a raft log that this process writes. Cheap to clone; it may be used beside
+/// the writer, in any thread.
 pub struct RaftReader {
     pub(crate) core: Arc<Core>,
 }
@@ -67,7 +71,8 @@ impl RaftReader {
         Ok(memory.vote.1.clone())
     }
 
-    /// The id of an entry that is here or was purged last, without reading it; `None` for any other.
+    /// The id of an entry that is here or was purged last, without reading it; `None` for any
+    /// other.
     ///
     /// # Errors
     /// The failure that ended the raft log, if one did.
@@ -79,18 +84,20 @@ impl RaftReader {
     /// One entry; `None` if there is none with this index, and none was purged.
     ///
     /// # Errors
-    /// [`Error::IsPurged`]; [`Error::Log`] when it cannot be read; the failure that ended the raft log, if one did.
+    /// [`Error::IsPurged`]; [`Error::Log`] when it cannot be read; the failure that ended the raft
+    /// log, if one did.
     pub fn entry(&self, index: u64) -> Result<Option<Entry>> {
         let Some(end) = index.checked_add(1) else { return self.core.check().map(|()| None) };
         Ok(self.entries(index..end, usize::MAX)?.pop())
     }
 
-    /// The entries of a range, in order, as they were at one instant: at least one, if there is one, and no more than fit in
-    /// `payload_bytes_max` bytes of payloads. What lies behind the last entry is left out, and what lies before the first one if nothing was purged.
+    /// The entries of a range, in order, as they were at one instant: at least one, if there is
+    /// one, and no more than fit in `payload_bytes_max` bytes of payloads. What lies behind the
+    /// last entry is left out, and what lies before the first one if nothing was purged.
     ///
     /// # Errors
-    /// [`Error::IsPurged`] when the first of them is, also while they are read; [`Error::Log`] when one cannot be read; the failure
-    /// that ended the raft log, if one did.
+    /// [`Error::IsPurged`] when the first of them is, also while they are read; [`Error::Log`] when
+    /// one cannot be read; the failure that ended the raft log, if one did.
     pub fn entries(&self, range: Range<u64>, payload_bytes_max: usize) -> Result<Vec<Entry>> {
         self.core.check()?;
         let read = match self.read(&range, payload_bytes_max, FIRST_RUNS) {
@@ -99,18 +106,27 @@ impl RaftReader {
         };
         match read {
             Ok(entries) => Ok(entries.unwrap_or_default()),
-            // The log truncates records only for a purge, which may be about to say so in the state.
+            // The log truncates records only for a purge, which may be about to say so in the
+            // state.
             Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {
                 let first = self.core.memory().state.first.max(range.start + 1);
                 Err(Error::IsPurged { index: range.start, first })
             }
-            Err(Error::IsPurged { first, .. }) => Err(Error::IsPurged { index: range.start, first }),
+            Err(Error::IsPurged { first, .. }) => {
+                Err(Error::IsPurged { index: range.start, first })
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// Reads the entries of a range, at first those of so many runs; `None` if entries were truncated meanwhile.
-    fn read(&self, range: &Range<u64>, bytes_max: usize, runs_max: usize) -> Result<Option<Vec<Entry>>> {
+    /// Reads the entries of a range, at first those of so many runs; `None` if entries were
+    /// truncated meanwhile.
+    fn read(
+        &self,
+        range: &Range<u64>,
+        bytes_max: usize,
+        runs_max: usize,
+    ) -> Result<Option<Vec<Entry>>> {
         let mut runs_max = runs_max;
         let mut taken = Taken { entries: Vec::new(), bytes: 0, bytes_max };
         let mut plan = plan(&self.core.memory(), range, bytes_max, runs_max)?;
@@ -205,13 +221,20 @@ impl Taken {
 }
 
 /// Notes where the entries of a range are, those of the first `runs_max` runs.
-fn plan(memory: &Memory, range: &Range<u64>, payload_bytes_max: usize, runs_max: usize) -> Result<Plan> {
+fn plan(
+    memory: &Memory,
+    range: &Range<u64>,
+    payload_bytes_max: usize,
+    runs_max: usize,
+) -> Result<Plan> {
     let state = &memory.state;
     // Before the first entry of a raft log that was never purged there has been nothing.
     let from = if state.purged.is_none() { range.start.max(state.first) } else { range.start };
     let end = range.end.min(state.next);
-    let to =
-        state.places.end_of_runs(from, end, runs_max).min(state.leaders.end_of_runs(from, end, runs_max));
+    let to = state
+        .places
+        .end_of_runs(from, end, runs_max)
+        .min(state.leaders.end_of_runs(from, end, runs_max));
     let mut plan = Plan {
         from,
         to,
@@ -252,6 +275,8 @@ impl Clone for RaftReader {
 
 impl fmt::Debug for RaftReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RaftReader").field("path", &self.core.directory.path()).finish_non_exhaustive()
+        f.debug_struct("RaftReader")
+            .field("path", &self.core.directory.path())
+            .finish_non_exhaustive()
     }
 }

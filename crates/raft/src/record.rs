@@ -1,6 +1,7 @@
 //! The bytes of a raft log's records. docs/raft-records.md has them byte by byte.
 //!
-//! *Owns*: encoding and checked decoding. *May not touch*: rules (`state.rs`), files. Pure functions; no bytes make them panic.
+//! *Owns*: encoding and checked decoding. *May not touch*: rules (`state.rs`), files. Pure
+//! functions; no bytes make them panic.
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ use crate::words::{EntryId, Leader, Vote};
 
 /// What every record begins with.
 pub(crate) const HEADER_BYTES: usize = 20;
-/// The largest record of a change, with the longest name and what is committed. The state of a new raft log is smaller.
+/// The largest record of a change, with the longest name and what is committed. The state of a new
+/// raft log is smaller.
 pub(crate) const CHANGE_BYTES_MAX: usize = HEADER_BYTES + 255 + 8;
 /// The first bytes of a state.
 const MAGIC: [u8; 8] = *b"INKRAFT\x1a";
@@ -80,9 +82,17 @@ impl fmt::Display for Flaw {
 
 type Decoded<T> = Result<T, Flaw>;
 
-fn header(out: &mut Vec<u8>, kind: u8, flags: u8, index: u64, leader: &Leader, committed: Option<u64>) {
+fn header(
+    out: &mut Vec<u8>,
+    kind: u8,
+    flags: u8,
+    index: u64,
+    leader: &Leader,
+    committed: Option<u64>,
+) {
     let flags = flags | if committed.is_some() { HAS_COMMITTED } else { 0 };
-    let name_bytes = u8::try_from(leader.node.len()).expect("names are checked before they are encoded");
+    let name_bytes =
+        u8::try_from(leader.node.len()).expect("names are checked before they are encoded");
     out.extend_from_slice(&[kind, flags, name_bytes, 0]);
     out.extend_from_slice(&index.to_le_bytes());
     out.extend_from_slice(&leader.term.to_le_bytes());
@@ -93,7 +103,12 @@ fn header(out: &mut Vec<u8>, kind: u8, flags: u8, index: u64, leader: &Leader, c
 }
 
 /// Encodes what stands before an entry's payload; its leader's name is at most 255 bytes long.
-pub(crate) fn encode_entry_head(out: &mut Vec<u8>, index: u64, leader: &Leader, committed: Option<u64>) {
+pub(crate) fn encode_entry_head(
+    out: &mut Vec<u8>,
+    index: u64,
+    leader: &Leader,
+    committed: Option<u64>,
+) {
     header(out, ENTRY, 0, index, leader, committed);
 }
 
@@ -115,7 +130,14 @@ pub(crate) fn encode_change(out: &mut Vec<u8>, change: &Change, committed: Optio
     let nobody = Leader::default();
     match change {
         Change::Vote(vote) => {
-            header(out, VOTE, if vote.is_granted { IS_GRANTED } else { 0 }, 0, &vote.leader, committed);
+            header(
+                out,
+                VOTE,
+                if vote.is_granted { IS_GRANTED } else { 0 },
+                0,
+                &vote.leader,
+                committed,
+            );
         }
         Change::Truncate(from) => header(out, TRUNCATE, 0, *from, &nobody, committed),
         Change::Purge { upto, is_snapshot } => {
@@ -178,7 +200,8 @@ struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
     fn bytes(&mut self, count: usize) -> Decoded<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Flaw::Malformed("is too short"))?;
+        let (taken, rest) =
+            self.0.split_at_checked(count).ok_or(Flaw::Malformed("is too short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -213,7 +236,8 @@ impl<'a> Rest<'a> {
 
     /// A number of items of at least `item_bytes` each, which must fit.
     fn count(&self, count: u32, item_bytes: usize) -> Decoded<u32> {
-        let fits = (count as usize).checked_mul(item_bytes).is_some_and(|bytes| bytes <= self.0.len());
+        let fits =
+            (count as usize).checked_mul(item_bytes).is_some_and(|bytes| bytes <= self.0.len());
         if fits { Ok(count) } else { Err(Flaw::Malformed("has longer lists than bytes")) }
     }
 
@@ -248,11 +272,19 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded<Record<'_>> {
     let has_no_index = index == 0;
     let has_no_leader = leader == Leader::default();
     let body = match kind {
-        ENTRY => return Ok(Record { committed, body: Body::Entry(EntryId::new(leader, index), rest.0) }),
+        ENTRY => {
+            return Ok(Record {
+                committed,
+                body: Body::Entry(EntryId::new(leader, index), rest.0),
+            });
+        }
         STATE if has_no_index && has_no_leader => Body::State(Box::new(decode_state(&mut rest)?)),
         VOTE if has_no_index => Body::Change(Change::Vote(Vote { leader, is_granted: is_flagged })),
         TRUNCATE if has_no_leader => Body::Change(Change::Truncate(index)),
-        PURGE => Body::Change(Change::Purge { upto: EntryId::new(leader, index), is_snapshot: is_flagged }),
+        PURGE => Body::Change(Change::Purge {
+            upto: EntryId::new(leader, index),
+            is_snapshot: is_flagged,
+        }),
         COMMITTED if has_no_index && has_no_leader && committed.is_some() => Body::Committed,
         _ => return Err(Flaw::Malformed("has an index or a leader where its kind has none")),
     };
@@ -262,7 +294,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded<Record<'_>> {
 
 /// Whether a record is a state, of whatever version.
 pub(crate) fn is_state(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&STATE) && bytes.get(HEADER_BYTES..HEADER_BYTES + MAGIC.len()) == Some(&MAGIC)
+    bytes.first() == Some(&STATE)
+        && bytes.get(HEADER_BYTES..HEADER_BYTES + MAGIC.len()) == Some(&MAGIC)
 }
 
 fn decode_state(rest: &mut Rest<'_>) -> Decoded<State> {
@@ -313,7 +346,11 @@ fn decode_state(rest: &mut Rest<'_>) -> Decoded<State> {
     Ok(state)
 }
 
-fn decode_lists(rest: &mut Rest<'_>, state: &mut State, [places, leaders, states]: [u32; 3]) -> Decoded<()> {
+fn decode_lists(
+    rest: &mut Rest<'_>,
+    state: &mut State,
+    [places, leaders, states]: [u32; 3],
+) -> Decoded<()> {
     state.places = Places::default();
     for _ in 0..rest.count(places, 16)? {
         let first = rest.u64()?;
@@ -373,7 +410,11 @@ mod tests {
             for is_snapshot in [false, true] {
                 let upto = EntryId::new(leader.clone(), 12);
                 encode(&|out| {
-                    encode_change(out, &Change::Purge { upto: upto.clone(), is_snapshot }, committed);
+                    encode_change(
+                        out,
+                        &Change::Purge { upto: upto.clone(), is_snapshot },
+                        committed,
+                    );
                 });
             }
         }
@@ -424,7 +465,8 @@ mod tests {
                 let mut damaged = bytes.clone();
                 for _ in 0..rng.usize(1..4) {
                     let at = rng.usize(..damaged.len());
-                    damaged[at] = if rng.bool() { rng.u8(..) } else { damaged[at] ^ 1 << rng.u32(..8) };
+                    damaged[at] =
+                        if rng.bool() { rng.u8(..) } else { damaged[at] ^ 1 << rng.u32(..8) };
                 }
                 match decode(&damaged) {
                     Ok(record) => assert_eq!(encode_again(&record), damaged),
@@ -464,7 +506,10 @@ mod tests {
             (COMMITTED, "committed"),
         ];
         for (kind, name) in kinds {
-            assert!(page.contains(&format!("| {kind} | {name} |")), "docs/raft-records.md lacks kind {kind}");
+            assert!(
+                page.contains(&format!("| {kind} | {name} |")),
+                "docs/raft-records.md lacks kind {kind}"
+            );
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Rebuilds the state of a raft log from its records, at an opening.
 //!
-//! *Owns*: which records are read, and which contradict each other. *May not touch*: files; it writes nothing.
+//! *Owns*: which records are read, and which contradict each other. *May not touch*: files; it
+//! writes nothing.
 //!
-//! A state record says everything that holds before it, so the replay may begin at any. It begins in the last segment; only where a
-//! crash left none there does it begin at the front of the log, which always is one. Every record is checked by the rules that check
-//! a caller.
+//! A state record says everything that holds before it, so the replay may begin at any. It begins
+//! in the last segment; only where a crash left none there does it begin at the front of the log,
+//! which always is one. Every record is checked by the rules that check a caller.
 
 use std::path::Path;
 
@@ -80,7 +81,8 @@ impl Expected<'_> {
             Some(state) => Some(state),
             None => self.replay_from(reader, span.first, span.last)?,
         };
-        let mut state = replayed.ok_or_else(|| self.contradiction(span.first, "no state was found"))?;
+        let mut state =
+            replayed.ok_or_else(|| self.contradiction(span.first, "no state was found"))?;
         state.purge_before(span.first);
         Ok(state)
     }
@@ -94,7 +96,11 @@ impl Expected<'_> {
             self.take(&mut state, record.lsn, record.bytes)?;
         }
         if cursor.next_lsn() <= last {
-            return Err(inkstone::Error::NotYet { lsn: cursor.next_lsn(), durable: reader.durable() }.into());
+            return Err(inkstone::Error::NotYet {
+                lsn: cursor.next_lsn(),
+                durable: reader.durable(),
+            }
+            .into());
         }
         Ok(state)
     }
@@ -116,7 +122,9 @@ impl Expected<'_> {
         match record.body {
             Body::Entry(id, _) => {
                 let last = state.last_leader();
-                state.check_entry(id.index, &id.leader, state.next_index(), last).map_err(broken)?;
+                state
+                    .check_entry(id.index, &id.leader, state.next_index(), last)
+                    .map_err(broken)?;
                 state.add(id.index, &id.leader, lsn);
             }
             Body::Change(change) => {
@@ -126,9 +134,10 @@ impl Expected<'_> {
             Body::State(found) => {
                 let found = self.begin(*found, lsn)?;
                 if !state.agrees_with(&found) {
-                    return Err(
-                        self.contradiction(lsn, "it is a state that the records before it do not lead to")
-                    );
+                    return Err(self.contradiction(
+                        lsn,
+                        "it is a state that the records before it do not lead to",
+                    ));
                 }
                 state.states.push(lsn);
             }
@@ -203,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_state_says_all_that_is_before_it() {
-        let records = [state(&State::new(7)), entry(1), entry(2), state(&two_entries()), entry(3), vote(4)];
+        let records =
+            [state(&State::new(7)), entry(1), entry(2), state(&two_entries()), entry(3), vote(4)];
         let log = log_of(&records);
         let from_front = replay(&log, log.first()).unwrap();
         assert_eq!((from_front.next, from_front.vote.as_ref().unwrap().leader.term), (4, 4));

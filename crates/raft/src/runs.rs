@@ -1,9 +1,11 @@
 //! Runs: what many entries in a row have in common, stored once.
 //!
-//! *Owns*: where entries lie (index to LSN) and who made them (index to leader), each as runs. *May not touch*: rules (`state.rs`).
+//! *Owns*: where entries lie (index to LSN) and who made them (index to leader), each as runs. *May
+//! not touch*: rules (`state.rs`).
 //!
-//! A run of places ends where another record comes between two entries: a vote, a truncation, a purge, a state. A run of leaders ends
-//! where the leader changes. So both grow with elections, truncations and segments, not with entries, and a purge shortens them.
+//! A run of places ends where another record comes between two entries: a vote, a truncation, a
+//! purge, a state. A run of leaders ends where the leader changes. So both grow with elections,
+//! truncations and segments, not with entries, and a purge shortens them.
 
 use std::collections::VecDeque;
 
@@ -52,7 +54,8 @@ impl<T> Runs<T> {
         self.runs.get(self.number_of(index)?)
     }
 
-    /// The index where the run ends that is number `runs_max` from the one of an index on; `end` if that comes first.
+    /// The index where the run ends that is number `runs_max` from the one of an index on; `end` if
+    /// that comes first.
     pub(crate) fn end_of_runs(&self, from: u64, end: u64, runs_max: usize) -> u64 {
         let behind = self.number_of(from).unwrap_or(0).saturating_add(runs_max);
         self.runs.get(behind).map_or(end, |run| run.first.min(end))
@@ -71,7 +74,8 @@ impl<T> Runs<T> {
         self.runs = VecDeque::new();
     }
 
-    /// Removes the runs that end before `first`; the run that has it begins there then. Returns by how much that one was shortened.
+    /// Removes the runs that end before `first`; the run that has it begins there then. Returns by
+    /// how much that one was shortened.
     fn shorten(&mut self, first: u64) -> u64 {
         self.runs.drain(..self.number_of(first).unwrap_or(0));
         // A purge gives memory back: it is what bounds the runs.
@@ -85,13 +89,15 @@ impl<T> Runs<T> {
     }
 }
 
-/// Where entries lie: the LSN of the first entry of each run; those that follow lie one behind the other.
+/// Where entries lie: the LSN of the first entry of each run; those that follow lie one behind the
+/// other.
 pub(crate) type Places = Runs<Lsn>;
 
 impl Places {
     /// Notes that an entry, the next one, lies here.
     pub(crate) fn add(&mut self, index: u64, lsn: Lsn) {
-        let follows = self.runs.back().is_some_and(|run| run.what.plus(index - run.first) == Some(lsn));
+        let follows =
+            self.runs.back().is_some_and(|run| run.what.plus(index - run.first) == Some(lsn));
         if !follows {
             self.push(index, lsn);
         }
@@ -229,7 +235,8 @@ mod tests {
         assert_eq!(leaders.last(), Some(&Leader::of_term(1)));
         leaders.add(3, &Leader::of_term(3));
         leaders.purge_before(2);
-        let terms: Vec<_> = (1..4).map(|index| leaders.leader_of(index).map(|leader| leader.term)).collect();
+        let terms: Vec<_> =
+            (1..4).map(|index| leaders.leader_of(index).map(|leader| leader.term)).collect();
         assert_eq!(terms, [None, Some(1), Some(3)]);
     }
 }

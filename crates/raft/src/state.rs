@@ -1,7 +1,8 @@
 //! What a raft log knows beside its entries' bytes, and the rules by which that changes.
 //!
-//! *Owns*: the state, which change is allowed in it, what the change does. The same rules judge a caller's change and a record that an
-//! opening reads. *May not touch*: files, locks, bytes, the log.
+//! *Owns*: the state, which change is allowed in it, what the change does. The same rules judge a
+//! caller's change and a record that an opening reads. *May not touch*: files, locks, bytes, the
+//! log.
 
 use inkstone::Lsn;
 
@@ -13,7 +14,8 @@ use crate::words::{Bounds, EntryId, Leader, Vote};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) raft_group: u128,
-    /// The index of the first entry that is left, or that will come; 0 if that is not known yet ([`State::next_index`]).
+    /// The index of the first entry that is left, or that will come; 0 if that is not known yet
+    /// ([`State::next_index`]).
     pub(crate) first: u64,
     /// The index behind the last entry.
     pub(crate) next: u64,
@@ -40,7 +42,8 @@ pub(crate) enum Change {
     /// All entries up to this one are gone.
     Purge {
         upto: EntryId,
-        /// A snapshot has everything up to there, so it is committed, whatever the entries here say.
+        /// A snapshot has everything up to there, so it is committed, whatever the entries here
+        /// say.
         is_snapshot: bool,
     },
     /// All entries up to this index are committed.
@@ -63,8 +66,8 @@ impl State {
         }
     }
 
-    /// The index that the next entry must have. A raft log without entries that was never purged takes its first index from its first
-    /// entry: `None`.
+    /// The index that the next entry must have. A raft log without entries that was never purged
+    /// takes its first index from its first entry: `None`.
     pub(crate) fn next_index(&self) -> Option<u64> {
         (self.first < self.next || self.purged.is_some()).then_some(self.next)
     }
@@ -129,8 +132,12 @@ impl State {
                 _ => check_name(&vote.leader),
             },
             Change::Truncate(from) => match self.committed {
-                Some(committed) if *from <= committed => Err(Error::IsCommitted { index: *from, committed }),
-                _ if self.is_purged(*from) => Err(Error::IsPurged { index: *from, first: self.first }),
+                Some(committed) if *from <= committed => {
+                    Err(Error::IsCommitted { index: *from, committed })
+                }
+                _ if self.is_purged(*from) => {
+                    Err(Error::IsPurged { index: *from, first: self.first })
+                }
                 _ => Ok(()),
             },
             Change::Purge { upto, is_snapshot } => self.check_purge(upto, *is_snapshot),
@@ -138,7 +145,8 @@ impl State {
         }
     }
 
-    /// Whether an entry may follow when `next` is the next index, if it is known, and `before` made the entry before it.
+    /// Whether an entry may follow when `next` is the next index, if it is known, and `before` made
+    /// the entry before it.
     pub(crate) fn check_entry(
         &self,
         index: u64,
@@ -191,7 +199,9 @@ impl State {
         let goes_back = |index, before: &Leader, came: &Leader| {
             Err(Error::LeaderGoesBack { index, before: before.clone(), came: came.clone() })
         };
-        if !is_committed && let Some(below) = self.committed.and_then(|committed| self.id_of(committed)) {
+        if !is_committed
+            && let Some(below) = self.committed.and_then(|committed| self.id_of(committed))
+        {
             return if upto.leader < below.leader {
                 goes_back(upto.index, &below.leader, &upto.leader)
             } else {
@@ -206,7 +216,9 @@ impl State {
             _ if upto.index + 1 < self.first => {
                 Err(Error::HoleBehindPurge { upto: upto.index, first: self.first })
             }
-            Some(first) if is_committed && *first < upto.leader => goes_back(self.first, &upto.leader, first),
+            Some(first) if is_committed && *first < upto.leader => {
+                goes_back(self.first, &upto.leader, first)
+            }
             _ => Ok(()),
         }
     }
@@ -253,8 +265,8 @@ impl State {
         if self.is_purged(upto.index) {
             return;
         }
-        // A snapshot that disagrees with the entry at its end, or with the one behind it, replaces all entries (Raft, section 7 of the
-        // extended paper).
+        // A snapshot that disagrees with the entry at its end, or with the one behind it, replaces
+        // all entries (Raft, section 7 of the extended paper).
         let keeps_rest = if upto.index < self.first {
             self.leaders.leader_of(self.first).is_some_and(|first| upto.leader <= *first)
         } else {
@@ -274,22 +286,22 @@ impl State {
         self.committed = self.committed.max(Some(upto.index));
     }
 
-    /// The first entry that must stay while a purge that was checked has no record: those before it are committed, or the snapshot has
-    /// them.
+    /// The first entry that must stay while a purge that was checked has no record: those before it
+    /// are committed, or the snapshot has them.
     pub(crate) fn first_kept_without_record(&self, upto: &EntryId, is_snapshot: bool) -> u64 {
         let committed = self.committed.map_or(0, |committed| committed.min(upto.index) + 1);
         if !is_snapshot {
             return committed;
         }
         let is_same = self.is_here(upto.index) && self.leader_of(upto.index) == Some(&upto.leader);
-        // Where the snapshot disagrees, or ends behind all entries, nothing may be left that keeps the same snapshot out later: its own
-        // end, and an entry of a later leader.
+        // Where the snapshot disagrees, or ends behind all entries, nothing may be left that keeps
+        // the same snapshot out later: its own end, and an entry of a later leader.
         let later = self.leaders.first_above(&upto.leader).unwrap_or(self.next);
         committed.max(if is_same { upto.index + 1 } else { upto.index.min(later) })
     }
 
-    /// Purges the entries whose records lie before `lsn`: the log no longer has them. A purge on a full disk truncates the log before
-    /// it can write its record, so an opening may find that.
+    /// Purges the entries whose records lie before `lsn`: the log no longer has them. A purge on a
+    /// full disk truncates the log before it can write its record, so an opening may find that.
     pub(crate) fn purge_before(&mut self, lsn: Lsn) {
         let first = self.places.first_from(lsn, self.next);
         if let Some(upto) = first.checked_sub(1).and_then(|index| self.id_of(index)) {
@@ -298,8 +310,9 @@ impl State {
         self.states.retain(|state| *state >= lsn);
     }
 
-    /// Whether a state record that was found agrees with the records before it. It may know of more that is committed or purged: what
-    /// is committed rides with the next record, and a purge on a full disk may have none. That is taken over.
+    /// Whether a state record that was found agrees with the records before it. It may know of more
+    /// that is committed or purged: what is committed rides with the next record, and a purge on a
+    /// full disk may have none. That is taken over.
     pub(crate) fn agrees_with(&mut self, found: &Self) -> bool {
         if let Some(said) = &found.said {
             let is_other = self.leader_of(said.index).is_some_and(|here| *here != said.leader);
@@ -323,7 +336,8 @@ impl State {
             && self.leaders == found.leaders
     }
 
-    /// Where the log may begin: at the last state that has no entry before it that is needed when `first` is the first entry.
+    /// Where the log may begin: at the last state that has no entry before it that is needed when
+    /// `first` is the first entry.
     pub(crate) fn front_for(&self, first: u64) -> Option<Lsn> {
         let entry = self.places.lsn_of(first.max(self.first)).filter(|_| first < self.next);
         self.states.iter().rev().find(|state| entry.is_none_or(|entry| **state <= entry)).copied()
@@ -383,7 +397,8 @@ impl State {
                 return Err("its places overlap");
             }
         }
-        let leaders: Vec<_> = self.purged.iter().chain(self.leaders.iter().map(|run| &run.what)).collect();
+        let leaders: Vec<_> =
+            self.purged.iter().chain(self.leaders.iter().map(|run| &run.what)).collect();
         if !leaders.is_sorted() {
             return Err("its leaders go back");
         }

@@ -1,11 +1,13 @@
 //! The last entries, in memory: what was just appended is what is read most.
 //!
-//! *Owns*: payloads and how many bytes of them are kept. *May not touch*: the log; what is not here is read from there.
+//! *Owns*: payloads and how many bytes of them are kept. *May not touch*: the log; what is not here
+//! is read from there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What an entry costs beside its payload: its place in the queue, two counts, and what an allocator adds.
+/// What an entry costs beside its payload: its place in the queue, two counts, and what an
+/// allocator adds.
 const ENTRY_BYTES: usize = 64;
 
 /// The payloads of the last entries, without a gap.
@@ -50,7 +52,8 @@ impl Tail {
         while self.first < first && self.pop_front() {}
     }
 
-    /// Lets go of the first entries until no more than `bytes_max` bytes are left, but of none from `from` on.
+    /// Lets go of the first entries until no more than `bytes_max` bytes are left, but of none from
+    /// `from` on.
     pub(crate) fn shrink(&mut self, bytes_max: usize, from: u64) {
         while self.bytes > bytes_max && self.first < from && self.pop_front() {}
     }

@@ -1,19 +1,20 @@
 //! The words of a raft log: leader, entry, vote.
 //!
-//! *Owns*: what callers pass in and get back. *May not touch*: bytes (`record.rs`), rules (`state.rs`).
+//! *Owns*: what callers pass in and get back. *May not touch*: bytes (`record.rs`), rules
+//! (`state.rs`).
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// The leader that made an entry, or for whom a vote was cast: its term, and its name where a framework tells leaders of one term
-/// apart. Leaders are ordered by term, then by name.
+/// The leader that made an entry, or for whom a vote was cast: its term, and its name where a
+/// framework tells leaders of one term apart. Leaders are ordered by term, then by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Leader {
     /// The term.
     pub term: u64,
-    /// The leader's name: up to 255 bytes that sort as the framework sorts leaders (a number big endian, say). Empty where the term
-    /// says it all.
+    /// The leader's name: up to 255 bytes that sort as the framework sorts leaders (a number big
+    /// endian, say). Empty where the term says it all.
     pub node: Vec<u8>,
 }
 
@@ -39,7 +40,8 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Which entry: its index, and the leader that made it. Two logs that have the same entry id have the same entries up to there.
+/// Which entry: its index, and the leader that made it. Two logs that have the same entry id have
+/// the same entries up to there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
     /// The leader that made it.
@@ -101,16 +103,18 @@ impl Vote {
         Self { leader, is_granted: true }
     }
 
-    /// Whether a raft log that has saved `saved` takes this vote. It refuses what goes back for certain, whether a term has one
-    /// leader or several:
+    /// Whether a raft log that has saved `saved` takes this vote. It refuses what goes back for
+    /// certain, whether a term has one leader or several:
     ///
     /// - a lower term;
     /// - for the same leader: a vote that is not granted, after the granted one;
-    /// - for another leader of the same term: a lower name, unless this vote is granted and the saved one is not.
+    /// - for another leader of the same term: a lower name, unless this vote is granted and the
+    ///   saved one is not.
     ///
-    /// Where a term has one leader, votes of its candidates have no order until one is granted, and the granted one follows the others.
-    /// Where it has several, they follow each other by name. The raft log does not know which of the two holds, so the caller sees to
-    /// the rest: never to vote for two candidates of a term that has one leader.
+    /// Where a term has one leader, votes of its candidates have no order until one is granted, and
+    /// the granted one follows the others. Where it has several, they follow each other by name.
+    /// The raft log does not know which of the two holds, so the caller sees to the rest: never to
+    /// vote for two candidates of a term that has one leader.
     pub fn may_follow(&self, saved: &Self) -> bool {
         let is_first_granted = self.is_granted && !saved.is_granted;
         match self.leader.cmp(&saved.leader) {
@@ -129,8 +133,8 @@ impl fmt::Display for Vote {
 
 /// Where a raft log stands. [`crate::RaftLog::bounds`] returns it.
 ///
-/// A raft log without entries that was never purged has no first index yet: `first` and `next` are 0 then, and its first entry may have
-/// any index.
+/// A raft log without entries that was never purged has no first index yet: `first` and `next` are
+/// 0 then, and its first entry may have any index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -138,14 +142,16 @@ pub struct Bounds {
     pub first: u64,
     /// The index that the next entry must have.
     pub next: u64,
-    /// The last entry; what was purged last if there is none; `None` for a raft log that never had any.
+    /// The last entry; what was purged last if there is none; `None` for a raft log that never had
+    /// any.
     pub last: Option<EntryId>,
     /// The last entry that was purged: the one before `first`.
     pub purged: Option<EntryId>,
-    /// The last entry that is known to be committed: by [`crate::RaftLog::save_committed`], or since it was purged.
+    /// The last entry that is known to be committed: by [`crate::RaftLog::save_committed`], or
+    /// since it was purged.
     pub committed: Option<EntryId>,
-    /// What [`crate::RaftLog::save_committed`] said last, also if it was purged since. A state machine that has less and no snapshot has
-    /// lost what it had.
+    /// What [`crate::RaftLog::save_committed`] said last, also if it was purged since. A state
+    /// machine that has less and no snapshot has lost what it had.
     pub saved_committed: Option<EntryId>,
 }
 
@@ -153,8 +159,8 @@ pub struct Bounds {
 mod tests {
     use super::*;
 
-    /// How openraft compares votes, in its two modes: by a total order of (term, node), and with no order between candidates of a
-    /// term until one is granted.
+    /// How openraft compares votes, in its two modes: by a total order of (term, node), and with no
+    /// order between candidates of a term until one is granted.
     fn is_legal(came: &Vote, saved: &Vote, one_leader_a_term: bool) -> bool {
         let (came_by, saved_by) = (&came.leader, &saved.leader);
         if came_by.term != saved_by.term {
@@ -163,7 +169,11 @@ mod tests {
         if came_by.node == saved_by.node {
             return came.is_granted >= saved.is_granted;
         }
-        if one_leader_a_term { came.is_granted && !saved.is_granted } else { came_by.node > saved_by.node }
+        if one_leader_a_term {
+            came.is_granted && !saved.is_granted
+        } else {
+            came_by.node > saved_by.node
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is counted: one write and one flush for vote and entries together, no flush for what is committed, memory that does not grow with
-//! entries.
+//! What is counted: one write and one flush for vote and entries together, no flush for what is
+//! committed, memory that does not grow with entries.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -111,7 +111,10 @@ fn memory_is_bounded_by_the_option_not_by_the_entries() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raft");
     // The log's two buffers of 64 KiB, and 256 KiB of entries.
-    let log = inkstone::Options::new().buffer_bytes(64 << 10).segment_bytes(32 << 20).prepare_ahead(false);
+    let log = inkstone::Options::new()
+        .buffer_bytes(64 << 10)
+        .segment_bytes(32 << 20)
+        .prepare_ahead(false);
     let options = Options::new().log(log).memory_bytes(256 << 10);
     let before = bytes_in_use();
     let raft = RaftLog::open(&path, options.clone()).unwrap();
@@ -129,7 +132,11 @@ fn memory_is_bounded_by_the_option_not_by_the_entries() {
     let after_all = bytes_in_use();
     assert!(after_all - before < 2 << 20, "{} bytes", after_all - before);
     assert!(after_all.saturating_sub(after_some) < 512 << 10, "{after_some} grew to {after_all}");
-    assert_eq!(raft.entries(1_000_001..1_000_011, usize::MAX).unwrap().len(), 10, "they are read from disk");
+    assert_eq!(
+        raft.entries(1_000_001..1_000_011, usize::MAX).unwrap().len(),
+        10,
+        "they are read from disk"
+    );
     raft.close().unwrap();
     drop(raft);
     let before = bytes_in_use();
@@ -140,7 +147,8 @@ fn memory_is_bounded_by_the_option_not_by_the_entries() {
     raft.close().unwrap();
 }
 
-/// Who asks for little takes little memory, and so does little under the lock, however many runs the range has.
+/// Who asks for little takes little memory, and so does little under the lock, however many runs
+/// the range has.
 #[test]
 fn a_read_of_one_entry_does_not_note_the_whole_range() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +171,8 @@ fn a_read_of_one_entry_does_not_note_the_whole_range() {
         let taken = ALLOCATOR.stats().bytes_allocated - before;
         assert_eq!(entries.len(), wanted);
         assert!(entries.iter().zip(1..).all(|(entry, index)| {
-            entry.id == EntryId::new(Leader::of_term(index), index) && *entry.payload == [index as u8]
+            entry.id == EntryId::new(Leader::of_term(index), index)
+                && *entry.payload == [index as u8]
         }));
         taken
     };

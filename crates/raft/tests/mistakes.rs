@@ -1,6 +1,8 @@
-//! Every mistake that can be built in is caught by the model, and the same seeds are sound without it.
+//! Every mistake that can be built in is caught by the model, and the same seeds are sound without
+//! it.
 //!
-//! *Owns*: which mistakes there are, and how many states it takes. *May not touch*: the crate's insides.
+//! *Owns*: which mistakes there are, and how many states it takes. *May not touch*: the crate's
+//! insides.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -21,7 +23,8 @@ fn caught(mistake: Mistake) {
         println!("{mistake}: {} states: {}", tally.states, why.lines().next().unwrap_or_default());
         let mut sound = Tally::default();
         for seed in 0..=seed {
-            explore(seed, &small(), effort, &mut sound).expect("the same history without the mistake");
+            explore(seed, &small(), effort, &mut sound)
+                .expect("the same history without the mistake");
         }
         return;
     }

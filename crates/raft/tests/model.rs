@@ -1,6 +1,8 @@
-//! The whole contract against a model, with the power cut within and after every call, and again after what was found, two deep.
+//! The whole contract against a model, with the power cut within and after every call, and again
+//! after what was found, two deep.
 //!
-//! `INKSTONE_RAFT_STATES=1000000 cargo test --release -p inkstone-raft --test model` looks at that many states.
+//! `INKSTONE_RAFT_STATES=1000000 cargo test --release -p inkstone-raft --test model` looks at that
+//! many states.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -11,7 +13,8 @@ use explore::{Effort, Tally, explore, small};
 
 #[test]
 fn every_crash_leaves_what_the_contract_allows() {
-    let wanted = std::env::var("INKSTONE_RAFT_STATES").map_or(30_000, |states| states.parse().unwrap());
+    let wanted =
+        std::env::var("INKSTONE_RAFT_STATES").map_or(30_000, |states| states.parse().unwrap());
     let mut tally = Tally::default();
     let mut seed = 0;
     while tally.states < wanted {

@@ -1,5 +1,6 @@
-//! What the C door costs: the same loads through Rust and through the shared library as a C program has it (dlopen), in pairs that follow
-//! one another. Prints the median of the pairs' ratios C / Rust, and between which ratios it lies with 95% confidence.
+//! What the C door costs: the same loads through Rust and through the shared library as a C program
+//! has it (dlopen), in pairs that follow one another. Prints the median of the pairs' ratios C /
+//! Rust, and between which ratios it lies with 95% confidence.
 //!
 //!     cargo build --release -p inkstone-capi --example speed
 //!     target/release/examples/speed DIRECTORY [PAIRS [LOAD]]
@@ -60,8 +61,10 @@ type Append = unsafe extern "C" fn(
     *mut *mut inkstone_error,
 ) -> inkstone_code;
 
-type SyncAll = unsafe extern "C" fn(*const inkstone_log, *mut u64, *mut *mut inkstone_error) -> inkstone_code;
-type Truncate = unsafe extern "C" fn(*const inkstone_log, u64, *mut *mut inkstone_error) -> inkstone_code;
+type SyncAll =
+    unsafe extern "C" fn(*const inkstone_log, *mut u64, *mut *mut inkstone_error) -> inkstone_code;
+type Truncate =
+    unsafe extern "C" fn(*const inkstone_log, u64, *mut *mut inkstone_error) -> inkstone_code;
 type Free = unsafe extern "C" fn(*mut inkstone_log);
 
 /// A log behind the shared library.
@@ -86,7 +89,8 @@ impl Drop for FromC {
 
 impl FromC {
     fn open(directory: &Path) -> Self {
-        let built = std::env::current_exe().unwrap().parent().unwrap().join("../libinkstone_capi.so");
+        let built =
+            std::env::current_exe().unwrap().parent().unwrap().join("../libinkstone_capi.so");
         let built = CString::new(built.as_os_str().as_bytes()).unwrap();
         // SAFETY: a path.
         let library = unsafe { libc::dlopen(built.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -97,7 +101,8 @@ impl FromC {
             assert!(!found.is_null(), "{name:?}");
             found
         };
-        // SAFETY: the library's functions have these types, as the header says; a path, and places for the results.
+        // SAFETY: the library's functions have these types, as the header says; a path, and places
+        // for the results.
         unsafe {
             type New = unsafe extern "C" fn() -> *mut inkstone_options;
             type Set = unsafe extern "C" fn(
@@ -112,7 +117,8 @@ impl FromC {
                 *mut *mut inkstone_log,
                 *mut *mut inkstone_error,
             ) -> inkstone_code;
-            let options = std::mem::transmute::<*mut c_void, New>(function(c"inkstone_options_new"))();
+            let options =
+                std::mem::transmute::<*mut c_void, New>(function(c"inkstone_options_new"))();
             let set = std::mem::transmute::<*mut c_void, Set>(function(c"inkstone_options_set"));
             let bytes = CString::new(BUFFER_BYTES.to_string()).unwrap();
             well(set(options, c"buffer_bytes".as_ptr(), bytes.as_ptr(), ptr::null_mut()));
@@ -122,10 +128,16 @@ impl FromC {
             well(open(path.as_ptr(), options, &raw mut log, ptr::null_mut()));
             Self {
                 log,
-                durable: std::mem::transmute::<*mut c_void, Append>(function(c"inkstone_append_durable")),
-                unwaited: std::mem::transmute::<*mut c_void, Append>(function(c"inkstone_append_unwaited")),
+                durable: std::mem::transmute::<*mut c_void, Append>(function(
+                    c"inkstone_append_durable",
+                )),
+                unwaited: std::mem::transmute::<*mut c_void, Append>(function(
+                    c"inkstone_append_unwaited",
+                )),
                 sync: std::mem::transmute::<*mut c_void, SyncAll>(function(c"inkstone_sync")),
-                truncate: std::mem::transmute::<*mut c_void, Truncate>(function(c"inkstone_truncate_before")),
+                truncate: std::mem::transmute::<*mut c_void, Truncate>(function(
+                    c"inkstone_truncate_before",
+                )),
                 free: std::mem::transmute::<*mut c_void, Free>(function(c"inkstone_log_free")),
             }
         }
@@ -141,14 +153,26 @@ impl Door for FromC {
         let record = record();
         // SAFETY: the log is open, the record is there.
         well(unsafe {
-            (self.durable)(self.log, record.as_ptr().cast(), record.len(), ptr::null_mut(), ptr::null_mut())
+            (self.durable)(
+                self.log,
+                record.as_ptr().cast(),
+                record.len(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
         });
     }
     fn unwaited(&self) {
         let record = record();
         // SAFETY: the same.
         well(unsafe {
-            (self.unwaited)(self.log, record.as_ptr().cast(), record.len(), ptr::null_mut(), ptr::null_mut())
+            (self.unwaited)(
+                self.log,
+                record.as_ptr().cast(),
+                record.len(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
         });
     }
     fn sync(&self) {
@@ -203,7 +227,8 @@ fn producer(door: &dyn Door) -> f64 {
     f64::from(records) / start.elapsed().as_secs_f64()
 }
 
-/// Appends a second of one producer whose records fit into a buffer: what the calls themselves cost.
+/// Appends a second of one producer whose records fit into a buffer: what the calls themselves
+/// cost.
 fn burst(door: &dyn Door) -> f64 {
     let start = Instant::now();
     for _ in 0..BURST {
@@ -223,7 +248,8 @@ fn median(mut all: Vec<f64>) -> [f64; 3] {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().expect("usage: speed DIRECTORY [PAIRS [LOAD]]");
-    let pairs: usize = arguments.next().map_or(40, |pairs| pairs.parse().expect("a number of pairs"));
+    let pairs: usize =
+        arguments.next().map_or(40, |pairs| pairs.parse().expect("a number of pairs"));
     let only = arguments.next();
     let paths = ["speed-rust", "speed-c"].map(|name| Path::new(&directory).join(name));
     let rust = Log::open(&paths[0], Options::default().buffer_bytes(BUFFER_BYTES)).unwrap();
@@ -237,7 +263,9 @@ fn main() {
         ("burst", "one producer, into memory", burst),
     ];
     assert!(only.iter().all(|only| loads.iter().any(|load| load.0 == only)), "no such load");
-    for (_, name, load) in loads.into_iter().filter(|load| only.as_ref().is_none_or(|only| load.0 == only)) {
+    for (_, name, load) in
+        loads.into_iter().filter(|load| only.as_ref().is_none_or(|only| load.0 == only))
+    {
         let (mut ratios, mut rates) = (Vec::new(), [Vec::new(), Vec::new()]);
         for pair in 0..=pairs {
             let mut rate = [0.0; 2];

@@ -74,7 +74,8 @@
 #define INKSTONE_VERSION_NUMBER \
     (INKSTONE_VERSION_MAJOR * 1000000 + INKSTONE_VERSION_MINOR * 1000 + INKSTONE_VERSION_PATCH)
 
-// A call whose code must not be ignored. A program that defines it as nothing, before it includes this header, gets no warnings.
+// A call whose code must not be ignored. A program that defines it as nothing, before it includes
+// this header, gets no warnings.
 #ifndef INKSTONE_MUST_USE
 #ifdef __GNUC__
 #define INKSTONE_MUST_USE __attribute__((warn_unused_result))
@@ -84,15 +85,18 @@
 #endif
 
 
-// How much stack a thread needs for the calls of this library, in bytes: more than twice what they use in a release build. What the
-// thread's own functions use, its callbacks and listeners among them, comes on top. The log's own threads have 2 MiB.
+// How much stack a thread needs for the calls of this library, in bytes: more than twice what they
+// use in a release build. What the thread's own functions use, its callbacks and listeners among
+// them, comes on top. The log's own threads have 2 MiB.
 #define INKSTONE_STACK_BYTES 131072
 
-// The ABI that this header describes. It rises when a function or structure changes in a way that a compiled program notices; what is
-// only added leaves it. It is the number in the shared library's soname.
+// The ABI that this header describes. It rises when a function or structure changes in a way that
+// a compiled program notices; what is only added leaves it. It is the number in the shared
+// library's soname.
 #define INKSTONE_ABI_VERSION 1
 
-// How a call ended. Further codes may come in later versions: treat one that you do not know as a failure.
+// How a call ended. Further codes may come in later versions: treat one that you do not know as a
+// failure.
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
 enum inkstone_code : int32_t
 #else
@@ -101,7 +105,8 @@ enum
 {
     // The call did what it says.
     INKSTONE_OK = 0,
-    // The operating system refused a call: see inkstone_error_os, inkstone_error_path and inkstone_error_offset.
+    // The operating system refused a call: see inkstone_error_os, inkstone_error_path and
+    // inkstone_error_offset.
     INKSTONE_IO = 1,
     // Another writer, in this process or another, has the log open.
     INKSTONE_LOCKED = 2,
@@ -113,31 +118,38 @@ enum
     INKSTONE_STOPPED = 5,
     // Bytes that were promised to be durable are damaged or missing. No segment was changed.
     INKSTONE_CORRUPT = 6,
-    // A newer program wrote this log, in a format that this library does not know. No file was changed.
+    // A newer program wrote this log, in a format that this library does not know. No file was
+    // changed.
     INKSTONE_UNKNOWN_VERSION = 7,
-    // A write or sync failed, now or earlier. Records after inkstone_error_lsn may or may not be there: open the log again.
+    // A write or sync failed, now or earlier. Records after inkstone_error_lsn may or may not be
+    // there: open the log again.
     INKSTONE_POISONED = 8,
-    // The disk has no room. Nothing was lost: try again when there is room, or after inkstone_truncate_before.
+    // The disk has no room. Nothing was lost: try again when there is room, or after
+    // inkstone_truncate_before.
     INKSTONE_NO_ROOM = 9,
     // The record or batch is larger than the log's limit (inkstone_options_set_record_bytes_max).
     INKSTONE_TOO_LARGE = 10,
     // A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,
-    // inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is left.
+    // inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is
+    // left.
     INKSTONE_TRUNCATED_BEFORE = 12,
     // There is no durable record with this LSN yet.
     INKSTONE_NOT_YET = 13,
-    // inkstone_truncate_after has truncated records before this reader's position. inkstone_error_lsn is where it goes on.
+    // inkstone_truncate_after has truncated records before this reader's position.
+    // inkstone_error_lsn is where it goes on.
     INKSTONE_TRUNCATED_AFTER = 14,
     // An argument or option makes no sense; the message says which and why. Nothing was done.
     INKSTONE_INVALID = 15,
     // The log is closed.
     INKSTONE_CLOSED = 16,
-    // This process was forked after the log was opened. The log belongs to the parent process; nothing was done.
+    // This process was forked after the log was opened. The log belongs to the parent process;
+    // nothing was done.
     INKSTONE_FORKED = 17,
     // There are no LSNs or segment numbers left.
     INKSTONE_USED_UP = 18,
-    // A bug of the library: code in it panicked, and the panic ended at this call. Close the log and open it again.
+    // A bug of the library: code in it panicked, and the panic ended at this call. Close the log
+    // and open it again.
     INKSTONE_PANICKED = 19,
     // A failure that this version of the C library has no code for. The message says what it is.
     INKSTONE_OTHER = 20,
@@ -191,27 +203,31 @@ typedef struct inkstone_error inkstone_error;
 // An event, valid while a listener runs.
 typedef struct inkstone_event inkstone_event;
 
-// A log that is open for writing. All threads may use it at the same time. One log has one writer at a time.
+// A log that is open for writing. All threads may use it at the same time. One log has one writer
+// at a time.
 typedef struct inkstone_log inkstone_log;
 
 // Options for a log. Nothing changes them but the setters.
 typedef struct inkstone_options inkstone_options;
 
-// Reads durable records of a log. All threads may use it at the same time. Keep one instead of making one for each read: it
-// remembers places and keeps files open.
+// Reads durable records of a log. All threads may use it at the same time. Keep one instead of
+// making one for each read: it remembers places and keeps files open.
 typedef struct inkstone_reader inkstone_reader;
 
-// A full segment that a program keeps, to copy its file, say: until it is freed the file is not used for anything else.
+// A full segment that a program keeps, to copy its file, say: until it is freed the file is not
+// used for anything else.
 typedef struct inkstone_segment inkstone_segment;
 
-// Called once with what became of a record: `error` is NULL when it and all before it are on stable storage, and else why it may not
-// be. The error is the library's and valid until the function returns. `lsn` is the record's in both cases.
+// Called once with what became of a record: `error` is NULL when it and all before it are on
+// stable storage, and else why it may not be. The error is the library's and valid until the
+// function returns. `lsn` is the record's in both cases.
 typedef void (*inkstone_callback)(void *context, uint64_t lsn, const inkstone_error *error);
 
-// A record, or a batch, that was appended and is not necessarily durable yet. It is the caller's memory and holds nothing. End each
-// by one call of inkstone_wait, inkstone_on_durable or inkstone_let_go; that call sets `log` to NULL. One that is simply forgotten
-// becomes durable with the next record that somebody waits for, at the latest when the log is closed. The log must not be freed
-// before.
+// A record, or a batch, that was appended and is not necessarily durable yet. It is the caller's
+// memory and holds nothing. End each by one call of inkstone_wait, inkstone_on_durable or
+// inkstone_let_go; that call sets `log` to NULL. One that is simply forgotten becomes durable with
+// the next record that somebody waits for, at the latest when the log is closed. The log must not
+// be freed before.
 typedef struct {
     // The log; NULL when nothing is pending. Do not change it.
     const inkstone_log *log;
@@ -249,7 +265,8 @@ typedef struct {
     size_t size;
 } inkstone_record;
 
-// A function that gets the log's events. The event is the library's and valid until the function returns.
+// A function that gets the log's events. The event is the library's and valid until the function
+// returns.
 typedef void (*inkstone_listener)(void *context, const inkstone_event *event);
 
 // A function that is called when a context is not needed any more.
@@ -261,14 +278,15 @@ extern "C" {
 
 // ---- The calls that most programs need ----
 
-// Opens the log in the directory `path`, which may be any bytes, creating both if they are not there. `options` may be NULL: the
-// defaults. On failure `*log` is NULL.
+// Opens the log in the directory `path`, which may be any bytes, creating both if they are not
+// there. `options` may be NULL: the defaults. On failure `*log` is NULL.
 //
-// A program that gives up root does so before. The log keeps descriptors open, none of them 0, 1 or 2: a program that closes the
-// descriptors of others (closefrom, close_range) must not close them.
+// A program that gives up root does so before. The log keeps descriptors open, none of them 0, 1
+// or 2: a program that closes the descriptors of others (closefrom, close_range) must not close
+// them.
 //
-// Owner: the caller gets `*log` and frees it with inkstone_log_free. `options` stay the caller's and are copied. Threads: any.
-// Durable: everything that the opened log shows.
+// Owner: the caller gets `*log` and frees it with inkstone_log_free. `options` stay the caller's
+// and are copied. Threads: any. Durable: everything that the opened log shows.
 INKSTONE_MUST_USE
 inkstone_code inkstone_open(const char *path_of_log,
                             const inkstone_options *options,
@@ -277,8 +295,8 @@ inkstone_code inkstone_open(const char *path_of_log,
 
 // Appends one record and waits until it is durable. Calls of several threads share a flush.
 //
-// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: the record and all before it; with
-// inkstone_options_set_periodic_us they will be soon.
+// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: the
+// record and all before it; with inkstone_options_set_periodic_us they will be soon.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append_durable(const inkstone_log *log,
                                       const void *data,
@@ -286,9 +304,11 @@ inkstone_code inkstone_append_durable(const inkstone_log *log,
                                       uint64_t *lsn,
                                       inkstone_error **error);
 
-// Appends one record; its bytes are copied. Waits while every buffer is full, or while the segment changes.
+// Appends one record; its bytes are copied. Waits while every buffer is full, or while the segment
+// changes.
 //
-// Owner: `pending` is the caller's (inkstone_pending says how it ends). Threads: any. Durable: nothing on return: wait for `pending`.
+// Owner: `pending` is the caller's (inkstone_pending says how it ends). Threads: any. Durable:
+// nothing on return: wait for `pending`.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append(const inkstone_log *log,
                               const void *data,
@@ -296,19 +316,21 @@ inkstone_code inkstone_append(const inkstone_log *log,
                               inkstone_pending *pending,
                               inkstone_error **error);
 
-// Waits until the record is durable. The calling thread may write the group itself: a lone writer has no other thread to wait for.
-// Ends `pending`, also when it fails: the error then tells what became of the record.
+// Waits until the record is durable. The calling thread may write the group itself: a lone writer
+// has no other thread to wait for. Ends `pending`, also when it fails: the error then tells what
+// became of the record.
 //
-// Threads: any; each pending record on one at a time. Durable: the record and all before it; with inkstone_options_set_periodic_us
-// they will be soon.
+// Threads: any; each pending record on one at a time. Durable: the record and all before it; with
+// inkstone_options_set_periodic_us they will be soon.
 INKSTONE_MUST_USE
-inkstone_code inkstone_wait(inkstone_pending *pending,
-                            inkstone_error **error);
+inkstone_code inkstone_wait(inkstone_pending *pending, inkstone_error **error);
 
-// Appends one record that nobody waits for. The log's own thread commits it within the option linger_us.
+// Appends one record that nobody waits for. The log's own thread commits it within the option
+// linger_us.
 //
-// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: nothing on return: the record is durable
-// when inkstone_sync has returned, or inkstone_durable has reached its LSN.
+// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable:
+// nothing on return: the record is durable when inkstone_sync has returned, or inkstone_durable
+// has reached its LSN.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append_unwaited(const inkstone_log *log,
                                        const void *data,
@@ -316,15 +338,16 @@ inkstone_code inkstone_append_unwaited(const inkstone_log *log,
                                        uint64_t *lsn,
                                        inkstone_error **error);
 
-// Makes all records durable that were appended before, and puts the LSN of the last one into `lsn`, which may be NULL.
+// Makes all records durable that were appended before, and puts the LSN of the last one into
+// `lsn`, which may be NULL.
 //
-// Threads: any. Durable: every record whose append had returned before this call, also with inkstone_options_set_periodic_us.
+// Threads: any. Durable: every record whose append had returned before this call, also with
+// inkstone_options_set_periodic_us.
 INKSTONE_MUST_USE
-inkstone_code inkstone_sync(const inkstone_log *log,
-                            uint64_t *lsn,
-                            inkstone_error **error);
+inkstone_code inkstone_sync(const inkstone_log *log, uint64_t *lsn, inkstone_error **error);
 
-// Truncates all records before `first`. The files of segments without other records are used again, once no reader holds them.
+// Truncates all records before `first`. The files of segments without other records are used
+// again, once no reader holds them.
 //
 // Threads: any. Durable: the truncation: those records do not come back.
 INKSTONE_MUST_USE
@@ -332,28 +355,31 @@ inkstone_code inkstone_truncate_before(const inkstone_log *log,
                                        uint64_t first,
                                        inkstone_error **error);
 
-// Closes the log: commits everything, and lets another writer open it. Other threads may use the log meanwhile: what they had appended
-// is durable, and their later calls get INKSTONE_CLOSED. A second call returns the same as the first; one that comes while the first
-// is running, on another thread or from a callback, returns INKSTONE_CLOSED without waiting, and nothing is durable by it. The handle
-// stays valid until it is freed, which must wait for the first call. The log is closed also when this fails.
+// Closes the log: commits everything, and lets another writer open it. Other threads may use the
+// log meanwhile: what they had appended is durable, and their later calls get INKSTONE_CLOSED. A
+// second call returns the same as the first; one that comes while the first is running, on another
+// thread or from a callback, returns INKSTONE_CLOSED without waiting, and nothing is durable by
+// it. The handle stays valid until it is freed, which must wait for the first call. The log is
+// closed also when this fails.
 //
-// Owner: the log stays the caller's to free. Threads: any. Durable: every record that was appended.
+// Owner: the log stays the caller's to free. Threads: any. Durable: every record that was
+// appended.
 INKSTONE_MUST_USE
-inkstone_code inkstone_close(const inkstone_log *log,
-                             inkstone_error **error);
+inkstone_code inkstone_close(const inkstone_log *log, inkstone_error **error);
 
-// Frees a log, and closes it if it is open; errors of that closing are lost, so close it first. NULL is nothing. In a forked child it
-// writes nothing.
+// Frees a log, and closes it if it is open; errors of that closing are lost, so close it first.
+// NULL is nothing. In a forked child it writes nothing.
 //
-// Owner: `log` is gone, and so is what is pending of it. Readers of it may be used on, and freed later. Threads: any, when no other
-// call uses the log, and not from a callback or listener of this log. Durable: every record that was appended, if nothing failed.
+// Owner: `log` is gone, and so is what is pending of it. Readers of it may be used on, and freed
+// later. Threads: any, when no other call uses the log, and not from a callback or listener of
+// this log. Durable: every record that was appended, if nothing failed.
 void inkstone_log_free(inkstone_log *log);
 
-// A reader of the durable records of a log that this process writes. From the first call on the log keeps what it writes in memory for
-// its readers (the option tail_bytes).
+// A reader of the durable records of a log that this process writes. From the first call on the
+// log keeps what it writes in memory for its readers (the option tail_bytes).
 //
-// Owner: the caller gets `*reader` and frees it with inkstone_reader_free, also after the log. It may be used after the log is
-// closed, until the log is opened for writing again. Threads: any.
+// Owner: the caller gets `*reader` and frees it with inkstone_reader_free, also after the log. It
+// may be used after the log is closed, until the log is opened for writing again. Threads: any.
 INKSTONE_MUST_USE
 inkstone_code inkstone_reader_of(const inkstone_log *log,
                                  inkstone_reader **reader,
@@ -368,25 +394,29 @@ inkstone_code inkstone_reader_get(const inkstone_reader *reader,
                                   inkstone_bytes *bytes,
                                   inkstone_error **error);
 
-// Frees the bytes that inkstone_reader_get has made, and sets `data` to NULL and `size` to 0. NULL, or bytes that are NULL, are nothing.
+// Frees the bytes that inkstone_reader_get has made, and sets `data` to NULL and `size` to 0.
+// NULL, or bytes that are NULL, are nothing.
 //
 // Threads: any, once.
 void inkstone_bytes_free(inkstone_bytes *bytes);
 
-// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0.
+// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN
+// 0.
 //
-// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader. Threads: any.
+// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader.
+// Threads: any.
 INKSTONE_MUST_USE
 inkstone_code inkstone_cursor_new(const inkstone_reader *reader,
                                   uint64_t lsn,
                                   inkstone_cursor **cursor,
                                   inkstone_error **error);
 
-// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet: call again later, or call
-// inkstone_cursor_next_within. INKSTONE_TRUNCATED_BEFORE: seek to continue. INKSTONE_TRUNCATED_AFTER: the next call goes on at
-// inkstone_error_lsn.
+// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet: call
+// again later, or call inkstone_cursor_next_within. INKSTONE_TRUNCATED_BEFORE: seek to continue.
+// INKSTONE_TRUNCATED_AFTER: the next call goes on at inkstone_error_lsn.
 //
-// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at a time.
+// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
+// a time.
 INKSTONE_MUST_USE
 inkstone_code inkstone_cursor_next(inkstone_cursor *cursor,
                                    inkstone_record *record,
@@ -402,7 +432,8 @@ void inkstone_cursor_free(inkstone_cursor *cursor);
 // Threads: any, when no other call uses the reader.
 void inkstone_reader_free(inkstone_reader *reader);
 
-// What happened, to what, and what to do: a sentence for people, in UTF-8 (bytes of a path that are not are replaced). "" for NULL.
+// What happened, to what, and what to do: a sentence for people, in UTF-8 (bytes of a path that
+// are not are replaced). "" for NULL.
 //
 // Owner: the error; valid until it is freed. Threads: any.
 const char *inkstone_error_message(const inkstone_error *error);
@@ -414,10 +445,11 @@ void inkstone_error_free(inkstone_error *error);
 
 // ---- All others ----
 
-// Waits until the durable watermark reaches `lsn`, for up to `timeout_us` microseconds (UINT64_MAX: for ever), for a thread that has
-// nothing but the LSN. The record need not be appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
-// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in a log without a thread of its own
-// (inkstone_options_set_own_thread) another call must.
+// Waits until the durable watermark reaches `lsn`, for up to `timeout_us` microseconds
+// (UINT64_MAX: for ever), for a thread that has nothing but the LSN. The record need not be
+// appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
+// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in
+// a log without a thread of its own (inkstone_options_set_own_thread) another call must.
 //
 // Threads: any. Durable: every record up to `lsn`.
 INKSTONE_MUST_USE
@@ -451,7 +483,8 @@ inkstone_code inkstone_on_watermark(const inkstone_log *log,
 // Threads: any.
 uint64_t inkstone_first(const inkstone_log *log);
 
-// The durable watermark: every record up to this LSN is on stable storage. 0 when there is none, and for NULL.
+// The durable watermark: every record up to this LSN is on stable storage. 0 when there is none,
+// and for NULL.
 //
 // Threads: any.
 uint64_t inkstone_durable(const inkstone_log *log);
@@ -461,14 +494,16 @@ uint64_t inkstone_durable(const inkstone_log *log);
 // Threads: any.
 uint64_t inkstone_last(const inkstone_log *log);
 
-// The first record of the last segment, or the next one if it has none yet. A program that keeps a summary of older records in the
-// log repeats it when this has risen: then inkstone_truncate_before can free all segments before it. 0 for NULL.
+// The first record of the last segment, or the next one if it has none yet. A program that keeps a
+// summary of older records in the log repeats it when this has risen: then
+// inkstone_truncate_before can free all segments before it. 0 for NULL.
 //
 // Threads: any.
 uint64_t inkstone_head_first(const inkstone_log *log);
 
-// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so waiting
-// for them succeeds. Readers positioned after `last` get INKSTONE_TRUNCATED_AFTER.
+// Truncates all records after `last`; the next record gets the LSN after it. The truncated records
+// become durable first, so waiting for them succeeds. Readers positioned after `last` get
+// INKSTONE_TRUNCATED_AFTER.
 //
 // Threads: any. Durable: the truncation, as a whole: those records do not come back.
 INKSTONE_MUST_USE
@@ -476,31 +511,27 @@ inkstone_code inkstone_truncate_after(const inkstone_log *log,
                                       uint64_t last,
                                       inkstone_error **error);
 
-// What the opening found and did, as a JSON object: text (a sentence for people), created, clean, torn, row, first, last, epoch,
-// segments, bytes_read, leftovers, waits_for_room.
+// What the opening found and did, as a JSON object: text (a sentence for people), created, clean,
+// torn, row, first, last, epoch, segments, bytes_read, leftovers, waits_for_room.
 //
 // Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE
-inkstone_code inkstone_recovery_json(const inkstone_log *log,
-                                     char **text,
-                                     inkstone_error **error);
+inkstone_code inkstone_recovery_json(const inkstone_log *log, char **text, inkstone_error **error);
 
-// The way of writing that was chosen for this file system and device, and why, as a sentence; warnings follow, a line each.
+// The way of writing that was chosen for this file system and device, and why, as a sentence;
+// warnings follow, a line each.
 //
 // Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE
-inkstone_code inkstone_choice_text(const inkstone_log *log,
-                                   char **text,
-                                   inkstone_error **error);
+inkstone_code inkstone_choice_text(const inkstone_log *log, char **text, inkstone_error **error);
 
-// What the log has done since it was opened, as a JSON object of numbers; times are objects with count, sum_us, p50_us, p99_us,
-// p999_us and max_us. A later version may add members. All 0 in a forked child.
+// What the log has done since it was opened, as a JSON object of numbers; times are objects with
+// count, sum_us, p50_us, p99_us, p999_us and max_us. A later version may add members. All 0 in a
+// forked child.
 //
 // Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE
-inkstone_code inkstone_stats_json(const inkstone_log *log,
-                                  char **text,
-                                  inkstone_error **error);
+inkstone_code inkstone_stats_json(const inkstone_log *log, char **text, inkstone_error **error);
 
 // The same for Prometheus: its text format, each line with the label log="`name`".
 //
@@ -511,7 +542,8 @@ inkstone_code inkstone_stats_prometheus(const inkstone_log *log,
                                         char **text_of_stats,
                                         inkstone_error **error);
 
-// Appends one record if that needs no waiting; else INKSTONE_BUSY, and the log's own thread makes room.
+// Appends one record if that needs no waiting; else INKSTONE_BUSY, and the log's own thread makes
+// room.
 //
 // Owner: `pending` is the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
 INKSTONE_MUST_USE
@@ -521,10 +553,11 @@ inkstone_code inkstone_try_append(const inkstone_log *log,
                                   inkstone_pending *pending,
                                   inkstone_error **error);
 
-// Appends one record whose bytes are in `count` parts: the same as inkstone_append of the parts joined. Each part is copied once. An
-// array of struct iovec may be passed, by a cast.
+// Appends one record whose bytes are in `count` parts: the same as inkstone_append of the parts
+// joined. Each part is copied once. An array of struct iovec may be passed, by a cast.
 //
-// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+// for `pending`.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append_parts(const inkstone_log *log,
                                     const inkstone_bytes *parts,
@@ -534,7 +567,8 @@ inkstone_code inkstone_append_parts(const inkstone_log *log,
 
 // Appends one record in parts if that needs no waiting; else INKSTONE_BUSY.
 //
-// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+// for `pending`.
 INKSTONE_MUST_USE
 inkstone_code inkstone_try_append_parts(const inkstone_log *log,
                                         const inkstone_bytes *parts,
@@ -542,11 +576,13 @@ inkstone_code inkstone_try_append_parts(const inkstone_log *log,
                                         inkstone_pending *pending,
                                         inkstone_error **error);
 
-// Appends `count` records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
-// take as much of the log as the largest record (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded
-// up to a multiple of 8.
+// Appends `count` records, all or none: after a crash either all of them are in the log or none. A
+// batch has at least one record. It may take as much of the log as the largest record
+// (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded up to
+// a multiple of 8.
 //
-// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+// for `pending`.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append_batch(const inkstone_log *log,
                                     const inkstone_bytes *records,
@@ -554,9 +590,11 @@ inkstone_code inkstone_append_batch(const inkstone_log *log,
                                     inkstone_pending *pending,
                                     inkstone_error **error);
 
-// Appends `count` records, each in parts, all or none: the same as inkstone_append_batch of records that are joined.
+// Appends `count` records, each in parts, all or none: the same as inkstone_append_batch of
+// records that are joined.
 //
-// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+// for `pending`.
 INKSTONE_MUST_USE
 inkstone_code inkstone_append_batch_parts(const inkstone_log *log,
                                           const inkstone_parts *records,
@@ -564,39 +602,43 @@ inkstone_code inkstone_append_batch_parts(const inkstone_log *log,
                                           inkstone_pending *pending,
                                           inkstone_error **error);
 
-// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`,
-// unless `callback` is NULL. The callback is not called if this call returns an error other than INKSTONE_PANICKED.
+// Has `callback` called once with `context`: when the record is durable, or when it is known that
+// it may never be. Ends `pending`, unless `callback` is NULL. The callback is not called if this
+// call returns an error other than INKSTONE_PANICKED.
 //
-// The thread that made the record durable makes the call (a thread of the program's that waits, or the log's own); if the outcome is
-// known already, this call does at once, in a forked child too. Those that wait at the same time come one at a time, in the order of
-// their LSNs. The record counts as waited for. A log that is closed or freed leaves no callback uncalled, but a process that ends
-// does. They may come after inkstone_close has returned if another thread was calling callbacks at that moment, and before
-// inkstone_log_free returns only if no other thread is.
+// The thread that made the record durable makes the call (a thread of the program's that waits, or
+// the log's own); if the outcome is known already, this call does at once, in a forked child too.
+// Those that wait at the same time come one at a time, in the order of their LSNs. The record
+// counts as waited for. A log that is closed or freed leaves no callback uncalled, but a process
+// that ends does. They may come after inkstone_close has returned if another thread was calling
+// callbacks at that moment, and before inkstone_log_free returns only if no other thread is.
 //
-// Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate and close, and must not free the
-// log. It holds up other callbacks and often a waiting thread, so it must not block. It must not throw a C++ exception or leave by
-// longjmp. If it forks, the child must call exec or _exit. One that runs an interpreter's code (Python's, say) must not come when the
-// interpreter has ended, which would end the thread and so the process: close the log before.
+// Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate
+// and close, and must not free the log. It holds up other callbacks and often a waiting thread, so
+// it must not block. It must not throw a C++ exception or leave by longjmp. If it forks, the child
+// must call exec or _exit. One that runs an interpreter's code (Python's, say) must not come when
+// the interpreter has ended, which would end the thread and so the process: close the log before.
 //
-// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: nothing on return; the record and all before it
-// when the callback gets no error.
+// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: nothing on
+// return; the record and all before it when the callback gets no error.
 INKSTONE_MUST_USE
 inkstone_code inkstone_on_durable(inkstone_pending *pending,
                                   inkstone_callback callback,
                                   void *context,
                                   inkstone_error **error);
 
-// Lets a pending record go: nobody waits for it, and the log's own thread commits it soon. NULL, or a record that is pending no more,
-// is nothing.
+// Lets a pending record go: nobody waits for it, and the log's own thread commits it soon. NULL,
+// or a record that is pending no more, is nothing.
 //
 // Threads: any; each pending record on one at a time. Durable: nothing on return.
 void inkstone_let_go(inkstone_pending *pending);
 
-// Opens the log in the directory `path` for reading only, also beside a writer in another process. It writes and creates nothing and
-// takes no lock. `options` may be NULL; of them only access and expect_durable apply. On failure `*reader` is NULL.
+// Opens the log in the directory `path` for reading only, also beside a writer in another process.
+// It writes and creates nothing and takes no lock. `options` may be NULL; of them only access and
+// expect_durable apply. On failure `*reader` is NULL.
 //
-// Owner: the caller gets `*reader` and frees it with inkstone_reader_free. `options` stay the caller's. Threads: any. Durable:
-// everything that the reader shows.
+// Owner: the caller gets `*reader` and frees it with inkstone_reader_free. `options` stay the
+// caller's. Threads: any. Durable: everything that the reader shows.
 INKSTONE_MUST_USE
 inkstone_code inkstone_reader_open(const char *path_of_log,
                                    const inkstone_options *options,
@@ -608,22 +650,23 @@ inkstone_code inkstone_reader_open(const char *path_of_log,
 // Threads: any.
 uint64_t inkstone_reader_first(const inkstone_reader *reader);
 
-// The last record that can be read. A reader of inkstone_reader_open returns what it saw last; it checks the files again when it is
-// asked for a record above it. 0 when there is none, and for NULL.
+// The last record that can be read. A reader of inkstone_reader_open returns what it saw last; it
+// checks the files again when it is asked for a record above it. 0 when there is none, and for
+// NULL.
 //
 // Threads: any.
 uint64_t inkstone_reader_durable(const inkstone_reader *reader);
 
-// Whether the log that this process writes takes records: INKSTONE_OK if it does, and for a log that another process writes; else
-// INKSTONE_POISONED, INKSTONE_CLOSED or INKSTONE_FORKED, with its error object. Its durable records can be read all the same.
+// Whether the log that this process writes takes records: INKSTONE_OK if it does, and for a log
+// that another process writes; else INKSTONE_POISONED, INKSTONE_CLOSED or INKSTONE_FORKED, with
+// its error object. Its durable records can be read all the same.
 //
 // Threads: any.
 INKSTONE_MUST_USE
-inkstone_code inkstone_reader_end_of_log(const inkstone_reader *reader,
-                                         inkstone_error **error);
+inkstone_code inkstone_reader_end_of_log(const inkstone_reader *reader, inkstone_error **error);
 
-// What inkstone_reader_open has found, as the JSON object of inkstone_recovery_json; `null` for a reader of a log that this process
-// writes.
+// What inkstone_reader_open has found, as the JSON object of inkstone_recovery_json; `null` for a
+// reader of a log that this process writes.
 //
 // Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE
@@ -631,11 +674,13 @@ inkstone_code inkstone_reader_recovery_json(const inkstone_reader *reader,
                                             char **text,
                                             inkstone_error **error);
 
-// The next record; waits for it up to `timeout_us` microseconds (UINT64_MAX: for ever). INKSTONE_NOT_YET, without an error object,
-// when the time is over. INKSTONE_CLOSED and INKSTONE_POISONED when all records were shown and no more will come. Otherwise as
+// The next record; waits for it up to `timeout_us` microseconds (UINT64_MAX: for ever).
+// INKSTONE_NOT_YET, without an error object, when the time is over. INKSTONE_CLOSED and
+// INKSTONE_POISONED when all records were shown and no more will come. Otherwise as
 // inkstone_cursor_next.
 //
-// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at a time.
+// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
+// a time.
 INKSTONE_MUST_USE
 inkstone_code inkstone_cursor_next_within(inkstone_cursor *cursor,
                                           uint64_t timeout_us,
@@ -663,7 +708,8 @@ uint64_t inkstone_cursor_durable(const inkstone_cursor *cursor);
 // Owner: the caller, who frees them with inkstone_options_free. Threads: any.
 inkstone_options *inkstone_options_new(void);
 
-// Options for many small logs, and for tests: segments of 64 KiB, records up to 32 KiB, no files prepared ahead of time.
+// Options for many small logs, and for tests: segments of 64 KiB, records up to 32 KiB, no files
+// prepared ahead of time.
 //
 // Owner: the caller, who frees them with inkstone_options_free. Threads: any.
 inkstone_options *inkstone_options_small(void);
@@ -673,78 +719,83 @@ inkstone_options *inkstone_options_small(void);
 // Threads: any, once.
 void inkstone_options_free(inkstone_options *options);
 
-// Refuses options that contradict each other; the message has the reason. An opening checks the same.
+// Refuses options that contradict each other; the message has the reason. An opening checks the
+// same.
 //
 // Threads: any.
 INKSTONE_MUST_USE
-inkstone_code inkstone_options_check(const inkstone_options *options,
-                                     inkstone_error **error);
+inkstone_code inkstone_options_check(const inkstone_options *options, inkstone_error **error);
 
-// The size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new log begins with smaller ones.
-inkstone_code inkstone_options_set_segment_bytes(inkstone_options *options,
-                                                 uint64_t bytes);
+// The size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new
+// log begins with smaller ones.
+inkstone_code inkstone_options_set_segment_bytes(inkstone_options *options, uint64_t bytes);
 
-// The size of the largest record, and of the largest batch: 16 MiB by default. It must fit in a segment.
-inkstone_code inkstone_options_set_record_bytes_max(inkstone_options *options,
-                                                    size_t bytes);
+// The size of the largest record, and of the largest batch: 16 MiB by default. It must fit in a
+// segment.
+inkstone_code inkstone_options_set_record_bytes_max(inkstone_options *options, size_t bytes);
 
-// Whether to create a log where there is none (the default); otherwise a directory without a log is INKSTONE_NO_LOG, and no directory is
-// INKSTONE_IO.
-inkstone_code inkstone_options_set_create(inkstone_options *options,
-                                          bool create);
+// Whether to create a log where there is none (the default); otherwise a directory without a log
+// is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
+inkstone_code inkstone_options_set_create(inkstone_options *options, bool create);
 
-// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, or is not there, opening is
-// INKSTONE_CORRUPT and changes no segment. It may make the directory and its lock file.
-inkstone_code inkstone_options_set_expect_durable(inkstone_options *options,
-                                                  uint64_t lsn);
+// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends
+// earlier, or is not there, opening is INKSTONE_CORRUPT and changes no segment. It may make the
+// directory and its lock file.
+inkstone_code inkstone_options_set_expect_durable(inkstone_options *options, uint64_t lsn);
 
-// The LSN of the first record of a new log, 1 by default. An existing log goes on after its last record.
-inkstone_code inkstone_options_set_begin_at(inkstone_options *options,
-                                            uint64_t lsn);
+// The LSN of the first record of a new log, 1 by default. An existing log goes on after its last
+// record.
+inkstone_code inkstone_options_set_begin_at(inkstone_options *options, uint64_t lsn);
 
-// Whether the log has a thread of its own (the default). It commits records that no thread waits for and makes callbacks. Without
-// it only the program's threads commit: by inkstone_wait, by inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling
-// a buffer. inkstone_wait_durable and cursors then wait for one of these.
-inkstone_code inkstone_options_set_own_thread(inkstone_options *options,
-                                              bool own_thread);
+// Whether the log has a thread of its own (the default). It commits records that no thread waits
+// for and makes callbacks. Without it only the program's threads commit: by inkstone_wait, by
+// inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling a buffer.
+// inkstone_wait_durable and cursors then wait for one of these.
+inkstone_code inkstone_options_set_own_thread(inkstone_options *options, bool own_thread);
 
-// How many bytes of the disk all files of the log together may use; no limit by default. An append beyond it gets
-// INKSTONE_NO_ROOM.
-inkstone_code inkstone_options_set_disk_budget_bytes(inkstone_options *options,
-                                                     uint64_t bytes);
+// How many bytes of the disk all files of the log together may use; no limit by default. An append
+// beyond it gets INKSTONE_NO_ROOM.
+inkstone_code inkstone_options_set_disk_budget_bytes(inkstone_options *options, uint64_t bytes);
 
-// NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and waiting does not wait. A power loss, a kernel
-// panic or a killed process can lose the records of the last `max_age` microseconds. What is left is still a prefix.
-inkstone_code inkstone_options_set_periodic_us(inkstone_options *options,
-                                               uint64_t max_age);
+// NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and waiting does not
+// wait. A power loss, a kernel panic or a killed process can lose the records of the last
+// `max_age` microseconds. What is left is still a prefix.
+inkstone_code inkstone_options_set_periodic_us(inkstone_options *options, uint64_t max_age);
 
-// The listener gets an event for each commit that takes this long or longer, in microseconds: a second by default.
-inkstone_code inkstone_options_set_slow_commit_us(inkstone_options *options,
-                                                  uint64_t us);
+// The listener gets an event for each commit that takes this long or longer, in microseconds: a
+// second by default.
+inkstone_code inkstone_options_set_slow_commit_us(inkstone_options *options, uint64_t us);
 
-// The permissions of the files that the log creates, as for chmod: 0600 by default. The umask clears bits as usual.
-inkstone_code inkstone_options_set_file_mode(inkstone_options *options,
-                                             uint32_t mode);
+// The permissions of the files that the log creates, as for chmod: 0600 by default. The umask
+// clears bits as usual.
+inkstone_code inkstone_options_set_file_mode(inkstone_options *options, uint32_t mode);
 
-// Sets an option for experts: `value` is a text, whatever the option is. An unknown name, or a value that does not fit, is
-// INKSTONE_INVALID, and the message says what would. The names:
+// Sets an option for experts: `value` is a text, whatever the option is. An unknown name, or a
+// value that does not fit, is INKSTONE_INVALID, and the message says what would. The names:
 //
-// - access: how files are read and written: "buffered" or "direct" (past the page cache). By default as tuned, else by rule.
-// - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to 512 MiB, 1 MiB by default.
-// - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync" or "o-sync". All are equally
-//   durable. By default as tuned, else by rule.
-// - free_segments_max: how many files of obsolete segments are kept so that their blocks can be used again. By default as tuned,
-//   else by rule.
-// - idle_us: how long the log must have been idle before its own thread writes a promise of what is durable: 100000 by default.
-// - linger_us: how long the log's own thread gathers records that nobody waits for before it commits them: 200 by default.
-// - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may harm bytes that do not change.
-//   "false", the default: it starts where the last one ended.
-// - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no metadata) or "fallocate" (quick to
-//   prepare, slower to write). By default as tuned, else by rule.
-// - prepare_ahead: "true", the default: a thread of the log prepares segments before they are needed. "false": none does.
-// - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4 MiB by default. 0: readers read
-//   files.
-// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log sees by itself what pays.
+// - access: how files are read and written: "buffered" or "direct" (past the page cache). By
+//   default as tuned, else by rule.
+// - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to
+//   512 MiB, 1 MiB by default.
+// - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync"
+//   or "o-sync". All are equally durable. By default as tuned, else by rule.
+// - free_segments_max: how many files of obsolete segments are kept so that their blocks can be
+//   used again. By default as tuned, else by rule.
+// - idle_us: how long the log must have been idle before its own thread writes a promise of what
+//   is durable: 100000 by default.
+// - linger_us: how long the log's own thread gathers records that nobody waits for before it
+//   commits them: 200 by default.
+// - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may
+//   harm bytes that do not change. "false", the default: it starts where the last one ended.
+// - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no
+//   metadata) or "fallocate" (quick to prepare, slower to write). By default as tuned, else by
+//   rule.
+// - prepare_ahead: "true", the default: a thread of the log prepares segments before they are
+//   needed. "false": none does.
+// - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4
+//   MiB by default. 0: readers read files.
+// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log
+//   sees by itself what pays.
 //
 // Owner: `name` and `value` stay the caller's.
 INKSTONE_MUST_USE
@@ -753,14 +804,17 @@ inkstone_code inkstone_options_set(inkstone_options *options,
                                    const char *value,
                                    inkstone_error **error);
 
-// Has `listener` called with `context` for every event of a log that is opened with these options. `destroy`, which may be NULL, is
-// called once with `context` when these options and all logs, readers and cursors opened with them are freed (also when the listener is
-// replaced, or refused because `listener` is NULL).
+// Has `listener` called with `context` for every event of a log that is opened with these options.
+// `destroy`, which may be NULL, is called once with `context` when these options and all logs,
+// readers and cursors opened with them are freed (also when the listener is replaced, or refused
+// because `listener` is NULL).
 //
-// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may append,
-// read, truncate and close, and must not free the log. An event that its own call causes can come within that call. One that
-// appends for every event may so never return, and the stack ends: append for rare kinds alone, or let another thread do it. It
-// should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the child must call exec or _exit.
+// The listener runs on the thread where the event happened, on several at the same time, with
+// nothing of the log locked: it may append, read, truncate and close, and must not free the log.
+// An event that its own call causes can come within that call. One that appends for every event
+// may so never return, and the stack ends: append for rare kinds alone, or let another thread do
+// it. It should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the
+// child must call exec or _exit.
 //
 // Owner: `context` is passed on as it is.
 inkstone_code inkstone_options_set_listener(inkstone_options *options,
@@ -768,11 +822,12 @@ inkstone_code inkstone_options_set_listener(inkstone_options *options,
                                             void *context,
                                             inkstone_destroy destroy);
 
-// Reads the whole log in `path`, also beside a living writer, and reports every damaged place that can be found. `is_intact`, which may be
-// NULL, says whether nothing that was promised is damaged or missing. `json`, which may be NULL, gets the report: path, intact,
-// verdict, row, first, last, promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment, offset,
-// lsn, reason, row, details), doubts. Damage is no error of this call. A directory without a log is INKSTONE_NO_LOG, and no directory is
-// INKSTONE_IO. It writes nothing.
+// Reads the whole log in `path`, also beside a living writer, and reports every damaged place that
+// can be found. `is_intact`, which may be NULL, says whether nothing that was promised is damaged
+// or missing. `json`, which may be NULL, gets the report: path, intact, verdict, row, first, last,
+// promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment,
+// offset, lsn, reason, row, details), doubts. Damage is no error of this call. A directory without
+// a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO. It writes nothing.
 //
 // Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
 INKSTONE_MUST_USE
@@ -790,10 +845,11 @@ inkstone_code inkstone_look(const char *path_of_log,
                             char **json,
                             inkstone_error **error);
 
-// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may append meanwhile: what it has promised
-// to be durable is copied, which may leave out its last records until it has been idle for the option idle_us. `options`,
-// which may be NULL, apply to the new log. `records`, which may be NULL, gets their number. A copy that fails removes its files; opening
-// one that is not complete is INKSTONE_INCOMPLETE.
+// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may
+// append meanwhile: what it has promised to be durable is copied, which may leave out its last
+// records until it has been idle for the option idle_us. `options`, which may be NULL, apply to
+// the new log. `records`, which may be NULL, gets their number. A copy that fails removes its
+// files; opening one that is not complete is INKSTONE_INCOMPLETE.
 //
 // Owner: `options` stay the caller's. Threads: any. Durable: the copy, which is closed.
 INKSTONE_MUST_USE
@@ -803,8 +859,9 @@ inkstone_code inkstone_copy(const char *from,
                             uint64_t *records,
                             inkstone_error **error);
 
-// The first record to keep of the log in `path`, for inkstone_truncate_before, when its newest segments with at least `bytes` bytes are to
-// stay. Changes nothing; a writer may append meanwhile.
+// The first record to keep of the log in `path`, for inkstone_truncate_before, when its newest
+// segments with at least `bytes` bytes are to stay. Changes nothing; a writer may append
+// meanwhile.
 //
 // Owner: `first` is the caller's. Threads: any.
 INKSTONE_MUST_USE
@@ -822,7 +879,8 @@ inkstone_code inkstone_keep_records(const char *path_of_log,
                                     uint64_t *first,
                                     inkstone_error **error);
 
-// As inkstone_keep_bytes, when every record of the last `seconds` seconds is to stay, by the times of the files.
+// As inkstone_keep_bytes, when every record of the last `seconds` seconds is to stay, by the times
+// of the files.
 //
 // Owner: `first` is the caller's. Threads: any.
 INKSTONE_MUST_USE
@@ -846,13 +904,15 @@ const char *inkstone_event_text(const inkstone_event *event);
 // Owner: the event; valid while the listener runs. Do not free it. Threads: any.
 const inkstone_error *inkstone_event_error(const inkstone_event *event);
 
-// The segment of INKSTONE_EVENT_SEGMENT_SEALED, to be kept for as long as the program likes; NULL for other events.
+// The segment of INKSTONE_EVENT_SEGMENT_SEALED, to be kept for as long as the program likes; NULL
+// for other events.
 //
-// Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file until then. Threads: any.
+// Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file
+// until then. Threads: any.
 inkstone_segment *inkstone_event_segment(const inkstone_event *event);
 
-// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is this one: use it before the program
-// changes its working directory. NULL for NULL.
+// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is
+// this one: use it before the program changes its working directory. NULL for NULL.
 //
 // Owner: the segment; valid until it is freed. Threads: any.
 const char *inkstone_segment_path(const inkstone_segment *segment);
@@ -867,8 +927,8 @@ uint64_t inkstone_segment_first(const inkstone_segment *segment);
 // Threads: any.
 uint64_t inkstone_segment_last(const inkstone_segment *segment);
 
-// Whether the file was kept until now: ask after reading it. False once the log is closed, whose next opening may use the file for
-// other records, and in a forked child.
+// Whether the file was kept until now: ask after reading it. False once the log is closed, whose
+// next opening may use the file for other records, and in a forked child.
 //
 // Threads: any.
 bool inkstone_segment_is_kept(const inkstone_segment *segment);
@@ -893,19 +953,19 @@ const char *inkstone_error_advice(const inkstone_error *error);
 // Owner: the error; valid until it is freed. Threads: any.
 const char *inkstone_error_path(const inkstone_error *error);
 
-// Puts the byte of the file at which it happened into `offset`, and returns true; false if there is none.
+// Puts the byte of the file at which it happened into `offset`, and returns true; false if there
+// is none.
 //
 // Threads: any.
-bool inkstone_error_offset(const inkstone_error *error,
-                           uint64_t *offset);
+bool inkstone_error_offset(const inkstone_error *error, uint64_t *offset);
 
-// Puts the LSN that belongs to the error into `lsn`, and returns true; false if there is none. INKSTONE_TRUNCATED_BEFORE: the first
-// record that is left. INKSTONE_TRUNCATED_AFTER: where the reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable
-// record. INKSTONE_CORRUPT: the record that should be there, if it is known.
+// Puts the LSN that belongs to the error into `lsn`, and returns true; false if there is none.
+// INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_TRUNCATED_AFTER: where the
+// reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable record. INKSTONE_CORRUPT:
+// the record that should be there, if it is known.
 //
 // Threads: any.
-bool inkstone_error_lsn(const inkstone_error *error,
-                        uint64_t *lsn);
+bool inkstone_error_lsn(const inkstone_error *error, uint64_t *lsn);
 
 // The operating system's error number (errno), also as the cause of a poison; 0 if there is none.
 //
@@ -927,8 +987,9 @@ const char *inkstone_code_name(int32_t code);
 // Threads: any, once.
 void inkstone_text_free(char *text);
 
-// The ABI of the library that runs. A program that may meet another library than it was compiled for (one that loads it by name,
-// say) compares it with INKSTONE_ABI_VERSION before any other call.
+// The ABI of the library that runs. A program that may meet another library than it was compiled
+// for (one that loads it by name, say) compares it with INKSTONE_ABI_VERSION before any other
+// call.
 //
 // Threads: any.
 uint32_t inkstone_abi_version(void);

@@ -1,7 +1,7 @@
 //! Appending, and what a program does with a record that was appended: wait, be called, let it go.
 //!
-//! *Owns*: the pending record as a plain structure of the caller's, so that no append takes memory at the door. *May not touch*: how
-//! records become durable.
+//! *Owns*: the pending record as a plain structure of the caller's, so that no append takes memory
+//! at the door. *May not touch*: how records become durable.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -36,7 +36,8 @@ impl AsRef<[u8]> for inkstone_bytes {
         if self.data.is_null() || self.size == 0 {
             return &[];
         }
-        // SAFETY: a piece is made by the caller of a call that appends, who vouches for its bytes; its size was checked.
+        // SAFETY: a piece is made by the caller of a call that appends, who vouches for its bytes;
+        // its size was checked.
         unsafe { std::slice::from_raw_parts(self.data.cast(), self.size) }
     }
 }
@@ -51,10 +52,11 @@ pub struct inkstone_parts {
     pub count: usize,
 }
 
-/// A record, or a batch, that was appended and is not necessarily durable yet. It is the caller's memory and holds nothing. End each
-/// by one call of inkstone_wait, inkstone_on_durable or inkstone_let_go; that call sets `log` to NULL. One that is simply forgotten
-/// becomes durable with the next record that somebody waits for, at the latest when the log is closed. The log must not be freed
-/// before.
+/// A record, or a batch, that was appended and is not necessarily durable yet. It is the caller's
+/// memory and holds nothing. End each by one call of inkstone_wait, inkstone_on_durable or
+/// inkstone_let_go; that call sets `log` to NULL. One that is simply forgotten becomes durable with
+/// the next record that somebody waits for, at the latest when the log is closed. The log must not
+/// be freed before.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct inkstone_pending {
@@ -68,10 +70,12 @@ pub struct inkstone_pending {
     pub cuts: u64,
 }
 
-const NOTHING: inkstone_pending = inkstone_pending { log: ptr::null(), first_lsn: 0, lsn: 0, cuts: 0 };
+const NOTHING: inkstone_pending =
+    inkstone_pending { log: ptr::null(), first_lsn: 0, lsn: 0, cuts: 0 };
 
-/// Called once with what became of a record: `error` is NULL when it and all before it are on stable storage, and else why it may not
-/// be. The error is the library's and valid until the function returns. `lsn` is the record's in both cases.
+/// Called once with what became of a record: `error` is NULL when it and all before it are on
+/// stable storage, and else why it may not be. The error is the library's and valid until the
+/// function returns. `lsn` is the record's in both cases.
 pub type inkstone_callback =
     Option<unsafe extern "C" fn(context: *mut c_void, lsn: u64, error: *const inkstone_error)>;
 
@@ -123,9 +127,11 @@ unsafe fn take<'log>(pending: Option<&mut inkstone_pending>) -> Result<Append<'l
     Ok(log.log.attach(Lsn::new(taken.first_lsn), Lsn::new(taken.lsn), taken.cuts))
 }
 
-/// Appends one record; its bytes are copied. Waits while every buffer is full, or while the segment changes.
+/// Appends one record; its bytes are copied. Waits while every buffer is full, or while the segment
+/// changes.
 ///
-/// Owner: `pending` is the caller's (inkstone_pending says how it ends). Threads: any. Durable: nothing on return: wait for `pending`.
+/// Owner: `pending` is the caller's (inkstone_pending says how it ends). Threads: any. Durable:
+/// nothing on return: wait for `pending`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append(
     log: *const inkstone_log,
@@ -140,10 +146,12 @@ pub unsafe extern "C" fn inkstone_append(
     door(error, || append(log, pending, |log| Ok(log.log.append(record?)?)))
 }
 
-/// Appends one record that nobody waits for. The log's own thread commits it within the option linger_us.
+/// Appends one record that nobody waits for. The log's own thread commits it within the option
+/// linger_us.
 ///
-/// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: nothing on return: the record is durable
-/// when inkstone_sync has returned, or inkstone_durable has reached its LSN.
+/// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable:
+/// nothing on return: the record is durable when inkstone_sync has returned, or inkstone_durable
+/// has reached its LSN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append_unwaited(
     log: *const inkstone_log,
@@ -153,7 +161,8 @@ pub unsafe extern "C" fn inkstone_append_unwaited(
     error: *mut *mut inkstone_error,
 ) -> inkstone_code {
     // SAFETY: the rules of the header.
-    let (log, record, mut lsn, error) = unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
+    let (log, record, mut lsn, error) =
+        unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
     door(error, || {
         lsn.put(0);
         lsn.put(given(log, "log")?.log.append_unwaited(record?)?.get());
@@ -163,8 +172,8 @@ pub unsafe extern "C" fn inkstone_append_unwaited(
 
 /// Appends one record and waits until it is durable. Calls of several threads share a flush.
 ///
-/// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: the record and all before it; with
-/// inkstone_options_set_periodic_us they will be soon.
+/// Owner: `lsn`, which may be NULL, is the caller's and gets the LSN. Threads: any. Durable: the
+/// record and all before it; with inkstone_options_set_periodic_us they will be soon.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append_durable(
     log: *const inkstone_log,
@@ -174,7 +183,8 @@ pub unsafe extern "C" fn inkstone_append_durable(
     error: *mut *mut inkstone_error,
 ) -> inkstone_code {
     // SAFETY: the rules of the header.
-    let (log, record, mut lsn, error) = unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
+    let (log, record, mut lsn, error) =
+        unsafe { (log.as_ref(), bytes(data, size), out(lsn), out(error)) };
     door(error, || {
         lsn.put(0);
         lsn.put(given(log, "log")?.log.append_durable(record?)?.get());
@@ -182,7 +192,8 @@ pub unsafe extern "C" fn inkstone_append_durable(
     })
 }
 
-/// Appends one record if that needs no waiting; else INKSTONE_BUSY, and the log's own thread makes room.
+/// Appends one record if that needs no waiting; else INKSTONE_BUSY, and the log's own thread makes
+/// room.
 ///
 /// Owner: `pending` is the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
 #[unsafe(no_mangle)]
@@ -199,10 +210,11 @@ pub unsafe extern "C" fn inkstone_try_append(
     door(error, || append(log, pending, |log| Ok(log.log.try_append(record?)?)))
 }
 
-/// Appends one record whose bytes are in `count` parts: the same as inkstone_append of the parts joined. Each part is copied once. An
-/// array of struct iovec may be passed, by a cast.
+/// Appends one record whose bytes are in `count` parts: the same as inkstone_append of the parts
+/// joined. Each part is copied once. An array of struct iovec may be passed, by a cast.
 ///
-/// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+/// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+/// for `pending`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append_parts(
     log: *const inkstone_log,
@@ -227,7 +239,8 @@ pub unsafe extern "C" fn inkstone_append_parts(
 
 /// Appends one record in parts if that needs no waiting; else INKSTONE_BUSY.
 ///
-/// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+/// Owner: `parts` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+/// for `pending`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_try_append_parts(
     log: *const inkstone_log,
@@ -250,11 +263,13 @@ pub unsafe extern "C" fn inkstone_try_append_parts(
     })
 }
 
-/// Appends `count` records, all or none: after a crash either all of them are in the log or none. A batch has at least one record. It may
-/// take as much of the log as the largest record (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded
-/// up to a multiple of 8.
+/// Appends `count` records, all or none: after a crash either all of them are in the log or none. A
+/// batch has at least one record. It may take as much of the log as the largest record
+/// (inkstone_options_set_record_bytes_max): each record takes its bytes and 24 more, rounded up to
+/// a multiple of 8.
 ///
-/// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+/// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+/// for `pending`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append_batch(
     log: *const inkstone_log,
@@ -275,9 +290,11 @@ pub unsafe extern "C" fn inkstone_append_batch(
     })
 }
 
-/// Appends `count` records, each in parts, all or none: the same as inkstone_append_batch of records that are joined.
+/// Appends `count` records, each in parts, all or none: the same as inkstone_append_batch of
+/// records that are joined.
 ///
-/// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait for `pending`.
+/// Owner: `records` and `pending` are the caller's. Threads: any. Durable: nothing on return: wait
+/// for `pending`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_append_batch_parts(
     log: *const inkstone_log,
@@ -310,11 +327,12 @@ pub unsafe extern "C" fn inkstone_append_batch_parts(
     })
 }
 
-/// Waits until the record is durable. The calling thread may write the group itself: a lone writer has no other thread to wait for.
-/// Ends `pending`, also when it fails: the error then tells what became of the record.
+/// Waits until the record is durable. The calling thread may write the group itself: a lone writer
+/// has no other thread to wait for. Ends `pending`, also when it fails: the error then tells what
+/// became of the record.
 ///
-/// Threads: any; each pending record on one at a time. Durable: the record and all before it; with inkstone_options_set_periodic_us
-/// they will be soon.
+/// Threads: any; each pending record on one at a time. Durable: the record and all before it; with
+/// inkstone_options_set_periodic_us they will be soon.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_wait(
     pending: *mut inkstone_pending,
@@ -329,22 +347,25 @@ pub unsafe extern "C" fn inkstone_wait(
     })
 }
 
-/// Has `callback` called once with `context`: when the record is durable, or when it is known that it may never be. Ends `pending`,
-/// unless `callback` is NULL. The callback is not called if this call returns an error other than INKSTONE_PANICKED.
+/// Has `callback` called once with `context`: when the record is durable, or when it is known that
+/// it may never be. Ends `pending`, unless `callback` is NULL. The callback is not called if this
+/// call returns an error other than INKSTONE_PANICKED.
 ///
-/// The thread that made the record durable makes the call (a thread of the program's that waits, or the log's own); if the outcome is
-/// known already, this call does at once, in a forked child too. Those that wait at the same time come one at a time, in the order of
-/// their LSNs. The record counts as waited for. A log that is closed or freed leaves no callback uncalled, but a process that ends
-/// does. They may come after inkstone_close has returned if another thread was calling callbacks at that moment, and before
-/// inkstone_log_free returns only if no other thread is.
+/// The thread that made the record durable makes the call (a thread of the program's that waits, or
+/// the log's own); if the outcome is known already, this call does at once, in a forked child too.
+/// Those that wait at the same time come one at a time, in the order of their LSNs. The record
+/// counts as waited for. A log that is closed or freed leaves no callback uncalled, but a process
+/// that ends does. They may come after inkstone_close has returned if another thread was calling
+/// callbacks at that moment, and before inkstone_log_free returns only if no other thread is.
 ///
-/// Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate and close, and must not free the
-/// log. It holds up other callbacks and often a waiting thread, so it must not block. It must not throw a C++ exception or leave by
-/// longjmp. If it forks, the child must call exec or _exit. One that runs an interpreter's code (Python's, say) must not come when the
-/// interpreter has ended, which would end the thread and so the process: close the log before.
+/// Nothing of the log is locked while a callback runs: it may append, register callbacks, truncate
+/// and close, and must not free the log. It holds up other callbacks and often a waiting thread, so
+/// it must not block. It must not throw a C++ exception or leave by longjmp. If it forks, the child
+/// must call exec or _exit. One that runs an interpreter's code (Python's, say) must not come when
+/// the interpreter has ended, which would end the thread and so the process: close the log before.
 ///
-/// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: nothing on return; the record and all before it
-/// when the callback gets no error.
+/// Owner: `context` is the caller's and is passed on as it is. Threads: any. Durable: nothing on
+/// return; the record and all before it when the callback gets no error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_on_durable(
     pending: *mut inkstone_pending,
@@ -364,8 +385,8 @@ pub unsafe extern "C" fn inkstone_on_durable(
     })
 }
 
-/// Lets a pending record go: nobody waits for it, and the log's own thread commits it soon. NULL, or a record that is pending no more,
-/// is nothing.
+/// Lets a pending record go: nobody waits for it, and the log's own thread commits it soon. NULL,
+/// or a record that is pending no more, is nothing.
 ///
 /// Threads: any; each pending record on one at a time. Durable: nothing on return.
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 //! Errors as C programs see them, and the door through which every call goes.
 //!
-//! *Owns*: the codes, the error object, and that no panic leaves a call. *May not touch*: what went wrong; the log's errors say that.
+//! *Owns*: the codes, the error object, and that no panic leaves a call. *May not touch*: what went
+//! wrong; the log's errors say that.
 
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -13,13 +14,15 @@ use inkstone::{Error, IoError};
 
 use crate::pointers::{Out, out};
 
-/// How a call ended. Further codes may come in later versions: treat one that you do not know as a failure.
+/// How a call ended. Further codes may come in later versions: treat one that you do not know as a
+/// failure.
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum inkstone_code {
     /// The call did what it says.
     INKSTONE_OK = 0,
-    /// The operating system refused a call: see inkstone_error_os, inkstone_error_path and inkstone_error_offset.
+    /// The operating system refused a call: see inkstone_error_os, inkstone_error_path and
+    /// inkstone_error_offset.
     INKSTONE_IO = 1,
     /// Another writer, in this process or another, has the log open.
     INKSTONE_LOCKED = 2,
@@ -31,41 +34,49 @@ pub enum inkstone_code {
     INKSTONE_STOPPED = 5,
     /// Bytes that were promised to be durable are damaged or missing. No segment was changed.
     INKSTONE_CORRUPT = 6,
-    /// A newer program wrote this log, in a format that this library does not know. No file was changed.
+    /// A newer program wrote this log, in a format that this library does not know. No file was
+    /// changed.
     INKSTONE_UNKNOWN_VERSION = 7,
-    /// A write or sync failed, now or earlier. Records after inkstone_error_lsn may or may not be there: open the log again.
+    /// A write or sync failed, now or earlier. Records after inkstone_error_lsn may or may not be
+    /// there: open the log again.
     INKSTONE_POISONED = 8,
-    /// The disk has no room. Nothing was lost: try again when there is room, or after inkstone_truncate_before.
+    /// The disk has no room. Nothing was lost: try again when there is room, or after
+    /// inkstone_truncate_before.
     INKSTONE_NO_ROOM = 9,
     /// The record or batch is larger than the log's limit (inkstone_options_set_record_bytes_max).
     INKSTONE_TOO_LARGE = 10,
     /// A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,
-    /// inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is left.
+    /// inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is
+    /// left.
     INKSTONE_TRUNCATED_BEFORE = 12,
     /// There is no durable record with this LSN yet.
     INKSTONE_NOT_YET = 13,
-    /// inkstone_truncate_after has truncated records before this reader's position. inkstone_error_lsn is where it goes on.
+    /// inkstone_truncate_after has truncated records before this reader's position.
+    /// inkstone_error_lsn is where it goes on.
     INKSTONE_TRUNCATED_AFTER = 14,
     /// An argument or option makes no sense; the message says which and why. Nothing was done.
     INKSTONE_INVALID = 15,
     /// The log is closed.
     INKSTONE_CLOSED = 16,
-    /// This process was forked after the log was opened. The log belongs to the parent process; nothing was done.
+    /// This process was forked after the log was opened. The log belongs to the parent process;
+    /// nothing was done.
     INKSTONE_FORKED = 17,
     /// There are no LSNs or segment numbers left.
     INKSTONE_USED_UP = 18,
-    /// A bug of the library: code in it panicked, and the panic ended at this call. Close the log and open it again.
+    /// A bug of the library: code in it panicked, and the panic ended at this call. Close the log
+    /// and open it again.
     INKSTONE_PANICKED = 19,
     /// A failure that this version of the C library has no code for. The message says what it is.
     INKSTONE_OTHER = 20,
 }
 
 use inkstone_code::{
-    INKSTONE_BUSY, INKSTONE_CLOSED, INKSTONE_CORRUPT, INKSTONE_FORKED, INKSTONE_INCOMPLETE, INKSTONE_INVALID,
-    INKSTONE_IO, INKSTONE_LOCKED, INKSTONE_NO_LOG, INKSTONE_NO_ROOM, INKSTONE_NOT_YET, INKSTONE_OK,
-    INKSTONE_OTHER, INKSTONE_PANICKED, INKSTONE_POISONED, INKSTONE_STOPPED, INKSTONE_TOO_LARGE,
-    INKSTONE_TRUNCATED_AFTER, INKSTONE_TRUNCATED_BEFORE, INKSTONE_UNKNOWN_VERSION, INKSTONE_USED_UP,
+    INKSTONE_BUSY, INKSTONE_CLOSED, INKSTONE_CORRUPT, INKSTONE_FORKED, INKSTONE_INCOMPLETE,
+    INKSTONE_INVALID, INKSTONE_IO, INKSTONE_LOCKED, INKSTONE_NO_LOG, INKSTONE_NO_ROOM,
+    INKSTONE_NOT_YET, INKSTONE_OK, INKSTONE_OTHER, INKSTONE_PANICKED, INKSTONE_POISONED,
+    INKSTONE_STOPPED, INKSTONE_TOO_LARGE, INKSTONE_TRUNCATED_AFTER, INKSTONE_TRUNCATED_BEFORE,
+    INKSTONE_UNKNOWN_VERSION, INKSTONE_USED_UP,
 };
 
 /// Each code: its name, and what a program or its operator can do.
@@ -78,7 +89,11 @@ const CODES: [(inkstone_code, &CStr, &CStr); 21] = [
         c"Close the log in the process that has it open, or read it with inkstone_reader_open.",
     ),
     (INKSTONE_NO_LOG, c"no log", c"Check the path, or let the opening create a log."),
-    (INKSTONE_INCOMPLETE, c"incomplete", c"If no copy is running, copy again, or remove the directory."),
+    (
+        INKSTONE_INCOMPLETE,
+        c"incomplete",
+        c"If no copy is running, copy again, or remove the directory.",
+    ),
     (INKSTONE_STOPPED, c"stopped", c"Call again."),
     (
         INKSTONE_CORRUPT,
@@ -95,8 +110,16 @@ const CODES: [(inkstone_code, &CStr, &CStr); 21] = [
         c"poisoned",
         c"Free the log and open it again: the opening finds out what the medium holds.",
     ),
-    (INKSTONE_NO_ROOM, c"no room", c"Make room on the disk or truncate the log's front, then call again."),
-    (INKSTONE_TOO_LARGE, c"too large", c"Make the record or batch smaller, or raise record_bytes_max."),
+    (
+        INKSTONE_NO_ROOM,
+        c"no room",
+        c"Make room on the disk or truncate the log's front, then call again.",
+    ),
+    (
+        INKSTONE_TOO_LARGE,
+        c"too large",
+        c"Make the record or batch smaller, or raise record_bytes_max.",
+    ),
     (INKSTONE_BUSY, c"busy", c"Call again later, or call the function that waits."),
     (INKSTONE_TRUNCATED_BEFORE, c"truncated before", c"Continue at the first record that is left."),
     (INKSTONE_NOT_YET, c"not yet", c"Call again later."),
@@ -105,11 +128,19 @@ const CODES: [(inkstone_code, &CStr, &CStr); 21] = [
         c"truncated after",
         c"Forget the records from this LSN on, and call again: the cursor continues there.",
     ),
-    (INKSTONE_INVALID, c"invalid", c"Correct the program: the message names the argument or option."),
+    (
+        INKSTONE_INVALID,
+        c"invalid",
+        c"Correct the program: the message names the argument or option.",
+    ),
     (INKSTONE_CLOSED, c"closed", c"Open the log again."),
     (INKSTONE_FORKED, c"forked", c"Open the log in this process when the parent has closed it."),
     (INKSTONE_USED_UP, c"used up", c"Begin a new log."),
-    (INKSTONE_PANICKED, c"panicked", c"Report the message as a bug; free the log and open it again."),
+    (
+        INKSTONE_PANICKED,
+        c"panicked",
+        c"Report the message as a bug; free the log and open it again.",
+    ),
     (INKSTONE_OTHER, c"other", c"The message says what happened."),
 ];
 
@@ -227,8 +258,9 @@ impl inkstone_error {
     }
 }
 
-/// Runs a call: what fails becomes a code, and an error object if the caller asked for one. A panic becomes both. It is made anew in each
-/// function: called, it cost a third of an append that waits for nothing, which its arguments took to get there.
+/// Runs a call: what fails becomes a code, and an error object if the caller asked for one. A panic
+/// becomes both. It is made anew in each function: called, it cost a third of an append that waits
+/// for nothing, which its arguments took to get there.
 #[inline(always)]
 pub(crate) fn door(
     mut error: Out<'_, *mut inkstone_error>,
@@ -296,7 +328,8 @@ pub unsafe extern "C" fn inkstone_error_code(error: *const inkstone_error) -> in
     unsafe { error.as_ref() }.map_or(INKSTONE_OK, |error| error.code)
 }
 
-/// What happened, to what, and what to do: a sentence for people, in UTF-8 (bytes of a path that are not are replaced). "" for NULL.
+/// What happened, to what, and what to do: a sentence for people, in UTF-8 (bytes of a path that
+/// are not are replaced). "" for NULL.
 ///
 /// Owner: the error; valid until it is freed. Threads: any.
 #[unsafe(no_mangle)]
@@ -324,11 +357,15 @@ pub unsafe extern "C" fn inkstone_error_path(error: *const inkstone_error) -> *c
     path.map_or(ptr::null(), CStr::as_ptr)
 }
 
-/// Puts the byte of the file at which it happened into `offset`, and returns true; false if there is none.
+/// Puts the byte of the file at which it happened into `offset`, and returns true; false if there
+/// is none.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_error_offset(error: *const inkstone_error, offset: *mut u64) -> bool {
+pub unsafe extern "C" fn inkstone_error_offset(
+    error: *const inkstone_error,
+    offset: *mut u64,
+) -> bool {
     // SAFETY: as above, and `offset` is null or a place for the number.
     let (error, mut place) = unsafe { (error.as_ref(), out(offset)) };
     error.and_then(|error| error.offset).is_some_and(|offset| {
@@ -337,9 +374,10 @@ pub unsafe extern "C" fn inkstone_error_offset(error: *const inkstone_error, off
     })
 }
 
-/// Puts the LSN that belongs to the error into `lsn`, and returns true; false if there is none. INKSTONE_TRUNCATED_BEFORE: the first
-/// record that is left. INKSTONE_TRUNCATED_AFTER: where the reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable
-/// record. INKSTONE_CORRUPT: the record that should be there, if it is known.
+/// Puts the LSN that belongs to the error into `lsn`, and returns true; false if there is none.
+/// INKSTONE_TRUNCATED_BEFORE: the first record that is left. INKSTONE_TRUNCATED_AFTER: where the
+/// reader goes on. INKSTONE_NOT_YET, INKSTONE_POISONED: the last durable record. INKSTONE_CORRUPT:
+/// the record that should be there, if it is known.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 //! The events of a log, for a function of the program's.
 //!
-//! *Owns*: the listener, an event while a listener has it, and segments that a program keeps. *May not touch*: when an event happens.
+//! *Owns*: the listener, an event while a listener has it, and segments that a program keeps. *May
+//! not touch*: when an event happens.
 
 use std::ffi::{CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -33,9 +34,9 @@ pub enum inkstone_event_kind {
 }
 
 use inkstone_event_kind::{
-    INKSTONE_EVENT_FALLBACK, INKSTONE_EVENT_OTHER, INKSTONE_EVENT_POISONED, INKSTONE_EVENT_POOL_EMPTY,
-    INKSTONE_EVENT_PREPARATION_FAILED, INKSTONE_EVENT_RECOVERED, INKSTONE_EVENT_SEGMENT_SEALED,
-    INKSTONE_EVENT_SLOW_COMMIT,
+    INKSTONE_EVENT_FALLBACK, INKSTONE_EVENT_OTHER, INKSTONE_EVENT_POISONED,
+    INKSTONE_EVENT_POOL_EMPTY, INKSTONE_EVENT_PREPARATION_FAILED, INKSTONE_EVENT_RECOVERED,
+    INKSTONE_EVENT_SEGMENT_SEALED, INKSTONE_EVENT_SLOW_COMMIT,
 };
 
 /// An event, valid while a listener runs.
@@ -47,15 +48,18 @@ pub struct inkstone_event {
     segment: Option<SealedSegment>,
 }
 
-/// A full segment that a program keeps, to copy its file, say: until it is freed the file is not used for anything else.
+/// A full segment that a program keeps, to copy its file, say: until it is freed the file is not
+/// used for anything else.
 #[derive(Debug)]
 pub struct inkstone_segment {
     segment: SealedSegment,
     path: CString,
 }
 
-/// A function that gets the log's events. The event is the library's and valid until the function returns.
-pub type inkstone_listener = Option<unsafe extern "C" fn(context: *mut c_void, event: *const inkstone_event)>;
+/// A function that gets the log's events. The event is the library's and valid until the function
+/// returns.
+pub type inkstone_listener =
+    Option<unsafe extern "C" fn(context: *mut c_void, event: *const inkstone_event)>;
 
 /// A function that is called when a context is not needed any more.
 pub type inkstone_destroy = Option<unsafe extern "C" fn(context: *mut c_void)>;
@@ -66,7 +70,8 @@ pub(crate) struct Listener {
     destroy: inkstone_destroy,
 }
 
-// SAFETY: the header tells that the context is handed to whichever thread an event happens on, to several at the same time.
+// SAFETY: the header tells that the context is handed to whichever thread an event happens on, to
+// several at the same time.
 unsafe impl Send for Listener {}
 // SAFETY: the same.
 unsafe impl Sync for Listener {}
@@ -112,7 +117,12 @@ impl inkstone_event {
             Event::Fallback { what } => (INKSTONE_EVENT_FALLBACK, what.clone()),
             Event::SegmentSealed(segment) => (
                 INKSTONE_EVENT_SEGMENT_SEALED,
-                format!("{} is full: LSN {} to {}", segment.path.display(), segment.first, segment.last),
+                format!(
+                    "{} is full: LSN {} to {}",
+                    segment.path.display(),
+                    segment.first,
+                    segment.last
+                ),
             ),
             Event::PoolEmpty { segment_bytes, fallocated } => (
                 INKSTONE_EVENT_POOL_EMPTY,
@@ -130,7 +140,9 @@ impl inkstone_event {
             other => (INKSTONE_EVENT_OTHER, format!("{other:?}")),
         };
         let error = match event {
-            Event::Poisoned(poison) => Some(inkstone_error::of(&inkstone::Error::Poisoned(poison.clone()))),
+            Event::Poisoned(poison) => {
+                Some(inkstone_error::of(&inkstone::Error::Poisoned(poison.clone())))
+            }
             _ => None,
         };
         let segment = match event {
@@ -145,7 +157,9 @@ impl inkstone_event {
 ///
 /// Threads: any, while the listener runs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_event_get_kind(event: *const inkstone_event) -> inkstone_event_kind {
+pub unsafe extern "C" fn inkstone_event_get_kind(
+    event: *const inkstone_event,
+) -> inkstone_event_kind {
     // SAFETY: null, or an event that a listener was given.
     unsafe { event.as_ref() }.map_or(INKSTONE_EVENT_OTHER, |event| event.kind)
 }
@@ -163,17 +177,23 @@ pub unsafe extern "C" fn inkstone_event_text(event: *const inkstone_event) -> *c
 ///
 /// Owner: the event; valid while the listener runs. Do not free it. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_event_error(event: *const inkstone_event) -> *const inkstone_error {
+pub unsafe extern "C" fn inkstone_event_error(
+    event: *const inkstone_event,
+) -> *const inkstone_error {
     // SAFETY: as above.
     let error = unsafe { event.as_ref() }.and_then(|event| event.error.as_ref());
     error.map_or(ptr::null(), ptr::from_ref)
 }
 
-/// The segment of INKSTONE_EVENT_SEGMENT_SEALED, to be kept for as long as the program likes; NULL for other events.
+/// The segment of INKSTONE_EVENT_SEGMENT_SEALED, to be kept for as long as the program likes; NULL
+/// for other events.
 ///
-/// Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file until then. Threads: any.
+/// Owner: the caller, who frees it with inkstone_segment_free. The disk budget counts its file
+/// until then. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_event_segment(event: *const inkstone_event) -> *mut inkstone_segment {
+pub unsafe extern "C" fn inkstone_event_segment(
+    event: *const inkstone_event,
+) -> *mut inkstone_segment {
     // SAFETY: as above.
     let segment = unsafe { event.as_ref() }.and_then(|event| event.segment.as_ref());
     quietly(ptr::null_mut(), || {
@@ -184,8 +204,8 @@ pub unsafe extern "C" fn inkstone_event_segment(event: *const inkstone_event) ->
     })
 }
 
-/// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is this one: use it before the program
-/// changes its working directory. NULL for NULL.
+/// The segment's file: the log's path as it was opened, and a name. If that path is relative, so is
+/// this one: use it before the program changes its working directory. NULL for NULL.
 ///
 /// Owner: the segment; valid until it is freed. Threads: any.
 #[unsafe(no_mangle)]
@@ -212,8 +232,8 @@ pub unsafe extern "C" fn inkstone_segment_last(segment: *const inkstone_segment)
     unsafe { segment.as_ref() }.map_or(0, |segment| segment.segment.last.get())
 }
 
-/// Whether the file was kept until now: ask after reading it. False once the log is closed, whose next opening may use the file for
-/// other records, and in a forked child.
+/// Whether the file was kept until now: ask after reading it. False once the log is closed, whose
+/// next opening may use the file for other records, and in a forked child.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -14,11 +14,12 @@ use crate::options::inkstone_options;
 use crate::pointers::{Out, out, path};
 use crate::text::give;
 
-/// Reads the whole log in `path`, also beside a living writer, and reports every damaged place that can be found. `is_intact`, which may be
-/// NULL, says whether nothing that was promised is damaged or missing. `json`, which may be NULL, gets the report: path, intact,
-/// verdict, row, first, last, promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment, offset,
-/// lsn, reason, row, details), doubts. Damage is no error of this call. A directory without a log is INKSTONE_NO_LOG, and no directory is
-/// INKSTONE_IO. It writes nothing.
+/// Reads the whole log in `path`, also beside a living writer, and reports every damaged place that
+/// can be found. `is_intact`, which may be NULL, says whether nothing that was promised is damaged
+/// or missing. `json`, which may be NULL, gets the report: path, intact, verdict, row, first, last,
+/// promise, clean, writer, records, record_bytes, segments, other_files, damage (path, segment,
+/// offset, lsn, reason, row, details), doubts. Damage is no error of this call. A directory without
+/// a log is INKSTONE_NO_LOG, and no directory is INKSTONE_IO. It writes nothing.
 ///
 /// Owner: the caller gets `*json` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]
@@ -63,10 +64,11 @@ fn report(
     if json.is_asked_for() { give(json, "json", || Ok(json::report(&report))) } else { Ok(()) }
 }
 
-/// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may append meanwhile: what it has promised
-/// to be durable is copied, which may leave out its last records until it has been idle for the option idle_us. `options`,
-/// which may be NULL, apply to the new log. `records`, which may be NULL, gets their number. A copy that fails removes its files; opening
-/// one that is not complete is INKSTONE_INCOMPLETE.
+/// Copies the records of the log in `from` into a new log in `to`; each keeps its LSN. A writer may
+/// append meanwhile: what it has promised to be durable is copied, which may leave out its last
+/// records until it has been idle for the option idle_us. `options`, which may be NULL, apply to
+/// the new log. `records`, which may be NULL, gets their number. A copy that fails removes its
+/// files; opening one that is not complete is INKSTONE_INCOMPLETE.
 ///
 /// Owner: `options` stay the caller's. Threads: any. Durable: the copy, which is closed.
 #[unsafe(no_mangle)]
@@ -95,8 +97,9 @@ fn keep(path: Result<&Path, Failure>, first: Out<'_, u64>, keep: Keep) -> Result
     Ok(())
 }
 
-/// The first record to keep of the log in `path`, for inkstone_truncate_before, when its newest segments with at least `bytes` bytes are to
-/// stay. Changes nothing; a writer may append meanwhile.
+/// The first record to keep of the log in `path`, for inkstone_truncate_before, when its newest
+/// segments with at least `bytes` bytes are to stay. Changes nothing; a writer may append
+/// meanwhile.
 ///
 /// Owner: `first` is the caller's. Threads: any.
 #[unsafe(no_mangle)]
@@ -126,7 +129,8 @@ pub unsafe extern "C" fn inkstone_keep_records(
     door(error, || keep(path, first, Keep::Records(records)))
 }
 
-/// As inkstone_keep_bytes, when every record of the last `seconds` seconds is to stay, by the times of the files.
+/// As inkstone_keep_bytes, when every record of the last `seconds` seconds is to stay, by the times
+/// of the files.
 ///
 /// Owner: `first` is the caller's. Threads: any.
 #[unsafe(no_mangle)]

@@ -1,12 +1,13 @@
 //! The C door of Inkstone: every function of `include/inkstone.h`, which is made from this crate.
 //!
-//! *Owns*: what crosses between C and Rust: pointers, errors, callbacks, panics. *May not touch*: what the calls do; each is a call
-//! of the crate `inkstone`. Rust programs use that crate.
+//! *Owns*: what crosses between C and Rust: pointers, errors, callbacks, panics. *May not touch*:
+//! what the calls do; each is a call of the crate `inkstone`. Rust programs use that crate.
 //!
-//! The names are those that C programs write, so that one name has one spelling. A function's text is its text in the header: it says
-//! who owns what, which threads may call it, and what is durable when it returns. Each function makes safe values of its arguments
-//! first, in one `unsafe` block (`pointers.rs`), and does the rest inside `door` (`error.rs`), which turns errors into error objects
-//! and keeps panics from crossing into C.
+//! The names are those that C programs write, so that one name has one spelling. A function's text
+//! is its text in the header: it says who owns what, which threads may call it, and what is durable
+//! when it returns. Each function makes safe values of its arguments first, in one `unsafe` block
+//! (`pointers.rs`), and does the rest inside `door` (`error.rs`), which turns errors into error
+//! objects and keeps panics from crossing into C.
 
 #![allow(non_camel_case_types, reason = "a type is called what C programs call it")]
 #![allow(

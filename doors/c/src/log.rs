@@ -1,4 +1,5 @@
-//! A log that is open for writing: opening, closing, watermarks, truncations, what it says of itself.
+//! A log that is open for writing: opening, closing, watermarks, truncations, what it says of
+//! itself.
 //!
 //! *Owns*: the handle. *May not touch*: appending (`append.rs`), reading (`read.rs`).
 
@@ -20,24 +21,27 @@ use crate::options::inkstone_options;
 use crate::pointers::{given, out, path, text};
 use crate::text::give;
 
-/// How much stack a thread needs for the calls of this library, in bytes: more than twice what they use in a release build. What the
-/// thread's own functions use, its callbacks and listeners among them, comes on top. The log's own threads have 2 MiB.
+/// How much stack a thread needs for the calls of this library, in bytes: more than twice what they
+/// use in a release build. What the thread's own functions use, its callbacks and listeners among
+/// them, comes on top. The log's own threads have 2 MiB.
 pub const INKSTONE_STACK_BYTES: usize = 131_072;
 
-/// A log that is open for writing. All threads may use it at the same time. One log has one writer at a time.
+/// A log that is open for writing. All threads may use it at the same time. One log has one writer
+/// at a time.
 #[derive(Debug)]
 pub struct inkstone_log {
     pub(crate) log: Log,
 }
 
-/// Opens the log in the directory `path`, which may be any bytes, creating both if they are not there. `options` may be NULL: the
-/// defaults. On failure `*log` is NULL.
+/// Opens the log in the directory `path`, which may be any bytes, creating both if they are not
+/// there. `options` may be NULL: the defaults. On failure `*log` is NULL.
 ///
-/// A program that gives up root does so before. The log keeps descriptors open, none of them 0, 1 or 2: a program that closes the
-/// descriptors of others (closefrom, close_range) must not close them.
+/// A program that gives up root does so before. The log keeps descriptors open, none of them 0, 1
+/// or 2: a program that closes the descriptors of others (closefrom, close_range) must not close
+/// them.
 ///
-/// Owner: the caller gets `*log` and frees it with inkstone_log_free. `options` stay the caller's and are copied. Threads: any.
-/// Durable: everything that the opened log shows.
+/// Owner: the caller gets `*log` and frees it with inkstone_log_free. `options` stay the caller's
+/// and are copied. Threads: any. Durable: everything that the opened log shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_open(
     path_of_log: *const c_char,
@@ -57,12 +61,15 @@ pub unsafe extern "C" fn inkstone_open(
     })
 }
 
-/// Closes the log: commits everything, and lets another writer open it. Other threads may use the log meanwhile: what they had appended
-/// is durable, and their later calls get INKSTONE_CLOSED. A second call returns the same as the first; one that comes while the first
-/// is running, on another thread or from a callback, returns INKSTONE_CLOSED without waiting, and nothing is durable by it. The handle
-/// stays valid until it is freed, which must wait for the first call. The log is closed also when this fails.
+/// Closes the log: commits everything, and lets another writer open it. Other threads may use the
+/// log meanwhile: what they had appended is durable, and their later calls get INKSTONE_CLOSED. A
+/// second call returns the same as the first; one that comes while the first is running, on another
+/// thread or from a callback, returns INKSTONE_CLOSED without waiting, and nothing is durable by
+/// it. The handle stays valid until it is freed, which must wait for the first call. The log is
+/// closed also when this fails.
 ///
-/// Owner: the log stays the caller's to free. Threads: any. Durable: every record that was appended.
+/// Owner: the log stays the caller's to free. Threads: any. Durable: every record that was
+/// appended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_close(
     log: *const inkstone_log,
@@ -73,20 +80,23 @@ pub unsafe extern "C" fn inkstone_close(
     door(error, || Ok(given(log, "log")?.log.close()?))
 }
 
-/// Frees a log, and closes it if it is open; errors of that closing are lost, so close it first. NULL is nothing. In a forked child it
-/// writes nothing.
+/// Frees a log, and closes it if it is open; errors of that closing are lost, so close it first.
+/// NULL is nothing. In a forked child it writes nothing.
 ///
-/// Owner: `log` is gone, and so is what is pending of it. Readers of it may be used on, and freed later. Threads: any, when no other
-/// call uses the log, and not from a callback or listener of this log. Durable: every record that was appended, if nothing failed.
+/// Owner: `log` is gone, and so is what is pending of it. Readers of it may be used on, and freed
+/// later. Threads: any, when no other call uses the log, and not from a callback or listener of
+/// this log. Durable: every record that was appended, if nothing failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_log_free(log: *mut inkstone_log) {
     // SAFETY: null, or a log that nothing uses any more.
     unsafe { free(log) }
 }
 
-/// Makes all records durable that were appended before, and puts the LSN of the last one into `lsn`, which may be NULL.
+/// Makes all records durable that were appended before, and puts the LSN of the last one into
+/// `lsn`, which may be NULL.
 ///
-/// Threads: any. Durable: every record whose append had returned before this call, also with inkstone_options_set_periodic_us.
+/// Threads: any. Durable: every record whose append had returned before this call, also with
+/// inkstone_options_set_periodic_us.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_sync(
     log: *const inkstone_log,
@@ -102,10 +112,11 @@ pub unsafe extern "C" fn inkstone_sync(
     })
 }
 
-/// Waits until the durable watermark reaches `lsn`, for up to `timeout_us` microseconds (UINT64_MAX: for ever), for a thread that has
-/// nothing but the LSN. The record need not be appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
-/// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in a log without a thread of its own
-/// (inkstone_options_set_own_thread) another call must.
+/// Waits until the durable watermark reaches `lsn`, for up to `timeout_us` microseconds
+/// (UINT64_MAX: for ever), for a thread that has nothing but the LSN. The record need not be
+/// appended yet. INKSTONE_NOT_YET, without an error object, when the time is over;
+/// INKSTONE_TRUNCATED_AFTER if the record was truncated meanwhile. It commits nothing by itself: in
+/// a log without a thread of its own (inkstone_options_set_own_thread) another call must.
 ///
 /// Threads: any. Durable: every record up to `lsn`.
 #[unsafe(no_mangle)]
@@ -170,7 +181,9 @@ impl Awaited {
         let waker = Waker::from(Arc::clone(&self));
         let mut awaited = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((changed, _)) = &mut *awaited else { return };
-        let Poll::Ready(outcome) = changed.as_mut().poll(&mut Context::from_waker(&waker)) else { return };
+        let Poll::Ready(outcome) = changed.as_mut().poll(&mut Context::from_waker(&waker)) else {
+            return;
+        };
         let Some((_, mut call)) = awaited.take() else { return };
         drop(awaited);
         call.lsn = outcome.as_ref().map_or(call.lsn, |watermark| watermark.get());
@@ -235,7 +248,8 @@ pub unsafe extern "C" fn inkstone_first(log: *const inkstone_log) -> u64 {
     unsafe { number(log, Log::first) }
 }
 
-/// The durable watermark: every record up to this LSN is on stable storage. 0 when there is none, and for NULL.
+/// The durable watermark: every record up to this LSN is on stable storage. 0 when there is none,
+/// and for NULL.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -253,8 +267,9 @@ pub unsafe extern "C" fn inkstone_last(log: *const inkstone_log) -> u64 {
     unsafe { number(log, Log::last) }
 }
 
-/// The first record of the last segment, or the next one if it has none yet. A program that keeps a summary of older records in the
-/// log repeats it when this has risen: then inkstone_truncate_before can free all segments before it. 0 for NULL.
+/// The first record of the last segment, or the next one if it has none yet. A program that keeps a
+/// summary of older records in the log repeats it when this has risen: then
+/// inkstone_truncate_before can free all segments before it. 0 for NULL.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -263,7 +278,8 @@ pub unsafe extern "C" fn inkstone_head_first(log: *const inkstone_log) -> u64 {
     unsafe { number(log, Log::head_first) }
 }
 
-/// Truncates all records before `first`. The files of segments without other records are used again, once no reader holds them.
+/// Truncates all records before `first`. The files of segments without other records are used
+/// again, once no reader holds them.
 ///
 /// Threads: any. Durable: the truncation: those records do not come back.
 #[unsafe(no_mangle)]
@@ -277,8 +293,9 @@ pub unsafe extern "C" fn inkstone_truncate_before(
     door(error, || Ok(given(log, "log")?.log.truncate_before(Lsn::new(first))?))
 }
 
-/// Truncates all records after `last`; the next record gets the LSN after it. The truncated records become durable first, so waiting
-/// for them succeeds. Readers positioned after `last` get INKSTONE_TRUNCATED_AFTER.
+/// Truncates all records after `last`; the next record gets the LSN after it. The truncated records
+/// become durable first, so waiting for them succeeds. Readers positioned after `last` get
+/// INKSTONE_TRUNCATED_AFTER.
 ///
 /// Threads: any. Durable: the truncation, as a whole: those records do not come back.
 #[unsafe(no_mangle)]
@@ -292,8 +309,8 @@ pub unsafe extern "C" fn inkstone_truncate_after(
     door(error, || Ok(given(log, "log")?.log.truncate_after(Lsn::new(last))?))
 }
 
-/// What the opening found and did, as a JSON object: text (a sentence for people), created, clean, torn, row, first, last, epoch,
-/// segments, bytes_read, leftovers, waits_for_room.
+/// What the opening found and did, as a JSON object: text (a sentence for people), created, clean,
+/// torn, row, first, last, epoch, segments, bytes_read, leftovers, waits_for_room.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]
@@ -307,7 +324,8 @@ pub unsafe extern "C" fn inkstone_recovery_json(
     door(error, || give(text, "text", || Ok(json::recovery(given(log, "log")?.log.recovery()))))
 }
 
-/// The way of writing that was chosen for this file system and device, and why, as a sentence; warnings follow, a line each.
+/// The way of writing that was chosen for this file system and device, and why, as a sentence;
+/// warnings follow, a line each.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]
@@ -327,8 +345,9 @@ pub unsafe extern "C" fn inkstone_choice_text(
     })
 }
 
-/// What the log has done since it was opened, as a JSON object of numbers; times are objects with count, sum_us, p50_us, p99_us,
-/// p999_us and max_us. A later version may add members. All 0 in a forked child.
+/// What the log has done since it was opened, as a JSON object of numbers; times are objects with
+/// count, sum_us, p50_us, p99_us, p999_us and max_us. A later version may add members. All 0 in a
+/// forked child.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]
@@ -356,6 +375,8 @@ pub unsafe extern "C" fn inkstone_stats_prometheus(
     let (log, name, place, error) =
         unsafe { (log.as_ref(), text(name, "name"), out(text_of_stats), out(error)) };
     door(error, || {
-        give(place, "text", || Ok(given(log, "log")?.log.stats().prometheus(&name?.to_string_lossy())))
+        give(place, "text", || {
+            Ok(given(log, "log")?.log.stats().prometheus(&name?.to_string_lossy()))
+        })
     })
 }

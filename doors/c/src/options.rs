@@ -1,6 +1,8 @@
-//! How a log is opened: a setter for each option that programs set, and one setter by name for those of experts.
+//! How a log is opened: a setter for each option that programs set, and one setter by name for
+//! those of experts.
 //!
-//! *Owns*: the options as a handle. *May not touch*: what they mean; the log says that, and checks them when it is opened.
+//! *Owns*: the options as a handle. *May not touch*: what they mean; the log says that, and checks
+//! them when it is opened.
 
 use std::ffi::{c_char, c_void};
 use std::str::FromStr;
@@ -28,7 +30,10 @@ impl inkstone_options {
 ///
 /// # Safety
 /// `options` is null, or options that nothing else uses during the call.
-unsafe fn set(options: *mut inkstone_options, change: impl FnOnce(Options) -> Options) -> inkstone_code {
+unsafe fn set(
+    options: *mut inkstone_options,
+    change: impl FnOnce(Options) -> Options,
+) -> inkstone_code {
     // SAFETY: as the caller says.
     let options = unsafe { options.as_mut() };
     let Some(options) = options else { return inkstone_code::INKSTONE_INVALID };
@@ -57,7 +62,9 @@ const BY_NAME: [(&str, Change); 11] = [
 ];
 
 fn number<N: FromStr>(value: &str) -> Result<N, String> {
-    value.parse().map_err(|_| format!("a whole number from 0 that {} bits hold", 8 * size_of::<N>()))
+    value
+        .parse()
+        .map_err(|_| format!("a whole number from 0 that {} bits hold", 8 * size_of::<N>()))
 }
 
 fn truth(value: &str) -> Result<bool, String> {
@@ -86,12 +93,15 @@ pub extern "C" fn inkstone_options_new() -> *mut inkstone_options {
     quietly(std::ptr::null_mut(), || Box::into_raw(Box::default()))
 }
 
-/// Options for many small logs, and for tests: segments of 64 KiB, records up to 32 KiB, no files prepared ahead of time.
+/// Options for many small logs, and for tests: segments of 64 KiB, records up to 32 KiB, no files
+/// prepared ahead of time.
 ///
 /// Owner: the caller, who frees them with inkstone_options_free. Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn inkstone_options_small() -> *mut inkstone_options {
-    quietly(std::ptr::null_mut(), || Box::into_raw(Box::new(inkstone_options { options: Options::small() })))
+    quietly(std::ptr::null_mut(), || {
+        Box::into_raw(Box::new(inkstone_options { options: Options::small() }))
+    })
 }
 
 /// Frees options. Logs that were opened with them do not need them. NULL is nothing.
@@ -103,7 +113,8 @@ pub unsafe extern "C" fn inkstone_options_free(options: *mut inkstone_options) {
     unsafe { free(options) }
 }
 
-/// Refuses options that contradict each other; the message has the reason. An opening checks the same.
+/// Refuses options that contradict each other; the message has the reason. An opening checks the
+/// same.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -116,7 +127,8 @@ pub unsafe extern "C" fn inkstone_options_check(
     door(error, || Ok(given(options, "options")?.options.check()?))
 }
 
-/// The size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new log begins with smaller ones.
+/// The size of a segment's file: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by default. A new
+/// log begins with smaller ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_segment_bytes(
     options: *mut inkstone_options,
@@ -126,7 +138,8 @@ pub unsafe extern "C" fn inkstone_options_set_segment_bytes(
     unsafe { set(options, |options| options.segment_bytes(bytes)) }
 }
 
-/// The size of the largest record, and of the largest batch: 16 MiB by default. It must fit in a segment.
+/// The size of the largest record, and of the largest batch: 16 MiB by default. It must fit in a
+/// segment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_record_bytes_max(
     options: *mut inkstone_options,
@@ -136,8 +149,8 @@ pub unsafe extern "C" fn inkstone_options_set_record_bytes_max(
     unsafe { set(options, |options| options.record_bytes_max(bytes)) }
 }
 
-/// Whether to create a log where there is none (the default); otherwise a directory without a log is INKSTONE_NO_LOG, and no directory is
-/// INKSTONE_IO.
+/// Whether to create a log where there is none (the default); otherwise a directory without a log
+/// is INKSTONE_NO_LOG, and no directory is INKSTONE_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_create(
     options: *mut inkstone_options,
@@ -147,8 +160,9 @@ pub unsafe extern "C" fn inkstone_options_set_create(
     unsafe { set(options, |options| options.create(create)) }
 }
 
-/// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends earlier, or is not there, opening is
-/// INKSTONE_CORRUPT and changes no segment. It may make the directory and its lock file.
+/// The caller knows that everything up to `lsn` was acknowledged as durable: if the log ends
+/// earlier, or is not there, opening is INKSTONE_CORRUPT and changes no segment. It may make the
+/// directory and its lock file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_expect_durable(
     options: *mut inkstone_options,
@@ -158,7 +172,8 @@ pub unsafe extern "C" fn inkstone_options_set_expect_durable(
     unsafe { set(options, |options| options.expect_durable(Lsn::new(lsn))) }
 }
 
-/// The LSN of the first record of a new log, 1 by default. An existing log goes on after its last record.
+/// The LSN of the first record of a new log, 1 by default. An existing log goes on after its last
+/// record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_begin_at(
     options: *mut inkstone_options,
@@ -168,9 +183,10 @@ pub unsafe extern "C" fn inkstone_options_set_begin_at(
     unsafe { set(options, |options| options.begin_at(Lsn::new(lsn))) }
 }
 
-/// Whether the log has a thread of its own (the default). It commits records that no thread waits for and makes callbacks. Without
-/// it only the program's threads commit: by inkstone_wait, by inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling
-/// a buffer. inkstone_wait_durable and cursors then wait for one of these.
+/// Whether the log has a thread of its own (the default). It commits records that no thread waits
+/// for and makes callbacks. Without it only the program's threads commit: by inkstone_wait, by
+/// inkstone_append_durable, by inkstone_sync, by inkstone_close, or by filling a buffer.
+/// inkstone_wait_durable and cursors then wait for one of these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_own_thread(
     options: *mut inkstone_options,
@@ -180,8 +196,8 @@ pub unsafe extern "C" fn inkstone_options_set_own_thread(
     unsafe { set(options, |options| options.own_thread(own_thread)) }
 }
 
-/// How many bytes of the disk all files of the log together may use; no limit by default. An append beyond it gets
-/// INKSTONE_NO_ROOM.
+/// How many bytes of the disk all files of the log together may use; no limit by default. An append
+/// beyond it gets INKSTONE_NO_ROOM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_disk_budget_bytes(
     options: *mut inkstone_options,
@@ -191,8 +207,9 @@ pub unsafe extern "C" fn inkstone_options_set_disk_budget_bytes(
     unsafe { set(options, |options| options.disk_budget_bytes(bytes)) }
 }
 
-/// NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and waiting does not wait. A power loss, a kernel
-/// panic or a killed process can lose the records of the last `max_age` microseconds. What is left is still a prefix.
+/// NOT DURABLE AT ONCE. Every append counts as acknowledged when it returns, and waiting does not
+/// wait. A power loss, a kernel panic or a killed process can lose the records of the last
+/// `max_age` microseconds. What is left is still a prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_periodic_us(
     options: *mut inkstone_options,
@@ -202,7 +219,8 @@ pub unsafe extern "C" fn inkstone_options_set_periodic_us(
     unsafe { set(options, |options| options.periodic(Duration::from_micros(max_age))) }
 }
 
-/// The listener gets an event for each commit that takes this long or longer, in microseconds: a second by default.
+/// The listener gets an event for each commit that takes this long or longer, in microseconds: a
+/// second by default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_slow_commit_us(
     options: *mut inkstone_options,
@@ -212,7 +230,8 @@ pub unsafe extern "C" fn inkstone_options_set_slow_commit_us(
     unsafe { set(options, |options| options.slow_commit(Duration::from_micros(us))) }
 }
 
-/// The permissions of the files that the log creates, as for chmod: 0600 by default. The umask clears bits as usual.
+/// The permissions of the files that the log creates, as for chmod: 0600 by default. The umask
+/// clears bits as usual.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_options_set_file_mode(
     options: *mut inkstone_options,
@@ -222,25 +241,32 @@ pub unsafe extern "C" fn inkstone_options_set_file_mode(
     unsafe { set(options, |options| options.file_mode(mode)) }
 }
 
-/// Sets an option for experts: `value` is a text, whatever the option is. An unknown name, or a value that does not fit, is
-/// INKSTONE_INVALID, and the message says what would. The names:
+/// Sets an option for experts: `value` is a text, whatever the option is. An unknown name, or a
+/// value that does not fit, is INKSTONE_INVALID, and the message says what would. The names:
 ///
-/// - access: how files are read and written: "buffered" or "direct" (past the page cache). By default as tuned, else by rule.
-/// - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to 512 MiB, 1 MiB by default.
-/// - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync" or "o-sync". All are equally
-///   durable. By default as tuned, else by rule.
-/// - free_segments_max: how many files of obsolete segments are kept so that their blocks can be used again. By default as tuned,
-///   else by rule.
-/// - idle_us: how long the log must have been idle before its own thread writes a promise of what is durable: 100000 by default.
-/// - linger_us: how long the log's own thread gathers records that nobody waits for before it commits them: 200 by default.
-/// - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may harm bytes that do not change.
-///   "false", the default: it starts where the last one ended.
-/// - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no metadata) or "fallocate" (quick to
-///   prepare, slower to write). By default as tuned, else by rule.
-/// - prepare_ahead: "true", the default: a thread of the log prepares segments before they are needed. "false": none does.
-/// - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4 MiB by default. 0: readers read
-///   files.
-/// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log sees by itself what pays.
+/// - access: how files are read and written: "buffered" or "direct" (past the page cache). By
+///   default as tuned, else by rule.
+/// - buffer_bytes: the size of each of the two buffers in which records are gathered: from 8 KiB to
+///   512 MiB, 1 MiB by default.
+/// - durability: the call that makes a commit durable: "fdatasync", "fsync", "rwf-dsync", "o-dsync"
+///   or "o-sync". All are equally durable. By default as tuned, else by rule.
+/// - free_segments_max: how many files of obsolete segments are kept so that their blocks can be
+///   used again. By default as tuned, else by rule.
+/// - idle_us: how long the log must have been idle before its own thread writes a promise of what
+///   is durable: 100000 by default.
+/// - linger_us: how long the log's own thread gathers records that nobody waits for before it
+///   commits them: 200 by default.
+/// - pad_groups: "true": each commit gets blocks of 4096 bytes of its own, for devices that may
+///   harm bytes that do not change. "false", the default: it starts where the last one ended.
+/// - preparation: how the blocks of a new segment are prepared: "zeros" (a commit then changes no
+///   metadata) or "fallocate" (quick to prepare, slower to write). By default as tuned, else by
+///   rule.
+/// - prepare_ahead: "true", the default: a thread of the log prepares segments before they are
+///   needed. "false": none does.
+/// - tail_bytes: how many bytes of memory keep what was written last for this process's readers: 4
+///   MiB by default. 0: readers read files.
+/// - yields: how often a waiting thread lets other threads run before it sleeps. By default the log
+///   sees by itself what pays.
 ///
 /// Owner: `name` and `value` stay the caller's.
 #[unsafe(no_mangle)]
@@ -258,7 +284,9 @@ pub unsafe extern "C" fn inkstone_options_set(
         let (name, value) = (name?.to_string_lossy(), value?.to_string_lossy());
         let Some((_, change)) = BY_NAME.iter().find(|(known, _)| *known == name) else {
             let known = BY_NAME.map(|(known, _)| known).join(", ");
-            return Err(Failure::Misuse(format!("no option {name} is set by name: there are {known}")));
+            return Err(Failure::Misuse(format!(
+                "no option {name} is set by name: there are {known}"
+            )));
         };
         let changed = change(options.options.clone(), &value);
         let refused = |fits| Failure::Misuse(format!("{name} {value}: it must be {fits}"));
@@ -267,14 +295,17 @@ pub unsafe extern "C" fn inkstone_options_set(
     })
 }
 
-/// Has `listener` called with `context` for every event of a log that is opened with these options. `destroy`, which may be NULL, is
-/// called once with `context` when these options and all logs, readers and cursors opened with them are freed (also when the listener is
-/// replaced, or refused because `listener` is NULL).
+/// Has `listener` called with `context` for every event of a log that is opened with these options.
+/// `destroy`, which may be NULL, is called once with `context` when these options and all logs,
+/// readers and cursors opened with them are freed (also when the listener is replaced, or refused
+/// because `listener` is NULL).
 ///
-/// The listener runs on the thread where the event happened, on several at the same time, with nothing of the log locked: it may append,
-/// read, truncate and close, and must not free the log. An event that its own call causes can come within that call. One that
-/// appends for every event may so never return, and the stack ends: append for rare kinds alone, or let another thread do it. It
-/// should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the child must call exec or _exit.
+/// The listener runs on the thread where the event happened, on several at the same time, with
+/// nothing of the log locked: it may append, read, truncate and close, and must not free the log.
+/// An event that its own call causes can come within that call. One that appends for every event
+/// may so never return, and the stack ends: append for rare kinds alone, or let another thread do
+/// it. It should be quick. It must not throw a C++ exception or leave by longjmp. If it forks, the
+/// child must call exec or _exit.
 ///
 /// Owner: `context` is passed on as it is.
 #[unsafe(no_mangle)]

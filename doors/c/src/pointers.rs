@@ -2,8 +2,8 @@
 //!
 //! *Owns*: null, lengths, places for results, paths. *May not touch*: what is done with them.
 //!
-//! Each function takes what its caller vouches for by the rules of the header: a pointer is null, or points at what its type says
-//! for as long as the call lasts.
+//! Each function takes what its caller vouches for by the rules of the header: a pointer is null,
+//! or points at what its type says for as long as the call lasts.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -66,7 +66,11 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, size: usize) -> Result<&'a [
 ///
 /// # Safety
 /// `data` is null, or points at `count` elements that nothing changes during the call.
-pub(crate) unsafe fn array<'a, T>(data: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
+pub(crate) unsafe fn array<'a, T>(
+    data: *const T,
+    count: usize,
+    name: &str,
+) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -113,7 +117,8 @@ pub(crate) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Pat
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
-/// Checks each piece, and that no place is null where there are bytes. Returns how many bytes all have together.
+/// Checks each piece, and that no place is null where there are bytes. Returns how many bytes all
+/// have together.
 pub(crate) fn check_pieces(pieces: &[inkstone_bytes], name: &str) -> Result<u64, Failure> {
     let mut bytes = 0_u64;
     for (index, piece) in pieces.iter().enumerate() {
@@ -124,25 +129,29 @@ pub(crate) fn check_pieces(pieces: &[inkstone_bytes], name: &str) -> Result<u64,
             )));
         }
         if piece.size > isize::MAX as usize {
-            return Err(Failure::Misuse(format!("{name}[{index}].size is more than memory can hold")));
+            return Err(Failure::Misuse(format!(
+                "{name}[{index}].size is more than memory can hold"
+            )));
         }
         bytes = bytes.saturating_add(piece.size as u64);
     }
     Ok(bytes)
 }
 
-/// The parts of a record, as the log takes them. Parts without bytes may be null in C, and not here: then they are left out, which
-/// takes memory for the list.
+/// The parts of a record, as the log takes them. Parts without bytes may be null in C, and not
+/// here: then they are left out, which takes memory for the list.
 ///
 /// # Safety
-/// `check_pieces` has passed the parts, and each points at its bytes, which nothing changes during the call.
+/// `check_pieces` has passed the parts, and each points at its bytes, which nothing changes during
+/// the call.
 pub(crate) unsafe fn slices(parts: &[inkstone_bytes]) -> Cow<'_, [IoSlice<'_>]> {
     if parts.iter().any(|part| part.data.is_null()) {
         let with_bytes = parts.iter().filter(|part| part.size > 0);
         return with_bytes.map(|part| IoSlice::new(part.as_ref())).collect::<Vec<_>>().into();
     }
-    // SAFETY: `inkstone_bytes` has the layout of `iovec`, which is that of `IoSlice` (asserted beside the type), no place is null,
-    // and each part is bytes that the caller vouches for.
-    let slices = unsafe { std::slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
+    // SAFETY: `inkstone_bytes` has the layout of `iovec`, which is that of `IoSlice` (asserted
+    // beside the type), no place is null, and each part is bytes that the caller vouches for.
+    let slices =
+        unsafe { std::slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
     slices.into()
 }

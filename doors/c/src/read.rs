@@ -1,6 +1,7 @@
 //! Reading: by LSN, in order, and following a log as it grows.
 //!
-//! *Owns*: readers and cursors as handles, records borrowed from a cursor. *May not touch*: how records are found.
+//! *Owns*: readers and cursors as handles, records borrowed from a cursor. *May not touch*: how
+//! records are found.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -15,8 +16,8 @@ use crate::options::inkstone_options;
 use crate::pointers::{Out, given, out, path};
 use crate::text::{NONE, give, give_bytes};
 
-/// Reads durable records of a log. All threads may use it at the same time. Keep one instead of making one for each read: it
-/// remembers places and keeps files open.
+/// Reads durable records of a log. All threads may use it at the same time. Keep one instead of
+/// making one for each read: it remembers places and keeps files open.
 #[derive(Debug)]
 pub struct inkstone_reader {
     reader: Reader,
@@ -39,11 +40,11 @@ pub struct inkstone_record {
     pub size: usize,
 }
 
-/// A reader of the durable records of a log that this process writes. From the first call on the log keeps what it writes in memory for
-/// its readers (the option tail_bytes).
+/// A reader of the durable records of a log that this process writes. From the first call on the
+/// log keeps what it writes in memory for its readers (the option tail_bytes).
 ///
-/// Owner: the caller gets `*reader` and frees it with inkstone_reader_free, also after the log. It may be used after the log is
-/// closed, until the log is opened for writing again. Threads: any.
+/// Owner: the caller gets `*reader` and frees it with inkstone_reader_free, also after the log. It
+/// may be used after the log is closed, until the log is opened for writing again. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_reader_of(
     log: *const inkstone_log,
@@ -55,11 +56,12 @@ pub unsafe extern "C" fn inkstone_reader_of(
     door(error, || give_reader(reader, || Ok(given(log, "log")?.log.reader())))
 }
 
-/// Opens the log in the directory `path` for reading only, also beside a writer in another process. It writes and creates nothing and
-/// takes no lock. `options` may be NULL; of them only access and expect_durable apply. On failure `*reader` is NULL.
+/// Opens the log in the directory `path` for reading only, also beside a writer in another process.
+/// It writes and creates nothing and takes no lock. `options` may be NULL; of them only access and
+/// expect_durable apply. On failure `*reader` is NULL.
 ///
-/// Owner: the caller gets `*reader` and frees it with inkstone_reader_free. `options` stay the caller's. Threads: any. Durable:
-/// everything that the reader shows.
+/// Owner: the caller gets `*reader` and frees it with inkstone_reader_free. `options` stay the
+/// caller's. Threads: any. Durable: everything that the reader shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_reader_open(
     path_of_log: *const c_char,
@@ -70,7 +72,9 @@ pub unsafe extern "C" fn inkstone_reader_open(
     // SAFETY: the rules of the header.
     let (path, options, reader, error) =
         unsafe { (path(path_of_log, "path"), options.as_ref(), out(reader), out(error)) };
-    door(error, || give_reader(reader, || Ok(Reader::open(path?, &inkstone_options::or_default(options))?)))
+    door(error, || {
+        give_reader(reader, || Ok(Reader::open(path?, &inkstone_options::or_default(options))?))
+    })
 }
 
 fn give_reader(
@@ -109,8 +113,9 @@ pub unsafe extern "C" fn inkstone_reader_first(reader: *const inkstone_reader) -
     unsafe { number(reader, Reader::first) }
 }
 
-/// The last record that can be read. A reader of inkstone_reader_open returns what it saw last; it checks the files again when it is
-/// asked for a record above it. 0 when there is none, and for NULL.
+/// The last record that can be read. A reader of inkstone_reader_open returns what it saw last; it
+/// checks the files again when it is asked for a record above it. 0 when there is none, and for
+/// NULL.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -119,8 +124,9 @@ pub unsafe extern "C" fn inkstone_reader_durable(reader: *const inkstone_reader)
     unsafe { number(reader, Reader::durable) }
 }
 
-/// Whether the log that this process writes takes records: INKSTONE_OK if it does, and for a log that another process writes; else
-/// INKSTONE_POISONED, INKSTONE_CLOSED or INKSTONE_FORKED, with its error object. Its durable records can be read all the same.
+/// Whether the log that this process writes takes records: INKSTONE_OK if it does, and for a log
+/// that another process writes; else INKSTONE_POISONED, INKSTONE_CLOSED or INKSTONE_FORKED, with
+/// its error object. Its durable records can be read all the same.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -136,8 +142,8 @@ pub unsafe extern "C" fn inkstone_reader_end_of_log(
     })
 }
 
-/// What inkstone_reader_open has found, as the JSON object of inkstone_recovery_json; `null` for a reader of a log that this process
-/// writes.
+/// What inkstone_reader_open has found, as the JSON object of inkstone_recovery_json; `null` for a
+/// reader of a log that this process writes.
 ///
 /// Owner: the caller gets `*text` and frees it with inkstone_text_free. Threads: any.
 #[unsafe(no_mangle)]
@@ -176,9 +182,11 @@ pub unsafe extern "C" fn inkstone_reader_get(
     })
 }
 
-/// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0.
+/// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN
+/// 0.
 ///
-/// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader. Threads: any.
+/// Owner: the caller gets `*cursor` and frees it with inkstone_cursor_free, also after the reader.
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_cursor_new(
     reader: *const inkstone_reader,
@@ -228,11 +236,12 @@ fn borrowed(found: Option<Record<'_>>) -> Result<inkstone_record, Failure> {
     })
 }
 
-/// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet: call again later, or call
-/// inkstone_cursor_next_within. INKSTONE_TRUNCATED_BEFORE: seek to continue. INKSTONE_TRUNCATED_AFTER: the next call goes on at
-/// inkstone_error_lsn.
+/// The next record. INKSTONE_NOT_YET, without an error object, when it is not durable yet: call
+/// again later, or call inkstone_cursor_next_within. INKSTONE_TRUNCATED_BEFORE: seek to continue.
+/// INKSTONE_TRUNCATED_AFTER: the next call goes on at inkstone_error_lsn.
 ///
-/// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at a time.
+/// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
+/// a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_cursor_next(
     cursor: *mut inkstone_cursor,
@@ -244,11 +253,13 @@ pub unsafe extern "C" fn inkstone_cursor_next(
     door(error, || give_record(record, || borrowed(given(cursor, "cursor")?.cursor.next()?)))
 }
 
-/// The next record; waits for it up to `timeout_us` microseconds (UINT64_MAX: for ever). INKSTONE_NOT_YET, without an error object,
-/// when the time is over. INKSTONE_CLOSED and INKSTONE_POISONED when all records were shown and no more will come. Otherwise as
+/// The next record; waits for it up to `timeout_us` microseconds (UINT64_MAX: for ever).
+/// INKSTONE_NOT_YET, without an error object, when the time is over. INKSTONE_CLOSED and
+/// INKSTONE_POISONED when all records were shown and no more will come. Otherwise as
 /// inkstone_cursor_next.
 ///
-/// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at a time.
+/// Owner: the record is borrowed from the cursor: valid until the next call on it. Threads: one at
+/// a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn inkstone_cursor_next_within(
     cursor: *mut inkstone_cursor,
@@ -259,7 +270,9 @@ pub unsafe extern "C" fn inkstone_cursor_next_within(
     // SAFETY: the rules of the header.
     let (cursor, record, error) = unsafe { (cursor.as_mut(), out(record), out(error)) };
     door(error, || {
-        give_record(record, || borrowed(given(cursor, "cursor")?.cursor.next_within(timeout(timeout_us))?))
+        give_record(record, || {
+            borrowed(given(cursor, "cursor")?.cursor.next_within(timeout(timeout_us))?)
+        })
     })
 }
 
@@ -267,7 +280,10 @@ pub unsafe extern "C" fn inkstone_cursor_next_within(
 ///
 /// Owner: a record that the cursor returned is not valid any more. Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inkstone_cursor_seek(cursor: *mut inkstone_cursor, lsn: u64) -> inkstone_code {
+pub unsafe extern "C" fn inkstone_cursor_seek(
+    cursor: *mut inkstone_cursor,
+    lsn: u64,
+) -> inkstone_code {
     // SAFETY: the rules of the header.
     let cursor = unsafe { cursor.as_mut() };
     let Some(cursor) = cursor else { return inkstone_code::INKSTONE_INVALID };

@@ -4,17 +4,20 @@
 
 use std::ffi::{CStr, c_char};
 
-/// The ABI that this header describes. It rises when a function or structure changes in a way that a compiled program notices; what is
-/// only added leaves it. It is the number in the shared library's soname.
+/// The ABI that this header describes. It rises when a function or structure changes in a way that
+/// a compiled program notices; what is only added leaves it. It is the number in the shared
+/// library's soname.
 pub const INKSTONE_ABI_VERSION: u32 = 1;
 
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => panic!("a version has no zero byte"),
-};
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no zero byte"),
+    };
 
-/// The ABI of the library that runs. A program that may meet another library than it was compiled for (one that loads it by name,
-/// say) compares it with INKSTONE_ABI_VERSION before any other call.
+/// The ABI of the library that runs. A program that may meet another library than it was compiled
+/// for (one that loads it by name, say) compares it with INKSTONE_ABI_VERSION before any other
+/// call.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -1,4 +1,5 @@
-//! An append from C allocates nothing, nor does waiting for it, nor reading with a cursor: counted, in all threads of the process.
+//! An append from C allocates nothing, nor does waiting for it, nor reading with a cursor: counted,
+//! in all threads of the process.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -42,7 +43,8 @@ fn an_append_allocates_nothing_at_the_door() {
     let path = CString::new(directory.path().join("log").as_os_str().as_bytes()).unwrap();
     let (mut log, mut reader, mut cursor) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let record: *const c_void = [7u8; 100].as_ptr().cast();
-    let parts = [inkstone_bytes { data: record, size: 40 }, inkstone_bytes { data: record, size: 60 }];
+    let parts =
+        [inkstone_bytes { data: record, size: 40 }, inkstone_bytes { data: record, size: 60 }];
     let no_error = ptr::null_mut();
     // SAFETY: every pointer is to what the header asks for, until all is freed.
     unsafe {
@@ -53,7 +55,13 @@ fn an_append_allocates_nothing_at_the_door() {
         // The first segments are small: on to one that is not, whose successor is ready.
         let big = vec![1u8; 1 << 20];
         for _ in 0..10 {
-            well(inkstone_append_durable(log, big.as_ptr().cast(), big.len(), ptr::null_mut(), no_error));
+            well(inkstone_append_durable(
+                log,
+                big.as_ptr().cast(),
+                big.len(),
+                ptr::null_mut(),
+                no_error,
+            ));
         }
         let until = Instant::now() + Duration::from_secs(30);
         let is_ready = |log| {
@@ -108,7 +116,9 @@ fn an_append_allocates_nothing_at_the_door() {
         let mut record = inkstone_record { lsn: 0, data: ptr::null(), size: 0 };
         well(inkstone_cursor_next(cursor, &raw mut record, no_error));
         let before = ALLOCATOR.stats();
-        while inkstone_cursor_next(cursor, &raw mut record, no_error) == inkstone_code::INKSTONE_OK {}
+        while inkstone_cursor_next(cursor, &raw mut record, no_error) == inkstone_code::INKSTONE_OK
+        {
+        }
         let read = ALLOCATOR.stats().allocations - before.allocations;
         assert!(read <= HARNESS, "{read} allocations for {TIMES} records");
         inkstone_cursor_free(cursor);

@@ -1,4 +1,5 @@
-//! What Rust programs can call on a log has a row in the table of docs/c.md, and every option has a setter.
+//! What Rust programs can call on a log has a row in the table of docs/c.md, and every option has a
+//! setter.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -55,8 +56,8 @@ fn public_functions_of(root: &Path, file: &Path, calls: &mut Vec<Call>) {
             calls.push(Call { file: file.to_path_buf(), of: of.clone(), name });
         }
         // It is about the item after it; more attributes and comments may stand between.
-        is_hidden =
-            line == "#[doc(hidden)]" || (is_hidden && (line.starts_with('#') || line.starts_with("//")));
+        is_hidden = line == "#[doc(hidden)]"
+            || (is_hidden && (line.starts_with('#') || line.starts_with("//")));
     }
 }
 
@@ -78,7 +79,8 @@ fn public_functions() -> Vec<Call> {
     calls
 }
 
-/// The calls that the first column of the table names, as `Log::open`. In "`Log::first`, `last`" the second is the log's too.
+/// The calls that the first column of the table names, as `Log::open`. In "`Log::first`, `last`"
+/// the second is the log's too.
 fn rows() -> HashSet<String> {
     let page = std::fs::read_to_string(support::root().join("../../docs/c.md")).unwrap();
     let (_, rest) = page.split_once("## What Rust has, and what C has").unwrap();
@@ -104,7 +106,10 @@ impl Call {
         } else {
             vec![self.of.clone()]
         };
-        places.iter().flat_map(|place| [format!("{place}::{}", self.name), format!("{place}::*")]).collect()
+        places
+            .iter()
+            .flat_map(|place| [format!("{place}::{}", self.name), format!("{place}::*")])
+            .collect()
     }
 }
 

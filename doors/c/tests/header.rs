@@ -1,4 +1,5 @@
-//! `include/inkstone.h` is what the functions of this crate make, and the shared library exports these functions and no others.
+//! `include/inkstone.h` is what the functions of this crate make, and the shared library exports
+//! these functions and no others.
 //!
 //! After a change of a function: `INKSTONE_HEADER=write cargo test -p inkstone-capi --test header`.
 
@@ -36,7 +37,8 @@ const COMMON: [&str; 18] = [
 const SOURCES: [&str; 9] =
     ["log", "append", "read", "options", "inspect", "event", "error", "text", "version"];
 
-/// What stands after the includes: the version of this package, and the warning about a code that is ignored.
+/// What stands after the includes: the version of this package, and the warning about a code that
+/// is ignored.
 fn macros() -> String {
     format!(
         r#"
@@ -49,7 +51,8 @@ fn macros() -> String {
 #define INKSTONE_VERSION_NUMBER \
     (INKSTONE_VERSION_MAJOR * 1000000 + INKSTONE_VERSION_MINOR * 1000 + INKSTONE_VERSION_PATCH)
 
-// A call whose code must not be ignored. A program that defines it as nothing, before it includes this header, gets no warnings.
+// A call whose code must not be ignored. A program that defines it as nothing, before it includes
+// this header, gets no warnings.
 #ifndef INKSTONE_MUST_USE
 #ifdef __GNUC__
 #define INKSTONE_MUST_USE __attribute__((warn_unused_result))
@@ -84,34 +87,49 @@ fn made() -> String {
     )
 }
 
-/// In C before C23 an enumeration has the name of a type alone: C++ has one space for tags and types (-Wc++-compat).
+/// In C before C23 an enumeration has the name of a type alone: C++ has one space for tags and
+/// types (-Wc++-compat).
 fn without_tags(mut header: String) -> String {
     const HAS_BASE: &str = "#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L";
     for name in ["inkstone_code", "inkstone_event_kind"] {
         let end = HAS_BASE.replacen("#if", "#endif //", 1);
         let tagged = format!("enum {name}\n{HAS_BASE}\n  : int32_t\n{end}\n {{");
         assert!(header.contains(&tagged), "{tagged}");
-        header =
-            header.replace(&tagged, &format!("{HAS_BASE}\nenum {name} : int32_t\n#else\nenum\n#endif\n{{"));
+        header = header.replace(
+            &tagged,
+            &format!("{HAS_BASE}\nenum {name} : int32_t\n#else\nenum\n#endif\n{{"),
+        );
     }
     header
 }
 
-/// The functions in the order in which a reader needs them. Those with a place for an error must not be ignored.
+/// The functions in the order in which a reader needs them. Those with a place for an error must
+/// not be ignored.
 fn common_first(functions: &str) -> String {
     let mut functions: Vec<(String, String)> = functions
         .split("\n\n")
         .map(|function| {
             let name = names(function).next().unwrap();
-            let at = function.lines().filter(|line| line.starts_with("//")).map(|line| line.len() + 1).sum();
+            let at = function
+                .lines()
+                .filter(|line| line.starts_with("//"))
+                .map(|line| line.len() + 1)
+                .sum();
             let (text, signature) = function.split_at(at);
             let can_fail = signature.contains("inkstone_error **error");
-            (name, format!("{text}{}{signature}", if can_fail { "INKSTONE_MUST_USE\n" } else { "" }))
+            (
+                name,
+                format!("{text}{}{signature}", if can_fail { "INKSTONE_MUST_USE\n" } else { "" }),
+            )
         })
         .collect();
-    let place = |name: &str| COMMON.iter().position(|common| *common == name).unwrap_or(COMMON.len());
+    let place =
+        |name: &str| COMMON.iter().position(|common| *common == name).unwrap_or(COMMON.len());
     functions.sort_by_key(|(name, _)| place(name));
-    assert!(functions[..COMMON.len()].iter().map(|(name, _)| name).eq(COMMON), "a common call is missing");
+    assert!(
+        functions[..COMMON.len()].iter().map(|(name, _)| name).eq(COMMON),
+        "a common call is missing"
+    );
     let all: Vec<String> = functions.into_iter().map(|(_, function)| function).collect();
     let (common, others) = all.split_at(COMMON.len());
     format!(
@@ -122,7 +140,8 @@ fn common_first(functions: &str) -> String {
 }
 
 fn written() -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/inkstone.h")).unwrap()
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/inkstone.h"))
+        .unwrap()
 }
 
 /// The functions that a header declares.
@@ -133,7 +152,8 @@ fn declared(header: &str) -> BTreeSet<String> {
 
 /// The names before parentheses, outside of comments.
 fn names(body: &str) -> impl Iterator<Item = String> {
-    let code: Vec<&str> = body.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code: Vec<&str> =
+        body.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");
     let names: Vec<String> = code
         .match_indices('(')
@@ -167,8 +187,11 @@ fn the_header_is_what_the_functions_make() {
 #[test]
 fn the_shared_library_exports_the_functions_of_the_header_and_no_others() {
     let Some(nm) = support::tool("nm") else { return };
-    let output =
-        Command::new(nm).args(["-D", "--defined-only"]).arg(support::shared_library()).output().unwrap();
+    let output = Command::new(nm)
+        .args(["-D", "--defined-only"])
+        .arg(support::shared_library())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let symbols = String::from_utf8(output.stdout).unwrap();
     let exported: BTreeSet<String> = symbols
@@ -191,7 +214,9 @@ fn every_function_says_which_threads_may_call_it_and_who_owns_what_it_gives() {
     for name in functions {
         let at = body
             .lines()
-            .position(|line| !line.trim_start().starts_with("//") && line.contains(&format!("{name}(")))
+            .position(|line| {
+                !line.trim_start().starts_with("//") && line.contains(&format!("{name}("))
+            })
             .unwrap();
         let lines: Vec<&str> = body.lines().collect();
         let text: Vec<&str> = lines[..at]
@@ -209,10 +234,17 @@ fn every_function_says_which_threads_may_call_it_and_who_owns_what_it_gives() {
             is_setter,
             "{name}: which threads may call it is said here or in the head"
         );
-        let signature = lines[at..].iter().take_while(|line| !line.is_empty()).copied().collect::<String>();
-        let gives =
-            ["char **", "_bytes *bytes", "inkstone_log **", "inkstone_reader **", "inkstone_cursor **"];
-        if (gives.iter().any(|out| signature.contains(out)) || signature.starts_with("const char *"))
+        let signature =
+            lines[at..].iter().take_while(|line| !line.is_empty()).copied().collect::<String>();
+        let gives = [
+            "char **",
+            "_bytes *bytes",
+            "inkstone_log **",
+            "inkstone_reader **",
+            "inkstone_cursor **",
+        ];
+        if (gives.iter().any(|out| signature.contains(out))
+            || signature.starts_with("const char *"))
             && !name.ends_with("_free")
         {
             assert!(says("Owner: "), "{name} does not say who owns what it gives");

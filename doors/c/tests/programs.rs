@@ -13,7 +13,8 @@ fn run(source: &str, flags: &[&str], last_line: &str) {
     std::fs::create_dir(&logs).unwrap();
     let Some(program) = support::compile(source, flags, directory.path()) else { return };
     let output = Command::new(program).arg(&logs).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(
         output.status.success() && out.lines().last() == Some(last_line),
         "{}\n{out}\n{err}",
@@ -76,7 +77,8 @@ fn the_cpp_door_of_cpp_20_without_exceptions() {
 fn compiles(statement: &str) -> Option<bool> {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("function.cpp");
-    let text = format!("#include <inkstone.hpp>\nvoid use(inkstone::log &log) {{ {statement}; }}\n");
+    let text =
+        format!("#include <inkstone.hpp>\nvoid use(inkstone::log &log) {{ {statement}; }}\n");
     std::fs::write(&source, text).unwrap();
     let output = Command::new(support::tool("c++")?)
         .args(["-std=c++17", "-Werror=unused-result", "-c", "-o", "/dev/null"])
@@ -93,7 +95,10 @@ fn cpp_that_would_be_a_fault_at_run_time_does_not_compile() {
     // What is bad, and the same made good.
     let pairs = [
         ("auto a = log.append(nullptr)", "auto a = log.append(\"\")"),
-        ("auto a = log.append_parts({\"a\", nullptr})", "auto a = log.append_parts({\"a\", \"b\"})"),
+        (
+            "auto a = log.append_parts({\"a\", nullptr})",
+            "auto a = log.append_parts({\"a\", \"b\"})",
+        ),
         ("auto a = log.append(std::vector<int>{1})", "auto a = log.append(std::vector<char>{1})"),
         (
             "auto &o = inkstone::options().segment_bytes(1); o.get()",
@@ -132,7 +137,10 @@ fn a_python_program_that_ends_with_callbacks_due_waits_for_them() {
             .arg(directory.path())
             .output()
             .unwrap();
-        assert!(output.status.success() && output.stdout == b"10000 durable, 0 failed\n", "{output:?}");
+        assert!(
+            output.status.success() && output.stdout == b"10000 durable, 0 failed\n",
+            "{output:?}"
+        );
     }
 }
 
@@ -142,7 +150,9 @@ fn the_programs_use_every_function() {
     let (_, body) = header.split_once("*/").unwrap();
     let sources: String = ["bad_use", "whole", "callbacks"]
         .iter()
-        .map(|name| std::fs::read_to_string(support::root().join(format!("tests/c/{name}.c"))).unwrap())
+        .map(|name| {
+            std::fs::read_to_string(support::root().join(format!("tests/c/{name}.c"))).unwrap()
+        })
         .collect();
     let code = body.lines().filter(|line| !line.starts_with("//"));
     let names: Vec<&str> = code

@@ -1,6 +1,8 @@
-//! Clients that each wait for their put, for a while, and what that came to, as JSON. The comparison of `bench/cluster` runs it.
+//! Clients that each wait for their put, for a while, and what that came to, as JSON. The
+//! comparison of `bench/cluster` runs it.
 //!
-//! `load A,B,C CLIENTS SECONDS VALUE_BYTES`: the addresses of a cluster that runs. A latency is from a client's call to its answer.
+//! `load A,B,C CLIENTS SECONDS VALUE_BYTES`: the addresses of a cluster that runs. A latency is
+//! from a client's call to its answer.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -63,7 +65,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let took = start.elapsed();
     latencies.sort_unstable();
-    let at = |part: usize| latencies.get(latencies.len() * part / 100).map_or(0.0, |d| d.as_secs_f64() * 1e6);
+    let at = |part: usize| {
+        latencies.get(latencies.len() * part / 100).map_or(0.0, |d| d.as_secs_f64() * 1e6)
+    };
     println!(
         r#"{{"requests":{},"failed":{failed},"seconds":{},"p50_us":{},"p99_us":{}}}"#,
         latencies.len(),

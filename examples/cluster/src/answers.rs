@@ -1,6 +1,7 @@
 //! What a node answers to a client.
 //!
-//! *Owns*: what is certain after each error of openraft: done, not done, or unknown. *May not touch*: connections, bytes.
+//! *Owns*: what is certain after each error of openraft: done, not done, or unknown. *May not
+//! touch*: connections, bytes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,8 +88,9 @@ async fn write(node: &Node, request: Request) -> Answer {
     }
 }
 
-/// How long a leader has heard nothing of more than half of the nodes, if that is so long that they may have elected another. What it proposed then
-/// could only become unknown; not to propose it is always safe.
+/// How long a leader has heard nothing of more than half of the nodes, if that is so long that they
+/// may have elected another. What it proposed then could only become unknown; not to propose it is
+/// always safe.
 fn silence(node: &Node) -> Option<Duration> {
     let metrics = node.raft.metrics();
     let metrics = metrics.borrow_watched();
@@ -105,11 +107,12 @@ fn refused(error: WriteError) -> Answer {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(leader)) => not_leader(leader),
         // It was in the log of a leader that was deposed: the next one may have it.
-        RaftError::APIError(why @ ClientWriteError::LogEntryDiscarded(_)) => Answer::Unknown(why.to_string()),
+        RaftError::APIError(why @ ClientWriteError::LogEntryDiscarded(_)) => {
+            Answer::Unknown(why.to_string())
+        }
         RaftError::APIError(ClientWriteError::ChangeMembershipError(why)) => match why {
-            ChangeMembershipError::InProgress(_) | ChangeMembershipError::UncommittedLeaderLog(_) => {
-                Answer::Later(why.to_string())
-            }
+            ChangeMembershipError::InProgress(_)
+            | ChangeMembershipError::UncommittedLeaderLog(_) => Answer::Later(why.to_string()),
             why => Answer::Refused(why.to_string()),
         },
         RaftError::APIError(why @ ClientWriteError::PreconditionFailed(_)) => {
@@ -129,7 +132,9 @@ async fn get(node: &Node, key: &str) -> Answer {
     let ensured = node.raft.ensure_linearizable(ReadPolicy::ReadIndex);
     match tokio::time::timeout(node.options.write_timeout, ensured).await {
         Ok(Ok(_)) => Answer::Value(node.machine.get(key)),
-        Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(leader)))) => not_leader(leader),
+        Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(leader)))) => {
+            not_leader(leader)
+        }
         Ok(Err(RaftError::APIError(why @ LinearizableReadError::QuorumNotEnough(_)))) => {
             Answer::Later(why.to_string())
         }
@@ -139,7 +144,8 @@ async fn get(node: &Node, key: &str) -> Answer {
 }
 
 async fn add(node: &Node, id: u64, address: String) -> Answer {
-    // openraft would keep the address that it knows, and say that all is done. A membership that is not committed may come to nothing.
+    // openraft would keep the address that it knows, and say that all is done. A membership that is
+    // not committed may come to nothing.
     let committed = node.raft.metrics().borrow_watched().committed_membership_config.clone();
     if let Some(elsewhere) = elsewhere(committed.membership(), id, &address) {
         return elsewhere;
@@ -176,13 +182,16 @@ fn elsewhere(members: &Membership, id: u64, address: &str) -> Option<Answer> {
 
 async fn remove(node: &Node, id: u64) -> Answer {
     let before = node.machine.membership_entry();
-    // The newest membership may not be committed, and may come to nothing; the committed one may be a step behind.
+    // The newest membership may not be committed, and may come to nothing; the committed one may be
+    // a step behind.
     let memberships = {
         let metrics = node.raft.metrics();
         let metrics = metrics.borrow_watched();
         [metrics.membership_config.clone(), metrics.committed_membership_config.clone()]
     };
-    let any = |is: fn(&Membership, u64) -> bool| memberships.iter().any(|stored| is(stored.membership(), id));
+    let any = |is: fn(&Membership, u64) -> bool| {
+        memberships.iter().any(|stored| is(stored.membership(), id))
+    };
     let ids = BTreeSet::from([id]);
     if any(|members, id| members.voter_ids().any(|voter| voter == id)) {
         return change(node, before, ChangeMembers::RemoveVoters(ids)).await;
@@ -199,16 +208,23 @@ async fn remove(node: &Node, id: u64) -> Answer {
 }
 
 /// Changes the members. `before`: the entry with the membership when the question began.
-async fn change(node: &Node, before: Option<LogId>, members: ChangeMembers<u64, BasicNode>) -> Answer {
+async fn change(
+    node: &Node,
+    before: Option<LogId>,
+    members: ChangeMembers<u64, BasicNode>,
+) -> Answer {
     match tokio::time::timeout(CATCH_UP, node.raft.change_membership(members, false)).await {
         Ok(Ok(_)) => Answer::Changed,
         Ok(Err(why)) => not_changed(node, before, why),
-        Err(_) => Answer::Unknown(format!("the new membership was not confirmed within {CATCH_UP:?}")),
+        Err(_) => {
+            Answer::Unknown(format!("the new membership was not confirmed within {CATCH_UP:?}"))
+        }
     }
 }
 
-/// What is certain after a step of a change of voters has failed. It has up to two, and one before it if a node is added; openraft's error does
-/// not say which of them failed. An earlier one was applied here, if it was done.
+/// What is certain after a step of a change of voters has failed. It has up to two, and one before
+/// it if a node is added; openraft's error does not say which of them failed. An earlier one was
+/// applied here, if it was done.
 fn not_changed(node: &Node, before: Option<LogId>, why: WriteError) -> Answer {
     if node.machine.membership_entry() == before {
         return refused(why);

@@ -64,7 +64,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         cluster: Cluster,
     },
-    /// Begin a cluster of MEMBERS (1=127.0.0.1:7001,2=...) on the first of --servers that answers; once
+    /// Begin a cluster of MEMBERS (1=127.0.0.1:7001,2=...) on the first of --servers that answers;
+    /// once
     Init {
         #[arg(value_parser = members)]
         members: Members,
@@ -94,7 +95,8 @@ pub(crate) struct Members(pub(crate) BTreeMap<u64, String>);
 fn members(text: &str) -> Result<Members, String> {
     let mut members = BTreeMap::new();
     for member in text.split(',') {
-        let (id, address) = member.split_once('=').ok_or(format!("{member:?} is not ID=HOST:PORT"))?;
+        let (id, address) =
+            member.split_once('=').ok_or(format!("{member:?} is not ID=HOST:PORT"))?;
         let id: u64 = id.trim().parse().map_err(|why| format!("{id:?} is no id: {why}"))?;
         let address = host_and_port(address.trim())?;
         if members.values().any(|other| *other == address) {
@@ -109,7 +111,9 @@ fn members(text: &str) -> Result<Members, String> {
 
 fn host_and_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) => {
+        Some((host, port))
+            if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) =>
+        {
             Ok(text.to_owned())
         }
         _ => Err(format!("{text:?} is not HOST:PORT")),
@@ -202,7 +206,9 @@ impl TlsFiles {
         #[cfg(feature = "tls")]
         if let Some(ca) = &self.tls_ca {
             let own = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
-            return Ok(Transport::tcp().with_tls(replicated_log::transport::Tls::of_files(ca, own)?));
+            return Ok(
+                Transport::tcp().with_tls(replicated_log::transport::Tls::of_files(ca, own)?)
+            );
         }
         Ok(Transport::tcp())
     }

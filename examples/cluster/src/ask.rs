@@ -13,14 +13,17 @@ use crate::arguments::{Cluster, Command};
 /// Asks the cluster, and prints the answer.
 pub(crate) async fn ask(command: Command) -> Outcome<()> {
     match command {
-        Command::Serve(_) | Command::Demo => Outcome::NotDone("that is no question to a cluster".into()),
-        Command::Put { key, value, cluster } => match client(&cluster).and_then(|of| Ok((of, bytes(value)?)))
-        {
-            Ok((mut client, value)) => {
-                done(client.put(key, value).await, |written| println(&format!("index {}", written.index)))
+        Command::Serve(_) | Command::Demo => {
+            Outcome::NotDone("that is no question to a cluster".into())
+        }
+        Command::Put { key, value, cluster } => {
+            match client(&cluster).and_then(|of| Ok((of, bytes(value)?))) {
+                Ok((mut client, value)) => done(client.put(key, value).await, |written| {
+                    println(&format!("index {}", written.index))
+                }),
+                Err(why) => why,
             }
-            Err(why) => why,
-        },
+        }
         Command::Append { key, value, cluster } => {
             match client(&cluster).and_then(|of| Ok((of, bytes(value)?))) {
                 Ok((mut client, value)) => done(client.append(key, value).await, |written| {
@@ -49,8 +52,10 @@ pub(crate) async fn ask(command: Command) -> Outcome<()> {
 
 fn client(cluster: &Cluster) -> Result<Client, Outcome<()>> {
     let transport = cluster.tls.transport().map_err(|why| Outcome::NotDone(why.to_string()))?;
-    let options =
-        ClientOptions { request: Duration::from_secs(cluster.patience), ..ClientOptions::default() };
+    let options = ClientOptions {
+        request: Duration::from_secs(cluster.patience),
+        ..ClientOptions::default()
+    };
     Ok(Client::new(cluster.servers.clone(), transport, options))
 }
 
@@ -89,7 +94,8 @@ async fn get(cluster: &Cluster, key: String) -> Outcome<()> {
     };
     match client.get(key.as_str()).await {
         Outcome::Done(Some(value)) => {
-            let lines: Vec<u8> = value.iter().flat_map(|piece| piece.iter().chain(b"\n")).copied().collect();
+            let lines: Vec<u8> =
+                value.iter().flat_map(|piece| piece.iter().chain(b"\n")).copied().collect();
             match io::stdout().write_all(&lines) {
                 Ok(()) => Outcome::Done(()),
                 Err(why) => Outcome::NotDone(format!("printing: {why}")),
@@ -111,7 +117,9 @@ async fn tail(cluster: &Cluster, key: Option<&str>, from: u64) -> Outcome<()> {
             Ok(entry) => entry,
             Err(why) => return Outcome::NotDone(why),
         };
-        let Some(request) = entry.request.filter(|request| key.is_none_or(|key| key == request.key())) else {
+        let Some(request) =
+            entry.request.filter(|request| key.is_none_or(|key| key == request.key()))
+        else {
             continue;
         };
         if writeln!(io::stdout(), "{} {request}", entry.index).is_err() {
@@ -153,11 +161,21 @@ fn describe(status: &NodeStatus) -> String {
         index(status.applied),
         index(status.snapshot),
         index(status.purged),
-        if voters.is_empty() { "none (the cluster has not begun here)".to_owned() } else { voters.join(",") },
-        if learners.is_empty() { String::new() } else { format!(", without a vote {}", learners.join(",")) },
+        if voters.is_empty() {
+            "none (the cluster has not begun here)".to_owned()
+        } else {
+            voters.join(",")
+        },
+        if learners.is_empty() {
+            String::new()
+        } else {
+            format!(", without a vote {}", learners.join(","))
+        },
         status.keys,
         status.fingerprint,
-        status.quorum_ms_ago.map_or(String::new(), |ms| format!(", heard of a majority {ms} ms ago")),
+        status
+            .quorum_ms_ago
+            .map_or(String::new(), |ms| format!(", heard of a majority {ms} ms ago")),
         commits(&status.commits),
     )
 }

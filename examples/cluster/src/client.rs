@@ -1,10 +1,13 @@
-//! A client: it follows the leader, and says of each write whether it is done, not done, or unknown.
+//! A client: it follows the leader, and says of each write whether it is done, not done, or
+//! unknown.
 //!
-//! *Owns*: which server is asked, and what may be asked again. *May not touch*: what the cluster does.
+//! *Owns*: which server is asked, and what may be asked again. *May not touch*: what the cluster
+//! does.
 //!
-//! **It never sends a write again that may have happened.** A write goes to another server only when the one before certainly did nothing: no
-//! connection, or an answer that says so. What was sent and not answered is [`Outcome::Unknown`]. To send that again,
-//! make it harmless first, for example with an id of your own in the value, or as a `put` of the same value.
+//! **It never sends a write again that may have happened.** A write goes to another server only
+//! when the one before certainly did nothing: no connection, or an answer that says so. What was
+//! sent and not answered is [`Outcome::Unknown`]. To send that again, make it harmless first, for
+//! example with an id of your own in the value, or as a `put` of the same value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -109,22 +112,32 @@ impl Client {
     }
 
     /// Puts `value` under `key`, in place of what is there.
-    pub async fn put(&mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Outcome<Written> {
+    pub async fn put(
+        &mut self,
+        key: impl Into<String>,
+        value: impl Into<Bytes>,
+    ) -> Outcome<Written> {
         self.write(Request::Put { key: key.into(), value: value.into() }).await
     }
 
     /// Adds `value` at the end of what is under `key`.
-    pub async fn append(&mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Outcome<Written> {
+    pub async fn append(
+        &mut self,
+        key: impl Into<String>,
+        value: impl Into<Bytes>,
+    ) -> Outcome<Written> {
         self.write(Request::Append { key: key.into(), value: value.into() }).await
     }
 
     /// Makes a change.
     pub async fn write(&mut self, request: Request) -> Outcome<Written> {
         let answer = self.ask(Question::Write(request), self.options.request).await;
-        answer.then(|answer| if let Answer::Written(written) = answer { Some(written) } else { None })
+        answer
+            .then(|answer| if let Answer::Written(written) = answer { Some(written) } else { None })
     }
 
-    /// What is under `key`: at least everything that was done before the call. It is never [`Outcome::Unknown`].
+    /// What is under `key`: at least everything that was done before the call. It is never
+    /// [`Outcome::Unknown`].
     pub async fn get(&mut self, key: impl Into<String>) -> Outcome<Option<Value>> {
         let answer = self.ask(Question::Get { key: key.into() }, self.options.request).await;
         answer.then(|answer| if let Answer::Value(value) = answer { Some(value) } else { None })
@@ -169,7 +182,8 @@ impl Client {
         let mut leader = self.connection.as_ref().map(|connection| connection.address.clone());
         let mut last = String::from("no server was asked");
         let mut attempts = 0;
-        let gave_up = |last| Outcome::NotDone(format!("gave up after {patience:?}; the last answer: {last}"));
+        let gave_up =
+            |last| Outcome::NotDone(format!("gave up after {patience:?}; the last answer: {last}"));
         loop {
             attempts += 1;
             if attempts > self.servers.len() + 1 {
@@ -228,14 +242,16 @@ impl Client {
         }
     }
 
-    /// A connection whose server has answered a moment ago: a write that is sent over it is unlikely to become [`Outcome::Unknown`].
+    /// A connection whose server has answered a moment ago: a write that is sent over it is
+    /// unlikely to become [`Outcome::Unknown`].
     async fn connected(&mut self, address: &str) -> Result<Connection, String> {
         let kept = self.connection.take().filter(|kept| kept.address == address);
         if let Some(kept) = kept.filter(|kept| kept.used.elapsed() < FRESH) {
             return Ok(kept);
         }
         let patience = self.options.attempt;
-        let mut grpc = self.transport.call(address, patience).await.map_err(|why| why.to_string())?;
+        let mut grpc =
+            self.transport.call(address, patience).await.map_err(|why| why.to_string())?;
         match timeout(patience, call(&mut grpc, &Question::Hello)).await {
             Ok(Ok(_)) => Ok(Connection { address: address.to_owned(), grpc, used: Instant::now() }),
             Ok(Err(status)) => Err(format!("{address}{}", no_answer(&status))),
@@ -249,7 +265,8 @@ impl Client {
     }
 }
 
-/// Why a new connection got no answer. An error that came from the connection has a source, and words of hyper's that help nobody.
+/// Why a new connection got no answer. An error that came from the connection has a source, and
+/// words of hyper's that help nobody.
 fn no_answer(status: &Status) -> String {
     if std::error::Error::source(status).is_none() {
         return format!(": {}", status.message());
@@ -263,7 +280,8 @@ fn no_answer(status: &Status) -> String {
 async fn call(grpc: &mut Grpc<Channel>, question: &Question) -> Result<Answer, Status> {
     let bytes = encode(question)?;
     grpc.ready().await.map_err(|why| Status::from_error(why.into()))?;
-    let answer = grpc.unary(tonic::Request::new(bytes), PathAndQuery::from_static(CLIENT), AsBytes).await?;
+    let answer =
+        grpc.unary(tonic::Request::new(bytes), PathAndQuery::from_static(CLIENT), AsBytes).await?;
     decode(answer.get_ref())
 }
 
@@ -280,7 +298,8 @@ impl Tail {
     /// The next entry. It waits until there is one.
     ///
     /// # Errors
-    /// When the entry is in a snapshot and not in the log any more, or when no server answers within [`ClientOptions::request`].
+    /// When the entry is in a snapshot and not in the log any more, or when no server answers
+    /// within [`ClientOptions::request`].
     pub async fn next(&mut self) -> Result<Applied, String> {
         let mut failed: Option<Instant> = None;
         loop {
@@ -290,7 +309,9 @@ impl Tail {
             }
             match self.more().await {
                 Ok(()) => failed = None,
-                Err(status) if status.code() == Code::OutOfRange => return Err(status.message().to_owned()),
+                Err(status) if status.code() == Code::OutOfRange => {
+                    return Err(status.message().to_owned());
+                }
                 Err(status) => {
                     self.stream = None;
                     let since = *failed.get_or_insert_with(Instant::now);
@@ -311,8 +332,10 @@ impl Tail {
                 self.stream.insert(opened)
             }
         };
-        let entries =
-            stream.try_next().await?.ok_or_else(|| Status::unavailable("the server ended the stream"))?;
+        let entries = stream
+            .try_next()
+            .await?
+            .ok_or_else(|| Status::unavailable("the server ended the stream"))?;
         self.ready = decode::<Vec<Applied>>(&entries)?.into_iter();
         Ok(())
     }
@@ -325,9 +348,16 @@ impl Tail {
         let from = encode(&TailFrom { index: self.next })?;
         let opening = async {
             grpc.ready().await.map_err(|why| Status::unavailable(why.to_string()))?;
-            grpc.server_streaming(tonic::Request::new(from), PathAndQuery::from_static(TAIL), AsBytes).await
+            grpc.server_streaming(
+                tonic::Request::new(from),
+                PathAndQuery::from_static(TAIL),
+                AsBytes,
+            )
+            .await
         };
         let opened = timeout(patience, opening).await;
-        Ok(opened.map_err(|_| Status::unavailable(format!("{address} does not answer")))??.into_inner())
+        Ok(opened
+            .map_err(|_| Status::unavailable(format!("{address} does not answer")))??
+            .into_inner())
     }
 }

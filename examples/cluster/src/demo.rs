@@ -1,6 +1,8 @@
-//! The demonstration: three nodes, a killed leader, a disk that loses its power, told as it happens.
+//! The demonstration: three nodes, a killed leader, a disk that loses its power, told as it
+//! happens.
 //!
-//! *Owns*: the order of what is done, what a person reads of it, and that nothing is left behind. *May not touch*: what nodes and clients do.
+//! *Owns*: the order of what is done, what a person reads of it, and that nothing is left behind.
+//! *May not touch*: what nodes and clients do.
 
 mod processes;
 mod simulated;
@@ -45,9 +47,11 @@ pub(crate) async fn demo() -> Result<(), String> {
     ))
 }
 
-/// Runs the demonstration until it ends, fails or is interrupted. On return its processes have ended.
+/// Runs the demonstration until it ends, fails or is interrupted. On return its processes have
+/// ended.
 async fn tell(directory: &TempDir, signals: &mut Signals) -> Result<(), String> {
-    let addresses = free_addresses(3).map_err(|why| format!("no free ports on 127.0.0.1: {why}"))?;
+    let addresses =
+        free_addresses(3).map_err(|why| format!("no free ports on 127.0.0.1: {why}"))?;
     let processes = Processes::new(directory.path(), addresses);
     let told = tokio::select! {
         biased;
@@ -62,8 +66,13 @@ async fn tell(directory: &TempDir, signals: &mut Signals) -> Result<(), String> 
 
 async fn story(processes: &Processes, directory: &TempDir) -> Result<(), String> {
     let mut view = View::new(processes.addresses());
-    say("A key-value store on three nodes: a write counts when two of them have it on stable storage.")?;
-    say(&format!("Nodes 1 and 2 are processes, on this machine's disk in {}.", directory.path().display()))?;
+    say(
+        "A key-value store on three nodes: a write counts when two of them have it on stable storage.",
+    )?;
+    say(&format!(
+        "Nodes 1 and 2 are processes, on this machine's disk in {}.",
+        directory.path().display()
+    ))?;
     say("Node 3 runs in this process, on a simulated disk in memory: its power can be cut.\n")?;
 
     let simulated = SimulatedNode::new(SIMULATED, processes).await?;
@@ -101,7 +110,9 @@ async fn kill_the_leader(
     let (tally, ()) = writers
         .write(WRITES, async {
             let process = processes.kill(id).await?;
-            say(&format!("\nkill -9 of node {id}, the leader (process {process}), while the clients write."))
+            say(&format!(
+                "\nkill -9 of node {id}, the leader (process {process}), while the clients write."
+            ))
         })
         .await?;
     let others: Vec<_> = all.into_iter().filter(|other| *other != id).collect();
@@ -115,10 +126,14 @@ async fn kill_the_leader(
     ))?;
     let began = Instant::now();
     let applied = view.agreement(&all).await?.applied;
-    say(&format!("It has caught up after {:.1} s: up to entry {applied}.", began.elapsed().as_secs_f64()))
+    say(&format!(
+        "It has caught up after {:.1} s: up to entry {applied}.",
+        began.elapsed().as_secs_f64()
+    ))
 }
 
-/// Cuts the power of the simulated disk while clients write, starts its node again, and compares everything.
+/// Cuts the power of the simulated disk while clients write, starts its node again, and compares
+/// everything.
 async fn cut_the_power(
     processes: &Processes,
     simulated: SimulatedNode,

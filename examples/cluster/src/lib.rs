@@ -1,9 +1,12 @@
-//! A key-value store on several machines: openraft over the Inkstone log. Take it as the start of your own.
+//! A key-value store on several machines: openraft over the Inkstone log. Take it as the start of
+//! your own.
 //!
-//! *Owns*: the whole program but its command line. *May not touch*: how the log makes entries durable.
+//! *Owns*: the whole program but its command line. *May not touch*: how the log makes entries
+//! durable.
 //!
-//! Read it in this order: [`types`] (what may be asked), [`machine`] (what that does), [`snapshots`] and [`storage`] (what is on disk), `wire`,
-//! [`transport`] and `network` (between nodes), [`node`] (one node, started and stopped), `server` and `answers` (what a node does with
+//! Read it in this order: [`types`] (what may be asked), [`machine`] (what that does),
+//! [`snapshots`] and [`storage`] (what is on disk), `wire`, [`transport`] and `network` (between
+//! nodes), [`node`] (one node, started and stopped), `server` and `answers` (what a node does with
 //! what comes), [`client`] (who asks).
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,8 @@
-//! The state machine: keys and values in memory, made again from the last snapshot and the log after it.
+//! The state machine: keys and values in memory, made again from the last snapshot and the log
+//! after it.
 //!
-//! *Owns*: what each request does, and the bytes of a snapshot. *May not touch*: the log, the disk (`snapshots.rs` does), the network.
+//! *Owns*: what each request does, and the bytes of a snapshot. *May not touch*: the log, the disk
+//! (`snapshots.rs` does), the network.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +15,9 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 
 use crate::runtime::blocking;
 use crate::snapshots::Snapshots;
-use crate::types::{LogId, Request, Response, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, Value};
+use crate::types::{
+    LogId, Request, Response, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, Value,
+};
 
 type Values = BTreeMap<String, Value>;
 
@@ -29,7 +33,10 @@ struct State {
 impl State {
     fn of(snapshot: &Snapshot) -> io::Result<Self> {
         let values = postcard::from_bytes(&snapshot.snapshot).map_err(|why| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("the bytes of a snapshot are damaged: {why}"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the bytes of a snapshot are damaged: {why}"),
+            )
         })?;
         let meta = &snapshot.meta;
         Ok(Self { values, applied: meta.last_log_id, membership: meta.last_membership.clone() })
@@ -50,7 +57,8 @@ impl State {
     }
 }
 
-/// The state of one node. Clones are the same: openraft gets one, and who answers clients reads another.
+/// The state of one node. Clones are the same: openraft gets one, and who answers clients reads
+/// another.
 #[derive(Debug, Clone)]
 pub struct StateMachine {
     state: Arc<RwLock<State>>,
@@ -72,7 +80,8 @@ impl StateMachine {
         self.read().values.get(key).cloned()
     }
 
-    /// The number of keys, and a checksum over everything: two nodes that applied the same entries have the same.
+    /// The number of keys, and a checksum over everything: two nodes that applied the same entries
+    /// have the same.
     pub fn fingerprint(&self) -> (u64, u64) {
         let state = self.read();
         // FNV-1a: it must be the same in every version of the program.
@@ -146,7 +155,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Builder { state: self.read().clone(), snapshots: self.snapshots.clone() }
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMeta, bytes: Bytes) -> Result<(), io::Error> {
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        bytes: Bytes,
+    ) -> Result<(), io::Error> {
         let state = State::of(&Snapshot { meta: meta.clone(), snapshot: bytes.clone() })?;
         // First on disk, then in memory: when this returns, openraft purges the log.
         self.snapshots.save(meta.clone(), bytes).await?;

@@ -69,7 +69,10 @@ async fn run(command: Command) -> u8 {
         Outcome::NotDone(why) => say(&format!("not done: {why}"), NOT_DONE),
         Outcome::Unknown(why) => {
             let advice = "read what is there before you write again";
-            say(&format!("unknown: it may have happened, or may yet happen: {why}; {advice}"), UNKNOWN)
+            say(
+                &format!("unknown: it may have happened, or may yet happen: {why}; {advice}"),
+                UNKNOWN,
+            )
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Calls from node to node, as openraft asks for them.
 //!
-//! *Owns*: which call is which message, deadlines, and what an error means to openraft. *May not touch*: how connections are made.
+//! *Owns*: which call is which message, deadlines, and what an error means to openraft. *May not
+//! touch*: how connections are made.
 //!
-//! Each of openraft's clients has a connection of its own: a heartbeat does not wait behind a snapshot. After any error the next call makes
-//! a new one, since TCP can take minutes to notice that a machine is gone.
+//! Each of openraft's clients has a connection of its own: a heartbeat does not wait behind a
+//! snapshot. After any error the next call makes a new one, since TCP can take minutes to notice
+//! that a machine is gone.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,8 +29,8 @@ use crate::wire::{
     Addressee, AsBytes, NODE, NodeAnswer, NodeMessage, SNAPSHOT, SnapshotHead, decode, encode,
 };
 
-/// How long a call may take beyond openraft's own deadline, for its bytes and their flush: 1 second, and 1 for each MiB. openraft's
-/// deadline is that of a heartbeat, which carries nothing.
+/// How long a call may take beyond openraft's own deadline, for its bytes and their flush: 1
+/// second, and 1 for each MiB. openraft's deadline is that of a heartbeat, which carries nothing.
 fn with_bytes(deadline: Duration, bytes: usize) -> Duration {
     if bytes == 0 { deadline } else { deadline + Duration::from_secs(1 + (bytes >> 20) as u64) }
 }
@@ -86,15 +88,22 @@ impl Peer {
 
     fn note(&self, vote: Vote, index: Option<u64>) {
         let newest = self.confirmed(vote).max(index);
-        *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) = newest.map(|index| (vote, index));
+        *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) =
+            newest.map(|index| (vote, index));
     }
 
-    async fn connection(&mut self, timeout: Duration) -> Result<Grpc<Channel>, Unreachable<TypeConfig>> {
+    async fn connection(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Grpc<Channel>, Unreachable<TypeConfig>> {
         if let Some(connection) = &self.connection {
             return Ok(connection.clone());
         }
-        let connection =
-            self.transport.call(&self.address, timeout).await.map_err(|why| Unreachable::new(&why))?;
+        let connection = self
+            .transport
+            .call(&self.address, timeout)
+            .await
+            .map_err(|why| Unreachable::new(&why))?;
         Ok(self.connection.insert(connection).clone())
     }
 
@@ -106,7 +115,10 @@ impl Peer {
     ) -> Result<NodeAnswer, RPCError<TypeConfig>> {
         let answer = tokio::time::timeout(deadline, self.try_call(message, deadline)).await;
         let answer = answer.unwrap_or_else(|_| {
-            let why = format!("node {} at {} did not answer within {deadline:?}", self.to.node, self.address);
+            let why = format!(
+                "node {} at {} did not answer within {deadline:?}",
+                self.to.node, self.address
+            );
             Err(NetworkError::from_string(why).into())
         });
         if answer.is_err() {
@@ -125,7 +137,8 @@ impl Peer {
         let bytes = encode(&(self.to, message)).map_err(failed)?;
         connection.ready().await.map_err(|why| Unreachable::new(&why))?;
         let path = PathAndQuery::from_static(NODE);
-        let answer = connection.unary(tonic::Request::new(bytes), path, AsBytes).await.map_err(failed)?;
+        let answer =
+            connection.unary(tonic::Request::new(bytes), path, AsBytes).await.map_err(failed)?;
         decode(&answer.into_inner()).map_err(failed)
     }
 
@@ -137,7 +150,8 @@ impl Peer {
         let mut connection = self.connection(Duration::from_secs(5)).await?;
         let failed = |status: tonic::Status| NetworkError::new(&status);
         let bytes = snapshot.snapshot;
-        let head = SnapshotHead { to: self.to, vote, meta: snapshot.meta, bytes: bytes.len() as u64 };
+        let head =
+            SnapshotHead { to: self.to, vote, meta: snapshot.meta, bytes: bytes.len() as u64 };
         let head = encode(&head).map_err(failed)?;
         let pieces = (0..bytes.len()).step_by(PIECE_BYTES).map(move |at| {
             let end = bytes.len().min(at + PIECE_BYTES);
@@ -146,7 +160,8 @@ impl Peer {
         let messages = tokio_stream::iter(std::iter::once(head).chain(pieces));
         connection.ready().await.map_err(|why| Unreachable::new(&why))?;
         let path = PathAndQuery::from_static(SNAPSHOT);
-        let answer = connection.client_streaming(tonic::Request::new(messages), path, AsBytes).await;
+        let answer =
+            connection.client_streaming(tonic::Request::new(messages), path, AsBytes).await;
         let answer: Bytes = answer.map_err(failed)?.into_inner();
         Ok(decode(&answer).map_err(failed)?)
     }
@@ -215,7 +230,10 @@ impl RaftNetworkV2<TypeConfig> for Peer {
             closed = cancel => return Err(closed.into()),
         };
         let vote = sent.unwrap_or_else(|_| {
-            Err(NetworkError::from_string(format!("a snapshot was not installed within {deadline:?}")).into())
+            Err(NetworkError::from_string(format!(
+                "a snapshot was not installed within {deadline:?}"
+            ))
+            .into())
         });
         if vote.is_err() {
             self.connection = None;

@@ -1,6 +1,7 @@
 //! One node: started on its storage, served on its connections, stopped.
 //!
-//! *Owns*: openraft's configuration, the limits, and the order of starting and stopping. *May not touch*: what requests mean.
+//! *Owns*: openraft's configuration, the limits, and the order of starting and stopping. *May not
+//! touch*: what requests mean.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,7 +35,8 @@ use crate::wire::{Answer, Question};
 pub struct Limits {
     /// The bytes of a key and its value together: 1 MiB by default.
     pub write_bytes: usize,
-    /// The bytes of all writes that are proposed and not decided: 8 MiB by default. One append to the raft log may hold them all.
+    /// The bytes of all writes that are proposed and not decided: 8 MiB by default. One append to
+    /// the raft log may hold them all.
     pub flight_bytes: usize,
 }
 
@@ -45,7 +47,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those that fit a raft log with segments of this size ([`crate::storage::StorageOptions::of_segments`]).
+    /// Those that fit a raft log with segments of this size
+    /// ([`crate::storage::StorageOptions::of_segments`]).
     pub fn of_segments(bytes: u64) -> Self {
         let flight_bytes = (bytes / 4).min(8 << 20) as usize;
         Self { write_bytes: flight_bytes.min(1 << 20), flight_bytes }
@@ -57,11 +60,14 @@ impl Limits {
 pub struct NodeOptions {
     /// How often the leader says that it is there: 250 ms by default.
     pub heartbeat: Duration,
-    /// How long a node hears nothing before it wants to lead: this, or up to twice as long; 1 s by default.
+    /// How long a node hears nothing before it wants to lead: this, or up to twice as long; 1 s by
+    /// default.
     pub election: Duration,
-    /// After how many entries a snapshot is made: 10,000 by default. A tenth of them stays in the log for nodes that are a little behind.
+    /// After how many entries a snapshot is made: 10,000 by default. A tenth of them stays in the
+    /// log for nodes that are a little behind.
     pub snapshot_every: u64,
-    /// How long the leader waits for a write to be committed before it answers that it may or may not be: 5 s by default.
+    /// How long the leader waits for a write to be committed before it answers that it may or may
+    /// not be: 5 s by default.
     pub write_timeout: Duration,
     /// How much may be asked at once.
     pub limits: Limits,
@@ -91,8 +97,9 @@ impl NodeOptions {
             max_in_snapshot_log_to_keep: self.snapshot_every / 10,
             // A node that comes back from a partition asks before it disturbs a leader that works.
             enable_pre_vote: Some(true),
-            // A leader that starts again must be elected again. Two of three nodes can have committed an entry that its own disk did not have yet when
-            // the power failed: it would lead on in the same term with a log that lacks it.
+            // A leader that starts again must be elected again. Two of three nodes can have
+            // committed an entry that its own disk did not have yet when the power failed: it would
+            // lead on in the same term with a log that lacks it.
             enable_leader_restore: Some(false),
             ..Config::default()
         }
@@ -116,18 +123,23 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node on its storage: it applies what is in its log, and takes part in elections if it is a member. It hears nothing before
-    /// [`Node::serve`].
+    /// Starts a node on its storage: it applies what is in its log, and takes part in elections if
+    /// it is a member. It hears nothing before [`Node::serve`].
     ///
     /// # Errors
     /// `InvalidInput` for options that contradict each other; those of the storage.
-    pub async fn start(storage: Storage, options: NodeOptions, transport: Transport) -> io::Result<Self> {
+    pub async fn start(
+        storage: Storage,
+        options: NodeOptions,
+        transport: Transport,
+    ) -> io::Result<Self> {
         let (config, cluster) = (options.config(), storage.identity.cluster);
         let network = Network::new(cluster, transport.clone());
         Self::start_over(storage, options, config, network, transport).await
     }
 
-    /// As [`Node::start`], with another way to the other nodes and a configuration of its own: for simulations.
+    /// As [`Node::start`], with another way to the other nodes and a configuration of its own: for
+    /// simulations.
     ///
     /// # Errors
     /// As there.
@@ -144,15 +156,18 @@ impl Node {
     {
         let Storage { identity, log, snapshots, machine, .. } = storage;
         let config = config.validate();
-        let config = config.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
-        let raft = Raft::new(identity.node, Arc::new(config), network, log.clone(), machine.clone());
+        let config =
+            config.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
+        let raft =
+            Raft::new(identity.node, Arc::new(config), network, log.clone(), machine.clone());
         let raft = raft.await.map_err(io::Error::other)?;
         let flight = Arc::new(Semaphore::new(options.limits.flight_bytes));
         let lost = Arc::new(watch::Sender::new(None));
         Ok(Self { identity, raft, machine, log, options, flight, lost, snapshots, transport })
     }
 
-    /// Answers what comes on these connections, until `stop` is ready; then it takes no more, and gives those that are open a second.
+    /// Answers what comes on these connections, until `stop` is ready; then it takes no more, and
+    /// gives those that are open a second.
     ///
     /// # Errors
     /// Those of TLS, when its files are of no use.
@@ -170,8 +185,11 @@ impl Node {
             stop.await;
             stopping.send_replace(true);
         };
-        let server =
-            self.transport.server()?.serve_with_incoming_shutdown(Service::new(self), incoming, signal);
+        let server = self.transport.server()?.serve_with_incoming_shutdown(
+            Service::new(self),
+            incoming,
+            signal,
+        );
         let grace = async move {
             // An error means that the server is gone already.
             let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -189,14 +207,17 @@ impl Node {
         answer(self, question).await
     }
 
-    /// Begins a cluster: these nodes are its members, each with the address at which the others reach it.
+    /// Begins a cluster: these nodes are its members, each with the address at which the others
+    /// reach it.
     ///
     /// # Errors
-    /// `AlreadyExists` when this node has been a member before; `InvalidInput` when it is none of them.
+    /// `AlreadyExists` when this node has been a member before; `InvalidInput` when it is none of
+    /// them.
     ///
     /// # Durability
-    /// The membership is in this node's log, and durable a flush later: openraft answers before. It counts when more than half of the members have
-    /// it. A node that lost its power at once may have to begin again.
+    /// The membership is in this node's log, and durable a flush later: openraft answers before. It
+    /// counts when more than half of the members have it. A node that lost its power at once may
+    /// have to begin again.
     pub async fn init(&self, members: BTreeMap<u64, String>) -> io::Result<()> {
         let members: BTreeMap<u64, BasicNode> =
             members.into_iter().map(|(id, addr)| (id, BasicNode { addr })).collect();
@@ -206,9 +227,10 @@ impl Node {
                 let why = format!("node {id} is in a cluster already");
                 io::Error::new(io::ErrorKind::AlreadyExists, why)
             }
-            RaftError::APIError(InitializeError::NotInMembers(_)) => {
-                io::Error::new(io::ErrorKind::InvalidInput, format!("node {id} is not among the members"))
-            }
+            RaftError::APIError(InitializeError::NotInMembers(_)) => io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("node {id} is not among the members"),
+            ),
             RaftError::Fatal(why) => io::Error::other(why),
         })
     }
@@ -223,8 +245,8 @@ impl Node {
         &self.machine
     }
 
-    /// Waits until the node cannot go on, and says why and what to do: a disk that failed, a directory that was replaced. A node that was stopped is
-    /// `None`.
+    /// Waits until the node cannot go on, and says why and what to do: a disk that failed, a
+    /// directory that was replaced. A node that was stopped is `None`.
     pub async fn ended(&self) -> Option<String> {
         let mut lost = self.lost.subscribe();
         tokio::select! {

@@ -1,9 +1,11 @@
 //! The runtime that openraft runs on: tokio's, with random numbers from one place.
 //!
-//! *Owns*: where random numbers come from, and where calls that block run. *May not touch*: anything else of tokio's runtime.
+//! *Owns*: where random numbers come from, and where calls that block run. *May not touch*:
+//! anything else of tokio's runtime.
 //!
-//! Everything random in a node is openraft's (how long it waits before an election), and everything that blocks (a purge, a snapshot
-//! that is written) goes through [`Runtime`]. So a simulation needs one call, [`simulate`], to have both under its control.
+//! Everything random in a node is openraft's (how long it waits before an election), and everything
+//! that blocks (a purge, a snapshot that is written) goes through [`Runtime`]. So a simulation
+//! needs one call, [`simulate`], to have both under its control.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -21,7 +23,8 @@ thread_local! {
     static SIMULATED: RefCell<Option<StdRng>> = const { RefCell::new(None) };
 }
 
-/// From now on everything that this thread runs takes its random numbers from `seed`, and what blocks runs on this thread, at once.
+/// From now on everything that this thread runs takes its random numbers from `seed`, and what
+/// blocks runs on this thread, at once.
 ///
 /// For simulations that run all nodes in one thread. There is no way back.
 pub fn simulate(seed: u64) {
@@ -36,7 +39,9 @@ fn is_simulated() -> bool {
 ///
 /// # Errors
 /// When the call panicked.
-pub async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
     if is_simulated() {
         return Ok(call());
     }
@@ -90,7 +95,8 @@ impl AsyncRuntime for Runtime {
     type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
     type Instant = <TokioRuntime as AsyncRuntime>::Instant;
     type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
-    type Timeout<R, T: Future<Output = R> + OptionalSend> = <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> =
+        <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
     type ThreadLocalRng = Randomness;
     type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
     type Watch = <TokioRuntime as AsyncRuntime>::Watch;

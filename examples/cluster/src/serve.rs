@@ -1,6 +1,7 @@
 //! A node as a process: from its arguments to its end.
 //!
-//! *Owns*: the order in which wrong use is noticed, what the process says, and signals. *May not touch*: what the node does.
+//! *Owns*: the order in which wrong use is noticed, what the process says, and signals. *May not
+//! touch*: what the node does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,22 +24,31 @@ pub(crate) async fn serve(serve: Serve) -> io::Result<()> {
     let advertised =
         serve.advertise.clone().or_else(|| listed.cloned()).unwrap_or_else(|| serve.listen.clone());
     if listed.is_some_and(|listed| *listed != advertised) {
-        return Err(invalid(format!("--cluster and --advertise name different addresses for node {id}")));
+        return Err(invalid(format!(
+            "--cluster and --advertise name different addresses for node {id}"
+        )));
     }
-    // Before the directory is touched: two nodes on one address are two nodes on one command line, more often than not.
+    // Before the directory is touched: two nodes on one address are two nodes on one command line,
+    // more often than not.
     let incoming = listen(&serve.listen).await?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let identity = Identity { cluster: serve.cluster_id, node: id };
     let storage =
-        Storage::open(&serve.dir, identity, StorageOptions::of_segments(serve.segment_bytes)).await?;
+        Storage::open(&serve.dir, identity, StorageOptions::of_segments(serve.segment_bytes))
+            .await?;
     let node = Node::start(storage, serve.options(), serve.tls.transport()?).await?;
     println!("node {id} listens on {}, its data is in {}", serve.listen, serve.dir.display());
     if let Some(members) = members.filter(|_| serve.bootstrap) {
         begin(&node, members.clone()).await?;
     }
-    let others = members.cloned().unwrap_or_default().into_iter().filter(|(other, _)| *other != id).collect();
+    let others = members
+        .cloned()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(other, _)| *other != id)
+        .collect();
     let reporter = tokio::spawn(report(node.clone(), id, advertised));
     let searcher = tokio::spawn(search(node.clone(), id, others, serve.tls.transport()?));
 
@@ -78,7 +88,8 @@ async fn begin(node: &Node, members: BTreeMap<u64, String>) -> io::Result<()> {
     }
 }
 
-/// While no leader is known, says why the others cannot be reached: a wrong address, or a certificate that is not believed.
+/// While no leader is known, says why the others cannot be reached: a wrong address, or a
+/// certificate that is not believed.
 async fn search(node: Node, id: u64, others: BTreeMap<u64, String>, transport: Transport) {
     let mut said = BTreeMap::new();
     loop {
@@ -88,7 +99,8 @@ async fn search(node: Node, id: u64, others: BTreeMap<u64, String>, transport: T
             continue;
         }
         for (other, address) in &others {
-            let mut client = Client::new(vec![address.clone()], transport.clone(), ClientOptions::default());
+            let mut client =
+                Client::new(vec![address.clone()], transport.clone(), ClientOptions::default());
             let why = client.status(address).await.err();
             if let Some(why) = &why
                 && said.get(other) != Some(why)
@@ -110,8 +122,12 @@ async fn report(node: Node, id: u64, advertised: String) {
             if now.current_leader != leader {
                 leader = now.current_leader;
                 match leader {
-                    Some(leader) if leader == id => eprintln!("node {id} leads in term {}", now.current_term),
-                    Some(leader) => eprintln!("node {id} follows node {leader} in term {}", now.current_term),
+                    Some(leader) if leader == id => {
+                        eprintln!("node {id} leads in term {}", now.current_term)
+                    }
+                    Some(leader) => {
+                        eprintln!("node {id} follows node {leader} in term {}", now.current_term)
+                    }
                     None => eprintln!("node {id} knows no leader"),
                 }
             }
@@ -119,8 +135,11 @@ async fn report(node: Node, id: u64, advertised: String) {
             let listed: Vec<_> = membership
                 .nodes()
                 .map(|(id, node)| {
-                    let vote =
-                        if membership.voter_ids().any(|voter| voter == *id) { "" } else { " (no vote)" };
+                    let vote = if membership.voter_ids().any(|voter| voter == *id) {
+                        ""
+                    } else {
+                        " (no vote)"
+                    };
                     format!("{id}={}{vote}", node.addr)
                 })
                 .collect();
@@ -128,7 +147,9 @@ async fn report(node: Node, id: u64, advertised: String) {
                 members = listed;
                 eprintln!("node {id}: the members are {}", members.join(", "));
                 if membership.get_node(&id).is_some_and(|known| known.addr != advertised) {
-                    eprintln!("node {id}: the others look for this node elsewhere than at {advertised}");
+                    eprintln!(
+                        "node {id}: the others look for this node elsewhere than at {advertised}"
+                    );
                 }
             }
             if now.snapshot > snapshot {

@@ -1,6 +1,7 @@
 //! What comes over a connection: which call it is, and whether it is for this node.
 //!
-//! *Owns*: paths, decoding, the checks of the sender. *May not touch*: what a client's question means (`answers.rs`).
+//! *Owns*: paths, decoding, the checks of the sender. *May not touch*: what a client's question
+//! means (`answers.rs`).
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,8 +21,8 @@ use crate::node::Node;
 use crate::tail::tail;
 use crate::types::{Snapshot, Vote};
 use crate::wire::{
-    Addressee, AsBytes, CLIENT, MESSAGE_BYTES_MAX, NODE, NodeAnswer, NodeMessage, SNAPSHOT, SnapshotHead,
-    TAIL, decode, encode,
+    Addressee, AsBytes, CLIENT, MESSAGE_BYTES_MAX, NODE, NodeAnswer, NodeMessage, SNAPSHOT,
+    SnapshotHead, TAIL, decode, encode,
 };
 
 /// A node as the server calls it.
@@ -38,8 +39,9 @@ impl Service {
         let mut grpc = Grpc::new(AsBytes).max_decoding_message_size(MESSAGE_BYTES_MAX);
         match request.uri().path() {
             NODE => {
-                let call =
-                    service_fn(move |request: Request<Bytes>| from_node(node.clone(), request.into_inner()));
+                let call = service_fn(move |request: Request<Bytes>| {
+                    from_node(node.clone(), request.into_inner())
+                });
                 grpc.unary(call, request).await
             }
             SNAPSHOT => {
@@ -97,15 +99,16 @@ fn check(node: &Node, to: Addressee) -> Result<(), Status> {
     )))
 }
 
-/// A node that lacks what it has confirmed to this leader has lost its directory, or its disk lied. It ends, before openraft hears of it: the
-/// leader could count as confirmed what is gone.
+/// A node that lacks what it has confirmed to this leader has lost its directory, or its disk lied.
+/// It ends, before openraft hears of it: the leader could count as confirmed what is gone.
 async fn check_confirmed(node: &Node, vote: Vote, confirmed: Option<u64>) -> Result<(), Status> {
     // Metrics may be a moment old; they are asked first, since they cost nothing.
     if confirmed <= node.raft.metrics().borrow_watched().last_log_index {
         return Ok(());
     }
-    let state =
-        node.raft.with_raft_state(|state| (*state.vote_ref(), state.log_ids.last().map(|id| id.index)));
+    let state = node
+        .raft
+        .with_raft_state(|state| (*state.vote_ref(), state.log_ids.last().map(|id| id.index)));
     let (own, last) = state.await.map_err(stopped)?;
     // Under a newer vote, another leader may have cut the log since.
     if own > vote || confirmed <= last {
@@ -147,7 +150,10 @@ async fn from_node(node: Node, bytes: Bytes) -> Result<Response<Bytes>, Status> 
     encode(&answer.map_err(stopped)?).map(Response::new)
 }
 
-async fn from_snapshot(node: Node, mut pieces: Streaming<Bytes>) -> Result<Response<Bytes>, Status> {
+async fn from_snapshot(
+    node: Node,
+    mut pieces: Streaming<Bytes>,
+) -> Result<Response<Bytes>, Status> {
     let cut = || Status::data_loss("a snapshot ended early");
     let head: SnapshotHead = decode(&pieces.try_next().await?.ok_or_else(cut)?)?;
     check(&node, head.to)?;

@@ -2,9 +2,10 @@
 //!
 //! *Owns*: which records make a snapshot, and when it counts. *May not touch*: what is in it.
 //!
-//! A snapshot is a run of *pieces* and one last record, the *label*, which says up to which entry it goes, and where its pieces begin. It counts
-//! when its label is durable; then everything before its first piece is given back. A crash in the middle leaves pieces without a label,
-//! and the snapshot before is still there. So nothing is renamed, and the log has the checksums.
+//! A snapshot is a run of *pieces* and one last record, the *label*, which says up to which entry
+//! it goes, and where its pieces begin. It counts when its label is durable; then everything before
+//! its first piece is given back. A crash in the middle leaves pieces without a label, and the
+//! snapshot before is still there. So nothing is renamed, and the log has the checksums.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,14 +49,17 @@ impl Snapshots {
         for record in log.reader().records(log.first()) {
             match record.map_err(io::Error::from)?.bytes.split_first() {
                 Some((&PIECE, _)) => (),
-                Some((&LABEL, label)) => newest = Some(postcard::from_bytes(label).map_err(invalid)?),
+                Some((&LABEL, label)) => {
+                    newest = Some(postcard::from_bytes(label).map_err(invalid)?)
+                }
                 _ => return Err(invalid("a record that is no part of a snapshot")),
             }
         }
         Ok(Self { log: Arc::new(log), newest: Arc::new(Mutex::new(newest)) })
     }
 
-    /// Writes a snapshot, and gives the room of the one before back. If there is a newer one already, it does nothing.
+    /// Writes a snapshot, and gives the room of the one before back. If there is a newer one
+    /// already, it does nothing.
     ///
     /// # Errors
     /// Those of the log, for example a full disk. The snapshot before is still there then.
@@ -116,7 +120,11 @@ impl Snapshots {
             }
         }
         if bytes.len() as u64 != label.bytes {
-            return Err(invalid(format!("a snapshot of {} bytes has only {}", label.bytes, bytes.len())));
+            return Err(invalid(format!(
+                "a snapshot of {} bytes has only {}",
+                label.bytes,
+                bytes.len()
+            )));
         }
         Ok(Some(Snapshot { meta: label.meta.clone(), snapshot: bytes.into() }))
     }

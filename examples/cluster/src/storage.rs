@@ -1,6 +1,8 @@
-//! What a node has on disk: the raft log in `log/`, and the snapshots in `snapshots/`, below one directory.
+//! What a node has on disk: the raft log in `log/`, and the snapshots in `snapshots/`, below one
+//! directory.
 //!
-//! *Owns*: where the two are, whose they are, and whether they fit together. *May not touch*: what is in them.
+//! *Owns*: where the two are, whose they are, and whether they fit together. *May not touch*: what
+//! is in them.
 
 use std::io;
 use std::path::Path;
@@ -35,7 +37,8 @@ impl Identity {
 /// How both logs are opened.
 #[derive(Debug, Clone)]
 pub struct StorageOptions {
-    /// The raft log's. One append may hold [`crate::node::Limits::flight_bytes`] and a little more: `record_bytes_max` must be twice that.
+    /// The raft log's. One append may hold [`crate::node::Limits::flight_bytes`] and a little more:
+    /// `record_bytes_max` must be twice that.
     pub log: inkstone::Options,
     /// The snapshots'.
     pub snapshots: inkstone::Options,
@@ -45,7 +48,9 @@ impl StorageOptions {
     /// Segments of this size for both: from 4 MiB, a multiple of 4096.
     pub fn of_segments(bytes: u64) -> Self {
         let of = || {
-            inkstone::Options::new().segment_bytes(bytes).record_bytes_max((bytes / 2).min(16 << 20) as usize)
+            inkstone::Options::new()
+                .segment_bytes(bytes)
+                .record_bytes_max((bytes / 2).min(16 << 20) as usize)
         };
         Self { log: of(), snapshots: of() }
     }
@@ -71,12 +76,16 @@ impl Storage {
     /// Opens what is in `directory`, or creates it.
     ///
     /// # Errors
-    /// `InvalidData` when the directory is another node's, or when its two halves do not fit; those of the logs, for example when another
-    /// process has them open.
+    /// `InvalidData` when the directory is another node's, or when its two halves do not fit; those
+    /// of the logs, for example when another process has them open.
     ///
     /// # Durability
     /// What the opened storage shows is on stable storage.
-    pub async fn open(directory: &Path, identity: Identity, options: StorageOptions) -> io::Result<Self> {
+    pub async fn open(
+        directory: &Path,
+        identity: Identity,
+        options: StorageOptions,
+    ) -> io::Result<Self> {
         let options = options.named(identity);
         let log = LogStore::open(directory.join("log"), options.0)
             .map_err(|why| explain(why, directory, identity))?;
@@ -108,14 +117,21 @@ impl Storage {
     ///
     /// # Errors
     /// `InvalidData` when they do not fit together, or when `snapshots` holds something else.
-    pub async fn of(identity: Identity, mut log: LogStore<TypeConfig>, snapshots: Log) -> io::Result<Self> {
+    pub async fn of(
+        identity: Identity,
+        mut log: LogStore<TypeConfig>,
+        snapshots: Log,
+    ) -> io::Result<Self> {
         let snapshots = Snapshots::new(snapshots)?;
         let machine = StateMachine::new(snapshots.clone())?;
-        // openraft does not look: entries that are purged and in no snapshot would be missing without a word.
+        // openraft does not look: entries that are purged and in no snapshot would be missing
+        // without a word.
         let found = log.get_log_state().await?;
         let purged = found.last_purged_log_id;
         if purged > machine.applied() {
-            let show = |id: Option<crate::types::LogId>| id.map_or("nothing".to_owned(), |id| id.to_string());
+            let show = |id: Option<crate::types::LogId>| {
+                id.map_or("nothing".to_owned(), |id| id.to_string())
+            };
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!(
@@ -138,7 +154,10 @@ impl Storage {
 
 impl StorageOptions {
     fn named(self, identity: Identity) -> (inkstone_openraft::Options, inkstone::Options) {
-        (inkstone_openraft::Options::new().log(self.log).raft_group(identity.raft_group()), self.snapshots)
+        (
+            inkstone_openraft::Options::new().log(self.log).raft_group(identity.raft_group()),
+            self.snapshots,
+        )
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! *Owns*: which entries a client gets, in which order. *May not touch*: the state machine.
 //!
-//! Entries come from the raft log, and only those that this node has applied: they are committed, and never change.
+//! Entries come from the raft log, and only those that this node has applied: they are committed,
+//! and never change.
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -22,9 +23,12 @@ struct Tail {
     next: u64,
 }
 
-/// Entries from an index on, several to a message, without end. An index whose entry was purged is an error that says where to begin;
-/// 0 begins with the first that is there.
-pub(crate) fn tail(node: &Node, from: TailFrom) -> impl Stream<Item = Result<Bytes, Status>> + Send + use<> {
+/// Entries from an index on, several to a message, without end. An index whose entry was purged is
+/// an error that says where to begin; 0 begins with the first that is there.
+pub(crate) fn tail(
+    node: &Node,
+    from: TailFrom,
+) -> impl Stream<Item = Result<Bytes, Status>> + Send + use<> {
     let tail = Tail { metrics: node.raft.metrics(), reader: node.log.reader(), next: from.index };
     stream::try_unfold(tail, async |mut tail| {
         let entries = tail.more().await?;

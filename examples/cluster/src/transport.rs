@@ -1,6 +1,7 @@
 //! Connections: how one is made, and TLS around it.
 //!
-//! *Owns*: the way from an address to a connection, which a simulation or a test replaces. *May not touch*: messages.
+//! *Owns*: the way from an address to a connection, which a simulation or a test replaces. *May not
+//! touch*: messages.
 
 use std::fmt;
 use std::future::Future;
@@ -49,8 +50,9 @@ pub struct Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Of files in PEM: who may sign, and one's own certificate with its key. A node that has the last two asks for a certificate of
-    /// everybody who connects, signed by the first: nobody else gets in.
+    /// Of files in PEM: who may sign, and one's own certificate with its key. A node that has the
+    /// last two asks for a certificate of everybody who connects, signed by the first: nobody else
+    /// gets in.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -83,7 +85,8 @@ impl Transport {
         })
     }
 
-    /// By any means: `connect` gets an address as it stands in the membership, and makes a connection to it.
+    /// By any means: `connect` gets an address as it stands in the membership, and makes a
+    /// connection to it.
     pub fn new(connect: impl Fn(String) -> Connecting + Send + Sync + 'static) -> Self {
         Self {
             connect: Arc::new(connect),
@@ -110,10 +113,13 @@ impl Transport {
             let connecting = connect(to.clone());
             async move { connecting.await.map(TokioIo::new) }
         });
-        let channel = tokio::time::timeout(timeout, endpoint.connect_with_connector(connector)).await;
+        let channel =
+            tokio::time::timeout(timeout, endpoint.connect_with_connector(connector)).await;
         let channel = match channel {
             Ok(Ok(channel)) => channel,
-            Ok(Err(why)) => return Err(io::Error::other(format!("{address}: {}", innermost(&why)))),
+            Ok(Err(why)) => {
+                return Err(io::Error::other(format!("{address}: {}", innermost(&why))));
+            }
             Err(_) => {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -148,10 +154,13 @@ impl Transport {
                 format!("{address} is no address of the form HOST:PORT: {why}"),
             )
         };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|why| invalid(&why))?;
+        let endpoint =
+            Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|why| invalid(&why))?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            return endpoint.tls_config(tls.client.clone()).map_err(|why| invalid(&innermost(&why)));
+            return endpoint
+                .tls_config(tls.client.clone())
+                .map_err(|why| invalid(&innermost(&why)));
         }
         Ok(endpoint)
     }
@@ -193,7 +202,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Accepted<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Accepted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
@@ -206,8 +219,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Accepted<S> {
     }
 }
 
-/// Listens at `address` (`HOST:PORT`), and gives out what is accepted. An error of accepting, such as too many open files, passes: it waits a
-/// moment and goes on.
+/// Listens at `address` (`HOST:PORT`), and gives out what is accepted. An error of accepting, such
+/// as too many open files, passes: it waits a moment and goes on.
 ///
 /// # Errors
 /// When the address is in use, or none of this machine's.
@@ -220,7 +233,9 @@ pub async fn listen(
     Ok(futures_util::stream::unfold(listener, async |listener| {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return Some((stream.set_nodelay(true).map(|()| stream), listener)),
+                Ok((stream, _)) => {
+                    return Some((stream.set_nodelay(true).map(|()| stream), listener));
+                }
                 Err(why) => {
                     eprintln!("a connection was not accepted: {why}");
                     tokio::time::sleep(Duration::from_millis(100)).await;

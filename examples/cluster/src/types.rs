@@ -1,6 +1,8 @@
-//! The words of the program: what may be asked of the cluster, what it answers, and openraft's types for them.
+//! The words of the program: what may be asked of the cluster, what it answers, and openraft's
+//! types for them.
 //!
-//! *Owns*: [`Request`] and [`Response`], which are in the log and so on disk: a new kind goes to the end. *May not touch*: anything.
+//! *Owns*: [`Request`] and [`Response`], which are in the log and so on disk: a new kind goes to
+//! the end. *May not touch*: anything.
 
 use std::fmt;
 
@@ -11,7 +13,8 @@ use crate::machine::StateMachine;
 use crate::runtime::Runtime;
 
 openraft::declare_raft_types!(
-    /// What openraft needs to know of this program. All else is its default: ids are `u64`, a node has an address.
+    /// What openraft needs to know of this program. All else is its default: ids are `u64`, a node
+    /// has an address.
     pub TypeConfig:
         D = Request,
         R = Response,

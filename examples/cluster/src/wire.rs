@@ -2,8 +2,9 @@
 //!
 //! *Owns*: the messages, their paths, and the codec. *May not touch*: connections.
 //!
-//! The RPCs are gRPC's, with messages in postcard: nothing is generated, and no protobuf compiler is needed. All nodes of a cluster run the
-//! same version of this program; a program that lives long would number its messages here.
+//! The RPCs are gRPC's, with messages in postcard: nothing is generated, and no protobuf compiler
+//! is needed. All nodes of a cluster run the same version of this program; a program that lives
+//! long would number its messages here.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ pub(crate) const TAIL: &str = "/replicated_log.Client/Tail";
 /// The largest message that is accepted. What is sent is far smaller ([`crate::node::Limits`]).
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// From which cluster, and for which node: an address that leads to another node must not count as that node's vote.
+/// From which cluster, and for which node: an address that leads to another node must not count as
+/// that node's vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Addressee {
     pub(crate) cluster: u64,
@@ -167,14 +169,16 @@ pub struct NodeStatus {
     pub commits: Commits,
 }
 
-/// What a node's log has committed since it was opened. A commit makes one group of records durable.
+/// What a node's log has committed since it was opened. A commit makes one group of records
+/// durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commits {
     /// How many commits, those of the log's own notes too.
     pub count: u64,
     /// The records that were appended: entries, and what else the raft log notes.
     pub records: u64,
-    /// How long a group's first record waited until its write began, at the median, in microseconds.
+    /// How long a group's first record waited until its write began, at the median, in
+    /// microseconds.
     pub queue_us: u64,
     /// How long writing and syncing a group took, at the median, in microseconds.
     pub commit_us: u64,
@@ -204,8 +208,9 @@ pub(crate) fn encode(message: &impl Serialize) -> Result<Bytes, Status> {
 
 /// A message of bytes.
 pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, Status> {
-    postcard::from_bytes(bytes)
-        .map_err(|why| Status::invalid_argument(format!("no message of this version of the program: {why}")))
+    postcard::from_bytes(bytes).map_err(|why| {
+        Status::invalid_argument(format!("no message of this version of the program: {why}"))
+    })
 }
 
 /// Messages are bytes already.

@@ -1,4 +1,5 @@
-//! The demonstration, as a person starts it: what it says last, how it ends, and that nothing is left of it.
+//! The demonstration, as a person starts it: what it says last, how it ends, and that nothing is
+//! left of it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +62,8 @@ impl Demo {
         assert!(sent.success());
     }
 
-    /// Waits for the end. Gives the exit code and what it complained about; nothing may be left then.
+    /// Waits for the end. Gives the exit code and what it complained about; nothing may be left
+    /// then.
     fn end(mut self) -> (Option<i32>, String) {
         let began = Instant::now();
         for line in &mut self.lines {
@@ -114,7 +116,8 @@ fn it_tells_the_whole_story() {
     ] {
         assert!(said.contains(part), "it does not say {part:?}:\n{said}");
     }
-    let forgotten = said.split_once("whatever was not flushed: ").unwrap().1.split(' ').next().unwrap();
+    let forgotten =
+        said.split_once("whatever was not flushed: ").unwrap().1.split(' ').next().unwrap();
     assert!(forgotten.parse::<u64>().unwrap() > 0, "the cut took nothing:\n{said}");
     assert!(said.trim_end().lines().last().unwrap().starts_with("Done in "), "{said}");
 }
@@ -139,5 +142,8 @@ fn a_failure_is_said_and_leaves_nothing() {
     demo.signal("-KILL", demo.processes()[0]);
     let (code, said) = demo.end();
     assert_eq!(code, Some(1), "{node}\n{said}");
-    assert!(said.contains("the demonstration failed: node 2 ended, and was not meant to"), "{said}");
+    assert!(
+        said.contains("the demonstration failed: node 2 ended, and was not meant to"),
+        "{said}"
+    );
 }

@@ -35,7 +35,8 @@ impl EventStore {
 
     /// Adds events to a stream, all or none. They are durable when this returns.
     fn add(&mut self, stream: &str, events: &[&str]) -> Result<Lsn> {
-        let records: Vec<_> = events.iter().map(|event| encode(stream, event)).collect::<Result<_>>()?;
+        let records: Vec<_> =
+            events.iter().map(|event| encode(stream, event)).collect::<Result<_>>()?;
         let append = self.log.append_batch(&records)?;
         let first = append.first_lsn();
         let last = append.wait()?;

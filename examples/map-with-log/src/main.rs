@@ -1,9 +1,11 @@
-//! A map in memory that survives: every change goes through a write-ahead log, and a snapshot now and then keeps the log
-//! short.
+//! A map in memory that survives: every change goes through a write-ahead log, and a snapshot now
+//! and then keeps the log short.
 //!
-//! *Owns*: what a change and a snapshot look like. *May not touch*: durability; the log sees to that.
+//! *Owns*: what a change and a snapshot look like. *May not touch*: durability; the log sees to
+//! that.
 //!
-//! A snapshot is a batch of the map's entries at the end of the log, all or none; then everything before it is given up.
+//! A snapshot is a batch of the map's entries at the end of the log, all or none; then everything
+//! before it is given up.
 //!
 //! ```text
 //! cargo run -p example-map-with-log -- DIR set KEY VALUE | get KEY | remove KEY | compact
@@ -55,7 +57,8 @@ impl DurableMap {
     /// Writes the whole map as one batch, then gives up everything before it.
     fn compact(&mut self) -> Result<()> {
         let entries = self.map.iter().map(|(key, value)| entry(key, value));
-        let records: Vec<_> = std::iter::once(Ok(vec![CLEAR])).chain(entries).collect::<Result<_>>()?;
+        let records: Vec<_> =
+            std::iter::once(Ok(vec![CLEAR])).chain(entries).collect::<Result<_>>()?;
         let append = self.log.append_batch(&records)?;
         let first = append.first_lsn();
         append.wait()?;
@@ -73,8 +76,12 @@ fn apply(map: &mut BTreeMap<String, String>, record: &[u8]) -> Result<()> {
     match record {
         [SET, low, high, rest @ ..] => {
             let length = usize::from(u16::from_le_bytes([*low, *high]));
-            let (key, value) = rest.split_at_checked(length).context("a record that ends too early")?;
-            map.insert(std::str::from_utf8(key)?.to_owned(), std::str::from_utf8(value)?.to_owned());
+            let (key, value) =
+                rest.split_at_checked(length).context("a record that ends too early")?;
+            map.insert(
+                std::str::from_utf8(key)?.to_owned(),
+                std::str::from_utf8(value)?.to_owned(),
+            );
         }
         [REMOVE, key @ ..] => {
             map.remove(std::str::from_utf8(key)?);
@@ -93,7 +100,9 @@ fn main() -> Result<()> {
     let mut map = DurableMap::open(path.as_ref())?;
     match rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["set", key, value] => map.set(key, value)?,
-        ["get", key] => println!("{}", map.map.get(key).with_context(|| format!("there is no {key:?}"))?),
+        ["get", key] => {
+            println!("{}", map.map.get(key).with_context(|| format!("there is no {key:?}"))?)
+        }
         ["remove", key] => map.remove(key)?,
         ["compact"] => map.compact()?,
         _ => bail!("set KEY VALUE | get KEY | remove KEY | compact"),

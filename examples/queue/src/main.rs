@@ -1,5 +1,5 @@
-//! A queue on disk with two readers. Each remembers, in a log of its own, how far it has come; what both have read is
-//! given up.
+//! A queue on disk with two readers. Each remembers, in a log of its own, how far it has come; what
+//! both have read is given up.
 //!
 //! *Owns*: what a reader remembers. *May not touch*: durability; the logs see to that.
 //!
@@ -40,8 +40,8 @@ impl Remembering {
         Ok(Self { items, place, done })
     }
 
-    /// Hands out the next item, if there is one, and remembers it when `use_it` has succeeded: after a crash an item may
-    /// be handed out again, and none is missed.
+    /// Hands out the next item, if there is one, and remembers it when `use_it` has succeeded:
+    /// after a crash an item may be handed out again, and none is missed.
     fn take(&mut self, use_it: impl FnOnce(&[u8]) -> Result<()>) -> Result<bool> {
         let Some(item) = self.items.next()? else { return Ok(false) };
         use_it(item.bytes)?;

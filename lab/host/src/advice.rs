@@ -1,7 +1,8 @@
-//! What a lab tells the kernel about the pages of a file: read them ahead, in which order they are read, write them back.
+//! What a lab tells the kernel about the pages of a file: read them ahead, in which order they are
+//! read, write them back.
 //!
-//! *Owns*: the calls (`posix_fadvise`, `readahead`, `madvise`, `sync_file_range`). *May not touch*: contents, and durability: none
-//! of these makes anything durable.
+//! *Owns*: the calls (`posix_fadvise`, `readahead`, `madvise`, `sync_file_range`). *May not touch*:
+//! contents, and durability: none of these makes anything durable.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -47,8 +48,9 @@ impl LabFile {
         self.with_mapping("madvise", 0, |mapping| mapping.advise(kind))
     }
 
-    /// `readahead(2)`: asks the kernel to read a range into the page cache. One call reads at most the device's own read-ahead or
-    /// largest request; the kernel silently ignores the rest of the range.
+    /// `readahead(2)`: asks the kernel to read a range into the page cache. One call reads at most
+    /// the device's own read-ahead or largest request; the kernel silently ignores the rest of the
+    /// range.
     ///
     /// # Errors
     /// What the kernel answers; a file system without a page cache does not have the call.
@@ -57,8 +59,9 @@ impl LabFile {
             .map_err(|source| Error::new("readahead", self.path(), source).at(offset))
     }
 
-    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device has accepted it. This makes
-    /// nothing durable: it flushes neither metadata nor the device's cache.
+    /// `sync_file_range`: passes a range of the page cache to the device and waits until the device
+    /// has accepted it. This makes nothing durable: it flushes neither metadata nor the device's
+    /// cache.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -86,8 +89,9 @@ fn readahead(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
 /// With all three flags: starts writing a range back and waits until the device has accepted it.
 fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let (offset, len) = (as_offset(offset)?, as_offset(len)?);
-    let flags =
-        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: no memory is passed; the descriptor is open for as long as it is borrowed.
     match unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, flags) } {
         0 => Ok(()),
@@ -129,8 +133,10 @@ mod tests {
         let now = || file.residency().expect("told");
         file.forget_cached().expect("dropped");
         if now().resident_pages > 0 {
-            let why =
-                format!("\nNOT RUN: reading at random: this file system keeps its pages ({:?})\n", now());
+            let why = format!(
+                "\nNOT RUN: reading at random: this file system keeps its pages ({:?})\n",
+                now()
+            );
             let _ = std::io::stderr().write_all(why.as_bytes());
             return;
         }

@@ -1,10 +1,11 @@
-//! Processes that run beside a measurement: a lab starts them, pauses them between rounds, and takes them with it when it ends.
+//! Processes that run beside a measurement: a lab starts them, pauses them between rounds, and
+//! takes them with it when it ends.
 //!
-//! *Owns*: their start, their pauses, their end, also after a kill of the lab; spinning. *May not touch*: what else they do, and
-//! processes that this one has not started.
+//! *Owns*: their start, their pauses, their end, also after a kill of the lab; spinning. *May not
+//! touch*: what else they do, and processes that this one has not started.
 //!
-//! A killed lab cannot end its helpers. So each asks the kernel to be killed when the thread that started it ends
-//! ([`end_with_parent`]).
+//! A killed lab cannot end its helpers. So each asks the kernel to be killed when the thread that
+//! started it ends ([`end_with_parent`]).
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +20,8 @@ use rustix::process::{
 
 use crate::signal::{Signal, signal_process};
 
-/// A process that this one has started, with a pipe in each direction. Dropping it kills it and waits for its end.
+/// A process that this one has started, with a pipe in each direction. Dropping it kills it and
+/// waits for its end.
 #[derive(Debug)]
 pub struct Helper {
     child: Child,
@@ -33,7 +35,10 @@ impl Helper {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn start<A: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = A>) -> Result<Self> {
+    pub fn start<A: AsRef<OsStr>>(
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| Error::new("start", program, error))?;
@@ -74,7 +79,8 @@ impl Helper {
         signal_process(self.id(), Signal::Continue)
     }
 
-    /// Processor time that its first thread has used so far, in nanoseconds; `None` if the kernel does not say.
+    /// Processor time that its first thread has used so far, in nanoseconds; `None` if the kernel
+    /// does not say.
     pub fn cpu_ns(&self) -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.id())).ok()?;
         text.split(' ').next()?.parse().ok()
@@ -105,13 +111,15 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It may have ended already; a process that has ended and was not waited for keeps its number.
+        // It may have ended already; a process that has ended and was not waited for keeps its
+        // number.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Has the kernel kill this process (SIGKILL) when the thread that started it ends. `parent` is the process of that thread.
+/// Has the kernel kill this process (SIGKILL) when the thread that started it ends. `parent` is the
+/// process of that thread.
 ///
 /// # Errors
 /// The parent has ended already, or the kernel refuses.
@@ -127,7 +135,8 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
     Err(Error::invalid("run", place, format!("its parent {parent} has ended")))
 }
 
-/// Uses a processor until the process is killed. It makes no system calls, and no pauses that a hypervisor may see.
+/// Uses a processor until the process is killed. It makes no system calls, and no pauses that a
+/// hypervisor may see.
 pub fn spin() -> ! {
     let mut turns = 0u64;
     loop {
@@ -179,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let error = Helper::start(Path::new("/nowhere/at-all"), [""]).expect_err("no program").to_string();
+        let error =
+            Helper::start(Path::new("/nowhere/at-all"), [""]).expect_err("no program").to_string();
         assert!(error.contains("/nowhere/at-all"), "{error}");
     }
 

@@ -1,6 +1,8 @@
-//! A child made by `fork` alone, and a process without standard descriptors, for tests of what must hold in one.
+//! A child made by `fork` alone, and a process without standard descriptors, for tests of what must
+//! hold in one.
 //!
-//! *Owns*: making it, waiting for it, closing the three descriptors; giving up root, or all descriptors. *May not touch*: what it does.
+//! *Owns*: making it, waiting for it, closing the three descriptors; giving up root, or all
+//! descriptors. *May not touch*: what it does.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -38,19 +40,24 @@ impl ForkedChild {
         if libc::WIFEXITED(status) {
             return Ok(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(255));
         }
-        Err(Error::invalid("run", place, format!("it was ended by signal {}", libc::WTERMSIG(status))))
+        Err(Error::invalid(
+            "run",
+            place,
+            format!("it was ended by signal {}", libc::WTERMSIG(status)),
+        ))
     }
 }
 
-/// Runs `work` in a forked child, which has only this thread, and every lock in the state at the fork. The child ends with the
-/// result as its exit code; 255 if `work` panicked. `work` has copies of everything. A child that takes another thread's lock
-/// hangs: this is for tests.
+/// Runs `work` in a forked child, which has only this thread, and every lock in the state at the
+/// fork. The child ends with the result as its exit code; 255 if `work` panicked. `work` has copies
+/// of everything. A child that takes another thread's lock hangs: this is for tests.
 ///
 /// # Errors
 /// There is no room for another process.
 pub fn fork_child(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
-    // SAFETY: the child runs `work` on a copy of this thread's stack and leaves by `_exit`, never returning into the
-    // parent's code; locks that other threads held stay locked for it, as if those threads had stopped forever.
+    // SAFETY: the child runs `work` on a copy of this thread's stack and leaves by `_exit`, never
+    // returning into the parent's code; locks that other threads held stay locked for it, as if
+    // those threads had stopped forever.
     let process = unsafe { libc::fork() };
     if process == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
@@ -71,12 +78,12 @@ pub fn in_forked_child(work: impl FnOnce() -> u8) -> Result<u8> {
     fork_child(work)?.wait()
 }
 
-/// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For a separate process of a test,
-/// whose standard library writes to stderr by its number only.
+/// Closes stdin, stdout and stderr, as a daemon does: the next opened files get their numbers. For
+/// a separate process of a test, whose standard library writes to stderr by its number only.
 pub fn close_standard_descriptors() {
     for number in 0..3 {
-        // SAFETY: no memory is passed. No value owns the three: the standard library uses their numbers, and expects that they
-        // may be closed.
+        // SAFETY: no memory is passed. No value owns the three: the standard library uses their
+        // numbers, and expects that they may be closed.
         unsafe { libc::close(number) };
     }
 }
@@ -89,13 +96,16 @@ const NOBODY: libc::c_uint = 65534;
 /// # Errors
 /// It does not run as root.
 pub fn give_up_root() -> Result<()> {
-    // SAFETY: no memory is passed to any of the three; the C library has all threads make the change.
-    let answers =
-        unsafe { [libc::setgroups(0, std::ptr::null()), libc::setgid(NOBODY), libc::setuid(NOBODY)] };
+    // SAFETY: no memory is passed to any of the three; the C library has all threads make the
+    // change.
+    let answers = unsafe {
+        [libc::setgroups(0, std::ptr::null()), libc::setgid(NOBODY), libc::setuid(NOBODY)]
+    };
     given_up(answers.iter().all(|answer| *answer == 0))
 }
 
-/// Runs `call` while no thread of this process can open a file: as many are open as it may have. For a process of a test's own.
+/// Runs `call` while no thread of this process can open a file: as many are open as it may have.
+/// For a process of a test's own.
 ///
 /// # Errors
 /// The limit of open files cannot be changed, or there is no descriptor left already.
@@ -123,7 +133,8 @@ pub fn give_up_root_on_this_thread() -> Result<()> {
 }
 
 fn given_up(is_done: bool) -> Result<()> {
-    let failed = || Error::new("setuid", Path::new("this process"), std::io::Error::last_os_error());
+    let failed =
+        || Error::new("setuid", Path::new("this process"), std::io::Error::last_os_error());
     if is_done { Ok(()) } else { Err(failed()) }
 }
 

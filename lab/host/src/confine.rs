@@ -1,7 +1,9 @@
-//! This process with less of the machine for a while: all its threads on one CPU, or all of it with a share of a CPU.
+//! This process with less of the machine for a while: all its threads on one CPU, or all of it with
+//! a share of a CPU.
 //!
-//! *Owns*: the affinity of this process's threads, a control group of its own, and giving both back. *May not touch*: other
-//! processes, the groups that they are in, limits that were there before.
+//! *Owns*: the affinity of this process's threads, a control group of its own, and giving both
+//! back. *May not touch*: other processes, the groups that they are in, limits that were there
+//! before.
 //!
 //! A killed lab leaves an empty control group at most; the next [`HalfCpu::begin`] removes it.
 
@@ -15,7 +17,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::device::own_threads;
 
-/// All threads of this process on one CPU, those that they start meanwhile too. Dropping it gives each thread back what it had.
+/// All threads of this process on one CPU, those that they start meanwhile too. Dropping it gives
+/// each thread back what it had.
 #[derive(Debug)]
 pub struct OneCpu {
     /// What each thread had.
@@ -33,10 +36,15 @@ impl OneCpu {
         let of_caller = affinity(None)?;
         let first = (0..CpuSet::MAX_CPU).find(|&cpu| of_caller.is_set(cpu));
         let mut one = CpuSet::new();
-        one.set(first.ok_or_else(|| Error::invalid("bind to a CPU", "this process", "it may use none"))?);
+        one.set(
+            first.ok_or_else(|| {
+                Error::invalid("bind to a CPU", "this process", "it may use none")
+            })?,
+        );
         // What was changed is given back if a later thread refuses.
         let mut bound = Self { before: Vec::new(), of_caller };
-        // Threads that are started meanwhile by one that is not bound yet are found by the second look.
+        // Threads that are started meanwhile by one that is not bound yet are found by the second
+        // look.
         for _ in 0..2 {
             for thread in threads() {
                 let had = match affinity(Some(thread)) {
@@ -70,7 +78,8 @@ fn threads() -> Vec<Pid> {
 }
 
 fn affinity(thread: Option<Pid>) -> Result<CpuSet> {
-    sched_getaffinity(thread).map_err(|error| Error::new("sched_getaffinity", "this process", error))
+    sched_getaffinity(thread)
+        .map_err(|error| Error::new("sched_getaffinity", "this process", error))
 }
 
 /// A thread that has ended meanwhile is fine.
@@ -93,7 +102,8 @@ const PREFIX: &str = "inkstone-lab-";
 const QUOTA_US: u32 = 50_000;
 const PERIOD_US: u32 = 100_000;
 
-/// This process with half a CPU, by a control group (v1 or v2). Dropping it brings the process back to where it was.
+/// This process with half a CPU, by a control group (v1 or v2). Dropping it brings the process back
+/// to where it was.
 #[derive(Debug)]
 pub struct HalfCpu {
     group: PathBuf,
@@ -105,7 +115,8 @@ impl HalfCpu {
     /// Begins: makes a group beside all others and goes into it. It takes root.
     ///
     /// # Errors
-    /// No control groups for processor time are mounted, or they refuse; then the process is where it was.
+    /// No control groups for processor time are mounted, or they refuse; then the process is where
+    /// it was.
     pub fn begin() -> Result<Self> {
         let place = Path::new("/sys/fs/cgroup");
         let own = fs::read_to_string("/proc/self/cgroup")
@@ -118,7 +129,11 @@ impl HalfCpu {
             let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
             (place.to_path_buf(), home, vec![("cpu.max", format!("{QUOTA_US} {PERIOD_US}"))])
         } else {
-            return Err(Error::invalid("limit", "/proc/self/cgroup", "it names no group for processor time"));
+            return Err(Error::invalid(
+                "limit",
+                "/proc/self/cgroup",
+                "it names no group for processor time",
+            ));
         };
         sweep(&root);
         let group = root.join(format!("{PREFIX}{}", std::process::id()));
@@ -142,7 +157,8 @@ impl HalfCpu {
 
 impl Drop for HalfCpu {
     fn drop(&mut self) {
-        // Where this fails the process stays limited: a lab sees it in its figures, and can do nothing about it.
+        // Where this fails the process stays limited: a lab sees it in its figures, and can do
+        // nothing about it.
         let _ = put(&self.home, &std::process::id().to_string());
         let _ = fs::remove_dir(&self.group);
     }
@@ -152,8 +168,8 @@ fn put(file: &Path, value: &str) -> Result<()> {
     fs::write(file, value).map_err(|error| Error::new("write", file, error))
 }
 
-/// Removes what killed labs left. One that lives may have made its group and not be in it yet; a group with a process in it refuses
-/// to be removed.
+/// Removes what killed labs left. One that lives may have made its group and not be in it yet; a
+/// group with a process in it refuses to be removed.
 fn sweep(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.filter_map(io::Result::ok) {
@@ -196,13 +212,14 @@ mod tests {
             });
             let bound = OneCpu::begin().expect("the kernel lets a process bind itself");
             let started = std::thread::spawn(|| affinity(None).expect("an affinity").count());
-            let one =
-                threads().into_iter().all(|thread| affinity(Some(thread)).is_ok_and(|set| set.count() == 1));
+            let one = threads()
+                .into_iter()
+                .all(|thread| affinity(Some(thread)).is_ok_and(|set| set.count() == 1));
             let inherits = started.join().expect("an end") == 1;
             drop(bound);
             drop(tell);
-            let back =
-                waiting.join().expect("an end") == before && affinity(None).expect("an affinity") == before;
+            let back = waiting.join().expect("an end") == before
+                && affinity(None).expect("an affinity") == before;
             u8::from(one) | u8::from(inherits) << 1 | u8::from(back) << 2
         });
         assert_eq!(answer.expect("a child"), 0b111, "all bound, a new thread too, given back");

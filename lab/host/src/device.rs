@@ -11,10 +11,12 @@ use std::path::Path;
 use inkstone_io::transfer::retry;
 use inkstone_io::{DeviceNumber, Error, Result};
 
-/// A device's counters since it appeared: `/sys/dev/block/M:m/stat`. A sector is 512 bytes on every device.
+/// A device's counters since it appeared: `/sys/dev/block/M:m/stat`. A sector is 512 bytes on every
+/// device.
 ///
-/// An empty flush counts among the writes too; the flushes that the block layer puts around a write with
-/// PREFLUSH or FUA do not. Fields that an older kernel does not have are `None`: a 0 would be a measurement.
+/// An empty flush counts among the writes too; the flushes that the block layer puts around a write
+/// with PREFLUSH or FUA do not. Fields that an older kernel does not have are `None`: a 0 would be
+/// a measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockStat {
     /// Read requests completed.
@@ -117,7 +119,8 @@ pub fn block_stat(device: DeviceNumber) -> Result<BlockStat> {
         )
     })?;
     BlockStat::parse(&text).ok_or_else(|| {
-        let what = io::Error::new(io::ErrorKind::InvalidData, format!("no eleven numbers in {text:?}"));
+        let what =
+            io::Error::new(io::ErrorKind::InvalidData, format!("no eleven numbers in {text:?}"));
         Error::new("read device counters", &path, what)
     })
 }
@@ -134,7 +137,8 @@ pub fn process_cpu_ns() -> u64 {
 
 /// Nanoseconds of one tick of the kernel (a *jiffy*): 4,000,000 with CONFIG_HZ=250.
 ///
-/// User space sees no HZ, but the coarse clocks advance once a tick, so their resolution is one tick.
+/// User space sees no HZ, but the coarse clocks advance once a tick, so their resolution is one
+/// tick.
 pub(super) fn tick_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_COARSE, libc::clock_getres)
 }
@@ -147,17 +151,19 @@ fn clock_ns(clock: libc::clockid_t, call: ClockCall) -> u64 {
     let answer = unsafe { call(clock, &mut time) };
     // Not data from outside: a kernel without these clocks runs no program of today.
     assert!(answer == 0, "the kernel has no clock {clock}");
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The thread ids of this process, io_uring's own workers included, in its own pid namespace. Empty without
-/// /proc.
+/// The thread ids of this process, io_uring's own workers included, in its own pid namespace. Empty
+/// without /proc.
 pub fn own_threads() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Asks the kernel to drop a file's pages from its cache, so that the next read comes from the device.
+/// Asks the kernel to drop a file's pages from its cache, so that the next read comes from the
+/// device.
 ///
 /// Only *clean* pages go: sync the file first. Pages that a process has mapped or locked stay too.
 ///
@@ -178,7 +184,8 @@ mod tests {
 
     #[test]
     fn counters_of_old_and_new_kernels() {
-        let new = BlockStat::parse("  1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n").expect("17 fields");
+        let new =
+            BlockStat::parse("  1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n").expect("17 fields");
         assert_eq!((new.reads, new.write_sectors, new.queue_ms), (1, 7, 11));
         assert_eq!((new.discard_ms, new.flushes, new.flush_ms), (Some(15), Some(16), Some(17)));
         let old = BlockStat::parse("1 2 3 4 5 6 7 8 9 10 11").expect("11 fields");

@@ -9,7 +9,8 @@ use inkstone_io::{OpenFile, OsDirectory, Result};
 
 use crate::lab_file::LabFile;
 
-/// An [`OsDirectory`] whose files are [`LabFile`]s. Everything but opening is that of [`OsDirectory`].
+/// An [`OsDirectory`] whose files are [`LabFile`]s. Everything but opening is that of
+/// [`OsDirectory`].
 #[derive(Debug)]
 pub struct LabDirectory(OsDirectory);
 

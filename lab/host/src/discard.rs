@@ -19,8 +19,9 @@ struct Range {
     least: u64,
 }
 
-/// Syncs the file system of `directory`, since blocks of deleted files may be free only then, and discards all its free blocks.
-/// Returns the number of bytes that the kernel reports; some file systems leave out what they discarded before.
+/// Syncs the file system of `directory`, since blocks of deleted files may be free only then, and
+/// discards all its free blocks. Returns the number of bytes that the kernel reports; some file
+/// systems leave out what they discarded before.
 ///
 /// # Errors
 /// `EPERM` without root, `EOPNOTSUPP` if the file system or the device has no discard.
@@ -30,9 +31,11 @@ pub fn trim_free_space(directory: &Path) -> Result<u64> {
     rustix::fs::syncfs(handle.as_fd()).map_err(|error| Error::new("syncfs", directory, error))?;
     let mut range = Range { start: 0, len: u64::MAX, least: 0 };
     let answer = retry(|| {
-        // SAFETY: `range` is a live, exclusively borrowed `struct fstrim_range`, and the kernel writes no more than that.
-        let answer =
-            unsafe { libc::ioctl(handle.as_raw_fd(), FITRIM as libc::Ioctl, std::ptr::from_mut(&mut range)) };
+        // SAFETY: `range` is a live, exclusively borrowed `struct fstrim_range`, and the kernel
+        // writes no more than that.
+        let answer = unsafe {
+            libc::ioctl(handle.as_raw_fd(), FITRIM as libc::Ioctl, std::ptr::from_mut(&mut range))
+        };
         if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     });
     answer.map_err(|error| failed("ioctl FITRIM", error))?;

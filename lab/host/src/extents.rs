@@ -1,7 +1,7 @@
 //! The places and states of a file's blocks, by FIEMAP.
 //!
-//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed data out first. The lab checks
-//! with it that a cell's file is in the state that the cell claims.
+//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed
+//! data out first. The lab checks with it that a cell's file is in the state that the cell claims.
 
 use std::fs::File;
 use std::ops::Range;
@@ -97,7 +97,9 @@ impl ExtentMap {
 
     /// The byte ranges of the device that hold this file, as far as they are known.
     pub fn physical_ranges(&self) -> Vec<Range<u64>> {
-        let known = |extent: &&Extent| matches!(extent.state, ExtentState::Written | ExtentState::Unwritten);
+        let known = |extent: &&Extent| {
+            matches!(extent.state, ExtentState::Written | ExtentState::Unwritten)
+        };
         self.extents
             .iter()
             .filter(known)
@@ -137,7 +139,10 @@ mod tests {
     #[test]
     fn coverage_counts_states_and_holes() {
         let map = ExtentMap {
-            extents: vec![extent(0, 4096, ExtentState::Written), extent(8192, 8192, ExtentState::Unwritten)],
+            extents: vec![
+                extent(0, 4096, ExtentState::Written),
+                extent(8192, 8192, ExtentState::Unwritten),
+            ],
         };
         let coverage = map.coverage(0..20480);
         assert_eq!(
@@ -145,7 +150,10 @@ mod tests {
             (4096, 8192, 8192)
         );
         let inside = map.coverage(2048..10240);
-        assert_eq!((inside.written_bytes, inside.unwritten_bytes, inside.hole_bytes), (2048, 2048, 4096));
+        assert_eq!(
+            (inside.written_bytes, inside.unwritten_bytes, inside.hole_bytes),
+            (2048, 2048, 4096)
+        );
         assert_eq!(map.physical_ranges().len(), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! Every mode of fallocate, one call each, and the preparations that are made of them.
 //!
-//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the lab decides that. The two that a log uses are in
-//! `inkstone-io` too.
+//! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the lab decides that.
+//! The two that a log uses are in `inkstone-io` too.
 
 use std::fs::File;
 use std::io;
@@ -35,7 +35,8 @@ impl FallocateMode {
     /// Makes the call on `offset..offset + len_bytes` of `file`.
     ///
     /// # Errors
-    /// What the file system answers: `is_unsupported()` if it lacks the mode, `ENOSPC` with advice if it is full.
+    /// What the file system answers: `is_unsupported()` if it lacks the mode, `ENOSPC` with advice
+    /// if it is full.
     pub fn call(self, file: &File, path: &Path, offset: u64, len_bytes: u64) -> Result<()> {
         retry(|| fallocate(file.as_fd(), self, offset, len_bytes)).map_err(|source| {
             let full = source.kind() == io::ErrorKind::StorageFull;
@@ -48,7 +49,8 @@ impl FallocateMode {
         })
     }
 
-    /// The mode that a preparation calls for the whole file; `None` if it is no single call of fallocate.
+    /// The mode that a preparation calls for the whole file; `None` if it is no single call of
+    /// fallocate.
     pub(crate) fn of_whole(way: Preparation) -> Option<Self> {
         match way {
             Preparation::None

@@ -1,7 +1,8 @@
 //! A file that a lab measures: an [`OsFile`], or a mapping, a C stream or a file position over one.
 //!
-//! *Owns*: what is between a write and the descriptor. *May not touch*: what the bytes mean; which thread calls (engines decide
-//! that). The log's own ways (`pwrite`, `O_DIRECT`) go straight to the [`OsFile`].
+//! *Owns*: what is between a write and the descriptor. *May not touch*: what the bytes mean; which
+//! thread calls (engines decide that). The log's own ways (`pwrite`, `O_DIRECT`) go straight to the
+//! [`OsFile`].
 
 use std::io::{self, Write as _};
 use std::ops::Deref;
@@ -11,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use inkstone_io::engine::BlockingFile;
 use inkstone_io::transfer::{Direction, Transfer};
 use inkstone_io::{
-    Access, Error, File, FileFacts, ForkMark, OpenFile, OsDirectory, OsFile, Persist, Preparation, Result,
-    SyncKind,
+    Access, Error, File, FileFacts, ForkMark, OpenFile, OsDirectory, OsFile, Persist, Preparation,
+    Result, SyncKind,
 };
 
 use crate::fallocate::FallocateMode;
@@ -22,7 +23,8 @@ use crate::stream::CStream;
 /// The buffer of a C stream that gathers: several commits, and less than any device writes at once.
 const GATHER_BYTES: usize = 64 << 10;
 
-/// A file, written by any [`Access`]. What it does not do in its own way, the [`OsFile`] below it does.
+/// A file, written by any [`Access`]. What it does not do in its own way, the [`OsFile`] below it
+/// does.
 #[derive(Debug)]
 pub struct LabFile {
     below: OsFile,
@@ -48,7 +50,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn below(how: &OpenFile) -> OpenFile {
     match how.access {
         Access::Buffered | Access::Direct => *how,
-        Access::Seek | Access::Mmap | Access::Stream | Access::StreamGather => how.access(Access::Buffered),
+        Access::Seek | Access::Mmap | Access::Stream | Access::StreamGather => {
+            how.access(Access::Buffered)
+        }
     }
 }
 
@@ -83,12 +87,15 @@ impl LabFile {
             Access::Seek => Way::Seek(Mutex::new(())),
             Access::Mmap => Way::Map(Mutex::new(None)),
             Access::Stream | Access::StreamGather => {
-                let stream =
-                    CStream::new(below.std_file(), ForkMark::new()?).and_then(|stream| match how.access {
+                let stream = CStream::new(below.std_file(), ForkMark::new()?).and_then(|stream| {
+                    match how.access {
                         Access::StreamGather => stream.gathering(GATHER_BYTES),
                         _ => Ok(stream),
-                    });
-                Way::Stream(Mutex::new(stream.map_err(|source| Error::new("fdopen", below.path(), source))?))
+                    }
+                });
+                Way::Stream(Mutex::new(
+                    stream.map_err(|source| Error::new("fdopen", below.path(), source))?,
+                ))
             }
         };
         Ok(Self { below, how: *how, way })
@@ -106,7 +113,11 @@ impl LabFile {
     pub fn map(&self, len_bytes: u64) -> Result<()> {
         self.check_change("mmap")?;
         let Way::Map(mapping) = &self.way else {
-            return Err(Error::invalid("mmap", self.path(), "the file was not opened for access mmap"));
+            return Err(Error::invalid(
+                "mmap",
+                self.path(),
+                "the file was not opened for access mmap",
+            ));
         };
         if self.len_bytes()? < len_bytes {
             let why = format!("the file is shorter than the {len_bytes} bytes to map");
@@ -128,7 +139,8 @@ impl LabFile {
 
     /// For access mmap: copies `bytes.len()` bytes at `offset` out of the mapping.
     ///
-    /// An error of the medium there is a `SIGBUS` that ends the process: do not use it where an error must be handled.
+    /// An error of the medium there is a `SIGBUS` that ends the process: do not use it where an
+    /// error must be handled.
     ///
     /// # Errors
     /// When nothing is mapped there.
@@ -136,7 +148,8 @@ impl LabFile {
         self.with_mapping("load", offset, |mapping| mapping.read(bytes, offset))
     }
 
-    /// For access stream: `fflush`. It moves what the process has buffered into the kernel, not onto the medium.
+    /// For access stream: `fflush`. It moves what the process has buffered into the kernel, not
+    /// onto the medium.
     ///
     /// # Errors
     /// When the file has another access, or what the kernel answers.
@@ -144,12 +157,16 @@ impl LabFile {
         self.check_change("fflush")?;
         match &self.way {
             Way::Stream(stream) => self.flush_stream(&mut lock(stream)),
-            _ => Err(Error::invalid("fflush", self.path(), "the file was not opened for access stream")),
+            _ => Err(Error::invalid(
+                "fflush",
+                self.path(),
+                "the file was not opened for access stream",
+            )),
         }
     }
 
-    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the number of bytes: fewer at the
-    /// end of the file.
+    /// Reads by the file's access: `lseek` and `read`, `fread`, or `pread` otherwise. Returns the
+    /// number of bytes: fewer at the end of the file.
     ///
     /// # Errors
     /// What the kernel answers, with the offset.
@@ -160,7 +177,9 @@ impl LabFile {
                 self.seek(offset)?;
                 let len = buffer.len();
                 Transfer::new(len)
-                    .run(Direction::Read, |done| Ok(rustix::io::read(self.std_file(), &mut buffer[done..])?))
+                    .run(Direction::Read, |done| {
+                        Ok(rustix::io::read(self.std_file(), &mut buffer[done..])?)
+                    })
                     .map_err(|source| Error::new("read", self.path(), source).at(offset))
             }
             Way::Stream(stream) => lock(stream)
@@ -190,11 +209,19 @@ impl LabFile {
         mut act: impl FnMut(&Mapping) -> io::Result<()>,
     ) -> Result<()> {
         let Way::Map(mapping) = &self.way else {
-            return Err(Error::invalid(what, self.path(), "the file was not opened for access mmap"));
+            return Err(Error::invalid(
+                what,
+                self.path(),
+                "the file was not opened for access mmap",
+            ));
         };
         match lock(mapping).as_ref() {
-            Some(mapping) => act(mapping).map_err(|source| Error::new(what, self.path(), source).at(offset)),
-            None => Err(Error::invalid(what, self.path(), "the file was not mapped before the write")),
+            Some(mapping) => {
+                act(mapping).map_err(|source| Error::new(what, self.path(), source).at(offset))
+            }
+            None => {
+                Err(Error::invalid(what, self.path(), "the file was not mapped before the write"))
+            }
         }
     }
 
@@ -206,8 +233,11 @@ impl LabFile {
 
     fn write_stream(&self, stream: &Mutex<CStream>, bytes: &[u8], offset: u64) -> Result<()> {
         let mut stream = lock(stream);
-        stream.write(bytes, offset).map_err(|source| Error::new("fwrite", self.path(), source).at(offset))?;
-        // With O_SYNC or O_DSYNC the write call makes bytes durable, and a buffered fwrite does not make one.
+        stream
+            .write(bytes, offset)
+            .map_err(|source| Error::new("fwrite", self.path(), source).at(offset))?;
+        // With O_SYNC or O_DSYNC the write call makes bytes durable, and a buffered fwrite does not
+        // make one.
         if self.how.durability.with_the_write() { self.flush_stream(&mut stream) } else { Ok(()) }
     }
 
@@ -243,14 +273,19 @@ impl File for LabFile {
         match &self.way {
             Way::Offset => self.below.write_at(bytes, offset),
             Way::Seek(turn) => {
-                // The position belongs to the descriptor: no other thread may move it between the two calls.
+                // The position belongs to the descriptor: no other thread may move it between the
+                // two calls.
                 let _turn = lock(turn);
                 self.seek(offset)?;
                 let write = |done: usize| self.std_file().write(&bytes[done..]);
                 let answer = Transfer::new(bytes.len()).run(Direction::Write, write);
-                answer.map(drop).map_err(|source| Error::new("write", self.path(), source).at(offset))
+                answer
+                    .map(drop)
+                    .map_err(|source| Error::new("write", self.path(), source).at(offset))
             }
-            Way::Map(_) => self.with_mapping("store", offset, |mapping| mapping.write(bytes, offset)),
+            Way::Map(_) => {
+                self.with_mapping("store", offset, |mapping| mapping.write(bytes, offset))
+            }
             Way::Stream(stream) => self.write_stream(stream, bytes, offset),
         }
     }

@@ -1,7 +1,7 @@
 //! Where a file system keeps its journal on its device, so that a write's sector can be explained.
 //!
-//! *Owns*: choosing the reader by file system, reading pieces of a device, and xfs. *May not touch*: any
-//! write; no mount is needed, and a mounted file system is not disturbed.
+//! *Owns*: choosing the reader by file system, reading pieces of a device, and xfs. *May not
+//! touch*: any write; no mount is needed, and a mounted file system is not disturbed.
 
 use std::fs::File;
 use std::io;
@@ -13,15 +13,15 @@ use crate::layout_ext4;
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
 
-/// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order. Empty for a
-/// file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
+/// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order.
+/// Empty for a file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
 ///
-/// Bytes count from the start of `device_path`. Where that is a partition, trace events count from the start
-/// of its disk: add the partition's `start`.
+/// Bytes count from the start of `device_path`. Where that is a partition, trace events count from
+/// the start of its disk: add the partition's `start`.
 ///
 /// # Errors
-/// The device cannot be read; it does not hold that file system; the journal is on another device (then it
-/// says so); an old journal without extents.
+/// The device cannot be read; it does not hold that file system; the journal is on another device
+/// (then it says so); an old journal without extents.
 pub fn log_area(device_path: &Path, file_system: &str) -> Result<Vec<Range<u64>>> {
     let open = || {
         let file = retry(|| File::open(device_path)).map_err(|error| {
@@ -48,7 +48,9 @@ impl Disk<'_> {
     pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = self.file.read_exact_at(&mut bytes, offset);
-        read.map_err(|error| Error::new("read a file system's layout", self.path, error).at(offset))?;
+        read.map_err(|error| {
+            Error::new("read a file system's layout", self.path, error).at(offset)
+        })?;
         Ok(bytes)
     }
 
@@ -80,8 +82,8 @@ fn xfs_log(disk: &Disk<'_>) -> Result<Vec<Range<u64>>> {
     }
 }
 
-/// Numbers in xfs are big-endian. A block number has the allocation group in its upper bits, and the groups
-/// are `agblocks` blocks apart, which need not be a power of two.
+/// Numbers in xfs are big-endian. A block number has the allocation group in its upper bits, and
+/// the groups are `agblocks` blocks apart, which need not be a power of two.
 fn xfs_log_of(superblock: &[u8]) -> std::result::Result<Option<Range<u64>>, &'static str> {
     if !superblock.starts_with(b"XFSB") {
         return Err("no xfs superblock");

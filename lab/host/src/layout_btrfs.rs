@@ -1,7 +1,7 @@
 //! btrfs's chunks: which part of its device holds data and which metadata.
 //!
-//! *Owns*: the search in the chunk tree. *May not touch*: anything else; the file system has to be mounted,
-//! and is only asked.
+//! *Owns*: the search in the chunk tree. *May not touch*: anything else; the file system has to be
+//! mounted, and is only asked.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,8 @@ pub enum BtrfsChunkKind {
     Mixed,
 }
 
-/// One chunk: a range of btrfs's own addresses (as FIEMAP shows them) and where it is on its devices.
+/// One chunk: a range of btrfs's own addresses (as FIEMAP shows them) and where it is on its
+/// devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BtrfsChunk {
     /// Bytes of btrfs's address space.
@@ -78,7 +79,8 @@ pub fn btrfs_data_chunks(mount_target: &Path) -> Result<Vec<BtrfsChunk>> {
         let mut args = search_key(next_logical);
         retry(|| search(&directory, &mut args))
             .map_err(|error| fail(error).advise("this needs root and a mounted btrfs"))?;
-        let broken = || fail(io::Error::new(io::ErrorKind::InvalidData, "an answer that makes no sense"));
+        let broken =
+            || fail(io::Error::new(io::ErrorKind::InvalidData, "an answer that makes no sense"));
         let found = parse(&args.bytes).ok_or_else(broken)?;
         let Some(last) = found.last().map(|chunk| chunk.logical.start) else { return Ok(chunks) };
         if last < next_logical || chunks.len() > CHUNKS_MAX {
@@ -94,13 +96,15 @@ pub fn btrfs_data_chunks(mount_target: &Path) -> Result<Vec<BtrfsChunk>> {
 
 fn search(directory: &File, args: &mut SearchArgs) -> io::Result<()> {
     let args: *mut SearchArgs = args;
-    // SAFETY: the request reads and writes 4096 bytes at this address: a whole SearchArgs, exclusively ours.
+    // SAFETY: the request reads and writes 4096 bytes at this address: a whole SearchArgs,
+    // exclusively ours.
     let answer = unsafe { libc::ioctl(directory.as_raw_fd(), TREE_SEARCH as libc::Ioctl, args) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The question for all chunk items from this logical address on. The fields of `struct
-/// btrfs_ioctl_search_key`, one after the other: tree, object ids, offsets, transactions, types, count.
+/// btrfs_ioctl_search_key`, one after the other: tree, object ids, offsets, transactions, types,
+/// count.
 fn search_key(first_logical: u64) -> SearchArgs {
     let mut key = Vec::with_capacity(KEY_BYTES);
     for number in [CHUNK_TREE, CHUNK_OBJECT, CHUNK_OBJECT, first_logical, u64::MAX, 0, u64::MAX] {
@@ -116,8 +120,8 @@ fn search_key(first_logical: u64) -> SearchArgs {
     SearchArgs { bytes }
 }
 
-/// The kernel's answer: the count within the key, then headers (in the machine's byte order) and items
-/// (little-endian).
+/// The kernel's answer: the count within the key, then headers (in the machine's byte order) and
+/// items (little-endian).
 fn parse(answer: &[u8]) -> Option<Vec<BtrfsChunk>> {
     let count = u32::from_ne_bytes(piece(answer, 64));
     let mut rest = answer.get(KEY_BYTES..)?;
@@ -192,14 +196,16 @@ mod tests {
     #[test]
     fn profiles_divide_the_chunk_among_its_stripes() {
         let four = [(1, 0), (2, 0), (3, 0), (4, 4096)];
-        let bytes =
-            |flags, sub| parse_chunk(0, &item(48, flags, sub, &four)).expect("a chunk").physical[3].clone();
+        let bytes = |flags, sub| {
+            parse_chunk(0, &item(48, flags, sub, &four)).expect("a chunk").physical[3].clone()
+        };
         assert_eq!(bytes(KIND_DATA, 1), 4096..4096 + 48); // copies
         assert_eq!(bytes(KIND_DATA | RAID0, 1), 4096..4096 + 12);
         assert_eq!(bytes(KIND_DATA | RAID10, 2), 4096..4096 + 24);
         assert_eq!(bytes(KIND_DATA | RAID5, 1), 4096..4096 + 16);
         assert_eq!(bytes(KIND_DATA | RAID6, 1), 4096..4096 + 24);
-        let mixed = parse_chunk(7, &item(48, KIND_DATA | KIND_METADATA, 1, &four)).expect("a chunk");
+        let mixed =
+            parse_chunk(7, &item(48, KIND_DATA | KIND_METADATA, 1, &four)).expect("a chunk");
         assert_eq!(
             (mixed.kind, mixed.logical, mixed.device_ids),
             (BtrfsChunkKind::Mixed, 7..55, vec![1, 2, 3, 4])

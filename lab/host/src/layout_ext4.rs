@@ -1,7 +1,7 @@
 //! The journal's blocks on an ext4 device: superblock, journal inode, extent tree.
 //!
-//! *Owns*: the few fields of ext4's format that lead to the journal. *May not touch*: anything but reads
-//! through [`Disk`]; each number from the device is checked before it is used.
+//! *Owns*: the few fields of ext4's format that lead to the journal. *May not touch*: anything but
+//! reads through [`Disk`]; each number from the device is checked before it is used.
 
 use std::ops::Range;
 
@@ -93,12 +93,14 @@ fn superblock(bytes: &[u8], incompat: u32) -> Option<Superblock> {
 
 /// `i_block` of the journal's inode, found through its group's descriptor.
 ///
-/// The superblock keeps a copy of it (`s_jnl_blocks`), but only the inode is what the kernel itself uses.
+/// The superblock keeps a copy of it (`s_jnl_blocks`), but only the inode is what the kernel itself
+/// uses.
 fn journal_root(disk: &Disk<'_>, superblock: &Superblock) -> Result<Vec<u8>> {
     let index = superblock.journal_inode - 1;
     let (group, index) = (index / superblock.inodes_per_group, index % superblock.inodes_per_group);
     if group > 0 && superblock.meta_groups {
-        return Err(disk.unsupported("its journal's inode is in a later group of a file system with meta_bg"));
+        return Err(disk
+            .unsupported("its journal's inode is in a later group of a file system with meta_bg"));
     }
     let table = (superblock.first_data_block + 1) * superblock.block_bytes;
     let descriptor_at = table + u64::from(group) * superblock.descriptor_bytes;
@@ -140,13 +142,17 @@ fn walk(
         let logical = u32::from_le_bytes(piece(entry, 0));
         if own_depth == 0 {
             let length = u64::from(u16::from_le_bytes(piece(entry, 4)));
-            let length = if length > EXTENT_WRITTEN_MAX { length - EXTENT_WRITTEN_MAX } else { length };
+            let length =
+                if length > EXTENT_WRITTEN_MAX { length - EXTENT_WRITTEN_MAX } else { length };
             let high = u64::from(u16::from_le_bytes(piece(entry, 6)));
             let start = u64::from(u32::from_le_bytes(piece(entry, 8))) | high << 32;
             if length == 0 || start + length > superblock.blocks || found.len() >= EXTENTS_MAX {
                 return Err(disk.invalid(0, "an extent of the ext4 journal beyond the file system"));
             }
-            found.push((logical, start * superblock.block_bytes..(start + length) * superblock.block_bytes));
+            found.push((
+                logical,
+                start * superblock.block_bytes..(start + length) * superblock.block_bytes,
+            ));
         } else {
             let high = u64::from(u16::from_le_bytes(piece(entry, 8)));
             let block = u64::from(u32::from_le_bytes(piece(entry, 4))) | high << 32;

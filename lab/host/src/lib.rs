@@ -1,16 +1,20 @@
-//! The host under a lab: loop devices, mounts, work directories, counters of block devices, the kernel's trace of their requests,
-//! signals to processes that a lab has started, a network device, and processes that run beside a measurement; and the ways of writing a file that labs compare with those of the log.
+//! The host under a lab: loop devices, mounts, work directories, counters of block devices, the
+//! kernel's trace of their requests, signals to processes that a lab has started, a network device,
+//! and processes that run beside a measurement; and the ways of writing a file that labs compare
+//! with those of the log.
 //!
-//! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files: mappings, C streams, io_uring,
-//! Linux AIO. A program that embeds the log compiles none of this.
+//! [`LabFile`] and [`LabEngine`] implement the seam of [`inkstone_io::seam`] on top of its files:
+//! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
 //!
-//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`], [`Mount`], [`WorkDir`],
-//! [`BlockTrace`] and [`Helper`] remove what they made when they are dropped. What a killed process left is found again by name and lock:
-//! [`sweep`], [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it knows files, devices
-//! and sectors.
+//! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
+//! [`Mount`], [`WorkDir`], [`BlockTrace`] and [`Helper`] remove what they made when they are
+//! dropped. What a killed process left is found again by name and lock: [`sweep`],
+//! [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it
+//! knows files, devices and sectors.
 //!
-//! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`], [`WorkDir`],
-//! [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`], [`ExtentMap`].
+//! Most of it needs root. What does not: [`block_stat`], [`monotonic_ns`], [`mount_points`],
+//! [`WorkDir`], [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`],
+//! [`ExtentMap`].
 
 mod advice;
 mod beside;
@@ -55,7 +59,9 @@ pub use child::{
     in_forked_child, without_descriptors,
 };
 pub use confine::{HalfCpu, OneCpu};
-pub use device::{BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns};
+pub use device::{
+    BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns,
+};
 pub use directory::LabDirectory;
 pub use discard::trim_free_space;
 pub use engine::LabEngine;

@@ -1,10 +1,11 @@
 //! Loop devices: a file that looks like a disk.
 //!
-//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop device that another program
-//! attached, unless a sweep names it.
+//! *Owns*: `/dev/loop-control` and the loop devices that it attached. *May not touch*: a loop
+//! device that another program attached, unless a sweep names it.
 //!
-//! A Linux loop device reports a write-back cache and no FUA, and serves a flush with an fsync of its file. Its file has to be
-//! fully written first: a sparse file pays for its allocation in the first writes.
+//! A Linux loop device reports a write-back cache and no FUA, and serves a flush with an fsync of
+//! its file. Its file has to be fully written first: a sparse file pays for its allocation in the
+//! first writes.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -39,10 +40,11 @@ const DETACHES_IN: Duration = Duration::from_secs(2);
 /// How a loop device shall behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopOptions {
-    /// Reads and writes its file past the page cache: the guest's blocks are cached once, not twice.
+    /// Reads and writes its file past the page cache: the guest's blocks are cached once, not
+    /// twice.
     pub direct_io: bool,
-    /// Bytes of a sector that it shows; 0 for the kernel's choice (512, or more with `direct_io` where the
-    /// disk below needs it).
+    /// Bytes of a sector that it shows; 0 for the kernel's choice (512, or more with `direct_io`
+    /// where the disk below needs it).
     pub sector_bytes: u32,
     /// Refuses writes.
     pub read_only: bool,
@@ -57,8 +59,8 @@ impl Default for LoopOptions {
 
 /// An attached loop device; dropped, it is detached.
 ///
-/// It has *autoclear*: the kernel detaches it when its last user is gone, so that a killed owner leaves one
-/// only for as long as it is mounted.
+/// It has *autoclear*: the kernel detaches it when its last user is gone, so that a killed owner
+/// leaves one only for as long as it is mounted.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
@@ -100,24 +102,27 @@ const _: () = assert!(size_of::<LoopInfo>() == 232);
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
 impl LoopDevice {
-    /// Attaches a file to a free loop device. Waits while another process attaches one with this function.
+    /// Attaches a file to a free loop device. Waits while another process attaches one with this
+    /// function.
     ///
     /// # Errors
-    /// Not root, no loop driver or no `/dev/loop*` nodes (a container), a kernel before 5.8, a file that
-    /// cannot be opened. Also if the device came out other than asked, because its numbers would be a
-    /// different device's: without direct I/O (the file's file system has none, or its disk has bigger
-    /// sectors), or with other sectors. Then it is [unsupported](Error::is_unsupported).
+    /// Not root, no loop driver or no `/dev/loop*` nodes (a container), a kernel before 5.8, a file
+    /// that cannot be opened. Also if the device came out other than asked, because its numbers
+    /// would be a different device's: without direct I/O (the file's file system has none, or its
+    /// disk has bigger sectors), or with other sectors. Then it is
+    /// [unsupported](Error::is_unsupported).
     pub fn attach(backing: &Path, options: LoopOptions) -> Result<LoopDevice> {
         let fail = |error| Error::new("open a loop device's file", backing, error);
-        let file =
-            retry(|| OpenOptions::new().read(true).write(!options.read_only).open(backing)).map_err(fail)?;
+        let file = retry(|| OpenOptions::new().read(true).write(!options.read_only).open(backing))
+            .map_err(fail)?;
         let control = retry(|| OpenOptions::new().read(true).write(true).open(CONTROL));
         let control = control.map_err(|error| {
             Error::new("open", CONTROL, error)
                 .advise("loop devices need root and the loop driver (modprobe loop)")
         })?;
-        // `GET_FREE` names the lowest device that is not attached *yet*. On a busy disk the kernel attaches one in 100 ms (it
-        // syncs the file first), all others get the same name in that time, and one thread can lose every race. So ours take turns.
+        // `GET_FREE` names the lowest device that is not attached *yet*. On a busy disk the kernel
+        // attaches one in 100 ms (it syncs the file first), all others get the same name in that
+        // time, and one thread can lose every race. So ours take turns.
         retry(|| control.lock()).map_err(|error| Error::new("lock", CONTROL, error))?;
         let attached = Self::attach_in_turn(&control, &file, backing, options);
         // Not by closing it: a child that another thread forks at this moment has it open too.
@@ -135,8 +140,9 @@ impl LoopDevice {
         let start = Instant::now();
         loop {
             // SAFETY: this request takes no argument and returns a number.
-            let index = retry(|| unsafe { control_request(control.as_raw_fd(), LOOP_CTL_GET_FREE, 0) })
-                .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
+            let index =
+                retry(|| unsafe { control_request(control.as_raw_fd(), LOOP_CTL_GET_FREE, 0) })
+                    .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
             let path = PathBuf::from(format!("/dev/loop{index}"));
             match Self::configure(&path, &config, options) {
                 Ok(file) => return Self::attached(path, file, options),
@@ -144,7 +150,8 @@ impl LoopDevice {
                     thread::sleep(RETRY_AFTER);
                 }
                 Err(error) => {
-                    let advice = format!("no loop device for {} with {options:?}", backing.display());
+                    let advice =
+                        format!("no loop device for {} with {options:?}", backing.display());
                     return Err(error.advise(advice));
                 }
             }
@@ -154,8 +161,8 @@ impl LoopDevice {
     fn configure(path: &Path, config: &LoopConfig, options: LoopOptions) -> Result<File> {
         let opened = retry(|| OpenOptions::new().read(true).write(!options.read_only).open(path));
         let device = opened.map_err(|error| Error::new("open", path, error))?;
-        // SAFETY: the request reads one `struct loop_config`, whose layout the assertions above hold to the
-        // kernel's; it lives until the call returns.
+        // SAFETY: the request reads one `struct loop_config`, whose layout the assertions above
+        // hold to the kernel's; it lives until the call returns.
         let answer = retry(|| unsafe {
             control_request(device.as_raw_fd(), LOOP_CONFIGURE, ptr::from_ref(config) as usize)
         });
@@ -169,7 +176,8 @@ impl LoopDevice {
         let mut attached = LoopDevice { path, device, backing: PathBuf::new(), file: Some(file) };
         // From here on an error detaches it again.
         let place = attached.sysfs("loop/backing_file");
-        attached.backing = read_backing(&place).map_err(|error| Error::new("read", &place, error))?;
+        attached.backing =
+            read_backing(&place).map_err(|error| Error::new("read", &place, error))?;
         if options.direct_io && !attached.is_direct()? {
             let why = "the kernel attached it without direct I/O";
             return Err(Error::unsupported("attach with direct I/O", &attached.path, why).advise(
@@ -178,7 +186,8 @@ impl LoopDevice {
         }
         let sector_bytes = attached.read_number("queue/logical_block_size")?;
         if options.sector_bytes != 0 && sector_bytes != u64::from(options.sector_bytes) {
-            let why = format!("asked for sectors of {} bytes, got {sector_bytes}", options.sector_bytes);
+            let why =
+                format!("asked for sectors of {} bytes, got {sector_bytes}", options.sector_bytes);
             return Err(Error::unsupported("attach", &attached.path, why));
         }
         Ok(attached)
@@ -194,8 +203,8 @@ impl LoopDevice {
         self.device
     }
 
-    /// Whether it reads and writes its file with direct I/O now. The kernel may have chosen otherwise than
-    /// asked.
+    /// Whether it reads and writes its file with direct I/O now. The kernel may have chosen
+    /// otherwise than asked.
     ///
     /// # Errors
     /// sysfs could not be read.
@@ -209,9 +218,11 @@ impl LoopDevice {
 
     fn read_number(&self, name: &str) -> Result<u64> {
         let path = self.sysfs(name);
-        let text = retry(|| fs::read_to_string(&path)).map_err(|error| Error::new("read", &path, error))?;
+        let text = retry(|| fs::read_to_string(&path))
+            .map_err(|error| Error::new("read", &path, error))?;
         text.trim().parse().map_err(|_| {
-            let what = io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is not a number"));
+            let what =
+                io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is not a number"));
             Error::new("read", &path, what)
         })
     }
@@ -219,7 +230,8 @@ impl LoopDevice {
     /// Detaches it and waits until it is free.
     ///
     /// # Errors
-    /// It is still in use: mounted, or open in another process. Then the kernel detaches it after its last use.
+    /// It is still in use: mounted, or open in another process. Then the kernel detaches it after
+    /// its last use.
     pub fn detach(mut self) -> Result<()> {
         self.release()
     }
@@ -238,7 +250,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Whether another program was faster since `GET_FREE`: the device is attached (EBUSY), or is being detached again (ENXIO).
+/// Whether another program was faster since `GET_FREE`: the device is attached (EBUSY), or is being
+/// detached again (ENXIO).
 fn is_taken(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
 }
@@ -283,7 +296,8 @@ fn config(file: &File, backing: &Path, options: LoopOptions) -> LoopConfig {
 /// An ioctl that returns a number.
 ///
 /// # Safety
-/// `argument` is what `request` takes: a number, or the address of a value that lives until this returns.
+/// `argument` is what `request` takes: a number, or the address of a value that lives until this
+/// returns.
 unsafe fn control_request(fd: RawFd, request: u32, argument: usize) -> io::Result<i32> {
     // SAFETY: by this function's own contract.
     let answer = unsafe { libc::ioctl(fd, request as libc::Ioctl, argument) };
@@ -343,8 +357,8 @@ pub(super) fn without_deleted(path: &Path) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))
 }
 
-/// The attached loop devices whose file is in `dir` or below it: (`/dev/loopN`, the file). Of a deleted file
-/// the path ends in ` (deleted)`. Needs no rights.
+/// The attached loop devices whose file is in `dir` or below it: (`/dev/loopN`, the file). Of a
+/// deleted file the path ends in ` (deleted)`. Needs no rights.
 ///
 /// # Errors
 /// sysfs could not be read.
@@ -381,8 +395,8 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error =
-            LoopDevice::attach(Path::new("/nonexistent/image"), LoopOptions::default()).expect_err("none");
+        let error = LoopDevice::attach(Path::new("/nonexistent/image"), LoopOptions::default())
+            .expect_err("none");
         assert_eq!(error.path(), Path::new("/nonexistent/image"));
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -14,11 +14,12 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, MountPoint, Result, mount_points};
 
-/// How long a mount may stay busy after its users closed their files: the kernel drops the last reference
-/// late.
+/// How long a mount may stay busy after its users closed their files: the kernel drops the last
+/// reference late.
 const BUSY_FOR: Duration = Duration::from_secs(3);
 
-/// Words of mount options that are flags of the system call; all others go to the file system as text.
+/// Words of mount options that are flags of the system call; all others go to the file system as
+/// text.
 const FLAG_WORDS: [(&str, MountFlags); 9] = [
     ("ro", MountFlags::RDONLY),
     ("nosuid", MountFlags::NOSUID),
@@ -43,10 +44,12 @@ impl Mount {
     /// `noatime,data=ordered`.
     ///
     /// # Errors
-    /// Not root; no such file system in this kernel; no such file system on `source`; an unknown option.
+    /// Not root; no such file system in this kernel; no such file system on `source`; an unknown
+    /// option.
     pub fn new(source: &Path, target: &Path, file_system: &str, options: &str) -> Result<Mount> {
         let (flags, data) = split_options(options);
-        let data = CString::new(data).map_err(|error| Error::new("mount", target, io::Error::from(error)))?;
+        let data = CString::new(data)
+            .map_err(|error| Error::new("mount", target, io::Error::from(error)))?;
         retry(|| Ok(rustix::mount::mount(source, target, file_system, flags, data.as_c_str())?)).map_err(
             |error| {
                 let advice = match error.raw_os_error() {
@@ -78,9 +81,9 @@ impl Mount {
 
     /// Unmounts it, and waits a few seconds while it is still in use.
     ///
-    /// If it stays busy it is *detached*: it disappears from the directory tree at once, so that nothing is
-    /// left there, and from its device when the last file in it is closed. This is an error all the same,
-    /// since its data may not be on the device yet and the device stays in use.
+    /// If it stays busy it is *detached*: it disappears from the directory tree at once, so that
+    /// nothing is left there, and from its device when the last file in it is closed. This is an
+    /// error all the same, since its data may not be on the device yet and the device stays in use.
     ///
     /// # Errors
     /// It stayed busy, or could not be unmounted at all.
@@ -111,7 +114,8 @@ impl Drop for Mount {
     }
 }
 
-/// Unmounts the uppermost mount at `target`, and waits up to `patience` while it is in use; never by force, never detached.
+/// Unmounts the uppermost mount at `target`, and waits up to `patience` while it is in use; never
+/// by force, never detached.
 ///
 /// # Errors
 /// It is still busy, or what the kernel answers.
@@ -120,7 +124,9 @@ pub fn unmount(target: &Path, patience: Duration) -> Result<()> {
     loop {
         match retry(|| Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?)) {
             Ok(()) => return Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < patience => {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < patience =>
+            {
                 thread::sleep(Duration::from_millis(10));
             }
             Err(error) => return Err(Error::new("unmount", target, error)),
@@ -131,7 +137,8 @@ pub fn unmount(target: &Path, patience: Duration) -> Result<()> {
 /// Takes the uppermost mount at `target` out of the directory tree; it ends after its last use.
 pub(super) fn detach(target: &Path) -> Result<()> {
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    retry(|| Ok(rustix::mount::unmount(target, flags)?)).map_err(|error| Error::new("unmount", target, error))
+    retry(|| Ok(rustix::mount::unmount(target, flags)?))
+        .map_err(|error| Error::new("unmount", target, error))
 }
 
 fn split_options(options: &str) -> (MountFlags, String) {
@@ -148,7 +155,8 @@ fn split_options(options: &str) -> (MountFlags, String) {
     (flags, data.join(","))
 }
 
-/// The mounts at `dir` and below it, in the order of mounting: unmount them from the last to the first.
+/// The mounts at `dir` and below it, in the order of mounting: unmount them from the last to the
+/// first.
 ///
 /// # Errors
 /// As [`mount_points`].
@@ -181,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_mount_that_cannot_be_says_why() {
-        let error =
-            Mount::new(Path::new("none"), Path::new("/nonexistent"), "tmpfs", "").expect_err("no target");
+        let error = Mount::new(Path::new("none"), Path::new("/nonexistent"), "tmpfs", "")
+            .expect_err("no target");
         assert!(error.to_string().contains("tmpfs"), "{error}");
     }
 }

@@ -13,8 +13,8 @@ const LOOKED_AWAY: &str = "cannot check mount status";
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a tool on a device, with these arguments before it; repeats that for some seconds while another program's device makes it
-/// fail.
+/// Runs a tool on a device, with these arguments before it; repeats that for some seconds while
+/// another program's device makes it fail.
 ///
 /// # Errors
 /// The tool could not be run. The caller judges its result.
@@ -23,10 +23,14 @@ pub fn run_on_device(program: &Path, arguments: &[&str], device: &Path) -> io::R
     again(run, || thread::sleep(PAUSE))
 }
 
-fn again(mut run: impl FnMut() -> io::Result<Output>, mut pause: impl FnMut()) -> io::Result<Output> {
+fn again(
+    mut run: impl FnMut() -> io::Result<Output>,
+    mut pause: impl FnMut(),
+) -> io::Result<Output> {
     for _ in 1..TRIES {
         let output = run()?;
-        if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains(LOOKED_AWAY) {
+        if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains(LOOKED_AWAY)
+        {
             return Ok(output);
         }
         pause();
@@ -44,7 +48,9 @@ mod tests {
 
     #[test]
     fn what_others_did_is_tried_again_and_nothing_else() {
-        for (words, runs) in [("cannot check mount status of /dev/loop0", TRIES), ("not a block device", 1)] {
+        for (words, runs) in
+            [("cannot check mount status of /dev/loop0", TRIES), ("not a block device", 1)]
+        {
             let (mut count, mut pauses) = (0, 0);
             let run = || {
                 count += 1;

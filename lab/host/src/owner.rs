@@ -1,7 +1,8 @@
-//! The maker of a thing that may outlive it: a process id that cannot be mistaken for that of a later process.
+//! The maker of a thing that may outlive it: a process id that cannot be mistaken for that of a
+//! later process.
 //!
-//! *Owns*: pid plus start time, as part of a name, and whether that process still lives. *May not touch*:
-//! processes.
+//! *Owns*: pid plus start time, as part of a name, and whether that process still lives. *May not
+//! touch*: processes.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +16,8 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// This process. Without /proc its start time is 0, and then nothing here is ever swept: the safe side.
+    /// This process. Without /proc its start time is 0, and then nothing here is ever swept: the
+    /// safe side.
     pub(super) fn current() -> Owner {
         let pid = std::process::id();
         Owner { pid, started_ticks: started_ticks(pid).unwrap_or(0) }
@@ -30,8 +32,8 @@ impl Owner {
 
     /// Whether the process lives, as far as this pid namespace can see.
     ///
-    /// A sweep in another container may take a living owner for dead. That does no harm: the kernel refuses to remove a trace
-    /// instance with open files, and to unmount a file system in use.
+    /// A sweep in another container may take a living owner for dead. That does no harm: the kernel
+    /// refuses to remove a trace instance with open files, and to unmount a file system in use.
     pub(super) fn is_alive(self) -> bool {
         match started_ticks(self.pid) {
             Some(ticks) => ticks == self.started_ticks || self.started_ticks == 0,
@@ -83,7 +85,8 @@ mod tests {
     #[test]
     fn a_dead_child_is_dead() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let owner = Owner { pid: child.id(), started_ticks: started_ticks(child.id()).expect("it lives") };
+        let owner =
+            Owner { pid: child.id(), started_ticks: started_ticks(child.id()).expect("it lives") };
         assert!(owner.is_alive());
         child.kill().expect("our child");
         child.wait().expect("our child");

@@ -1,7 +1,8 @@
-//! System calls that are refused from now on, as a sandbox refuses them: a seccomp filter made by hand.
+//! System calls that are refused from now on, as a sandbox refuses them: a seccomp filter made by
+//! hand.
 //!
-//! *Owns*: the filter of the calling thread, and of those that it starts. *May not touch*: other threads. A filter is for good, so this is
-//! for a child of a test.
+//! *Owns*: the filter of the calling thread, and of those that it starts. *May not touch*: other
+//! threads. A filter is for good, so this is for a child of a test.
 
 use std::path::Path;
 
@@ -27,7 +28,8 @@ pub enum Only {
     With(u32, u32),
 }
 
-/// Where `struct seccomp_data` has the number of the call, and the low half of its first argument (little endian).
+/// Where `struct seccomp_data` has the number of the call, and the low half of its first argument
+/// (little endian).
 const NUMBER_AT: u32 = 0;
 const FIRST_ARGUMENT_AT: u32 = 16;
 
@@ -69,7 +71,8 @@ pub fn refuse(calls: &[Refusal], errno: i32) -> Result<()> {
     let mut steps: Vec<_> = calls.iter().flat_map(|call| call.steps(errno)).collect();
     steps.push(step(ANSWER, libc::SECCOMP_RET_ALLOW, 0));
     let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the filter and its steps live through the call, which copies them; the other call passes no memory.
+    // SAFETY: the filter and its steps live through the call, which copies them; the other call
+    // passes no memory.
     let answers = unsafe {
         [
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),

@@ -1,7 +1,8 @@
 //! One page of the kernel's trace ring buffer, as `trace_pipe_raw` gives it.
 //!
-//! *Owns*: the page header (as described by `events/header_page`), the event headers, their times. *May not touch*: files, and
-//! what an event's bytes mean. Everything in a page is checked: reading a damaged page ends early and reports that.
+//! *Owns*: the page header (as described by `events/header_page`), the event headers, their times.
+//! *May not touch*: files, and what an event's bytes mean. Everything in a page is checked: reading
+//! a damaged page ends early and reports that.
 
 use std::ops::Range;
 
@@ -49,7 +50,10 @@ impl PageLayout {
         let commit = field("commit")?.field;
         let data = field("data")?.field;
         let end = data.offset.checked_add(data.size)?;
-        let sane = timestamp.size == 8 && matches!(commit.size, 4 | 8) && data.size >= 64 && end <= 1 << 20;
+        let sane = timestamp.size == 8
+            && matches!(commit.size, 4 | 8)
+            && data.size >= 64
+            && end <= 1 << 20;
         sane.then_some(PageLayout { timestamp, commit, data: data.offset..end })
     }
 
@@ -63,7 +67,9 @@ impl PageLayout {
         let damaged = PageEnd { damaged: true, ..PageEnd::default() };
         let Some(start_time) = self.timestamp.number(page) else { return damaged };
         let Some(commit) = self.commit.number(page) else { return damaged };
-        let Some(room) = page.get(self.data.start..page.len().min(self.data.end)) else { return damaged };
+        let Some(room) = page.get(self.data.start..page.len().min(self.data.end)) else {
+            return damaged;
+        };
         let length = usize::try_from(commit & COMMIT_MASK).unwrap_or(usize::MAX);
         let missed = missed_events(commit, length, room);
         let Some(data) = room.get(..length) else { return PageEnd { missed, ..damaged } };
@@ -100,7 +106,8 @@ fn walk(mut time_ns: u64, mut data: &[u8], each: &mut impl FnMut(u64, &[u8])) ->
                 let (high, after) = word(rest)?;
                 let value = (u64::from(high) << DELTA_BITS) | delta;
                 let next = time_ns.checked_add(value);
-                time_ns = if type_len == TYPE_TIME_STAMP { absolute(value, time_ns) } else { next? };
+                time_ns =
+                    if type_len == TYPE_TIME_STAMP { absolute(value, time_ns) } else { next? };
                 data = after;
             }
             _ => {
@@ -114,8 +121,8 @@ fn walk(mut time_ns: u64, mut data: &[u8], each: &mut impl FnMut(u64, &[u8])) ->
     Some(())
 }
 
-/// The bytes of a data event: up to 112 have their length in the header, others in a word of its own that
-/// counts itself.
+/// The bytes of a data event: up to 112 have their length in the header, others in a word of its
+/// own that counts itself.
 fn payload(type_len: u32, rest: &[u8]) -> Option<(&[u8], &[u8])> {
     if type_len > 0 {
         return rest.split_at_checked(usize::try_from(type_len).ok()? * 4);
@@ -143,7 +150,8 @@ fn word(data: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_ne_bytes(*first), rest))
 }
 
-/// `type_len` and `time_delta` are C bit fields, which begin at the low bit of a little-endian word.
+/// `type_len` and `time_delta` are C bit fields, which begin at the low bit of a little-endian
+/// word.
 fn split_header(header: u32) -> (u32, u32) {
     if cfg!(target_endian = "little") {
         (header & 31, header >> 5)
@@ -166,8 +174,12 @@ mod tests {
     }
 
     fn header(type_len: u32, delta: u32) -> [u8; 4] {
-        if cfg!(target_endian = "little") { type_len | (delta << 5) } else { (type_len << 27) | delta }
-            .to_ne_bytes()
+        if cfg!(target_endian = "little") {
+            type_len | (delta << 5)
+        } else {
+            (type_len << 27) | delta
+        }
+        .to_ne_bytes()
     }
 
     fn page(time_ns: u64, flags: u64, data: &[u8], behind: &[u8]) -> Vec<u8> {
@@ -216,7 +228,8 @@ mod tests {
         data.extend([0xff; 12]);
         let (events, end) = events(&page(1000, 0, &data, &[]));
         let absolute = (100u64 << 27) + 3;
-        let expected = [(1005, vec![1; 8]), (1005 + (1 << 27) + 1, vec![2; 6]), (absolute + 1, vec![3; 4])];
+        let expected =
+            [(1005, vec![1; 8]), (1005 + (1 << 27) + 1, vec![2; 6]), (absolute + 1, vec![3; 4])];
         assert_eq!(events, expected);
         assert_eq!(end, PageEnd { data_bytes: data.len(), ..PageEnd::default() });
     }
@@ -246,12 +259,12 @@ mod tests {
         let mut data = header(1, 0).to_vec();
         data.extend([1; 4]);
         let broken: [&[u8]; 6] = [
-            &header(28, 0),                                             // longer than the page's data
-            &[header(0, 0), 3u32.to_ne_bytes()].concat(),               // shorter than its own length word
-            &[header(0, 0), u32::MAX.to_ne_bytes()].concat(),           // far too long
+            &header(28, 0),                                   // longer than the page's data
+            &[header(0, 0), 3u32.to_ne_bytes()].concat(),     // shorter than its own length word
+            &[header(0, 0), u32::MAX.to_ne_bytes()].concat(), // far too long
             &[header(TYPE_PADDING, 1), 4000u32.to_ne_bytes()].concat(), // padding beyond the end
-            &header(TYPE_TIME_EXTEND, 1),                               // its second word is missing
-            &[1, 2],                                                    // half a header
+            &header(TYPE_TIME_EXTEND, 1),                     // its second word is missing
+            &[1, 2],                                          // half a header
         ];
         for tail in broken {
             let (events, end) = events(&page(0, 0, &[&data[..], tail].concat(), &[]));
@@ -277,7 +290,9 @@ mod tests {
         for _ in 0..20_000 {
             let mut garbage = vec![0u8; 256];
             for byte in &mut garbage {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 *byte = (state >> 56) as u8;
             }
             garbage[8..16].copy_from_slice(&240u64.to_ne_bytes());

@@ -1,13 +1,15 @@
 //! A FUSE mount whose server is this process: aborted when the process is killed.
 //!
-//! *Owns*: a child process that waits for a kill of this process, and the thread that made it. *May not touch*: the mount while
-//! this process lives.
+//! *Owns*: a child process that waits for a kill of this process, and the thread that made it. *May
+//! not touch*: the mount while this process lives.
 //!
-//! The kernel closes the descriptors of a killed process after its last thread has ended. A thread that waits for a disk which
-//! the process itself serves ends when the disk answers, and the disk fails its requests when the descriptor of `/dev/fuse` is
-//! closed: each waits for the other, forever. Every process that uses the loop device waits with them. A thread that waits for
-//! nothing ends at once, and `PR_SET_PDEATHSIG` notifies its child. The last thread that ends closes the process's descriptors
-//! before its own end is told, so this thread has a table of descriptors of its own, an empty one.
+//! The kernel closes the descriptors of a killed process after its last thread has ended. A thread
+//! that waits for a disk which the process itself serves ends when the disk answers, and the disk
+//! fails its requests when the descriptor of `/dev/fuse` is closed: each waits for the other,
+//! forever. Every process that uses the loop device waits with them. A thread that waits for
+//! nothing ends at once, and `PR_SET_PDEATHSIG` notifies its child. The last thread that ends
+//! closes the process's descriptors before its own end is told, so this thread has a table of
+//! descriptors of its own, an empty one.
 
 use std::ffi::CString;
 use std::io;
@@ -32,7 +34,8 @@ pub struct ServedMount {
 }
 
 impl ServedMount {
-    /// Watches over the mount at `target`. It forks a process with a copy of this one's memory: call it before there is much.
+    /// Watches over the mount at `target`. It forks a process with a copy of this one's memory:
+    /// call it before there is much.
     ///
     /// # Errors
     /// The system cannot start another thread or process.
@@ -66,15 +69,18 @@ impl Drop for ServedMount {
 /// Makes the child and then waits: the kernel notifies the child of the end of this very thread.
 fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     let process = std::process::id().cast_signed();
-    // SAFETY: no memory is passed. The descriptors are closed in this thread's copy of the table, and this function uses none.
-    if unsafe { libc::close_range(0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as libc::c_int) } != 0 {
+    // SAFETY: no memory is passed. The descriptors are closed in this thread's copy of the table,
+    // and this function uses none.
+    if unsafe { libc::close_range(0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as libc::c_int) }
+        != 0
+    {
         let _ = tell.send(Err(io::Error::last_os_error()));
         return;
     }
     // SAFETY: no memory is passed.
     let thread = unsafe { libc::gettid() };
-    // SAFETY: the child calls only what may be called after a fork of a process with threads (system calls on memory that
-    // was there before), and leaves by `_exit`.
+    // SAFETY: the child calls only what may be called after a fork of a process with threads
+    // (system calls on memory that was there before), and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         wait_and_abort(path, process, thread);
@@ -97,9 +103,11 @@ fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     });
 }
 
-/// The child: it has no descriptor, as the thread that made it, and leaves its process group, whose signals are not for it.
+/// The child: it has no descriptor, as the thread that made it, and leaves its process group, whose
+/// signals are not for it.
 fn wait_and_abort(path: &CString, process: libc::pid_t, thread: libc::pid_t) -> ! {
-    // SAFETY: `signals` and `path` live through the calls that get them; all others are passed numbers.
+    // SAFETY: `signals` and `path` live through the calls that get them; all others are passed
+    // numbers.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut signals);
@@ -113,7 +121,8 @@ fn wait_and_abort(path: &CString, process: libc::pid_t, thread: libc::pid_t) -> 
             let mut signal = 0;
             while libc::sigwait(&raw const signals, &raw mut signal) != 0 {}
         }
-        // The mount is busy and stays; the force aborts its connection before the kernel checks that.
+        // The mount is busy and stays; the force aborts its connection before the kernel checks
+        // that.
         libc::umount2(path.as_ptr(), libc::MNT_FORCE | libc::UMOUNT_NOFOLLOW);
         libc::_exit(0)
     }

@@ -1,8 +1,9 @@
 //! Stopping, waking and killing processes that a lab has started.
 //!
-//! *Owns*: three signals to one process or to one group, and whether a child has ended. *May not touch*: other processes, as far
-//! as numbers can show: 0 and 1, which mean our own group and all processes, are refused. The caller has not waited for the child
-//! yet, so its number belongs to no other process.
+//! *Owns*: three signals to one process or to one group, and whether a child has ended. *May not
+//! touch*: other processes, as far as numbers can show: 0 and 1, which mean our own group and all
+//! processes, are refused. The caller has not waited for the child yet, so its number belongs to no
+//! other process.
 
 use std::path::{Path, PathBuf};
 
@@ -49,14 +50,16 @@ pub fn signal_process(process: u32, signal: Signal) -> Result<()> {
     kill_process(pid, signal.number()).map_err(|error| Error::new(signal.name(), place, error))
 }
 
-/// Sends a signal to every process of the group that a child leads (`CommandExt::process_group(0)`).
+/// Sends a signal to every process of the group that a child leads
+/// (`CommandExt::process_group(0)`).
 ///
 /// # Errors
 /// The group has no process, or belongs to another user.
 pub fn signal_group(leader: u32, signal: Signal) -> Result<()> {
     let place = PathBuf::from(format!("process group {leader}"));
     let pid = number(leader).ok_or_else(|| refused(signal.name(), &place))?;
-    kill_process_group(pid, signal.number()).map_err(|error| Error::new(signal.name(), place, error))
+    kill_process_group(pid, signal.number())
+        .map_err(|error| Error::new(signal.name(), place, error))
 }
 
 /// Whether a child has ended. This does not wait for it, so its number stays its own.

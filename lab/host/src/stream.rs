@@ -1,6 +1,8 @@
-//! The C library's own buffered stream (`fopen`, `fwrite`, `fflush`), for the lab's stream experiments.
+//! The C library's own buffered stream (`fopen`, `fwrite`, `fflush`), for the lab's stream
+//! experiments.
 //!
-//! *Owns*: the `FILE`. *May not touch*: durability; bytes in its buffer are not even in the kernel yet.
+//! *Owns*: the `FILE`. *May not touch*: durability; bytes in its buffer are not even in the kernel
+//! yet.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +17,8 @@ pub(crate) struct CStream {
     stream: NonNull<libc::FILE>,
     position: u64,
     mark: ForkMark,
-    /// Whether the last call was a write: C demands a seek between a write and a read, in both directions.
+    /// Whether the last call was a write: C demands a seek between a write and a read, in both
+    /// directions.
     was_write: bool,
     /// The buffer of the stream, if it was given one. It is in use until the stream is closed.
     buffer: Option<Box<[u8]>>,
@@ -27,26 +30,34 @@ unsafe impl Send for CStream {}
 impl CStream {
     pub(crate) fn new(file: &File, mark: ForkMark) -> io::Result<Self> {
         let descriptor = file.try_clone()?.into_raw_fd();
-        // SAFETY: the descriptor is open and ours; the mode is a NUL-terminated literal that fits its flags.
+        // SAFETY: the descriptor is open and ours; the mode is a NUL-terminated literal that fits
+        // its flags.
         let stream = unsafe { libc::fdopen(descriptor, c"r+".as_ptr()) };
         match NonNull::new(stream) {
             Some(stream) => Ok(Self { stream, position: 0, mark, was_write: true, buffer: None }),
             None => {
                 let error = io::Error::last_os_error();
-                // SAFETY: `fdopen` failed, so the descriptor is still ours, and no other code has its number.
+                // SAFETY: `fdopen` failed, so the descriptor is still ours, and no other code has
+                // its number.
                 unsafe { libc::close(descriptor) };
                 Err(error)
             }
         }
     }
 
-    /// Gives the stream, which has done nothing yet, a buffer of this size instead of the C library's own.
+    /// Gives the stream, which has done nothing yet, a buffer of this size instead of the C
+    /// library's own.
     pub(crate) fn gathering(mut self, buffer_bytes: usize) -> io::Result<Self> {
         let mut buffer = vec![0; buffer_bytes].into_boxed_slice();
-        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not move when its box does, and lives
-        // until `drop` has closed the stream.
+        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not
+        // move when its box does, and lives until `drop` has closed the stream.
         let answer = unsafe {
-            libc::setvbuf(self.stream.as_ptr(), buffer.as_mut_ptr().cast(), libc::_IOFBF, buffer.len())
+            libc::setvbuf(
+                self.stream.as_ptr(),
+                buffer.as_mut_ptr().cast(),
+                libc::_IOFBF,
+                buffer.len(),
+            )
         };
         if answer != 0 {
             return Err(io::Error::other("the C library does not take the buffer"));
@@ -57,7 +68,8 @@ impl CStream {
 
     fn seek(&mut self, offset: u64, write: bool) -> io::Result<()> {
         if offset != self.position || write != self.was_write {
-            let to = libc::c_long::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+            let to = libc::c_long::try_from(offset)
+                .map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
             // SAFETY: the stream is open and exclusively borrowed.
             if unsafe { libc::fseek(self.stream.as_ptr(), to, libc::SEEK_SET) } != 0 {
                 return Err(io::Error::last_os_error());
@@ -67,13 +79,16 @@ impl CStream {
         Ok(())
     }
 
-    /// `fread`, after an `fseek` if the stream is elsewhere. Returns the number of bytes: fewer at the end of the file.
+    /// `fread`, after an `fseek` if the stream is elsewhere. Returns the number of bytes: fewer at
+    /// the end of the file.
     pub(crate) fn read(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         // At the beginning it has written nothing, and may read.
         self.was_write &= self.position != 0;
         self.seek(offset, false)?;
-        // SAFETY: `bytes` is valid for writes of its length, and the stream is open and exclusively borrowed.
-        let read = unsafe { libc::fread(bytes.as_mut_ptr().cast(), 1, bytes.len(), self.stream.as_ptr()) };
+        // SAFETY: `bytes` is valid for writes of its length, and the stream is open and exclusively
+        // borrowed.
+        let read =
+            unsafe { libc::fread(bytes.as_mut_ptr().cast(), 1, bytes.len(), self.stream.as_ptr()) };
         self.position += read as u64;
         // SAFETY: the stream is open and exclusively borrowed.
         if read < bytes.len() && unsafe { libc::ferror(self.stream.as_ptr()) } != 0 {
@@ -82,12 +97,13 @@ impl CStream {
         Ok(read)
     }
 
-    /// `fwrite`, after an `fseek` if the stream is elsewhere. The C library repeats short and interrupted writes only in part, so
-    /// a short count is an error here.
+    /// `fwrite`, after an `fseek` if the stream is elsewhere. The C library repeats short and
+    /// interrupted writes only in part, so a short count is an error here.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.seek(offset, true)?;
         // SAFETY: `bytes` is valid for its length, and the stream is open and exclusively borrowed.
-        let written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.stream.as_ptr()) };
+        let written =
+            unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.stream.as_ptr()) };
         self.position += written as u64;
         if written == bytes.len() { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -105,7 +121,8 @@ impl CStream {
 
 impl Drop for CStream {
     fn drop(&mut self) {
-        // A child would write once more what its parent has buffered. The stream stays open, with its buffer.
+        // A child would write once more what its parent has buffered. The stream stays open, with
+        // its buffer.
         if self.mark.is_child() {
             std::mem::forget(self.buffer.take());
             return;
@@ -125,7 +142,8 @@ mod tests {
     fn a_stream_that_gathers_writes_when_it_is_full_and_when_it_is_flushed() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
-        let file = LabFile::open(&path, &OpenFile::new_file().access(Access::StreamGather)).expect("opened");
+        let file = LabFile::open(&path, &OpenFile::new_file().access(Access::StreamGather))
+            .expect("opened");
         let len = || std::fs::metadata(&path).expect("the file").len();
         let block = |number: u8| vec![number + 1; 4096];
         for number in 0..16 {
@@ -159,7 +177,11 @@ mod tests {
                 let mut found = vec![0; 4096];
                 let read = file.read_by_access(&mut found, offset).expect("read");
                 let from = (offset as usize).min(bytes.len());
-                assert_eq!(&found[..read], &bytes[from..(from + 4096).min(bytes.len())], "{access} {offset}");
+                assert_eq!(
+                    &found[..read],
+                    &bytes[from..(from + 4096).min(bytes.len())],
+                    "{access} {offset}"
+                );
             }
         }
     }

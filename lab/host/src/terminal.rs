@@ -8,15 +8,16 @@ use std::io;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-/// A terminal in raw mode (it echoes nothing and changes no byte): the end from which the shown bytes are read, and the end to
-/// which a program writes.
+/// A terminal in raw mode (it echoes nothing and changes no byte): the end from which the shown
+/// bytes are read, and the end to which a program writes.
 ///
 /// # Errors
 /// What the kernel answers.
 pub fn raw_terminal() -> io::Result<(File, File)> {
     let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     unlockpt(&own)?;
-    let programs = ioctl_tiocgptpeer(&own, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let programs =
+        ioctl_tiocgptpeer(&own, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     let mut mode = tcgetattr(&programs)?;
     mode.make_raw();
     tcsetattr(&programs, OptionalActions::Now, &mode)?;

@@ -1,9 +1,9 @@
-//! A trace of what the block layer and the file systems do on chosen devices, from the kernel's own trace
-//! events.
+//! A trace of what the block layer and the file systems do on chosen devices, from the kernel's own
+//! trace events.
 //!
-//! *Owns*: one trace's life: setting up an instance, the thread that reads its buffers, counting what was
-//! lost. *May not touch*: what the events mean ([`crate::trace_decode`]), and any part of tracefs but its own
-//! instance.
+//! *Owns*: one trace's life: setting up an instance, the thread that reads its buffers, counting
+//! what was lost. *May not touch*: what the events mean ([`crate::trace_decode`]), and any part of
+//! tracefs but its own instance.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -21,8 +21,8 @@ use crate::tracefs::Instance;
 use inkstone_io::DeviceNumber;
 use inkstone_io::{Error, Result};
 
-/// Buffer of one CPU: room for some 60,000 events, so the reader may sleep through half a second of a heavy
-/// load.
+/// Buffer of one CPU: room for some 60,000 events, so the reader may sleep through half a second of
+/// a heavy load.
 const BUFFER_KB_PER_CPU: usize = 4096;
 /// Buffers of all CPUs together: unswappable memory of the kernel.
 const BUFFER_KB: usize = 64 * 1024;
@@ -37,9 +37,11 @@ const EMPTY_ROUNDS_AT_END: u32 = 3;
 /// What happened on the traced devices.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    /// The events by time. Of two events with the same time on different CPUs the order is not known.
+    /// The events by time. Of two events with the same time on different CPUs the order is not
+    /// known.
     pub events: Vec<TraceEvent>,
-    /// Events that are missing (at least this many): a trace with missing events can be shown, but its events cannot be counted.
+    /// Events that are missing (at least this many): a trace with missing events can be shown, but
+    /// its events cannot be counted.
     pub lost: u64,
 }
 
@@ -65,13 +67,13 @@ struct Gathered {
 impl BlockTrace {
     /// Starts to trace these devices. When it returns, the next request is seen.
     ///
-    /// For a partition pass both its own number and its disk's: the block layer names the first where I/O is
-    /// asked for (`BioQueue`) and the second where a command is sent. For a loop device also consider the
-    /// device below its file.
+    /// For a partition pass both its own number and its disk's: the block layer names the first
+    /// where I/O is asked for (`BioQueue`) and the second where a command is sent. For a loop
+    /// device also consider the device below its file.
     ///
     /// # Errors
-    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace) says so in
-    /// words).
+    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
+    /// says so in words).
     pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
         if devices.is_empty() {
             return Err(Error::invalid("start a block trace", "", "no device was named"));
@@ -79,11 +81,13 @@ impl BlockTrace {
         let instance = Instance::create()?;
         let cpus = cpus_of(&instance)?;
         instance.write("trace_clock", "mono")?;
-        let buffer_kb = (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
+        let buffer_kb =
+            (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
         instance.write("buffer_size_kb", &buffer_kb.to_string())?;
         let layout = page_layout(&instance)?;
         let decoder = enable_events(&instance, devices)?;
-        let pipes = cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
+        let pipes =
+            cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let reader = Reader {
             pipes,
@@ -94,8 +98,10 @@ impl BlockTrace {
             gathered: Gathered::default(),
         };
         let path = instance.file("");
-        let spawned = thread::Builder::new().name("ink-trace".to_string()).spawn(move || reader.run());
-        let reader = spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
+        let spawned =
+            thread::Builder::new().name("ink-trace".to_string()).spawn(move || reader.run());
+        let reader =
+            spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
         // From here on, dropping `trace` ends the thread.
         let trace = BlockTrace { stop, reader: Some(reader), instance: Some(instance), cpus };
         if let Some(instance) = &trace.instance {
@@ -109,9 +115,11 @@ impl BlockTrace {
     /// # Errors
     /// A buffer could not be read, or the trace instance could not be removed.
     pub fn stop(mut self) -> Result<Trace> {
-        let off = self.instance.as_ref().map_or(Ok(()), |instance| instance.write("tracing_on", "0"));
+        let off =
+            self.instance.as_ref().map_or(Ok(()), |instance| instance.write("tracing_on", "0"));
         let mut gathered = self.join();
-        let lost = self.instance.as_ref().map_or(Ok(0), |instance| lost_by_kernel(instance, &self.cpus));
+        let lost =
+            self.instance.as_ref().map_or(Ok(0), |instance| lost_by_kernel(instance, &self.cpus));
         let removed = self.instance.take().map_or(Ok(()), Instance::remove);
         if let Some(failure) = gathered.failure {
             return Err(failure);
@@ -130,7 +138,8 @@ impl BlockTrace {
         let Some(reader) = self.reader.take() else { return Gathered::default() };
         reader.thread().unpark();
         reader.join().unwrap_or_else(|_| {
-            let failure = Error::new("read the trace", "", io::Error::other("the reading thread panicked"));
+            let failure =
+                Error::new("read the trace", "", io::Error::other("the reading thread panicked"));
             Gathered { failure: Some(failure), ..Gathered::default() }
         })
     }
@@ -163,14 +172,18 @@ fn cpus_of(instance: &Instance) -> Result<Vec<String>> {
 fn page_layout(instance: &Instance) -> Result<PageLayout> {
     let name = "events/header_page";
     PageLayout::parse(&instance.read(name)?).ok_or_else(|| {
-        let what = io::Error::new(io::ErrorKind::InvalidData, "its description of a trace page is unknown");
+        let what = io::Error::new(
+            io::ErrorKind::InvalidData,
+            "its description of a trace page is unknown",
+        );
         Error::new("read", instance.file(name), what)
     })
 }
 
 /// Sets filters and switches on every event that this kernel has.
 fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decoder> {
-    let filter: Vec<String> = devices.iter().map(|device| format!("dev == {}", device.to_kernel())).collect();
+    let filter: Vec<String> =
+        devices.iter().map(|device| format!("dev == {}", device.to_kernel())).collect();
     let filter = filter.join(" || ");
     let mut decoder: Option<Decoder> = None;
     for spec in EVENTS {
@@ -183,8 +196,10 @@ fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decode
             Err(error) => return Err(error.advise("the kernel needs CONFIG_BLK_DEV_IO_TRACE")),
         };
         let unknown = |what: &str| {
-            let what =
-                io::Error::new(io::ErrorKind::InvalidData, format!("this kernel's event has no {what}"));
+            let what = io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("this kernel's event has no {what}"),
+            );
             Error::new("read", instance.file(&name), what)
         };
         let format = EventFormat::parse(&text).ok_or_else(|| unknown("format"))?;
@@ -203,7 +218,11 @@ fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decode
         instance.write(&format!("{event}/enable"), "1")?;
     }
     decoder.ok_or_else(|| {
-        Error::unsupported("start a block trace", instance.file("events"), "none of its events is known")
+        Error::unsupported(
+            "start a block trace",
+            instance.file("events"),
+            "none of its events is known",
+        )
     })
 }
 
@@ -211,12 +230,13 @@ fn open_pipe(instance: &Instance, cpu: &str) -> Result<File> {
     let path = instance.file(&format!("per_cpu/{cpu}/trace_pipe_raw"));
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
     opened.map_err(|error| {
-        Error::new("open", &path, error).advise("a kernel locked down for confidentiality allows no tracing")
+        Error::new("open", &path, error)
+            .advise("a kernel locked down for confidentiality allows no tracing")
     })
 }
 
-/// The events that are lost, or still in the buffers, by the kernel's own counters: a trace whose end is missing would show
-/// commits without writes.
+/// The events that are lost, or still in the buffers, by the kernel's own counters: a trace whose
+/// end is missing would show commits without writes.
 fn lost_by_kernel(instance: &Instance, cpus: &[String]) -> Result<u64> {
     let mut lost = 0u64;
     for cpu in cpus {
@@ -246,8 +266,8 @@ impl Reader {
     fn run(mut self) -> Gathered {
         let mut empty_rounds_at_end = 0;
         while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
-            // Acquire: pairs with the Release in BlockTrace::join. Loaded before the round, so that a whole round is read after the
-            // buffers were switched off.
+            // Acquire: pairs with the Release in BlockTrace::join. Loaded before the round, so that
+            // a whole round is read after the buffers were switched off.
             let stopping = self.stop.load(Ordering::Acquire);
             let found = match self.round() {
                 Ok(found) => found,
@@ -266,10 +286,11 @@ impl Reader {
         self.gathered
     }
 
-    /// Reads all full pages of all buffers and the page after them. Returns whether there was anything.
+    /// Reads all full pages of all buffers and the page after them. Returns whether there was
+    /// anything.
     ///
-    /// It does not read the page that is being written again and again: under load that would be one `read` for every few events,
-    /// on a CPU that the measured program needs.
+    /// It does not read the page that is being written again and again: under load that would be
+    /// one `read` for every few events, on a CPU that the measured program needs.
     fn round(&mut self) -> Result<bool> {
         self.decoder.next_round();
         let mut found = false;
@@ -280,7 +301,9 @@ impl Reader {
                     Ok(length) => {
                         found = true;
                         let page = self.page.get(..length).unwrap_or_default();
-                        if take_page(&self.layout, &mut self.decoder, &mut self.gathered, page) < length / 2 {
+                        if take_page(&self.layout, &mut self.decoder, &mut self.gathered, page)
+                            < length / 2
+                        {
                             break;
                         }
                     }
@@ -295,7 +318,12 @@ impl Reader {
 }
 
 /// Takes the events of a page; returns how many bytes of events it had.
-fn take_page(layout: &PageLayout, decoder: &mut Decoder, gathered: &mut Gathered, page: &[u8]) -> usize {
+fn take_page(
+    layout: &PageLayout,
+    decoder: &mut Decoder,
+    gathered: &mut Gathered,
+    page: &[u8],
+) -> usize {
     let end = layout.read(page, |time_ns, bytes| match decoder.decode(time_ns, bytes) {
         Decoded::Event(event) if gathered.events.len() < EVENTS_MAX => gathered.events.push(event),
         Decoded::NotOurs => {}
@@ -332,7 +360,8 @@ mod tests {
         instance.write("buffer_size_kb", &buffer_kb.to_string()).expect("a buffer");
         let cpus = cpus_of(&instance).expect("buffers");
         instance.write("tracing_on", "1").expect("on");
-        let marker = OpenOptions::new().write(true).open(instance.file("trace_marker")).expect("a marker");
+        let marker =
+            OpenOptions::new().write(true).open(instance.file("trace_marker")).expect("a marker");
         Some((instance, cpus, marker))
     }
 
@@ -354,7 +383,9 @@ mod tests {
 
     #[test]
     fn losses_are_seen_in_pages_and_counters() {
-        let Some((instance, cpus, mut marker)) = instance("losses_are_seen_in_pages_and_counters", 8) else {
+        let Some((instance, cpus, mut marker)) =
+            instance("losses_are_seen_in_pages_and_counters", 8)
+        else {
             return;
         };
         // No thread reads meanwhile.
@@ -374,7 +405,8 @@ mod tests {
 
     #[test]
     fn the_reader_keeps_up() {
-        let Some((instance, cpus, mut marker)) = instance("the_reader_keeps_up", BUFFER_KB_PER_CPU) else {
+        let Some((instance, cpus, mut marker)) = instance("the_reader_keeps_up", BUFFER_KB_PER_CPU)
+        else {
             return;
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -400,6 +432,9 @@ mod tests {
 
     #[test]
     fn no_device_is_refused() {
-        assert_eq!(BlockTrace::start(&[]).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidInput));
+        assert_eq!(
+            BlockTrace::start(&[]).err().map(|error| error.kind()),
+            Some(io::ErrorKind::InvalidInput)
+        );
     }
 }

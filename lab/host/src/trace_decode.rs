@@ -1,7 +1,8 @@
-//! Decodes an event's bytes into a [`TraceEvent`]: which events are traced, their fields, and which events are ours.
+//! Decodes an event's bytes into a [`TraceEvent`]: which events are traced, their fields, and which
+//! events are ours.
 //!
-//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files. It reads /proc and sysfs only to
-//! tell our own threads and the btrfs of our devices from others.
+//! *Owns*: the table of events. *May not touch*: tracefs; it gets the text of the format files. It
+//! reads /proc and sysfs only to tell our own threads and the btrfs of our devices from others.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -79,7 +80,10 @@ pub(super) const EVENTS: &[EventSpec] = &[
         needed: false,
         fields: &["dev", "transaction"],
         decode: |record| {
-            Some(TraceKind::JournalCommitStart { device: record.device()?, transaction: record.number32(1)? })
+            Some(TraceKind::JournalCommitStart {
+                device: record.device()?,
+                transaction: record.number32(1)?,
+            })
         },
     },
     EventSpec {
@@ -87,7 +91,10 @@ pub(super) const EVENTS: &[EventSpec] = &[
         needed: false,
         fields: &["dev", "transaction"],
         decode: |record| {
-            Some(TraceKind::JournalCommitEnd { device: record.device()?, transaction: record.number32(1)? })
+            Some(TraceKind::JournalCommitEnd {
+                device: record.device()?,
+                transaction: record.number32(1)?,
+            })
         },
     },
     EventSpec {
@@ -110,7 +117,11 @@ pub(super) const EVENTS: &[EventSpec] = &[
         fields: &["dev", "ino", "datasync"],
         decode: |record| {
             let data_only = record.number(2)? != 0;
-            Some(TraceKind::SyncEnter { device: record.device()?, inode: record.number(1)?, data_only })
+            Some(TraceKind::SyncEnter {
+                device: record.device()?,
+                inode: record.number(1)?,
+                data_only,
+            })
         },
     },
     EventSpec {
@@ -123,7 +134,9 @@ pub(super) const EVENTS: &[EventSpec] = &[
         path: "xfs/xfs_file_fsync",
         needed: false,
         fields: &["dev", "ino"],
-        decode: |record| Some(TraceKind::XfsSync { device: record.device()?, inode: record.number(1)? }),
+        decode: |record| {
+            Some(TraceKind::XfsSync { device: record.device()?, inode: record.number(1)? })
+        },
     },
     EventSpec {
         path: "xfs/xfs_log_force",
@@ -155,7 +168,9 @@ pub(super) const EVENTS: &[EventSpec] = &[
         path: "io_uring/io_uring_queue_async_work",
         needed: false,
         fields: &["opcode"],
-        decode: |record| Some(TraceKind::RingPunted { opcode: u8::try_from(record.number(0)?).ok()? }),
+        decode: |record| {
+            Some(TraceKind::RingPunted { opcode: u8::try_from(record.number(0)?).ok()? })
+        },
     },
 ];
 
@@ -220,7 +235,8 @@ struct Known {
 }
 
 impl Decoder {
-    /// A decoder of those events, for these devices. The common fields are those of the first event.
+    /// A decoder of those events, for these devices. The common fields are those of the first
+    /// event.
     pub(super) fn new(devices: &[DeviceNumber], first: &EventFormat) -> Option<Decoder> {
         let mut decoder = Decoder {
             known: HashMap::new(),
@@ -240,7 +256,11 @@ impl Decoder {
     }
 
     /// Takes an event's format; `Err` with the first field that this kernel's event does not have.
-    pub(super) fn add(&mut self, spec: &'static EventSpec, format: &EventFormat) -> Result<(), &'static str> {
+    pub(super) fn add(
+        &mut self,
+        spec: &'static EventSpec,
+        format: &EventFormat,
+    ) -> Result<(), &'static str> {
         let fields = spec.fields.iter().map(|name| format.field(name).ok_or(*name));
         let fields = fields.collect::<Result<Vec<Field>, _>>()?;
         self.known.insert(format.id, Known { spec, fields });
@@ -256,7 +276,9 @@ impl Decoder {
     /// Decodes one event's bytes.
     pub(super) fn decode(&mut self, time_ns: u64, bytes: &[u8]) -> Decoded {
         let id = self.common_type.number(bytes).and_then(|id| u16::try_from(id).ok());
-        let (Some(id), Some(tid)) = (id, self.common_pid.number(bytes)) else { return Decoded::Damaged };
+        let (Some(id), Some(tid)) = (id, self.common_pid.number(bytes)) else {
+            return Decoded::Damaged;
+        };
         let Some(known) = self.known.get(&id) else { return Decoded::NotOurs };
         let Ok(tid) = u32::try_from(tid) else { return Decoded::Damaged };
         let record = Record { bytes, fields: &known.fields, tick_ns: self.tick_ns };
@@ -296,9 +318,13 @@ impl Decoder {
     fn look_at_btrfs(&mut self) {
         for entry in fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten() {
             let Some(id) = entry.file_name().to_str().and_then(parse_uuid) else { continue };
-            let members = fs::read_dir(entry.path().join("devices")).into_iter().flatten().flatten();
-            let mut numbers = members.filter_map(|member| fs::read_to_string(member.path().join("dev")).ok());
-            if numbers.any(|number| number.parse().is_ok_and(|number| self.devices.contains(&number))) {
+            let members =
+                fs::read_dir(entry.path().join("devices")).into_iter().flatten().flatten();
+            let mut numbers =
+                members.filter_map(|member| fs::read_to_string(member.path().join("dev")).ok());
+            if numbers
+                .any(|number| number.parse().is_ok_and(|number| self.devices.contains(&number)))
+            {
                 self.btrfs.insert(id);
             }
         }
@@ -309,7 +335,8 @@ impl Decoder {
 fn parse_uuid(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u32> =
         text.chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    let pairs = digits.chunks_exact(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.last()?).ok());
+    let pairs =
+        digits.chunks_exact(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.last()?).ok());
     let bytes: Vec<u8> = pairs.collect::<Option<_>>()?;
     (digits.len() == 32).then_some(bytes)
 }
@@ -365,7 +392,10 @@ mod tests {
             error: -5,
             flags: RequestFlags::parse(b"WFS"),
         };
-        assert_eq!(decoder.decode(5, &bytes), Decoded::Event(TraceEvent { time_ns: 5, tid: 77, what }));
+        assert_eq!(
+            decoder.decode(5, &bytes),
+            Decoded::Event(TraceEvent { time_ns: 5, tid: 77, what })
+        );
         assert_eq!(decoder.decode(5, &event(10, 77, &rest)), Decoded::NotOurs);
         for length in 0..bytes.len() {
             assert_eq!(decoder.decode(5, &bytes[..length]), Decoded::Damaged, "{length}");

@@ -1,9 +1,10 @@
 //! The events of a [`Trace`](crate::Trace): what the kernel's block layer and file systems report.
 //!
-//! *Owns*: the events' types and the meaning of the kernel's `rwbs` letters. *May not touch*: files, bytes of
-//! pages.
+//! *Owns*: the events' types and the meaning of the kernel's `rwbs` letters. *May not touch*:
+//! files, bytes of pages.
 //!
-//! Sectors are 512 bytes on every device, and count from the start of the whole disk, also for a partition.
+//! Sectors are 512 bytes on every device, and count from the start of the whole disk, also for a
+//! partition.
 
 use std::fmt;
 
@@ -14,8 +15,8 @@ use inkstone_io::DeviceNumber;
 pub struct TraceEvent {
     /// When, on `CLOCK_MONOTONIC` (see [`monotonic_ns`](crate::monotonic_ns)).
     pub time_ns: u64,
-    /// The thread that ran when it happened, with its number outside of any container. For completions that is the thread that was
-    /// interrupted.
+    /// The thread that ran when it happened, with its number outside of any container. For
+    /// completions that is the thread that was interrupted.
     pub tid: u32,
     /// What happened.
     pub what: TraceKind,
@@ -87,8 +88,8 @@ pub enum TraceKind {
         device: DeviceNumber,
         /// The transaction's number.
         transaction: u32,
-        /// Milliseconds for which it was open (the kernel counts in ticks, so this is a multiple of 1000 /
-        /// HZ).
+        /// Milliseconds for which it was open (the kernel counts in ticks, so this is a multiple of
+        /// 1000 / HZ).
         running_ms: u64,
         /// File system blocks in it.
         blocks: u32,
@@ -138,7 +139,8 @@ pub enum TraceKind {
         /// The transaction's number.
         generation: u64,
     },
-    /// A thread of *this process* passed an io_uring request to a worker thread, instead of starting it at once.
+    /// A thread of *this process* passed an io_uring request to a worker thread, instead of
+    /// starting it at once.
     RingPunted {
         /// The request's `IORING_OP_*`.
         opcode: u8,
@@ -222,11 +224,11 @@ pub struct RequestFlags {
 }
 
 impl RequestFlags {
-    /// Reads the letters in the order in which `blk_fill_rwbs` writes them. Letters of later kernels are
-    /// passed over.
+    /// Reads the letters in the order in which `blk_fill_rwbs` writes them. Letters of later
+    /// kernels are passed over.
     ///
-    /// The first `F` is PREFLUSH if an operation follows; the second `F` of `FF` is the operation, since the
-    /// kernel sends its flushes with PREFLUSH set.
+    /// The first `F` is PREFLUSH if an operation follows; the second `F` of `FF` is the operation,
+    /// since the kernel sends its flushes with PREFLUSH set.
     pub fn parse(rwbs: &[u8]) -> RequestFlags {
         let preflush = matches!(rwbs, [b'F', b'W' | b'R' | b'D' | b'F' | b'Z' | b'N', ..]);
         let rest = if preflush { rwbs.get(1..).unwrap_or_default() } else { rwbs };
@@ -321,7 +323,8 @@ mod tests {
         for (text, op, set) in table {
             let flags = RequestFlags::parse(text.as_bytes());
             assert_eq!(flags.op, *op, "{text}");
-            let is = [flags.preflush, flags.fua, flags.readahead, flags.sync, flags.meta, flags.atomic];
+            let is =
+                [flags.preflush, flags.fua, flags.readahead, flags.sync, flags.meta, flags.atomic];
             let found: String =
                 "PFASMU".chars().zip(is).filter(|(_, is)| *is).map(|(letter, _)| letter).collect();
             assert_eq!(found, *set, "{text}");
@@ -330,7 +333,8 @@ mod tests {
 
     #[test]
     fn pure_flushes() {
-        let pure = |text: &str, sectors| RequestFlags::parse(text.as_bytes()).is_pure_flush(sectors);
+        let pure =
+            |text: &str, sectors| RequestFlags::parse(text.as_bytes()).is_pure_flush(sectors);
         assert!(pure("FWS", 0) && pure("FF", 0));
         assert!(!pure("FWFSM", 8) && !pure("WFS", 8) && !pure("WS", 0));
     }

@@ -1,8 +1,8 @@
 //! What `events/*/*/format` says about an event's bytes, and numbers and texts out of them.
 //!
-//! *Owns*: the format files' grammar and bounded access to fields. *May not touch*: files, and what a field
-//! means. Offsets come from the kernel each time and are never written down here: they differ between
-//! releases.
+//! *Owns*: the format files' grammar and bounded access to fields. *May not touch*: files, and what
+//! a field means. Offsets come from the kernel each time and are never written down here: they
+//! differ between releases.
 
 /// A fixed piece of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +101,11 @@ impl Field {
         }
         let place = self.number(event)?;
         let length = usize::try_from(place >> 16 & 0xffff).ok()?;
-        let base =
-            if self.kind == FieldKind::LocatedAfter { self.offset.checked_add(self.size)? } else { 0 };
+        let base = if self.kind == FieldKind::LocatedAfter {
+            self.offset.checked_add(self.size)?
+        } else {
+            0
+        };
         let start = base.checked_add(usize::try_from(place & 0xffff).ok()?)?;
         event.get(start..start.checked_add(length)?)
     }

@@ -1,8 +1,8 @@
-//! The kernel's tracefs: where it is mounted, our own mount of it where it is not, our instances in it, and
-//! sweeping what killed processes left of both.
+//! The kernel's tracefs: where it is mounted, our own mount of it where it is not, our instances in
+//! it, and sweeping what killed processes left of both.
 //!
-//! *Owns*: `instances/inkstone-*` and mounts at `/run/inkstone-tracefs-*`. *May not touch*: the machine's
-//! main trace buffer, other tools' instances, the machine's own mount of tracefs.
+//! *Owns*: `instances/inkstone-*` and mounts at `/run/inkstone-tracefs-*`. *May not touch*: the
+//! machine's main trace buffer, other tools' instances, the machine's own mount of tracefs.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -69,7 +69,8 @@ impl Tracefs {
 
 impl Drop for Tracefs {
     fn drop(&mut self) {
-        // Under the lock, so that no other thread mounts at the same directory while it is being unmounted.
+        // Under the lock, so that no other thread mounts at the same directory while it is being
+        // unmounted.
         let _guard = PRIVATE.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.private.take());
     }
@@ -87,8 +88,9 @@ impl PrivateMount {
             Ok(mount) => Ok(PrivateMount { mount: Some(mount), path }),
             Err(error) => {
                 let _ = fs::remove_dir(&path);
-                Err(error
-                    .advise("a trace needs root and a kernel with CONFIG_TRACING, outside of a container"))
+                Err(error.advise(
+                    "a trace needs root and a kernel with CONFIG_TRACING, outside of a container",
+                ))
             }
         }
     }
@@ -115,8 +117,8 @@ fn usual_place() -> Option<PathBuf> {
 
 /// Reads a file of tracefs with room for all of it in the first `read`.
 ///
-/// Some of these files (`events/header_page`) return their beginning once and nothing after that, so the short first reads of
-/// `read_to_string` would lose the rest.
+/// Some of these files (`events/header_page`) return their beginning once and nothing after that,
+/// so the short first reads of `read_to_string` would lose the rest.
 fn read_at_once(path: &Path) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let mut bytes = vec![0; READ_BYTES];
@@ -175,9 +177,11 @@ impl Instance {
     /// Writes a file of this instance, without creating one.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.file(name);
-        let written = retry(|| fs::OpenOptions::new().write(true).open(&path)?.write_all(text.as_bytes()));
-        written
-            .map_err(|error| Error::new("write", &path, error).advise(format!("the kernel refused {text:?}")))
+        let written =
+            retry(|| fs::OpenOptions::new().write(true).open(&path)?.write_all(text.as_bytes()));
+        written.map_err(|error| {
+            Error::new("write", &path, error).advise(format!("the kernel refused {text:?}"))
+        })
     }
 
     /// Switches it off and removes it. All its files have to be closed.
@@ -203,7 +207,9 @@ fn remove_instance(path: &Path, patience: Duration) -> Result<()> {
         match fs::remove_dir(path) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < patience => {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < patience =>
+            {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(error) => {
@@ -214,7 +220,8 @@ fn remove_instance(path: &Path, patience: Duration) -> Result<()> {
     }
 }
 
-/// Whether [`BlockTrace::start`](crate::BlockTrace::start) can work here, without starting anything.
+/// Whether [`BlockTrace::start`](crate::BlockTrace::start) can work here, without starting
+/// anything.
 ///
 /// # Errors
 /// The reason in words, with what would change it.
@@ -225,7 +232,8 @@ pub fn can_trace() -> std::result::Result<(), String> {
             return Err(format!("{} is not ours to write: run as root", instances.display()));
         }
         if !fs::exists(path.join("events/block/block_rq_issue")).unwrap_or(false) {
-            return Err("this kernel has no block trace events: it needs CONFIG_BLK_DEV_IO_TRACE".to_string());
+            return Err("this kernel has no block trace events: it needs CONFIG_BLK_DEV_IO_TRACE"
+                .to_string());
         }
         return Ok(());
     }
@@ -235,7 +243,8 @@ pub fn can_trace() -> std::result::Result<(), String> {
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    let effective =
+        effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
     if effective & CAP_SYS_ADMIN == 0 {
         return Err(
             "tracefs is not mounted, and mounting it needs CAP_SYS_ADMIN: run as root, or mount it at \
@@ -246,8 +255,8 @@ pub fn can_trace() -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Removes the trace instances and private mounts of tracefs that killed processes left. Returns sentences about what it removed,
-/// and what it could not remove.
+/// Removes the trace instances and private mounts of tracefs that killed processes left. Returns
+/// sentences about what it removed, and what it could not remove.
 pub fn sweep_trace_instances() -> Vec<String> {
     let mut words = Vec::new();
     let mut roots: Vec<PathBuf> = Vec::new();
@@ -260,9 +269,13 @@ pub fn sweep_trace_instances() -> Vec<String> {
             roots.push(point.target);
         }
     }
-    // If tracefs is mounted nowhere, instances live on unseen: find them through our own mount, as root.
-    let own =
-        if roots.is_empty() && rustix::process::geteuid().is_root() { Tracefs::find().ok() } else { None };
+    // If tracefs is mounted nowhere, instances live on unseen: find them through our own mount, as
+    // root.
+    let own = if roots.is_empty() && rustix::process::geteuid().is_root() {
+        Tracefs::find().ok()
+    } else {
+        None
+    };
     roots.extend(own.as_ref().map(|tracefs| tracefs.path().to_path_buf()));
     if let Some(root) = roots.first() {
         sweep_instances(&root.join("instances"), &mut words);
@@ -319,9 +332,14 @@ mod tests {
     fn only_names_of_ours_have_an_owner() {
         let me = Owner::current();
         assert_eq!(instance_owner(&format!("inkstone-{me}-12")), Some(me));
-        for wrong in
-            ["inkstone-1-2", "inkstone-1-2-3x", "inkstone-1-2-", "ink-1-2-3", "inkstone-test", "inkstone-"]
-        {
+        for wrong in [
+            "inkstone-1-2",
+            "inkstone-1-2-3x",
+            "inkstone-1-2-",
+            "ink-1-2-3",
+            "inkstone-test",
+            "inkstone-",
+        ] {
             assert_eq!(instance_owner(wrong), None, "{wrong}");
         }
         assert!(is_dead_private_mount(Path::new("/run/inkstone-tracefs-1-1")));

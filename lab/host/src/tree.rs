@@ -1,7 +1,7 @@
 //! Deleting a directory with all in it, and nothing else.
 //!
-//! *Owns*: the walk. *May not touch*: what a symbolic link points to, and any file system mounted below. The
-//! standard library's `remove_dir_all` keeps the first promise but walks into mounts.
+//! *Owns*: the walk. *May not touch*: what a symbolic link points to, and any file system mounted
+//! below. The standard library's `remove_dir_all` keeps the first promise but walks into mounts.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -38,7 +38,11 @@ pub(super) fn remove_tree(dir: &Path, last: &str) -> Result<()> {
 fn empty(fd: BorrowedFd<'_>, path: &Path, keep: Option<&str>, depth: u32) -> Result<()> {
     let fail = |operation, path: PathBuf, error: io::Error| Error::new(operation, path, error);
     if depth > DEPTH_MAX {
-        return Err(Error::invalid("delete", path, format!("more than {DEPTH_MAX} directories deep")));
+        return Err(Error::invalid(
+            "delete",
+            path,
+            format!("more than {DEPTH_MAX} directories deep"),
+        ));
     }
     // All names first: some file systems lose their place when entries go while they are listed.
     let listed = retry(|| Ok(Dir::read_from(fd)?.collect::<rustix::io::Result<Vec<_>>>()?));
@@ -74,8 +78,8 @@ fn open_below(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
     match retry(|| Ok(rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve)?)) {
-        // Before Linux 5.6, or a container's filter of system calls: another device is all that can be seen
-        // then.
+        // Before Linux 5.6, or a container's filter of system calls: another device is all that can
+        // be seen then.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             let child = retry(|| Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?))?;
             let same = device_of(parent)? == device_of(child.as_fd())?;

@@ -1,8 +1,10 @@
 //! A network device whose packets this process reads and writes (TUN).
 //!
-//! *Owns*: making it, and packets in and out. *May not touch*: addresses, routes, namespaces, what is in a packet.
+//! *Owns*: making it, and packets in and out. *May not touch*: addresses, routes, namespaces, what
+//! is in a packet.
 //!
-//! The kernel removes the device when its last descriptor is closed, so a killed process leaves none.
+//! The kernel removes the device when its last descriptor is closed, so a killed process leaves
+//! none.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -27,7 +29,8 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Makes a device of that name in this network namespace. It may be moved to another one: it stays this process's.
+    /// Makes a device of that name in this network namespace. It may be moved to another one: it
+    /// stays this process's.
     ///
     /// # Errors
     /// Not root, no `/dev/net/tun`, a name that is taken or longer than 15 bytes.
@@ -40,9 +43,11 @@ impl Tunnel {
                 format!("{name:?} is no name for one"),
             ));
         }
-        let opened =
-            retry(|| OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(place));
-        let file = opened.map_err(|error| Error::new("open", place, error).advise("modprobe tun; root"))?;
+        let opened = retry(|| {
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(place)
+        });
+        let file = opened
+            .map_err(|error| Error::new("open", place, error).advise("modprobe tun; root"))?;
         // SAFETY: all zeros is a valid `ifreq`: numbers, bytes and null pointers.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
@@ -51,7 +56,9 @@ impl Tunnel {
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
         let answer = retry(|| {
             // SAFETY: the request reads and writes one `ifreq`, which lives until the call returns.
-            match unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF as libc::Ioctl, &raw mut request) } {
+            match unsafe {
+                libc::ioctl(file.as_raw_fd(), TUNSETIFF as libc::Ioctl, &raw mut request)
+            } {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
             }
@@ -65,14 +72,17 @@ impl Tunnel {
         &self.name
     }
 
-    /// Reads the next packet that the kernel sends through the device; `None` if none comes within `time`. A packet that is longer
-    /// than `to` is cut.
+    /// Reads the next packet that the kernel sends through the device; `None` if none comes within
+    /// `time`. A packet that is longer than `to` is cut.
     ///
     /// # Errors
     /// The device was removed, with its namespace.
     pub fn receive(&self, to: &mut [u8], time: Duration) -> Result<Option<usize>> {
         let fail = |error| Error::new("read from", Path::new(&self.name), error);
-        let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) };
+        let time = Timespec {
+            tv_sec: time.as_secs().cast_signed(),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
         loop {
             match (&self.file).read(to) {
                 Ok(bytes) => return Ok(Some(bytes)),
@@ -119,7 +129,8 @@ mod tests {
         };
         let mut packet = [0; 2000];
         assert!(tunnel.send(&[0; 3]).is_err(), "it is down");
-        let up = ["address add 10.213.255.1/32 dev", "link set up dev", "route add 10.213.255.2/32 dev"];
+        let up =
+            ["address add 10.213.255.1/32 dev", "link set up dev", "route add 10.213.255.2/32 dev"];
         for words in up {
             let mut ip = std::process::Command::new("ip");
             match ip.args(words.split(' ')).arg(&name).status() {
@@ -131,13 +142,19 @@ mod tests {
         socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
         socket.send_to(b"there", "10.213.255.2:9").expect("sent");
         let bytes = loop {
-            let bytes = tunnel.receive(&mut packet, Duration::from_secs(5)).expect("open").expect("a packet");
+            let bytes = tunnel
+                .receive(&mut packet, Duration::from_secs(5))
+                .expect("open")
+                .expect("a packet");
             // The kernel sends packets of its own too (IPv6).
             if packet[0] >> 4 == 4 {
                 break bytes;
             }
         };
-        assert_eq!((&packet[16..20], &packet[bytes - 5..bytes]), (&[10, 213, 255, 2][..], &b"there"[..]));
+        assert_eq!(
+            (&packet[16..20], &packet[bytes - 5..bytes]),
+            (&[10, 213, 255, 2][..], &b"there"[..])
+        );
         // Back: addresses and ports exchanged; the sums stay right, since they add up.
         for (first, second, count) in [(12, 16, 4), (20, 22, 2)] {
             for at in 0..count {
@@ -147,6 +164,9 @@ mod tests {
         tunnel.send(&packet[..bytes]).expect("taken");
         let mut got = [0; 16];
         let (count, from) = socket.recv_from(&mut got).expect("it comes back");
-        assert_eq!((&got[..count], from.to_string()), (&b"there"[..], "10.213.255.2:9".to_string()));
+        assert_eq!(
+            (&got[..count], from.to_string()),
+            (&b"there"[..], "10.213.255.2:9".to_string())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Resources that a thread or the process has used so far, by `getrusage`, and what it has read, by `/proc/self/io`.
+//! Resources that a thread or the process has used so far, by `getrusage`, and what it has read, by
+//! `/proc/self/io`.
 //!
 //! *Owns*: the calls and their units. *May not touch*: what is worth counting.
 
@@ -29,7 +30,9 @@ impl Usage {
     pub fn since(&self, before: &Self) -> Self {
         Self {
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
-            involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(before.involuntary_switches),
             user_ns: self.user_ns.saturating_sub(before.user_ns),
             system_ns: self.system_ns.saturating_sub(before.system_ns),
             minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
@@ -53,7 +56,8 @@ pub fn process_usage() -> Usage {
     usage_of(libc::RUSAGE_SELF)
 }
 
-/// Page faults of the calling thread so far: (minor: served from memory, major: had to wait for a device).
+/// Page faults of the calling thread so far: (minor: served from memory, major: had to wait for a
+/// device).
 pub fn thread_faults() -> (u64, u64) {
     let usage = thread_usage();
     (usage.minor_faults, usage.major_faults)
@@ -100,8 +104,8 @@ impl ProcessIo {
     }
 }
 
-/// Of this process; `None` if the kernel does not say. Asking is one read, which the next answer counts; here it is taken out, so that
-/// two answers with nothing between them are equal.
+/// Of this process; `None` if the kernel does not say. Asking is one read, which the next answer
+/// counts; here it is taken out, so that two answers with nothing between them are equal.
 pub fn process_io() -> Option<ProcessIo> {
     /// What the questions themselves have read so far.
     static ASKED: Mutex<(u64, u64)> = Mutex::new((0, 0));
@@ -150,7 +154,9 @@ mod tests {
         // In a child: other tests of this process read too.
         let answer = crate::in_forked_child(|| {
             let Some(before) = process_io() else {
-                eprintln!("NOT RUN: reading_is_counted_and_asking_is_not: the kernel does not count");
+                eprintln!(
+                    "NOT RUN: reading_is_counted_and_asking_is_not: the kernel does not count"
+                );
                 return 3;
             };
             let nothing = process_io().expect("as before").since(&before);

@@ -1,10 +1,12 @@
 //! A lab's own directory, locked for as long as the lab lives, and sweeping what killed labs left.
 //!
-//! *Owns*: directories named `.inkstone-lab-<pid>-<n>`, what is mounted below them and the loop devices whose
-//! files are in them. *May not touch*: such a directory whose lock is held, and anything outside of them.
+//! *Owns*: directories named `.inkstone-lab-<pid>-<n>`, what is mounted below them and the loop
+//! devices whose files are in them. *May not touch*: such a directory whose lock is held, and
+//! anything outside of them.
 //!
-//! The kernel releases the lock of a killed lab, however it was killed. So the lock shows whether the lab lives, not the pid in
-//! the name: pids are used again, and mean nothing in another container.
+//! The kernel releases the lock of a killed lab, however it was killed. So the lock shows whether
+//! the lab lives, not the pid in the name: pids are used again, and mean nothing in another
+//! container.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -54,15 +56,16 @@ impl WorkDir {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => {
                     let error = Error::new("create a work directory", &path, error);
-                    return Err(
-                        error.advise("choose a directory that you may write to, with space on its disk")
-                    );
+                    return Err(error.advise(
+                        "choose a directory that you may write to, with space on its disk",
+                    ));
                 }
                 Ok(()) => {}
             }
             match lock_new(&path) {
                 Ok(Some(lock)) => return Ok(WorkDir { path, lock: Some(lock) }),
-                // A sweep came between making the directory and locking it, and takes it for a dead one: leave it to the sweep.
+                // A sweep came between making the directory and locking it, and takes it for a dead
+                // one: leave it to the sweep.
                 Ok(None) => {}
                 Err(error) => {
                     let _ = remove_tree(&path, LOCK);
@@ -71,7 +74,8 @@ impl WorkDir {
                 }
             }
         }
-        Err(Error::invalid("create a work directory", parent, "no name is free").advise("sweep it first"))
+        Err(Error::invalid("create a work directory", parent, "no name is free")
+            .advise("sweep it first"))
     }
 
     /// Where it is: an absolute path without symbolic links.
@@ -139,16 +143,17 @@ fn open_lock(path: &Path, write: bool) -> io::Result<File> {
     }
 }
 
-/// Unmounts, detaches and deletes; continues after an error and returns the first one. Deletes nothing while
-/// something is mounted below.
+/// Unmounts, detaches and deletes; continues after an error and returns the first one. Deletes
+/// nothing while something is mounted below.
 fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     let mut first_error: Option<Error> = None;
-    // From the last mounted to the first: that is the deepest first, and the upper of two at one place.
+    // From the last mounted to the first: that is the deepest first, and the upper of two at one
+    // place.
     for point in mounts_under(dir)?.iter().rev() {
         let is_fuse = point.file_system == "fuse" || point.file_system.starts_with("fuse.");
         let answer = match unmount(&point.target, BUSY_FOR) {
-            // Its server is dead, so nothing in it can be used; the last user (a loop device that is being detached) releases it
-            // later.
+            // Its server is dead, so nothing in it can be used; the last user (a loop device that
+            // is being detached) releases it later.
             Err(_) if is_fuse => detach(&point.target),
             answer => answer,
         };
@@ -159,14 +164,19 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     }
     for (device, backing) in loops_backed_under(dir)? {
         match detach_by_path(&device, &backing) {
-            Ok(()) => words.push(format!("detached {} from {}", device.display(), backing.display())),
+            Ok(()) => {
+                words.push(format!("detached {} from {}", device.display(), backing.display()))
+            }
             Err(error) => keep_first(&mut first_error, error),
         }
     }
     if let Some(point) = mounts_under(dir)?.last() {
         let busy = io::Error::from_raw_os_error(libc::EBUSY);
         let error = Error::new("delete", dir, busy);
-        keep_first(&mut first_error, error.advise(format!("{} is still mounted", point.target.display())));
+        keep_first(
+            &mut first_error,
+            error.advise(format!("{} is still mounted", point.target.display())),
+        );
         return first_error.map_or(Ok(()), Err);
     }
     match remove_tree(dir, LOCK) {
@@ -180,10 +190,12 @@ fn keep_first(first: &mut Option<Error>, error: Error) {
     first.get_or_insert(error);
 }
 
-/// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount below or with the file of a
-/// loop device. Returns sentences about what was done, and what could not be done and why.
+/// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount
+/// below or with the file of a loop device. Returns sentences about what was done, and what could
+/// not be done and why.
 ///
-/// A directory whose lock is held belongs to a living lab and is skipped. Without root it removes what this user may remove.
+/// A directory whose lock is held belongs to a living lab and is skipped. Without root it removes
+/// what this user may remove.
 ///
 /// # Errors
 /// `parent`, /proc or sysfs could not be read.
@@ -223,7 +235,8 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
         Err(error) => return Err(Error::new("stat", dir, error)),
     }
     let path = dir.join(LOCK);
-    // Made if it is missing, so that a lab that is about to make it does not take this directory for its own.
+    // Made if it is missing, so that a lab that is about to make it does not take this directory
+    // for its own.
     let opened = retry(|| open_lock(&path, true)).or_else(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => retry(|| open_lock(&path, false)),
         _ => Err(error),
@@ -241,8 +254,8 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     }
 }
 
-/// The directory is gone, but a loop device still has a deleted file of it. There is no lock any more, so only here the pid
-/// decides.
+/// The directory is gone, but a loop device still has a deleted file of it. There is no lock any
+/// more, so only here the pid decides.
 fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     let pid = dir.file_name().and_then(is_ours);
     if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {
@@ -290,8 +303,8 @@ mod tests {
             assert_eq!(is_ours(OsStr::new(wrong)), None, "{wrong}");
         }
         let nested = Path::new("/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4/x");
-        let expected =
-            ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"].map(PathBuf::from);
+        let expected = ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"]
+            .map(PathBuf::from);
         assert_eq!(work_dirs_above(nested), expected);
     }
 
@@ -313,7 +326,10 @@ mod tests {
         assert_eq!(words_about(&words, &dead).len(), 1, "{words:?}");
         assert!(living.path().join("file").exists() && other.exists() && link.is_symlink());
         assert!(!dead.exists() && !unlocked.exists());
-        assert_eq!(words_about(&sweep(parent.path()).expect("swept"), parent.path()), Vec::<String>::new());
+        assert_eq!(
+            words_about(&sweep(parent.path()).expect("swept"), parent.path()),
+            Vec::<String>::new()
+        );
         let path = living.path().to_path_buf();
         living.remove().expect("removed");
         assert!(!path.exists());

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
 use inkstone_host::{
-    BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks, log_area,
-    loops_backed_under, mount_points, mounts_under, trim_free_space,
+    BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks,
+    log_area, loops_backed_under, mount_points, mounts_under, trim_free_space,
 };
 
 #[test]
@@ -18,7 +18,9 @@ fn attach_and_detach_leave_nothing() {
     }
     let dir = WorkDir::create(temporary()).expect("a work directory");
     let image = image(dir.path(), "image", 8);
-    for (direct_io, sector_bytes) in [(true, 4096), (true, 512), (false, 512), (false, 4096), (true, 0)] {
+    for (direct_io, sector_bytes) in
+        [(true, 4096), (true, 512), (false, 512), (false, 4096), (true, 0)]
+    {
         let options = LoopOptions { direct_io, sector_bytes, read_only: false };
         let device = LoopDevice::attach(&image, options).expect("attached");
         assert_eq!(device.is_direct().expect("sysfs"), direct_io, "{options:?}");
@@ -48,8 +50,8 @@ fn attach_and_detach_leave_nothing() {
     let found = loops_backed_under(dir.path()).expect("sysfs");
     assert!(found[0].1.to_string_lossy().ends_with("image (deleted)"), "{found:?}");
     device.detach().expect("detached");
-    let error =
-        LoopDevice::attach(&image, LoopOptions { sector_bytes: 3, ..read_only }).expect_err("no file");
+    let error = LoopDevice::attach(&image, LoopOptions { sector_bytes: 3, ..read_only })
+        .expect_err("no file");
     assert_eq!(error.path(), image);
     let path = dir.path().to_path_buf();
     dir.remove().expect("removed");
@@ -67,7 +69,8 @@ fn many_attach_at_once() {
             let image = image(dir.path(), &format!("image{index}"), 1);
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let device = LoopDevice::attach(&image, LoopOptions::default()).expect("attached");
+                    let device =
+                        LoopDevice::attach(&image, LoopOptions::default()).expect("attached");
                     device.detach().expect("detached");
                 }
             });
@@ -86,7 +89,10 @@ fn a_busy_mount_and_its_device_say_so() {
     let target = made.target().to_path_buf();
     let mounted = mounts_under(made.dir.path()).expect("/proc");
     assert_eq!(mounted.len(), 1);
-    assert_eq!((mounted[0].target.as_path(), mounted[0].file_system.as_str()), (target.as_path(), "ext4"));
+    assert_eq!(
+        (mounted[0].target.as_path(), mounted[0].file_system.as_str()),
+        (target.as_path(), "ext4")
+    );
     assert_eq!(mounted[0].device, made.device.device());
     assert!(mounted[0].options.contains("noatime"), "{mounted:?}");
     let open = std::fs::File::create(target.join("open")).expect("a file");
@@ -94,7 +100,8 @@ fn a_busy_mount_and_its_device_say_so() {
     assert!(error.to_string().contains("open in it"), "{error}");
     assert_eq!(mounts_under(made.dir.path()).expect("/proc"), [], "it was detached");
     drop(open);
-    // Mounted again, the device cannot be detached, and the work directory takes back the mount by itself.
+    // Mounted again, the device cannot be detached, and the work directory takes back the mount by
+    // itself.
     made.mount("ext4", "ro,errors=remount-ro");
     let FileSystem { mount, device, dir } = made;
     let path = device.path().to_path_buf();
@@ -119,15 +126,19 @@ fn debugfs_extents(device: &str, block_bytes: u64) -> Vec<Range<u64>> {
     let text = run("debugfs", &["-R", "dump_extents <8>", device]);
     let mut extents: Vec<Range<u64>> = Vec::new();
     for line in text.lines().skip(1) {
-        let numbers: Vec<u64> =
-            line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<u64> = line
+            .split(|c: char| !c.is_ascii_digit())
+            .filter_map(|word| word.parse().ok())
+            .collect();
         // level/depth, entry/entries, logical - logical, physical - physical, length
         if let [level, depth, _, _, _, _, first, last, length] = numbers[..]
             && level == depth
         {
             assert_eq!(last - first + 1, length, "{line}");
             match extents.last_mut() {
-                Some(before) if before.end == first * block_bytes => before.end = (last + 1) * block_bytes,
+                Some(before) if before.end == first * block_bytes => {
+                    before.end = (last + 1) * block_bytes
+                }
                 _ => extents.push(first * block_bytes..(last + 1) * block_bytes),
             }
         }
@@ -143,7 +154,9 @@ fn the_ext4_journal_is_where_debugfs_says() {
     }
     let fragmented = ["-b", "1024", "-J", "size=48", "-O", "^flex_bg,^resize_inode"];
     let narrow = ["-b", "4096", "-O", "^64bit,^metadata_csum"];
-    for (extra, block_bytes) in [(&["-b", "4096"][..], 4096), (&narrow[..], 4096), (&fragmented[..], 1024)] {
+    for (extra, block_bytes) in
+        [(&["-b", "4096"][..], 4096), (&narrow[..], 4096), (&fragmented[..], 1024)]
+    {
         let args = [EXT4, extra].concat();
         let dir = WorkDir::create(temporary()).expect("a work directory");
         let image = image(dir.path(), "image", 128);
@@ -190,13 +203,16 @@ fn the_xfs_log_is_where_xfs_db_says() {
     let made = FileSystem::new("xfs", XFS_MIB, XFS);
     let device = made.device.path().to_str().expect("text");
     let number = |text: &str| -> u64 {
-        let digits = text.rsplit([' ', '(']).find_map(|word| word.trim().trim_end_matches(')').parse().ok());
+        let digits =
+            text.rsplit([' ', '(']).find_map(|word| word.trim().trim_end_matches(')').parse().ok());
         digits.unwrap_or_else(|| panic!("no number in {text:?}"))
     };
-    let field =
-        |name: &str| number(&run("xfs_db", &["-r", "-c", "sb 0", "-c", &format!("print {name}"), device]));
+    let field = |name: &str| {
+        number(&run("xfs_db", &["-r", "-c", "sb 0", "-c", &format!("print {name}"), device]))
+    };
     let start = field("logstart").to_string();
-    let start = number(&run("xfs_db", &["-r", "-c", &format!("convert fsblock {start} byte"), device]));
+    let start =
+        number(&run("xfs_db", &["-r", "-c", &format!("convert fsblock {start} byte"), device]));
     let bytes = field("logblocks") * field("blocksize");
     let expected = start..start + bytes;
     eprintln!("xfs log: {expected:?}");
@@ -228,11 +244,14 @@ fn btrfs_chunks_are_where_btrfs_says() {
         }
     }
     let has = |kind| chunks.iter().any(|chunk| chunk.kind == kind);
-    assert!(has(BtrfsChunkKind::Metadata) && has(BtrfsChunkKind::System) && has(BtrfsChunkKind::Data));
+    assert!(
+        has(BtrfsChunkKind::Metadata) && has(BtrfsChunkKind::System) && has(BtrfsChunkKind::Data)
+    );
     made.remove();
 }
 
-/// On a loop device a discard punches holes into the backing file: seen there, and by the kernel's own answer.
+/// On a loop device a discard punches holes into the backing file: seen there, and by the kernel's
+/// own answer.
 #[test]
 fn free_blocks_are_given_back_to_the_device() {
     if !can_run("free_blocks_are_given_back_to_the_device", &["mkfs.ext4"]) {
@@ -252,7 +271,10 @@ fn free_blocks_are_given_back_to_the_device() {
     std::fs::remove_file(&file).expect("removed");
     let trimmed = trim_free_space(made.target()).expect("trimmed");
     let without_file = allocated();
-    assert!(with_file < before && with_file >= 16 << 20, "{before} {with_file}: a file's blocks stay");
+    assert!(
+        with_file < before && with_file >= 16 << 20,
+        "{before} {with_file}: a file's blocks stay"
+    );
     assert!(with_file - without_file >= 16 << 20, "{with_file} {without_file}");
     assert!(trimmed >= 16 << 20, "{trimmed}");
     let error = trim_free_space(Path::new("/proc")).expect_err("no blocks");

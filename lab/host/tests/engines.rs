@@ -1,7 +1,7 @@
 //! Every engine, on real files: what was written is there, and every buffer comes back.
 //!
-//! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT before Linux 6.6).
-//! *May not touch*: the crate's insides. What fails is in `engines_failing.rs`.
+//! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT
+//! before Linux 6.6). *May not touch*: the crate's insides. What fails is in `engines_failing.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -14,8 +14,8 @@ use engine_support::*;
 use inkstone_host::{LabEngine, LabFile};
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, EngineKind, File, NamedChoice, OpenFile, Operation,
-    Persist, Preparation, SyncKind, Then, ThenOn,
+    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, EngineKind, File, NamedChoice, OpenFile,
+    Operation, Persist, Preparation, SyncKind, Then, ThenOn,
 };
 
 #[test]
@@ -83,7 +83,10 @@ fn one_buffer_serves_again_and_again_and_only_its_front_is_written() {
         let whole = fs::read(file.path()).unwrap();
         assert_eq!(whole.len(), 32 * BLOCK_BYTES);
         for (round, block) in (0..).zip(whole.chunks(BLOCK_BYTES)) {
-            assert!(block == &filled(16 * BLOCK_BYTES, round)[..BLOCK_BYTES], "{kind}: round {round}");
+            assert!(
+                block == &filled(16 * BLOCK_BYTES, round)[..BLOCK_BYTES],
+                "{kind}: round {round}"
+            );
         }
     }
 }
@@ -97,7 +100,11 @@ fn more_requests_than_the_depth_are_carried_out_too() {
         let writes = shuffled(40).into_iter().map(|block| {
             (
                 block,
-                write(filled(BLOCK_BYTES, block), block * BLOCK_BYTES as u64, Persist::Sync(SyncKind::All)),
+                write(
+                    filled(BLOCK_BYTES, block),
+                    block * BLOCK_BYTES as u64,
+                    Persist::Sync(SyncKind::All),
+                ),
             )
         });
         carry_out_all(&mut engine, &file, 40, writes.collect());
@@ -109,7 +116,8 @@ fn more_requests_than_the_depth_are_carried_out_too() {
     }
 }
 
-/// The work on a read gets its bytes before the completion comes, and as many as were read; it is not called if the read fails.
+/// The work on a read gets its bytes before the completion comes, and as many as were read; it is
+/// not called if the read fails.
 #[test]
 fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
     let directory = directory();
@@ -122,25 +130,32 @@ fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
             let (tell, told) = std::sync::mpsc::channel();
             let then = Then::new(move |bytes, on| tell.send((bytes.to_vec(), on)).unwrap());
             let buffer = AlignedBuf::zeroed(4096);
-            let completion =
-                run(&mut engine, &file, Operation::Read { buffer, len: 4096, offset, then: Some(then) });
+            let completion = run(
+                &mut engine,
+                &file,
+                Operation::Read { buffer, len: 4096, offset, then: Some(then) },
+            );
             assert_eq!(completion.result.unwrap(), len, "{kind}");
             let (bytes, on) = told.try_recv().unwrap();
             let at = offset as usize;
-            assert!(bytes.len() == len && (len == 0 || bytes == filled(5000, 1)[at..at + len]), "{kind}");
+            assert!(
+                bytes.len() == len && (len == 0 || bytes == filled(5000, 1)[at..at + len]),
+                "{kind}"
+            );
             let own = kind == EngineKind::Pool;
             assert_eq!(on, if own { ThenOn::OwnThread } else { ThenOn::CallersThread }, "{kind}");
         }
         let (tell, told) = std::sync::mpsc::channel::<()>();
         let then = Some(Then::new(move |_, _| tell.send(()).unwrap()));
-        let too_long = Operation::Read { buffer: AlignedBuf::zeroed(4096), len: 8192, offset: 0, then };
+        let too_long =
+            Operation::Read { buffer: AlignedBuf::zeroed(4096), len: 8192, offset: 0, then };
         assert!(run(&mut engine, &file, too_long).result.is_err());
         assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected), "{kind}");
     }
 }
 
-/// On threads of its own an engine has begun what came before, so that it may be waited for, with fewer threads than
-/// requests too.
+/// On threads of its own an engine has begun what came before, so that it may be waited for, with
+/// fewer threads than requests too.
 #[test]
 fn what_is_done_on_own_threads_may_wait_for_what_came_before() {
     let directory = directory();
@@ -175,12 +190,14 @@ fn a_read_ends_with_the_file() {
     fs::write(&path, &filled(5000, 1)[..]).unwrap();
     for kind in kinds() {
         for access in [Access::Buffered, Access::Direct] {
-            let file =
-                Arc::new(LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
+            let file = Arc::new(
+                LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap(),
+            );
             let mut engine = open(kind, 4);
             for (offset, len) in [(0, 5000), (4096, 904), (8192, 0), (1 << 40, 0)] {
                 let completion = run(&mut engine, &file, read(AlignedBuf::zeroed(8192), offset));
-                let count = completion.result.unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
+                let count =
+                    completion.result.unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
                 assert_eq!(count, len, "{kind} {access} at {offset}");
                 let from = offset.min(5000) as usize;
                 assert!(completion.buffer.unwrap()[..len] == filled(5000, 1)[from..from + len]);
@@ -196,9 +213,14 @@ fn nothing_to_write_is_no_error_and_syncs() {
         let file = new_file(directory.path(), kind.name(), Access::Buffered);
         let mut engine = open(kind, 1);
         for persist in PERSISTS {
-            let operation = Operation::Write { buffer: AlignedBuf::zeroed(512), len: 0, offset: 0, persist };
+            let operation =
+                Operation::Write { buffer: AlignedBuf::zeroed(512), len: 0, offset: 0, persist };
             let completion = run(&mut engine, &file, operation);
-            assert_eq!((completion.result.unwrap(), completion.buffer.unwrap().len()), (0, 512), "{kind}");
+            assert_eq!(
+                (completion.result.unwrap(), completion.buffer.unwrap().len()),
+                (0, 512),
+                "{kind}"
+            );
         }
         assert!(engine.complete().unwrap().is_none());
     }
@@ -213,8 +235,11 @@ fn dropping_an_engine_carries_out_what_it_took() {
             let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
             let mut engine = open(kind, 16);
             for number in 0..16_u64 {
-                let operation =
-                    write(filled(BYTES, number), number * BYTES as u64, Persist::Sync(SyncKind::Data));
+                let operation = write(
+                    filled(BYTES, number),
+                    number * BYTES as u64,
+                    Persist::Sync(SyncKind::Data),
+                );
                 engine.submit(request(number, &file, operation)).unwrap();
             }
             drop(engine);
@@ -227,7 +252,11 @@ fn dropping_an_engine_carries_out_what_it_took() {
             let mut engine = open(kind, 16);
             for number in 0..16_u64 {
                 engine
-                    .submit(request(number, &file, read(AlignedBuf::zeroed(BYTES), number * BYTES as u64)))
+                    .submit(request(
+                        number,
+                        &file,
+                        read(AlignedBuf::zeroed(BYTES), number * BYTES as u64),
+                    ))
                     .unwrap();
             }
         }
@@ -243,13 +272,17 @@ fn an_engine_goes_from_thread_to_thread_with_requests_in_flight() {
             let mut engine = open(kind, 16);
             let mut done = 0;
             for round in 0..8_u64 {
-                // The thread ends with its requests under way; the next one takes their completions.
+                // The thread ends with its requests under way; the next one takes their
+                // completions.
                 engine = std::thread::scope(|scope| {
                     let file = &file;
                     let submitter = scope.spawn(move || {
                         for number in round * 16..(round + 1) * 16 {
-                            let operation =
-                                write(filled(16384, number), number * 16384, Persist::Sync(SyncKind::Data));
+                            let operation = write(
+                                filled(16384, number),
+                                number * 16384,
+                                Persist::Sync(SyncKind::Data),
+                            );
                             engine.submit(request(number, file, operation)).unwrap();
                         }
                         engine
@@ -257,7 +290,9 @@ fn an_engine_goes_from_thread_to_thread_with_requests_in_flight() {
                     submitter.join().unwrap()
                 });
                 while let Some(completion) = engine.complete().unwrap() {
-                    let count = completion.result.unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
+                    let count = completion
+                        .result
+                        .unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
                     assert_eq!(count, 16384);
                     done += 1;
                 }
@@ -273,9 +308,9 @@ fn an_engine_goes_from_thread_to_thread_with_requests_in_flight() {
 #[test]
 fn buffers_freed_and_allocated_again_at_their_address_carry_their_own_bytes() {
     const BYTES: usize = 2 << 20;
-    // Each buffer a mapping of its own: freeing it unmaps it, and the next one gets other pages, often at its
-    // address. By itself the allocator would stop doing that after the first such buffer. SAFETY: it sets a number
-    // inside the allocator.
+    // Each buffer a mapping of its own: freeing it unmaps it, and the next one gets other pages,
+    // often at its address. By itself the allocator would stop doing that after the first such
+    // buffer. SAFETY: it sets a number inside the allocator.
     assert_eq!(unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10) }, 1);
     let directory = directory();
     for kind in kinds() {
@@ -305,7 +340,10 @@ fn buffers_freed_and_allocated_again_at_their_address_carry_their_own_bytes() {
             }
             addresses.sort_unstable();
             addresses.dedup();
-            assert!(addresses.len() < 50, "the allocator gave no address again: the test shows nothing");
+            assert!(
+                addresses.len() < 50,
+                "the allocator gave no address again: the test shows nothing"
+            );
         }
     }
 }
@@ -319,9 +357,11 @@ fn many_files_come_and_go() {
         for number in 0..200_u64 {
             let name = format!("{kind}-{number}");
             let file = new_file(directory.path(), &name, Access::Direct);
-            let completion = run(&mut engine, &file, write(filled(4096, number), 0, Persist::Dsync));
+            let completion =
+                run(&mut engine, &file, write(filled(4096, number), 0, Persist::Dsync));
             assert_eq!(completion.result.unwrap(), 4096, "{kind}");
-            // Most are closed at once, so that their descriptor numbers and allocations are used again.
+            // Most are closed at once, so that their descriptor numbers and allocations are used
+            // again.
             if number % 5 == 0 {
                 kept.push(file);
             }
@@ -333,7 +373,10 @@ fn many_files_come_and_go() {
         for (number, file) in (0..).zip(&kept) {
             let operation = write(filled(4096, 1000 + number), 0, Persist::Dsync);
             assert_eq!(run(&mut engine, file, operation).result.unwrap(), 4096, "{kind}");
-            assert!(fs::read(file.path()).unwrap() == filled(4096, 1000 + number)[..], "{kind} {number}");
+            assert!(
+                fs::read(file.path()).unwrap() == filled(4096, 1000 + number)[..],
+                "{kind} {number}"
+            );
         }
         assert!(engine.notice().is_none(), "{kind}: {:?}", engine.notice());
     }
@@ -349,13 +392,18 @@ fn more_bytes_than_a_ring_pins_are_written_all_the_same() {
         let mut buffers: Vec<_> = (0..4).map(|number| filled(80 << 20, number)).collect();
         for (number, buffer) in (0..).zip(&mut buffers) {
             let owned = std::mem::replace(buffer, AlignedBuf::zeroed(1));
-            let operation =
-                Operation::Write { buffer: owned, len: 4096, offset: number * 4096, persist: Persist::Later };
+            let operation = Operation::Write {
+                buffer: owned,
+                len: 4096,
+                offset: number * 4096,
+                persist: Persist::Later,
+            };
             let completion = run(&mut engine, &file, operation);
             completion.result.unwrap();
             *buffer = completion.buffer.unwrap();
         }
-        // An ordinary user may be allowed to pin less than one of these: then it says so, and writes all the same.
+        // An ordinary user may be allowed to pin less than one of these: then it says so, and
+        // writes all the same.
         if let Some(notice) = engine.notice() {
             assert!(notice.to_string().contains("RLIMIT_MEMLOCK"), "{kind}: {notice}");
         }

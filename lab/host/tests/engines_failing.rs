@@ -1,7 +1,8 @@
-//! Every engine, on real files: what fails says so, with path and offset, and every buffer comes back.
+//! Every engine, on real files: what fails says so, with path and offset, and every buffer comes
+//! back.
 //!
-//! *Owns*: files below cargo's temporary directory, and for one test a mount of a small tmpfs, for which it must be root.
-//! *May not touch*: the crate's insides.
+//! *Owns*: files below cargo's temporary directory, and for one test a mount of a small tmpfs, for
+//! which it must be root. *May not touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -14,7 +15,8 @@ use std::sync::Arc;
 use engine_support::*;
 use inkstone_host::{LabFile, close_standard_descriptors, in_forked_child};
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Engine, File, NamedChoice, OpenFile, Operation, Persist, SyncKind,
+    Access, AlignedBuf, BLOCK_BYTES, Engine, File, NamedChoice, OpenFile, Operation, Persist,
+    SyncKind,
 };
 
 #[test]
@@ -24,8 +26,9 @@ fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
         for access in [Access::Buffered, Access::Direct] {
             let path = directory.path().join(format!("{kind}-{access}"));
             fs::write(&path, [7; 8192]).unwrap();
-            let file =
-                Arc::new(LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap());
+            let file = Arc::new(
+                LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap(),
+            );
             let mut engine = open(kind, 4);
             for (token, persist) in (0..).zip(PERSISTS) {
                 let buffer = filled(BLOCK_BYTES, token);
@@ -38,8 +41,16 @@ fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
                     "{kind}"
                 );
                 let error = completion.result.unwrap_err();
-                assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{kind} {access} {persist:?}: {error}");
-                assert_eq!((error.path(), error.offset()), (path.as_path(), Some(4096)), "{kind}: {error}");
+                assert_eq!(
+                    error.raw_os_error(),
+                    Some(libc::EBADF),
+                    "{kind} {access} {persist:?}: {error}"
+                );
+                assert_eq!(
+                    (error.path(), error.offset()),
+                    (path.as_path(), Some(4096)),
+                    "{kind}: {error}"
+                );
             }
             assert_eq!(fs::read(&path).unwrap(), [7; 8192]);
         }
@@ -66,7 +77,8 @@ fn a_request_longer_than_its_buffer_is_refused_and_gives_it_back() {
         }
         assert_eq!(file.len_bytes().unwrap(), 0);
         // The engine works on.
-        let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
+        let completion =
+            run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
         assert_eq!(completion.result.unwrap(), 4096, "{kind}");
     }
 }
@@ -78,11 +90,16 @@ fn an_offset_beyond_every_file_is_an_error() {
         let file = new_file(directory.path(), kind.name(), Access::Buffered);
         let mut engine = open(kind, 1);
         for offset in [u64::MAX, i64::MAX as u64] {
-            let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), offset, Persist::Later));
+            let completion =
+                run(&mut engine, &file, write(AlignedBuf::zeroed(4096), offset, Persist::Later));
             completion.result.expect_err("no file reaches that far");
             assert!(completion.buffer.is_some(), "{kind}");
         }
-        assert_eq!(file.len_bytes().unwrap(), 0, "{kind}: u64::MAX was taken for `at the position`");
+        assert_eq!(
+            file.len_bytes().unwrap(),
+            0,
+            "{kind}: u64::MAX was taken for `at the position`"
+        );
     }
 }
 
@@ -93,11 +110,13 @@ fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
         for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
             let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
             let mut engine = open(kind, 1);
-            let completion = run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
+            let completion =
+                run(&mut engine, &file, write(AlignedBuf::zeroed(4096), 0, Persist::Later));
             assert!(completion.buffer.is_some());
             let text = completion.result.unwrap_err().to_string();
             assert!(
-                text.contains(&format!("engine {kind} ")) && text.contains(&format!("access {access} ")),
+                text.contains(&format!("engine {kind} "))
+                    && text.contains(&format!("access {access} ")),
                 "{text}"
             );
             run(&mut engine, &file, Operation::Sync(SyncKind::All))
@@ -134,8 +153,10 @@ impl SmallTmpfs {
     }
 
     fn unmount(self) {
-        // A worker of the kernel may release the file a moment after it has posted its answer: that is not a leak.
-        let unmount = || Command::new("umount").arg(self.directory.path()).output().unwrap().status.success();
+        // A worker of the kernel may release the file a moment after it has posted its answer: that
+        // is not a leak.
+        let unmount =
+            || Command::new("umount").arg(self.directory.path()).output().unwrap().status.success();
         let in_time = (0..50).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             unmount()
@@ -169,7 +190,11 @@ fn a_full_file_system_is_an_error_after_a_short_write() {
                 assert_eq!(completion.buffer.unwrap().as_ptr(), address);
                 let error = completion.result.unwrap_err();
                 assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{kind} {persist:?}: {error}");
-                assert_eq!((error.path(), error.offset()), (file.path(), Some(0)), "{kind}: {error}");
+                assert_eq!(
+                    (error.path(), error.offset()),
+                    (file.path(), Some(0)),
+                    "{kind}: {error}"
+                );
                 let written = file.len_bytes().unwrap();
                 assert!(
                     written > 0 && written < 2 * SmallTmpfs::BYTES as u64,
@@ -192,16 +217,20 @@ fn a_childs_engines_refuse_and_do_not_hang() {
         run(&mut engine, &file, block()).result.unwrap();
         let mut engine = Some(engine);
         let child = in_forked_child(|| {
-            let is_forked = |answer: inkstone_io::Result<_>| answer.is_err_and(|error| error.is_forked());
+            let is_forked =
+                |answer: inkstone_io::Result<_>| answer.is_err_and(|error| error.is_forked());
             let mut mine = engine.take().unwrap();
-            let answer = mine.run(request(1, &file, block())).and_then(|completion| completion.result);
+            let answer =
+                mine.run(request(1, &file, block())).and_then(|completion| completion.result);
             drop(mine);
             // An engine of its own reads, and does not write what its parent has opened.
             let mut own = open(kind, 4);
             let own_write = run(&mut own, &file, block()).result;
             let has_read = run(&mut own, &file, read(AlignedBuf::zeroed(4096), 0)).result;
             let has_read = has_read.is_ok_and(|count| count == 4096);
-            u8::from(is_forked(answer)) + 2 * u8::from(is_forked(own_write)) + 4 * u8::from(has_read)
+            u8::from(is_forked(answer))
+                + 2 * u8::from(is_forked(own_write))
+                + 4 * u8::from(has_read)
         });
         assert_eq!(child.unwrap(), 7, "{kind}");
         run(&mut engine.take().unwrap(), &file, block()).result.unwrap();
@@ -220,9 +249,11 @@ fn no_engine_and_no_file_has_a_descriptor_of_the_first_three() {
             .filter_map(|access| LabFile::open(&path, &OpenFile::existing().access(*access)).ok())
             .collect();
         let engines: Vec<_> = kinds().map(|kind| open(kind, 2)).collect();
-        let taken =
-            (0..3).filter(|number| fs::read_link(format!("/proc/self/fd/{number}")).is_ok()).count() as u8;
-        let opened = u8::from(files.len() == Access::ALL.len()) + u8::from(engines.len() == kinds().count());
+        let taken = (0..3)
+            .filter(|number| fs::read_link(format!("/proc/self/fd/{number}")).is_ok())
+            .count() as u8;
+        let opened =
+            u8::from(files.len() == Access::ALL.len()) + u8::from(engines.len() == kinds().count());
         10 * taken + opened
     });
     assert_eq!(code.unwrap(), 2, "ten for each descriptor; one if a file was not opened");

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use host_support::{EXT4, FileSystem, can_run, not_run, temporary};
-use inkstone_host::{BlockTrace, can_trace, loops_backed_under, mounts_under, sweep, sweep_trace_instances};
+use inkstone_host::{
+    BlockTrace, can_trace, loops_backed_under, mounts_under, sweep, sweep_trace_instances,
+};
 
 const CHILD: &str = "INKSTONE_TEST_KILLED";
 
@@ -52,8 +54,9 @@ fn a_sweep_takes_back_what_a_killed_lab_left() {
             .expect("a child");
         let pid = child.id();
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let ready =
-            lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ready ").map(PathBuf::from));
+        let ready = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("ready ").map(PathBuf::from));
         let dir = ready.expect("the child is ready");
         // Alive, nothing of it is touched.
         let about = |words: Vec<String>| -> Vec<String> {
@@ -106,7 +109,8 @@ fn an_ordinary_user_sweeps_what_is_theirs_and_says_what_is_not() {
     fs::set_permissions(parent.path(), open_to_all).expect("ours");
     let exe = parent.path().join("test");
     fs::copy(std::env::current_exe().expect("this test"), &exe).expect("a copy");
-    let (theirs, roots) = (parent.path().join(".inkstone-lab-1-1"), parent.path().join(".inkstone-lab-1-2"));
+    let (theirs, roots) =
+        (parent.path().join(".inkstone-lab-1-1"), parent.path().join(".inkstone-lab-1-2"));
     for dir in [&theirs, &roots] {
         fs::create_dir(dir).expect("a directory");
         fs::write(dir.join("lock"), "").expect("a file");
@@ -120,8 +124,8 @@ fn an_ordinary_user_sweeps_what_is_theirs_and_says_what_is_not() {
         .env("INKSTONE_TEST_USER", parent.path())
         .output()
         .expect("setpriv");
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     if text.contains("setpriv:") {
         return not_run(test, &text);
     }

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, not_run, run};
 use inkstone_host::{
-    BlockTrace, DeviceNumber, RequestOp, Trace, TraceKind, block_stat, can_trace, log_area, monotonic_ns,
-    mount_points,
+    BlockTrace, DeviceNumber, RequestOp, Trace, TraceKind, block_stat, can_trace, log_area,
+    monotonic_ns, mount_points,
 };
 
 fn can_run_trace(test: &str, tools: &[&str]) -> bool {
@@ -46,7 +46,8 @@ fn instances() -> Vec<String> {
 
 #[test]
 fn twenty_overwrites_cost_twenty_flushes_and_no_journal_commit() {
-    if !can_run_trace("twenty_overwrites_cost_twenty_flushes_and_no_journal_commit", &["mkfs.ext4"]) {
+    if !can_run_trace("twenty_overwrites_cost_twenty_flushes_and_no_journal_commit", &["mkfs.ext4"])
+    {
         return;
     }
     let made = FileSystem::new("ext4", 64, EXT4);
@@ -87,7 +88,10 @@ fn twenty_overwrites_cost_twenty_flushes_and_no_journal_commit() {
         |what| matches!(what, TraceKind::SyncEnter { inode: found, data_only: true, .. } if *found == inode),
     );
     let exits = count(&trace, |what| matches!(what, TraceKind::SyncExit { .. }));
-    assert_eq!((flushes, completed, writes, asked, commits, enters, exits), (20, 20, 20, 20, 0, 20, 20));
+    assert_eq!(
+        (flushes, completed, writes, asked, commits, enters, exits),
+        (20, 20, 20, 20, 0, 20, 20)
+    );
     if let Some(by_sysfs) = cost.flushes {
         assert_eq!(by_sysfs, 20);
     }
@@ -95,7 +99,8 @@ fn twenty_overwrites_cost_twenty_flushes_and_no_journal_commit() {
         assert!(pair[0].time_ns <= pair[1].time_ns);
     }
     // The trace's clock is ours.
-    let inside = trace.events.iter().filter(|event| (start_ns..=end_ns).contains(&event.time_ns)).count();
+    let inside =
+        trace.events.iter().filter(|event| (start_ns..=end_ns).contains(&event.time_ns)).count();
     assert_eq!(inside, trace.events.len());
     // Our thread asked for the writes, by its own number and name.
     let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
@@ -149,11 +154,15 @@ fn an_append_writes_into_the_journal_and_only_there() {
         &trace,
         |what| matches!(what, TraceKind::RequestIssue { flags, .. } if flags.op == RequestOp::Flush),
     );
-    eprintln!("{commits} commits, {flushes} flushes, {in_journal} bios into the journal, stats {stats:?}");
+    eprintln!(
+        "{commits} commits, {flushes} flushes, {in_journal} bios into the journal, stats {stats:?}"
+    );
     assert_eq!((commits, ends, stats.len()), (5, 5, 5));
     assert!(flushes >= 10 && in_journal >= 10, "{flushes} {in_journal}");
     assert!(
-        stats.iter().all(|(running_ms, blocks, logged)| *running_ms < 1000 && *blocks > 0 && *logged > 0)
+        stats
+            .iter()
+            .all(|(running_ms, blocks, logged)| *running_ms < 1000 && *blocks > 0 && *logged > 0)
     );
     drop(file);
     made.remove();
@@ -174,16 +183,22 @@ fn xfs_and_its_log() {
         file.sync_data().expect("synced");
     }
     let trace = trace.stop().expect("a trace");
-    let syncs =
-        count(&trace, |what| matches!(what, TraceKind::XfsSync { inode: found, .. } if *found == inode));
+    let syncs = count(
+        &trace,
+        |what| matches!(what, TraceKind::XfsSync { inode: found, .. } if *found == inode),
+    );
     let forces = count(&trace, |what| matches!(what, TraceKind::XfsLogForce { .. }));
-    let log_writes =
-        count(&trace, |what| matches!(what, TraceKind::XfsLogWrite { flags, .. } if flags & 3 != 0));
+    let log_writes = count(
+        &trace,
+        |what| matches!(what, TraceKind::XfsLogWrite { flags, .. } if flags & 3 != 0),
+    );
     let in_log = count(&trace, |what| {
         matches!(what, TraceKind::BioQueue { sector, sectors: 1.., flags, .. }
             if flags.meta && areas[0].contains(&(sector * 512)))
     });
-    eprintln!("{syncs} syncs, {forces} log forces, {log_writes} log writes, {in_log} bios into the log");
+    eprintln!(
+        "{syncs} syncs, {forces} log forces, {log_writes} log writes, {in_log} bios into the log"
+    );
     assert_eq!((trace.lost, syncs), (0, 5));
     assert!(forces >= 5 && log_writes >= 5 && in_log >= 5, "{:#?}", trace.events);
     drop(file);
@@ -199,15 +214,18 @@ fn btrfs_and_only_that_of_our_device() {
     let mut file = written_file(&made, 4096);
     let inode = file.metadata().expect("it").ino();
     let other = DeviceNumber { major: 7, minor: 1000 };
-    let traces = [made.device.device(), other].map(|device| BlockTrace::start(&[device]).expect("a trace"));
+    let traces =
+        [made.device.device(), other].map(|device| BlockTrace::start(&[device]).expect("a trace"));
     for _ in 0..3 {
         file.write_all(&[3; 4096]).expect("written");
         file.sync_data().expect("synced");
     }
     run("sync", &["-f", made.target().to_str().expect("text")]);
     let [trace, nothing] = traces.map(|trace| trace.stop().expect("a trace"));
-    let syncs =
-        count(&trace, |what| matches!(what, TraceKind::BtrfsSync { inode: found } if *found == inode));
+    let syncs = count(
+        &trace,
+        |what| matches!(what, TraceKind::BtrfsSync { inode: found } if *found == inode),
+    );
     let commits = count(&trace, |what| matches!(what, TraceKind::BtrfsCommit { .. }));
     let flushes = count(
         &trace,
@@ -229,7 +247,8 @@ fn many_events_are_all_seen() {
     let made = FileSystem::new("ext4", 64, EXT4);
     let device = made.device.device();
     drop(written_file(&made, 16 << 20));
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(made.target().join("file"));
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(made.target().join("file"));
     let file = file.expect("a file");
     // Direct I/O wants an aligned buffer.
     let mut memory = vec![0u8; 2 * 4096];
@@ -269,13 +288,14 @@ fn a_dropped_trace_leaves_nothing() {
     let (name, others) = (instances(), Path::new("/sys/kernel/tracing/instances").exists());
     drop(trace);
     if others {
-        // Other tests of this process run at the same time: at least one of the names has to be gone.
+        // Other tests of this process run at the same time: at least one of the names has to be
+        // gone.
         assert!(name.iter().any(|name| !instances().contains(name)), "{name:?}");
     }
 }
 
-/// Sends one fsync through a ring of its own, by bare system calls: this crate's engine may not be in this
-/// build.
+/// Sends one fsync through a ring of its own, by bare system calls: this crate's engine may not be
+/// in this build.
 fn fsync_by_ring(file: &File) -> std::io::Result<()> {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     let mut params = [0u32; 30]; // struct io_uring_params
@@ -288,17 +308,19 @@ fn fsync_by_ring(file: &File) -> std::io::Result<()> {
     let ring = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).expect("a descriptor")) };
     let map = |offset: i64| {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping of the ring at an address of the kernel's choice; it stays until the test
-        // ends.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, kind, ring.as_raw_fd(), offset) };
+        // SAFETY: a new mapping of the ring at an address of the kernel's choice; it stays until
+        // the test ends.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), 4096, access, kind, ring.as_raw_fd(), offset)
+        };
         assert!(address != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         address.cast::<u8>()
     };
     let (queue, entries) = (map(0), map(0x1000_0000));
     let (tail, array) = (params[11] as usize, params[16] as usize);
-    // SAFETY: the offsets are the kernel's, within the page that is mapped; the kernel reads it only in
-    // the call below. An entry has 64 bytes: opcode 3 (fsync), the descriptor at byte 4, all else 0.
+    // SAFETY: the offsets are the kernel's, within the page that is mapped; the kernel reads it
+    // only in the call below. An entry has 64 bytes: opcode 3 (fsync), the descriptor at byte 4,
+    // all else 0.
     unsafe {
         entries.write(3);
         entries.add(4).cast::<i32>().write(file.as_raw_fd());
@@ -307,7 +329,8 @@ fn fsync_by_ring(file: &File) -> std::io::Result<()> {
     }
     let none = std::ptr::null::<u8>();
     // SAFETY: submits that entry and waits for its completion; no pointer is passed.
-    let done = unsafe { libc::syscall(libc::SYS_io_uring_enter, ring.as_raw_fd(), 1, 1, 1, none, 0) };
+    let done =
+        unsafe { libc::syscall(libc::SYS_io_uring_enter, ring.as_raw_fd(), 1, 1, 1, none, 0) };
     if done == 1 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
@@ -324,8 +347,11 @@ fn an_fsync_through_a_ring_is_seen_to_be_punted() {
         return not_run(test, &format!("no io_uring here: {error}"));
     }
     let trace = trace.stop().expect("a trace");
-    let punted: Vec<_> =
-        trace.events.iter().filter(|event| matches!(event.what, TraceKind::RingPunted { .. })).collect();
+    let punted: Vec<_> = trace
+        .events
+        .iter()
+        .filter(|event| matches!(event.what, TraceKind::RingPunted { .. }))
+        .collect();
     eprintln!("{punted:?}");
     assert_eq!(punted.len(), 1);
     assert_eq!(punted[0].what, TraceKind::RingPunted { opcode: 3 });
@@ -343,7 +369,10 @@ fn child_traces_without_tracefs() {
     }
     let ours = || {
         let points = mount_points().expect("/proc").into_iter();
-        points.filter(|point| point.file_system == "tracefs").map(|point| point.target).collect::<Vec<_>>()
+        points
+            .filter(|point| point.file_system == "tracefs")
+            .map(|point| point.target)
+            .collect::<Vec<_>>()
     };
     assert_eq!(ours(), Vec::<std::path::PathBuf>::new(), "tracefs is still mounted here");
     can_trace().expect("it can be mounted");
@@ -377,8 +406,9 @@ fn tracefs_is_mounted_privately_where_it_is_not() {
     if !can_run_trace(test, &["unshare", "umount", "mkfs.ext4"]) {
         return;
     }
-    // Only this namespace's copies are unmounted: unshare makes them private first. Where the machine has no tracefs
-    // mounted, one of the tests beside this one may have a private mount just now, and its copy has to go too.
+    // Only this namespace's copies are unmounted: unshare makes them private first. Where the
+    // machine has no tracefs mounted, one of the tests beside this one may have a private mount
+    // just now, and its copy has to go too.
     let script = "while read -r _ target kind _; do \
                   if [ \"$kind\" = tracefs ]; then umount \"$target\"; fi; \
                   done < /proc/mounts; umount /sys/kernel/debug 2>/dev/null; exec \"$0\" \"$@\"";
@@ -390,8 +420,8 @@ fn tracefs_is_mounted_privately_where_it_is_not() {
         .env(CHILD, "1")
         .output();
     let output = child.expect("unshare");
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     if text.contains("unshare:") {
         return not_run(test, &text);
     }

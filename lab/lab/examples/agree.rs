@@ -1,6 +1,7 @@
-//! Whether several results of one command contradict each other: `agree advice FILE...` or `agree order FILE...`. Used by
-//! `.ci/engines-ten` and `.ci/read-ten`. Exits with 1 if they do, and if there is no statement at all; for advice, also if a half
-//! (`rest-1.json`, `rest-2.json`, ...) gives none: then the halves were not compared.
+//! Whether several results of one command contradict each other: `agree advice FILE...` or `agree
+//! order FILE...`. Used by `.ci/engines-ten` and `.ci/read-ten`. Exits with 1 if they do, and if
+//! there is no statement at all; for advice, also if a half (`rest-1.json`, `rest-2.json`, ...)
+//! gives none: then the halves were not compared.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -13,8 +14,10 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let what = arguments.next().unwrap_or_default();
     let mut results = Vec::new();
     for name in arguments {
-        let text = std::fs::read_to_string(&name).map_err(|error| format!("read {name}: {error}"))?;
-        let result: LabResult = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
+        let text =
+            std::fs::read_to_string(&name).map_err(|error| format!("read {name}: {error}"))?;
+        let result: LabResult =
+            serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
         results.push((name, result));
     }
     let found = match what.as_str() {
@@ -22,7 +25,12 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         "order" => order(&results),
         _ => return Err("usage: agree advice|order FILE...".into()),
     };
-    println!("{} results, {} answers, {} reversed", results.len(), found.said, found.reversed.len());
+    println!(
+        "{} results, {} answers, {} reversed",
+        results.len(),
+        found.said,
+        found.reversed.len()
+    );
     for line in &found.reversed {
         println!("  {line}");
     }

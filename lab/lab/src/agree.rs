@@ -1,10 +1,12 @@
 //! Whether several results of one command contradict each other.
 //!
-//! *Owns*: what a contradiction is. *May not touch*: the advice (`engines`), the comparison (`stats`).
+//! *Owns*: what a contradiction is. *May not touch*: the advice (`engines`), the comparison
+//! (`stats`).
 //!
-//! Advice is reversed if one result names a setting and another its opposite; a result that gives none, or says "either", is no
-//! contradiction. Two rows change places if each is called faster than the other by some result. The intervals are corrected for all
-//! pairs of rows in all results (Bonferroni), since a reader compares all of them.
+//! Advice is reversed if one result names a setting and another its opposite; a result that gives
+//! none, or says "either", is no contradiction. Two rows change places if each is called faster
+//! than the other by some result. The intervals are corrected for all pairs of rows in all results
+//! (Bonferroni), since a reader compares all of them.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +29,8 @@ pub struct Agreement {
 /// Finds settings that two of these named results set differently.
 pub fn advice(results: &[(String, LabResult)]) -> Agreement {
     // The key of a setting: its run, its engine, and its name without the value.
-    let mut said: BTreeMap<(String, String, String), BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    let mut said: BTreeMap<(String, String, String), BTreeMap<String, Vec<String>>> =
+        BTreeMap::new();
     let mut found = Agreement::default();
     for (name, result) in results {
         for (run, answer) in advise_all(result) {
@@ -35,15 +38,22 @@ pub fn advice(results: &[(String, LabResult)]) -> Agreement {
                 found.said += 1;
                 *found.said_by.entry(name.clone()).or_default() += 1;
                 let about = (run.name.clone(), advice.engine, advice.source);
-                said.entry(about).or_default().entry(advice.setting).or_default().push(name.clone());
+                said.entry(about)
+                    .or_default()
+                    .entry(advice.setting)
+                    .or_default()
+                    .push(name.clone());
             }
         }
     }
     for ((run, engine, _), settings) in said {
         let names: Vec<&String> = settings.keys().collect();
         if names.iter().any(|one| names.iter().any(|other| are_opposite(one, other))) {
-            let each = settings.iter().map(|(setting, by)| format!("`{setting}` by {}", by.join(", ")));
-            found.reversed.push(format!("{run}, {engine}: {}", each.collect::<Vec<_>>().join("; ")));
+            let each =
+                settings.iter().map(|(setting, by)| format!("`{setting}` by {}", by.join(", ")));
+            found
+                .reversed
+                .push(format!("{run}, {engine}: {}", each.collect::<Vec<_>>().join("; ")));
         }
     }
     found
@@ -57,7 +67,8 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
             named.entry(&experiment.name).or_default().push((name, experiment));
         }
     }
-    let asked: usize = named.values().flatten().map(|(_, experiment)| pairs(experiment).count()).sum();
+    let asked: usize =
+        named.values().flatten().map(|(_, experiment)| pairs(experiment).count()).sum();
     let mut found = Agreement::default();
     for (experiment, all) in named {
         // Results that call the first faster, and those that call the second faster.
@@ -88,7 +99,8 @@ pub fn order(results: &[(String, LabResult)]) -> Agreement {
     found
 }
 
-/// Every pair of measured rows in alphabetical order, since results may list them in different orders.
+/// Every pair of measured rows in alphabetical order, since results may list them in different
+/// orders.
 fn pairs(experiment: &ExperimentResult) -> impl Iterator<Item = (&ExperimentRow, &ExperimentRow)> {
     let measured = |row: &&ExperimentRow| row.invalid.is_none() && !row.samples.is_empty();
     let mut rows: Vec<&ExperimentRow> = experiment.rows.iter().filter(measured).collect();
@@ -118,12 +130,17 @@ mod tests {
 
     fn engines(reuse_us: f64) -> LabResult {
         let seen = || DurableFinding::Seen { commits: 10 };
-        let cells = vec![cell("zeros fdatasync", 100.0, seen()), cell("reuse fdatasync", reuse_us, seen())];
+        let cells =
+            vec![cell("zeros fdatasync", 100.0, seen()), cell("reuse fdatasync", reuse_us, seen())];
         LabResult { runs: vec![run(cells)], ..empty() }
     }
 
     fn named<T>(results: impl IntoIterator<Item = T>) -> Vec<(String, T)> {
-        results.into_iter().enumerate().map(|(number, one)| (format!("{number}.json"), one)).collect()
+        results
+            .into_iter()
+            .enumerate()
+            .map(|(number, one)| (format!("{number}.json"), one))
+            .collect()
     }
 
     #[test]
@@ -135,7 +152,9 @@ mod tests {
         assert!(either.reversed.is_empty(), "either is no opposite: {either:?}");
         let reversed = advice(&named([engines(50.0), engines(200.0)]));
         assert_eq!(reversed.reversed.len(), 1, "{reversed:?}");
-        assert!(reversed.reversed[0].contains("PostgreSQL") && reversed.reversed[0].contains("1.json"));
+        assert!(
+            reversed.reversed[0].contains("PostgreSQL") && reversed.reversed[0].contains("1.json")
+        );
     }
 
     fn reads(rates: &[(&str, f64)]) -> LabResult {

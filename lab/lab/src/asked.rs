@@ -1,10 +1,14 @@
-//! Questions about two ways of writing, with the answers yes, no or cannot tell: one rule for all questions.
+//! Questions about two ways of writing, with the answers yes, no or cannot tell: one rule for all
+//! questions.
 //!
-//! *Owns*: the rule, and when there is no answer. *May not touch*: measuring, and how answers are printed.
+//! *Owns*: the rule, and when there is no answer. *May not touch*: measuring, and how answers are
+//! printed.
 //!
-//! A wrong answer costs more than none. So there is no answer if the lab doubts what a run means (memory, no flushes), or if there are
-//! too few rounds for an interval, and the interval is corrected for all questions asked at once (Bonferroni). A busy machine makes the
-//! interval wide: its warning stands beside the answer. *No* means that the whole interval shows no such effect, or hardly any.
+//! A wrong answer costs more than none. So there is no answer if the lab doubts what a run means
+//! (memory, no flushes), or if there are too few rounds for an interval, and the interval is
+//! corrected for all questions asked at once (Bonferroni). A busy machine makes the interval wide:
+//! its warning stands beside the answer. *No* means that the whole interval shows no such effect,
+//! or hardly any.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +25,8 @@ pub struct Asked {
     pub place: String,
     /// The answer.
     pub answer: Told,
-    /// The figure behind the answer: above 1 the second is faster. Its interval is corrected for all questions asked at once.
+    /// The figure behind the answer: above 1 the second is faster. Its interval is corrected for
+    /// all questions asked at once.
     pub relative: Option<Relative>,
     /// Why there is no answer.
     pub reason: Option<String>,
@@ -61,21 +66,33 @@ pub enum Effect {
 
 /// Warnings about a single run; the others are about the machine and the place.
 const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
-/// Warnings that do not concern the compared rounds: about clean-up, other parts, or a percentile of a single value.
-const HARMLESS: [&str; 8] =
-    ["swept", "left-out", "cut-short", "part-failed", "no-trace", "no-root", "no-atlas", "few-commits"];
+/// Warnings that do not concern the compared rounds: about clean-up, other parts, or a percentile
+/// of a single value.
+const HARMLESS: [&str; 8] = [
+    "swept",
+    "left-out",
+    "cut-short",
+    "part-failed",
+    "no-trace",
+    "no-root",
+    "no-atlas",
+    "few-commits",
+];
 
 /// Warnings about noise: the intervals have it in them.
 const NOISE: [&str; 4] = ["cpu-busy", "device-busy", "noisy", "powersave"];
 
-/// The first warning that forbids an answer about this run: those about noise stand beside it instead.
+/// The first warning that forbids an answer about this run: those about noise stand beside it
+/// instead.
 pub fn forbidding(run: &Run, warnings: &[Warning]) -> Option<Warning> {
     against(run, warnings).into_iter().find(|warning| !NOISE.contains(&warning.name.as_str()))
 }
 
-/// Those warnings of a result that concern this run's figures: where a wrong answer would be expensive, each forbids one.
+/// Those warnings of a result that concern this run's figures: where a wrong answer would be
+/// expensive, each forbids one.
 pub fn against(run: &Run, warnings: &[Warning]) -> Vec<Warning> {
-    let of_place = warnings.iter().filter(|warning| !OF_A_RUN.contains(&warning.name.as_str())).cloned();
+    let of_place =
+        warnings.iter().filter(|warning| !OF_A_RUN.contains(&warning.name.as_str())).cloned();
     let all = of_place.chain(of_run(run));
     all.filter(|warning| !HARMLESS.contains(&warning.name.as_str())).collect()
 }
@@ -118,7 +135,9 @@ fn rounds<'a>((run, name): (&'a Run, &str)) -> Result<&'a [Round], String> {
     let named = |cell: &&CellResult| cell.name == name;
     match run.cells.iter().find(named).map(|cell| &cell.outcome) {
         Some(Outcome::Measured(measured)) => match &measured.durable {
-            DurableFinding::NotCovered { reason } => Err(format!("`{name}` was not durable: {reason}")),
+            DurableFinding::NotCovered { reason } => {
+                Err(format!("`{name}` was not durable: {reason}"))
+            }
             _ => Ok(&measured.rounds),
         },
         Some(Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
@@ -148,7 +167,8 @@ mod tests {
 
     /// Two ways whose rounds vary by up to `noise`.
     fn of(base_us: f64, other_us: f64, noise: f64) -> Run {
-        let mut made = run(vec![cell("new fsync", base_us, seen()), cell("reuse fsync", other_us, seen())]);
+        let mut made =
+            run(vec![cell("new fsync", base_us, seen()), cell("reuse fsync", other_us, seen())]);
         if let Outcome::Measured(measured) = &mut made.cells[1].outcome {
             for round in &mut measured.rounds {
                 let factor = if round.number.is_multiple_of(2) { noise } else { 1.0 / noise };
@@ -186,11 +206,19 @@ mod tests {
     #[test]
     fn nothing_is_told_where_the_lab_warns_or_there_is_nothing_to_stand_on() {
         let sure = of(200.0, 100.0, 1.01);
-        let warning = |name: &str| Warning { name: name.into(), text: "so".into(), cure: String::new() };
+        let warning =
+            |name: &str| Warning { name: name.into(), text: "so".into(), cure: String::new() };
         assert_eq!(ask(&sure, Effect::Faster, &[warning("swept")]).answer, Told::Yes);
-        assert_eq!(ask(&sure, Effect::Faster, &[warning("cpu-busy")]).answer, Told::Yes, "it stands beside");
+        assert_eq!(
+            ask(&sure, Effect::Faster, &[warning("cpu-busy")]).answer,
+            Told::Yes,
+            "it stands beside"
+        );
         let warned = ask(&sure, Effect::Faster, &[warning("memory")]);
-        assert!(warned.answer == Told::CannotTell && warned.reason.is_some_and(|why| why.contains("memory")));
+        assert!(
+            warned.answer == Told::CannotTell
+                && warned.reason.is_some_and(|why| why.contains("memory"))
+        );
         assert!(warned.relative.is_some(), "the figure stands all the same");
         let mut few = sure.clone();
         let mut not_durable = sure.clone();
@@ -202,9 +230,14 @@ mod tests {
             measured.durable = DurableFinding::NotCovered { reason: "memory".into() };
         }
         invalid.cells[1].outcome = Outcome::Invalid { reason: "EOPNOTSUPP".into() };
-        for (run, said) in [(few, "too few rounds"), (not_durable, "memory"), (invalid, "EOPNOTSUPP")] {
+        for (run, said) in
+            [(few, "too few rounds"), (not_durable, "memory"), (invalid, "EOPNOTSUPP")]
+        {
             let found = ask(&run, Effect::Faster, &[]);
-            assert!(found.answer == Told::CannotTell && found.reason.is_some_and(|why| why.contains(said)));
+            assert!(
+                found.answer == Told::CannotTell
+                    && found.reason.is_some_and(|why| why.contains(said))
+            );
         }
     }
 }

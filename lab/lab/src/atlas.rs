@@ -1,4 +1,5 @@
-//! E4: fallocate, mode by mode, on one file system: what the call returns, and what it does to a file.
+//! E4: fallocate, mode by mode, on one file system: what the call returns, and what it does to a
+//! file.
 //!
 //! *Owns*: the calls, and the facts before and after. *May not touch*: the choice of file systems.
 
@@ -50,7 +51,11 @@ pub fn atlas_steps() -> u64 {
     (FallocateMode::ALL.len() * RANGES_BYTES.len() + Zeroing::ALL.len()) as u64
 }
 
-fn one(session: &Session<'_>, mode: FallocateMode, len_bytes: u64) -> Result<FallocateCell, CellError> {
+fn one(
+    session: &Session<'_>,
+    mode: FallocateMode,
+    len_bytes: u64,
+) -> Result<FallocateCell, CellError> {
     let file = session.new_file(FILE, &OpenFile::new_file())?;
     file.write_at(&[0xA5; WRITTEN_BYTES], 0)?;
     file.sync(SyncKind::All)?;
@@ -82,16 +87,21 @@ fn short_answer(error: &inkstone_io::Error) -> String {
 }
 
 fn facts(file: &LabFile) -> Result<FileFacts, CellError> {
-    // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block count is final.
+    // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block count
+    // is final.
     let extents = match ExtentMap::of(file.std_file(), file.path()) {
-        Ok(map) => {
-            map.extents.iter().map(|e| extent_words(e.logical, e.len_bytes, e.state, e.shared)).collect()
-        }
+        Ok(map) => map
+            .extents
+            .iter()
+            .map(|e| extent_words(e.logical, e.len_bytes, e.state, e.shared))
+            .collect(),
         Err(error) if error.is_unsupported() => vec!["unknown".into()],
         Err(error) => return Err(error.into()),
     };
-    let metadata =
-        file.std_file().metadata().map_err(|source| inkstone_io::Error::new("fstat", file.path(), source))?;
+    let metadata = file
+        .std_file()
+        .metadata()
+        .map_err(|source| inkstone_io::Error::new("fstat", file.path(), source))?;
     let mut bytes = vec![0; metadata.len() as usize];
     let read = file.read_at(&mut bytes, 0)?;
     Ok(FileFacts {
@@ -164,7 +174,8 @@ fn zeroing(session: &Session<'_>, way: Zeroing, len_bytes: u64) -> Result<Zeroin
     };
     match timed_zeroing(session, way, len_bytes) {
         Ok((call_ns, sync_ns, blocks_are)) => {
-            (cell.call_ns, cell.sync_ns, cell.blocks_are) = (Some(call_ns), Some(sync_ns), blocks_are);
+            (cell.call_ns, cell.sync_ns, cell.blocks_are) =
+                (Some(call_ns), Some(sync_ns), blocks_are);
         }
         Err(CellError::Interrupted) => return Err(CellError::Interrupted),
         Err(CellError::Io(error)) => cell.answer = short_answer(&error),

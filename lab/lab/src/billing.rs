@@ -1,6 +1,7 @@
 //! A traced pass: trace on, commits, trace off, bill.
 //!
-//! *Owns*: the steps around such a pass. *May not touch*: how the events are read (`inkstone_host`) or counted (`bill`).
+//! *Owns*: the steps around such a pass. *May not touch*: how the events are read (`inkstone_host`)
+//! or counted (`bill`).
 
 use std::sync::Arc;
 
@@ -54,7 +55,8 @@ pub fn bill_round(
 ) -> Result<(Bill, DurableFinding), CellError> {
     let mut layers = billing.layers.clone();
     add_file(&mut layers, file);
-    let mut spans: Vec<CommitSpan> = Vec::with_capacity(limits.commits.min(cell.commits()) as usize);
+    let mut spans: Vec<CommitSpan> =
+        Vec::with_capacity(limits.commits.min(cell.commits()) as usize);
     let trace = BlockTrace::start(&billing.devices())?;
     let before = billing.counters();
     let passed = writer.run(session, cell, file, limits, &mut Recorders::new(), Some(&mut spans));

@@ -1,8 +1,11 @@
-//! One cell of the lab: a way of writing with its sizes, its pass and the state of the page cache; and its name.
+//! One cell of the lab: a way of writing with its sizes, its pass and the state of the page cache;
+//! and its name.
 //!
 //! *Owns*: which cells are valid, and their names. *May not touch*: files, which are the runner's.
 
-use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice};
+use inkstone_io::{
+    Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice,
+};
 
 named_choice! {
     /// Which pass over the blocks is measured.
@@ -67,7 +70,8 @@ impl Cell {
         }
     }
 
-    /// Bytes of a step, for the preparations in steps: the sixteenth part of the file, at most 1 MiB, and at least one write.
+    /// Bytes of a step, for the preparations in steps: the sixteenth part of the file, at most 1
+    /// MiB, and at least one write.
     pub fn step_bytes(&self) -> u64 {
         let default = (self.file_bytes / STEPS_MIN).min(STEP_BYTES_MAX).next_multiple_of(4096);
         self.step_bytes.unwrap_or(default.max(self.write_bytes))
@@ -78,8 +82,9 @@ impl Cell {
         self.file_bytes / self.write_bytes
     }
 
-    /// Whether a worker of the kernel, which is no thread of ours, sends the flush: for the syncs of Linux AIO, and for a direct write
-    /// of io_uring that carries its durability, which ends in a worker of the file system.
+    /// Whether a worker of the kernel, which is no thread of ours, sends the flush: for the syncs
+    /// of Linux AIO, and for a direct write of io_uring that carries its durability, which ends in
+    /// a worker of the file system.
     pub fn workers_sync(&self) -> bool {
         let Strategy { access, durability, engine, .. } = self.strategy;
         match engine {
@@ -106,7 +111,9 @@ impl Cell {
             ));
         }
         if self.strategy.access == Access::Direct && self.cache == Cache::Cold {
-            return Err("cache cold means nothing with access direct, which bypasses the page cache".into());
+            return Err(
+                "cache cold means nothing with access direct, which bypasses the page cache".into(),
+            );
         }
         Ok(())
     }
@@ -118,8 +125,12 @@ impl Cell {
     pub fn check_sizes(&self) -> Result<(), String> {
         let Self { write_bytes, file_bytes, .. } = *self;
         let step_bytes = self.step_bytes();
-        if !(WRITE_BYTES_MIN..=WRITE_BYTES_MAX).contains(&write_bytes) || !write_bytes.is_power_of_two() {
-            return Err(format!("a write of {write_bytes} bytes: take a power of two from 512 to 1048576"));
+        if !(WRITE_BYTES_MIN..=WRITE_BYTES_MAX).contains(&write_bytes)
+            || !write_bytes.is_power_of_two()
+        {
+            return Err(format!(
+                "a write of {write_bytes} bytes: take a power of two from 512 to 1048576"
+            ));
         }
         if file_bytes == 0 || !file_bytes.is_multiple_of(write_bytes.max(4096)) {
             let unit = write_bytes.max(4096);
@@ -232,8 +243,11 @@ mod tests {
                 "{file_bytes} {write_bytes}"
             );
         }
-        for one in [of(1 << 20, 4096, Some(1 << 20)), of(1 << 20, 4096, Some(2 << 20)), of(4096, 4096, None)]
-        {
+        for one in [
+            of(1 << 20, 4096, Some(1 << 20)),
+            of(1 << 20, 4096, Some(2 << 20)),
+            of(4096, 4096, None),
+        ] {
             assert!(one.check().is_err_and(|why| why.contains("one call")), "{one:?}");
         }
     }

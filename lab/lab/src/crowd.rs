@@ -1,6 +1,7 @@
 //! Threads that begin together and are measured together.
 //!
-//! *Owns*: starting them before the clock, and collecting their results. *May not touch*: what they do.
+//! *Owns*: starting them before the clock, and collecting their results. *May not touch*: what they
+//! do.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,8 @@ pub(crate) struct Together<T> {
     pub(crate) usage: Usage,
 }
 
-/// Runs `body` once for each worker, each on a thread of its own. All threads are started before the first begins.
+/// Runs `body` once for each worker, each on a thread of its own. All threads are started before
+/// the first begins.
 ///
 /// # Errors
 /// The first error of a body; a thread that cannot be started; a panic.
@@ -59,7 +61,10 @@ pub(crate) fn together<W: Send, T: Send>(
             match thread.join() {
                 Ok(Ok(outcome)) => outcomes.push(outcome),
                 Ok(Err(error)) => ended = ended.and(Err(error)),
-                Err(_) => ended = ended.and(Err(CellError::Invalid("a thread of the lab panicked".into()))),
+                Err(_) => {
+                    ended =
+                        ended.and(Err(CellError::Invalid("a thread of the lab panicked".into())))
+                }
             }
         }
         let usage = process_usage().since(&before);

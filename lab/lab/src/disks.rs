@@ -1,7 +1,7 @@
 //! Which of several disks should carry the log.
 //!
-//! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the answer as text.
-//! *May not touch*: measuring (`command::disks` does, interleaved over all places).
+//! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the
+//! answer as text. *May not touch*: measuring (`command::disks` does, interleaved over all places).
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,8 @@ pub struct Disk {
     pub best: Option<String>,
     /// The median time of a commit in that way, in nanoseconds.
     pub per_commit_ns: Option<f64>,
-    /// The best disk's way compared with this one's, paired by round: below 1, this one is slower. `None` for the best.
+    /// The best disk's way compared with this one's, paired by round: below 1, this one is slower.
+    /// `None` for the best.
     pub relative: Option<Relative>,
 }
 
@@ -105,8 +106,9 @@ fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
 fn sentence(disks: &[Disk]) -> String {
     let usable: Vec<&Disk> = disks.iter().filter(|disk| disk.refused.is_none()).collect();
     let us = |disk: &Disk| disk.per_commit_ns.unwrap_or(f64::NAN) / 1000.0;
-    let refused =
-        disks.iter().filter_map(|disk| Some(format!(" Not {}: {}.", disk.directory, disk.refused.as_ref()?)));
+    let refused = disks
+        .iter()
+        .filter_map(|disk| Some(format!(" Not {}: {}.", disk.directory, disk.refused.as_ref()?)));
     let refused: String = refused.collect();
     let Some((first, others)) = usable.split_first() else {
         return format!("None of these should carry a log.{refused}");
@@ -123,7 +125,10 @@ fn sentence(disks: &[Disk]) -> String {
             let factors = others.iter().filter_map(|disk| {
                 let found = disk.relative?.turned();
                 let interval = found.interval_words();
-                Some(format!("{:.2} times as fast as {} ({interval})", found.speedup, disk.directory))
+                Some(format!(
+                    "{:.2} times as fast as {} ({interval})",
+                    found.speedup, disk.directory
+                ))
             });
             let factors: Vec<String> = factors.collect();
             format!(
@@ -134,11 +139,18 @@ fn sentence(disks: &[Disk]) -> String {
             )
         }
         Some(_) => {
-            let ties: Vec<&str> =
-                others.iter().filter(|disk| !told(disk)).map(|disk| disk.directory.as_str()).collect();
-            let slower: Vec<&str> = others.iter().filter(told).map(|disk| disk.directory.as_str()).collect();
-            let slower =
-                if slower.is_empty() { String::new() } else { format!("; slower: {}", slower.join(", ")) };
+            let ties: Vec<&str> = others
+                .iter()
+                .filter(|disk| !told(disk))
+                .map(|disk| disk.directory.as_str())
+                .collect();
+            let slower: Vec<&str> =
+                others.iter().filter(told).map(|disk| disk.directory.as_str()).collect();
+            let slower = if slower.is_empty() {
+                String::new()
+            } else {
+                format!("; slower: {}", slower.join(", "))
+            };
             let between: Vec<String> = others
                 .iter()
                 .filter(|disk| !told(disk))
@@ -151,7 +163,8 @@ fn sentence(disks: &[Disk]) -> String {
                 true => FEW_ROUNDS.to_owned(),
                 false => format!("the interval of the ratio is {}", between.join(", ")),
             };
-            let is_tie = |disk: &&&Disk| disk.relative.is_some_and(|found| found.verdict == Verdict::Tie);
+            let is_tie =
+                |disk: &&&Disk| disk.relative.is_some_and(|found| found.verdict == Verdict::Tie);
             let all_tie = others.iter().filter(|disk| !told(disk)).all(|disk| is_tie(&disk));
             let tie = if all_tie { "tie" } else { "cannot be told apart" };
             format!(
@@ -167,10 +180,14 @@ fn sentence(disks: &[Disk]) -> String {
 
 fn same_device(disks: &[&Disk]) -> String {
     for (index, disk) in disks.iter().enumerate() {
-        let same =
-            disks[index + 1..].iter().find(|other| disk.device.is_some() && other.device == disk.device);
+        let same = disks[index + 1..]
+            .iter()
+            .find(|other| disk.device.is_some() && other.device == disk.device);
         if let (Some(other), Some(device)) = (same, &disk.device) {
-            return format!(" {} and {} are on the same device, {device}.", disk.directory, other.directory);
+            return format!(
+                " {} and {} are on the same device, {device}.",
+                disk.directory, other.directory
+            );
         }
     }
     String::new()
@@ -184,7 +201,8 @@ mod tests {
 
     fn place(name: &str, us: f64) -> Run {
         let seen = || DurableFinding::Seen { commits: 10 };
-        let mut run = run(vec![cell("new fsync", us * 2.0, seen()), cell("reuse fdatasync", us, seen())]);
+        let mut run =
+            run(vec![cell("new fsync", us * 2.0, seen()), cell("reuse fdatasync", us, seen())]);
         run.place.name = name.into();
         run.place.device = Some(format!("disk-of-{name}"));
         run.place.write_cache = Some("write back".into());
@@ -205,12 +223,16 @@ mod tests {
         );
         assert!(sentence.contains("3.00 times as fast as /slow"), "{sentence}");
         assert_eq!(disks[0].directory, "/fast");
-        let (sentence, _) = judge(&[place("/a", 100.0), place("/b", 101.0), place("/c", 900.0)], &none(3));
+        let (sentence, _) =
+            judge(&[place("/a", 100.0), place("/b", 101.0), place("/c", 900.0)], &none(3));
         assert!(sentence.starts_with("/a and /b tie: "), "{sentence}");
         assert!(sentence.contains("slower: /c"), "{sentence}");
         let mut same = [place("/a", 100.0), place("/b", 300.0)];
         same[1].place.device = same[0].place.device.clone();
-        assert!(judge(&same, &none(2)).0.contains("on the same device, disk-of-/a"), "the same disk");
+        assert!(
+            judge(&same, &none(2)).0.contains("on the same device, disk-of-/a"),
+            "the same disk"
+        );
     }
 
     #[test]
@@ -238,8 +260,10 @@ mod tests {
         liar.place.write_cache = Some("write through".into());
         let (sentence, _) = judge(&[liar, place("/disk", 500.0)], &none(2));
         assert!(sentence.starts_with("Put the log on /liar"), "{sentence}");
-        let (sentence, _) =
-            judge(&[place("/ram", 1.0)], &[Known { memory: Some("tmpfs".into()), ..Known::default() }]);
+        let (sentence, _) = judge(
+            &[place("/ram", 1.0)],
+            &[Known { memory: Some("tmpfs".into()), ..Known::default() }],
+        );
         assert!(sentence.starts_with("None of these should carry a log. Not /ram"), "{sentence}");
     }
 }

@@ -1,16 +1,17 @@
 //! A result as JSON (everything) and as CSV (a row for each cell, for spreadsheets and plots).
 //!
-//! *Owns*: the CSV's columns, whose names and order never change: new ones are added at the end. *May not
-//! touch*: files; the command writes them. Durations are in nanoseconds, sizes in bytes; a value that was
-//! not measured is an empty field.
+//! *Owns*: the CSV's columns, whose names and order never change: new ones are added at the end.
+//! *May not touch*: files; the command writes them. Durations are in nanoseconds, sizes in bytes; a
+//! value that was not measured is an empty field.
 
 use crate::result::{
-    Bill, BillSource, CellResult, DurableFinding, Histogram, LabResult, LayerBill, Measured, Outcome, Run,
-    Tally, Verdict,
+    Bill, BillSource, CellResult, DurableFinding, Histogram, LabResult, LayerBill, Measured,
+    Outcome, Run, Tally, Verdict,
 };
 use crate::stats;
 
-/// The whole result on one line: raw histograms would fill thousands. Reading it back with serde gives the same result.
+/// The whole result on one line: raw histograms would fill thousands. Reading it back with serde
+/// gives the same result.
 ///
 /// # Errors
 /// When serde cannot write it; with the types of `result` that does not happen.
@@ -18,8 +19,8 @@ pub fn to_json(result: &LabResult) -> serde_json::Result<String> {
     serde_json::to_string(result).map(|json| json + "\n")
 }
 
-/// Reads what [`to_json`] wrote. Everything that reads a result goes through here: the code of serde for all its types is then made
-/// once, not once for each crate and kind of input.
+/// Reads what [`to_json`] wrote. Everything that reads a result goes through here: the code of
+/// serde for all its types is then made once, not once for each crate and kind of input.
 ///
 /// # Errors
 /// It is not JSON, or not a result.
@@ -156,7 +157,10 @@ impl Row {
     /// A number; empty if it is not finite.
     fn number(&mut self, number: Option<f64>) {
         self.text(
-            &number.filter(|number| number.is_finite()).map(|number| number.to_string()).unwrap_or_default(),
+            &number
+                .filter(|number| number.is_finite())
+                .map(|number| number.to_string())
+                .unwrap_or_default(),
         );
     }
 }
@@ -175,7 +179,9 @@ fn place(row: &mut Row, run: &Run) {
 
 fn coordinates(row: &mut Row, cell: &CellResult) {
     let what = &cell.what;
-    for text in [&cell.name, &what.preparation, &what.reuse, &what.access, &what.durability, &what.engine] {
+    for text in
+        [&cell.name, &what.preparation, &what.reuse, &what.access, &what.durability, &what.engine]
+    {
         row.text(text);
     }
     row.count(Some(what.write_bytes));
@@ -220,7 +226,8 @@ fn times(row: &mut Row, measured: &Measured) {
     }
     row.number(commit.map(|histogram| histogram.mean_ns));
     for histogram in [some(&measured.write), some(&measured.sync)] {
-        let picks: [fn(&Histogram) -> u64; 4] = [|h| h.p50_ns, |h| h.p99_ns, |h| h.p999_ns, |h| h.max_ns];
+        let picks: [fn(&Histogram) -> u64; 4] =
+            [|h| h.p50_ns, |h| h.p99_ns, |h| h.p999_ns, |h| h.max_ns];
         for pick in picks {
             row.count(histogram.map(pick));
         }
@@ -272,7 +279,8 @@ fn bill(row: &mut Row, bill: Option<&Bill>) {
     // With 0 commits the quotient is not finite, so the field is empty.
     let per = |total: u64| total as f64 / commits;
     let traced = own.filter(|_| bill.is_some_and(|bill| bill.source == BillSource::Trace));
-    let counted = own.filter(|_| bill.is_some_and(|bill| bill.source == BillSource::SharedCounters));
+    let counted =
+        own.filter(|_| bill.is_some_and(|bill| bill.source == BillSource::SharedCounters));
     let tallies: [fn(&LayerBill) -> Tally; 8] = [
         |l| l.data_writes,
         |l| l.journal_writes,
@@ -292,7 +300,8 @@ fn bill(row: &mut Row, bill: Option<&Bill>) {
     tally(own.and_then(|layer| bill.map(|bill| all_writes(layer, bill.source))));
     row.number(own.map(|layer| per(layer.flushes)));
     row.number(traced.map(|layer| per(layer.fua_writes)));
-    let host = bill.and_then(|bill| bill.layers.get(1).map(|layer| (layer, all_writes(layer, bill.source))));
+    let host = bill
+        .and_then(|bill| bill.layers.get(1).map(|layer| (layer, all_writes(layer, bill.source))));
     row.text(host.map_or("", |(layer, _)| layer.device.as_str()));
     row.number(host.map(|(_, writes)| per(writes.requests)));
     row.number(host.map(|(_, writes)| per(writes.bytes)));
@@ -306,8 +315,8 @@ fn sum<const N: usize>(tallies: [Tally; N]) -> Tally {
     })
 }
 
-/// All our writes to a layer. They do not include zeroing and discards, which carry no data of ours, nor writes of other processes,
-/// nor those of the kernel that belong to no known process.
+/// All our writes to a layer. They do not include zeroing and discards, which carry no data of
+/// ours, nor writes of other processes, nor those of the kernel that belong to no known process.
 fn all_writes(layer: &LayerBill, source: BillSource) -> Tally {
     match source {
         BillSource::SharedCounters => layer.all_writes,
@@ -328,7 +337,8 @@ mod tests {
 
     /// A CSV reader by RFC 4180, to check the writer with.
     fn read_csv(text: &str) -> Vec<Vec<String>> {
-        let (mut rows, mut row, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+        let (mut rows, mut row, mut field, mut quoted) =
+            (Vec::new(), Vec::new(), String::new(), false);
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
             match (c, quoted) {
@@ -378,8 +388,15 @@ mod tests {
         assert_eq!(field(&rows, 4, "host_flushes"), "1");
         assert_eq!(field(&rows, 4, "verdict"), "faster");
         assert_eq!(field(&rows, 8, "minor_faults_per_write"), "1");
-        assert_eq!(field(&rows, 9, "durable_reason"), "2048 of 2048 acknowledgements before any flush");
-        assert_eq!(field(&rows, 9, "sync_p50_ns"), "", "empty where the write carries its durability");
+        assert_eq!(
+            field(&rows, 9, "durable_reason"),
+            "2048 of 2048 acknowledgements before any flush"
+        );
+        assert_eq!(
+            field(&rows, 9, "sync_p50_ns"),
+            "",
+            "empty where the write carries its durability"
+        );
         assert_eq!(field(&rows, 10, "outcome"), "invalid");
         assert_eq!(field(&rows, 11, "outcome"), "not-run");
     }
@@ -403,9 +420,13 @@ mod tests {
         let rows = read_csv(&text);
         assert_eq!(field(&rows, 1, "cell"), "say \"hi\", näh\r\nnext");
         assert_eq!(field(&rows, 1, "reason"), " blank");
-        for name in
-            ["minor_faults_per_write", "major_faults_per_write", "per_commit_ns", "data_writes", "flushes"]
-        {
+        for name in [
+            "minor_faults_per_write",
+            "major_faults_per_write",
+            "per_commit_ns",
+            "data_writes",
+            "flushes",
+        ] {
             assert_eq!(field(&rows, 2, name), "", "{name}");
         }
         assert!(!text.contains("NaN") && !text.contains("inf,"), "{text}");

@@ -1,7 +1,8 @@
-//! What a run means, in words: the fastest durable way, why, and what to do; each only if the run shows it.
+//! What a run means, in words: the fastest durable way, why, and what to do; each only if the run
+//! shows it.
 //!
-//! *Owns*: the choice and the text. *May not touch*: figures. It reads only the result, and says only what was
-//! measured in this run.
+//! *Owns*: the choice and the text. *May not touch*: figures. It reads only the result, and says
+//! only what was measured in this run.
 
 use crate::result::{
     BillSource, CellDescription, CellResult, DurableFinding, Finding, Measured, Place, Run, Verdict,
@@ -15,10 +16,12 @@ pub(crate) struct Durable<'a> {
     pub(crate) measured: &'a Measured,
 }
 
-/// The finding about a run's best durable cell and its baseline; `None` if there is nothing to compare: fewer than
-/// two cells, or too few rounds. It repeats the table's own answers, so that it cannot contradict them.
+/// The finding about a run's best durable cell and its baseline; `None` if there is nothing to
+/// compare: fewer than two cells, or too few rounds. It repeats the table's own answers, so that it
+/// cannot contradict them.
 pub fn finding(run: &Run) -> Option<Finding> {
-    let rounds = |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
+    let rounds =
+        |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
     if run.cells.iter().filter(|cell| rounds(cell) >= ROUNDS_MIN as usize).count() < 2 {
         return None;
     }
@@ -27,18 +30,25 @@ pub fn finding(run: &Run) -> Option<Finding> {
     if durable.is_empty() {
         return Some(Finding { sentence: nothing_durable(run), naive, ..Finding::default() });
     }
-    let Some(base) = naive.as_ref().and_then(|name| durable.iter().find(|d| &d.cell.name == name)) else {
+    let Some(base) = naive.as_ref().and_then(|name| durable.iter().find(|d| &d.cell.name == name))
+    else {
         let sentence = format!(
             "On {} nothing could be compared: the baseline is not durable or was not measured.",
             place_words(&run.place)
         );
         return Some(Finding { sentence, naive, ..Finding::default() });
     };
-    let others: Vec<&Durable<'_>> =
-        durable.iter().filter(|d| d.cell.name != base.cell.name && is_proven(d, &durable)).collect();
+    let others: Vec<&Durable<'_>> = durable
+        .iter()
+        .filter(|d| d.cell.name != base.cell.name && is_proven(d, &durable))
+        .collect();
     let faster = others.iter().copied().filter(|d| verdict(d) == Some(Verdict::Faster));
     let Some(best) = faster.min_by(|a, b| per_commit(a).total_cmp(&per_commit(b))) else {
-        return Some(Finding { sentence: none_faster(run, &others, base), naive, ..Finding::default() });
+        return Some(Finding {
+            sentence: none_faster(run, &others, base),
+            naive,
+            ..Finding::default()
+        });
     };
     let questions = run.cells.iter().filter(|cell| rounds(cell) > 0).count().saturating_sub(1);
     Some(Finding {
@@ -57,13 +67,15 @@ pub fn finding(run: &Run) -> Option<Finding> {
 pub(crate) fn fastest_durable(run: &Run) -> Option<Durable<'_>> {
     let all = durable_cells(run);
     let proven: Vec<bool> = all.iter().map(|one| is_proven(one, &all)).collect();
-    let proven = all.into_iter().zip(proven).filter_map(|(one, is_proven)| is_proven.then_some(one));
+    let proven =
+        all.into_iter().zip(proven).filter_map(|(one, is_proven)| is_proven.then_some(one));
     proven.min_by(|a, b| per_commit(a).total_cmp(&per_commit(b)))
 }
 
 /// Where flushes of some cells were seen, a cell that only claims durability is not recommended.
 fn is_proven(one: &Durable<'_>, all: &[Durable<'_>]) -> bool {
-    let is_claim = |d: &Durable<'_>| matches!(d.measured.durable, DurableFinding::NotVisible { .. });
+    let is_claim =
+        |d: &Durable<'_>| matches!(d.measured.durable, DurableFinding::NotVisible { .. });
     !is_claim(one) || all.iter().all(is_claim)
 }
 
@@ -76,8 +88,10 @@ fn verdict(durable: &Durable<'_>) -> Option<Verdict> {
 pub(crate) fn durable_cells<'a>(run: &'a Run) -> Vec<Durable<'a>> {
     let durable = |cell: &'a CellResult| {
         let measured = cell.outcome.measured()?;
-        let fails =
-            matches!(measured.durable, DurableFinding::NotClaimed | DurableFinding::NotCovered { .. });
+        let fails = matches!(
+            measured.durable,
+            DurableFinding::NotClaimed | DurableFinding::NotCovered { .. }
+        );
         (!fails && !measured.rounds.is_empty()).then_some(Durable { cell, measured })
     };
     run.cells.iter().filter_map(durable).collect()
@@ -94,7 +108,9 @@ fn nothing_durable(run: &Run) -> String {
         _ => None,
     });
     match reason {
-        Some(reason) => format!("No way of writing is durable on {}: {reason}.", place_words(&run.place)),
+        Some(reason) => {
+            format!("No way of writing is durable on {}: {reason}.", place_words(&run.place))
+        }
         None => format!("No durable way was measured on {}.", place_words(&run.place)),
     }
 }
@@ -134,10 +150,17 @@ fn sentence(run: &Run, best: &Durable<'_>, base: &Durable<'_>, others: &[&str]) 
     format!("Fastest on {place}: `{name}`, {gain}.{equal}")
 }
 
-/// Durable cells that are not shown to be slower than the best, fastest first. One question for each pair of the table.
-fn not_behind<'a>(run: &Run, others: &[&Durable<'a>], best: &Durable<'_>, questions: usize) -> Vec<&'a str> {
+/// Durable cells that are not shown to be slower than the best, fastest first. One question for
+/// each pair of the table.
+fn not_behind<'a>(
+    run: &Run,
+    others: &[&Durable<'a>],
+    best: &Durable<'_>,
+    questions: usize,
+) -> Vec<&'a str> {
     let is_behind = |other: &Durable<'_>| {
-        let found = relative_of_several(&best.measured.rounds, &other.measured.rounds, run.seed, questions);
+        let found =
+            relative_of_several(&best.measured.rounds, &other.measured.rounds, run.seed, questions);
         found.is_some_and(|found| found.verdict == Verdict::Slower)
     };
     let mut equal: Vec<&Durable<'a>> =
@@ -150,7 +173,10 @@ fn not_behind<'a>(run: &Run, others: &[&Durable<'a>], best: &Durable<'_>, questi
 fn none_faster(run: &Run, others: &[&Durable<'_>], base: &Durable<'_>) -> String {
     let place = place_words(&run.place);
     let name = &base.cell.name;
-    let open = others.iter().filter(|d| !matches!(verdict(d), Some(Verdict::Tie | Verdict::Slower))).count();
+    let open = others
+        .iter()
+        .filter(|d| !matches!(verdict(d), Some(Verdict::Tie | Verdict::Slower)))
+        .count();
     if open > 0 {
         return format!(
             "On {place} the lab cannot tell whether any durable way is faster than `{name}`: the intervals of {open} of {} are too wide. \
@@ -163,7 +189,9 @@ fn none_faster(run: &Run, others: &[&Durable<'_>], base: &Durable<'_>) -> String
     } else {
         ""
     };
-    format!("On {place} no durable way is faster than `{name}`: each is within 10% of it, or slower{copies}.")
+    format!(
+        "On {place} no durable way is faster than `{name}`: each is within 10% of it, or slower{copies}."
+    )
 }
 
 /// The requests of a commit before and after, if the bills show that the best one costs less.
@@ -171,7 +199,10 @@ fn why(best: &Measured, base: &Durable<'_>) -> Option<String> {
     let (before, after) = (cost(base.measured)?, cost(best)?);
     // A request in each fourth commit is no chance.
     (before.source == after.source && before.requests - after.requests >= 0.25).then(|| {
-        format!("A commit costs {} in place of {} by `{}`.", after.words, before.words, base.cell.name)
+        format!(
+            "A commit costs {} in place of {} by `{}`.",
+            after.words, before.words, base.cell.name
+        )
     })
 }
 
@@ -195,13 +226,17 @@ fn cost(measured: &Measured) -> Option<Cost> {
             let fua = per(layer.fua_writes);
             (
                 writes + flushes,
-                format!("{writes:.1} writes ({kib:.1} KiB, {fua:.1} with FUA) and {flushes:.1} flushes"),
+                format!(
+                    "{writes:.1} writes ({kib:.1} KiB, {fua:.1} with FUA) and {flushes:.1} flushes"
+                ),
             )
         }
-        BillSource::Trace => {
-            (writes + flushes, format!("{writes:.1} writes ({kib:.1} KiB) and {flushes:.1} flushes"))
-        }
-        // These counters count empty flushes as writes, so the number of writes would mislead; and they are everybody's.
+        BillSource::Trace => (
+            writes + flushes,
+            format!("{writes:.1} writes ({kib:.1} KiB) and {flushes:.1} flushes"),
+        ),
+        // These counters count empty flushes as writes, so the number of writes would mislead; and
+        // they are everybody's.
         BillSource::SharedCounters => {
             (flushes, format!("about {kib:.1} KiB written and {flushes:.1} flushes"))
         }
@@ -213,9 +248,9 @@ fn cost(measured: &Measured) -> Option<Cost> {
 fn advice(what: &CellDescription) -> String {
     let mut steps = Vec::new();
     match (what.reuse.as_str(), what.preparation.as_str()) {
-        ("reuse", _) => {
-            steps.push("keep old files and write over their blocks, in place of appending to new ones".into())
-        }
+        ("reuse", _) => steps.push(
+            "keep old files and write over their blocks, in place of appending to new ones".into(),
+        ),
         (_, "none") => {}
         (_, "zeros" | "write-zeroes") => {
             steps.push("fill a new file with zeros and sync it once, before it is used".into());
@@ -244,7 +279,8 @@ fn advice(what: &CellDescription) -> String {
     format!("{first}{}.", rest.as_str())
 }
 
-/// The naive way appends to a new file; any other baseline is only what the others are compared with.
+/// The naive way appends to a new file; any other baseline is only what the others are compared
+/// with.
 fn role(what: &CellDescription) -> &'static str {
     if what.reuse == "new" && what.preparation == "none" { ", the naive one" } else { "" }
 }
@@ -291,17 +327,20 @@ pub(crate) mod tests {
 
     pub(crate) fn run(cells: Vec<CellResult>) -> Run {
         let baseline = cells.first().map(|cell| cell.name.clone());
-        let place = Place { file_system: "ext4".into(), device: Some("vda".into()), ..Place::default() };
+        let place =
+            Place { file_system: "ext4".into(), device: Some("vda".into()), ..Place::default() };
         compared(Run { cells, baseline, place, seed: 1, ..Run::default() })
     }
 
     /// With each cell compared with the first, as a run does it.
     pub(crate) fn compared(mut run: Run) -> Run {
-        let base = run.cells.first().and_then(|cell| cell.outcome.measured()).map(|m| m.rounds.clone());
+        let base =
+            run.cells.first().and_then(|cell| cell.outcome.measured()).map(|m| m.rounds.clone());
         let questions = run.cells.len().saturating_sub(1);
         for cell in run.cells.iter_mut().skip(1) {
             if let (Outcome::Measured(measured), Some(base)) = (&mut cell.outcome, &base) {
-                measured.relative = relative_of_several(base, &measured.rounds, run.seed, questions);
+                measured.relative =
+                    relative_of_several(base, &measured.rounds, run.seed, questions);
             }
         }
         run
@@ -328,13 +367,16 @@ pub(crate) mod tests {
         assert_eq!(found.best.as_deref(), Some("reuse fdatasync"));
         let said = &found.sentence;
         assert!(
-            said.contains("on vda): `reuse fdatasync`, 3.0 times as fast as `new fsync`, the naive one (95%"),
+            said.contains(
+                "on vda): `reuse fdatasync`, 3.0 times as fast as `new fsync`, the naive one (95%"
+            ),
             "{said}"
         );
         assert!(found.why.is_none(), "there are no bills");
         let advice = found.advice.expect("what to do");
         assert!(
-            advice.starts_with("Keep old files") && advice.ends_with("call fdatasync after each write."),
+            advice.starts_with("Keep old files")
+                && advice.ends_with("call fdatasync after each write."),
             "{advice}"
         );
     }
@@ -391,7 +433,9 @@ pub(crate) mod tests {
 
     #[test]
     fn what_cannot_be_told_from_the_best_is_named() {
-        let of = |us| of(run(vec![cell("new fsync", 300.0, seen()), cell("reuse fsync", 100.0, seen()), us]));
+        let of = |us| {
+            of(run(vec![cell("new fsync", 300.0, seen()), cell("reuse fsync", 100.0, seen()), us]))
+        };
         let said = of(cell("reuse fdatasync", 100.5, seen())).sentence;
         assert!(said.contains("`reuse fdatasync` may be as fast"), "{said}");
         let said = of(cell("reuse fdatasync", 150.0, seen())).sentence;
@@ -416,7 +460,8 @@ pub(crate) mod tests {
 
     /// The headline says what the table below it says.
     fn agrees_with_its_table(run: &Run, found: &Finding) {
-        let shown = |cell: &CellResult| cell.outcome.measured().and_then(|measured| measured.relative);
+        let shown =
+            |cell: &CellResult| cell.outcome.measured().and_then(|measured| measured.relative);
         let faster: Vec<&str> = (run.cells.iter())
             .filter(|cell| shown(cell).is_some_and(|relative| relative.verdict == Verdict::Faster))
             .map(|cell| cell.name.as_str())
@@ -426,28 +471,31 @@ pub(crate) mod tests {
             None => assert!(faster.is_empty(), "{}: {faster:?}", found.sentence),
         }
         let tie = |cell: &CellResult| {
-            shown(cell).is_none_or(|relative| matches!(relative.verdict, Verdict::Tie | Verdict::Slower))
+            shown(cell)
+                .is_none_or(|relative| matches!(relative.verdict, Verdict::Tie | Verdict::Slower))
         };
         assert_eq!(found.sentence.contains("no durable way is faster"), run.cells.iter().all(tie));
     }
 
-    /// 15 equal ways, as many as `inkstone lab` has: one of them may be called faster in at most 5 of 100 runs. Before, the lowest
-    /// median was judged as if it were one pair.
+    /// 15 equal ways, as many as `inkstone lab` has: one of them may be called faster in at most 5
+    /// of 100 runs. Before, the lowest median was judged as if it were one pair.
     #[test]
     fn of_equal_ways_one_is_called_the_fastest_in_at_most_one_run_of_twenty() {
         let mut random = fastrand::Rng::with_seed(37);
         let (mut named, mut alone) = (0, 0);
         const RUNS: u32 = 200;
         for _ in 0..RUNS {
-            let ways: Vec<CellResult> =
-                (0..15).map(|way| noisy(&mut random, &format!("reuse{way} fsync"), 100.0, 7)).collect();
+            let ways: Vec<CellResult> = (0..15)
+                .map(|way| noisy(&mut random, &format!("reuse{way} fsync"), 100.0, 7))
+                .collect();
             let equal = run(ways);
             let found = finding(&equal).expect("a finding");
             agrees_with_its_table(&equal, &found);
             named += u32::from(found.best.is_some());
             // And of equal ways beside a slow baseline: none of them alone.
-            let mut few: Vec<CellResult> =
-                (0..3).map(|way| noisy(&mut random, &format!("reuse{way} fsync"), 100.0, 7)).collect();
+            let mut few: Vec<CellResult> = (0..3)
+                .map(|way| noisy(&mut random, &format!("reuse{way} fsync"), 100.0, 7))
+                .collect();
             few.insert(0, noisy(&mut random, "new fsync", 1000.0, 7));
             let found = of(run(few));
             alone += u32::from(found.best.is_some() && !found.sentence.contains("may be as fast"));
@@ -459,8 +507,13 @@ pub(crate) mod tests {
     #[test]
     fn where_nothing_is_durable_it_says_so() {
         let memory = || DurableFinding::NotCovered { reason: "tmpfs is memory".into() };
-        let found = of(run(vec![cell("new fsync", 3.0, memory()), cell("reuse fdatasync", 2.0, memory())]));
-        assert!(found.best.is_none() && found.sentence.contains("tmpfs is memory"), "{}", found.sentence);
+        let found =
+            of(run(vec![cell("new fsync", 3.0, memory()), cell("reuse fdatasync", 2.0, memory())]));
+        assert!(
+            found.best.is_none() && found.sentence.contains("tmpfs is memory"),
+            "{}",
+            found.sentence
+        );
     }
 
     #[test]
@@ -471,7 +524,8 @@ pub(crate) mod tests {
 
     #[test]
     fn no_gain_is_no_recommendation() {
-        let found = of(run(vec![cell("new fsync", 100.0, seen()), cell("reuse fdatasync", 99.9, seen())]));
+        let found =
+            of(run(vec![cell("new fsync", 100.0, seen()), cell("reuse fdatasync", 99.9, seen())]));
         assert!(found.sentence.contains("no durable way is faster"), "{}", found.sentence);
         assert!(found.best.is_none() && found.why.is_none() && found.advice.is_none());
     }

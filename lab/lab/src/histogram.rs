@@ -1,4 +1,5 @@
-//! Records latencies while measuring, without allocating, and turns them into the result's histogram.
+//! Records latencies while measuring, without allocating, and turns them into the result's
+//! histogram.
 //!
 //! *Owns*: the recording histogram. *May not touch*: clocks, and what a latency means.
 
@@ -11,8 +12,8 @@ pub const LATENCY_NS_MAX: u64 = 100_000_000_000;
 /// Significant digits kept.
 const DIGITS: u8 = 3;
 
-/// Records latencies in nanoseconds: 1 ns to 100 s, to 3 significant digits, in memory that is allocated once, at
-/// creation. Smallest, largest and mean are exact.
+/// Records latencies in nanoseconds: 1 ns to 100 s, to 3 significant digits, in memory that is
+/// allocated once, at creation. Smallest, largest and mean are exact.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     buckets: Hdr<u64>,
@@ -32,7 +33,8 @@ impl Recorder {
     /// An empty one. The only place that allocates (about 220 KiB, touched where latencies fall).
     pub fn new() -> Self {
         // The bounds are constants that hdrhistogram accepts (a test checks it).
-        let buckets = Hdr::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("bounds that are constants");
+        let buckets =
+            Hdr::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("bounds that are constants");
         Self { buckets, count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
 
@@ -83,14 +85,17 @@ impl Recorder {
         (self.count, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
     }
 
-    /// The recorded values, with every bucket that is not empty. If nothing was recorded: count 0, no buckets.
+    /// The recorded values, with every bucket that is not empty. If nothing was recorded: count 0,
+    /// no buckets.
     pub fn finish(&self) -> Histogram {
         if self.count == 0 {
             return Histogram::default();
         }
         let quantile = |q: f64| self.buckets.value_at_quantile(q).clamp(self.min_ns, self.max_ns);
-        let buckets =
-            self.buckets.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()));
+        let buckets = self
+            .buckets
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()));
         Histogram {
             count: self.count,
             min_ns: self.min_ns,
@@ -120,7 +125,11 @@ mod tests {
         (1..=1_000_000u64).step_by(7).for_each(|ns| recorder.record(ns));
         let finished = recorder.finish();
         let near = |found: u64, wanted: f64| (found as f64 / wanted - 1.0).abs() < 2e-3;
-        assert!(near(finished.p50_ns, 5e5) && near(finished.p99_ns, 9.9e5) && near(finished.p999_ns, 9.99e5));
+        assert!(
+            near(finished.p50_ns, 5e5)
+                && near(finished.p99_ns, 9.9e5)
+                && near(finished.p999_ns, 9.99e5)
+        );
         assert_eq!((finished.min_ns, finished.max_ns), (1, 1_000_000));
         assert!((finished.mean_ns - 500_000.5).abs() < 1.0, "{}", finished.mean_ns);
         assert_eq!(finished.buckets.iter().map(|(_, count)| count).sum::<u64>(), finished.count);
@@ -152,7 +161,10 @@ mod tests {
         one.merge(&Recorder::new());
         let (merged, both) = (one.finish(), both.finish());
         assert_eq!(merged.buckets, both.buckets);
-        assert_eq!((merged.min_ns, merged.max_ns, merged.count), (both.min_ns, both.max_ns, both.count));
+        assert_eq!(
+            (merged.min_ns, merged.max_ns, merged.count),
+            (both.min_ns, both.max_ns, both.count)
+        );
         let mut again = Recorder::new();
         again.add(&merged);
         again.add(&Recorder::new().finish());

@@ -1,13 +1,17 @@
 //! File systems of our own on loop devices: created, mounted, and removed again.
 //!
-//! *Owns*: backing files, mkfs, mounts, and removing them in the right order. *May not touch*: what is measured on them.
-//! What a killed lab leaves is found by its working directory's name and removed by the next start
-//! (`inkstone_host::sweep`).
+//! *Owns*: backing files, mkfs, mounts, and removing them in the right order. *May not touch*: what
+//! is measured on them. What a killed lab leaves is found by its working directory's name and
+//! removed by the next start (`inkstone_host::sweep`).
 
 use std::path::{Path, PathBuf};
 
-use inkstone_host::{ExtentMap, ExtentState, LabFile, LoopDevice, LoopOptions, Mount, run_on_device};
-use inkstone_io::{Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind, named_choice};
+use inkstone_host::{
+    ExtentMap, ExtentState, LabFile, LoopDevice, LoopOptions, Mount, run_on_device,
+};
+use inkstone_io::{
+    Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind, named_choice,
+};
 
 use crate::stage::CellError;
 
@@ -44,17 +48,21 @@ impl ImageKind {
 
     /// The tool, its package, and its arguments before the device.
     fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
-        // Without the lazy options the kernel would write inode tables and the journal while we measure.
+        // Without the lazy options the kernel would write inode tables and the journal while we
+        // measure.
         const NOT_LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
-        // Below 512 MiB mkfs.ext4 chooses blocks of 1 KiB, and a 4 KiB commit would differ from one on a real disk.
+        // Below 512 MiB mkfs.ext4 chooses blocks of 1 KiB, and a 4 KiB commit would differ from one
+        // on a real disk.
         const BLOCK: &str = "4096";
         match self {
             Self::Ext4 | Self::Ext4DataJournal => {
                 ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY])
             }
-            Self::Ext4NoJournal => {
-                ("mkfs.ext4", "e2fsprogs", &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY, "-O", "^has_journal"])
-            }
+            Self::Ext4NoJournal => (
+                "mkfs.ext4",
+                "e2fsprogs",
+                &["-q", "-F", "-b", BLOCK, "-E", NOT_LAZY, "-O", "^has_journal"],
+            ),
             Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
             Self::Btrfs | Self::BtrfsNodatacow => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
         }
@@ -84,7 +92,8 @@ const ZEROS_BYTES: usize = 1 << 20;
 /// Smallest image for all file systems here: xfs needs 300 MiB.
 pub const IMAGE_BYTES_MIN: u64 = 320 << 20;
 
-/// A mounted file system on a loop device on a fully written file. Everything is removed in the right order, also on drop.
+/// A mounted file system on a loop device on a fully written file. Everything is removed in the
+/// right order, also on drop.
 #[derive(Debug)]
 pub struct Image {
     // Dropped in this order: unmounted, detached, then the file removed.
@@ -128,7 +137,8 @@ impl Image {
         fill_holes(&image.backing, mode)?;
         std::fs::create_dir_all(&image.target)
             .map_err(|source| inkstone_io::Error::new("mkdir", &image.target, source))?;
-        image.mount = Some(Mount::new(&path, &image.target, kind.file_system(), kind.mount_options())?);
+        image.mount =
+            Some(Mount::new(&path, &image.target, kind.file_system(), kind.mount_options())?);
         Ok(image)
     }
 
@@ -153,7 +163,8 @@ impl Image {
     }
 
     fn remove_files(&self) {
-        // What cannot be removed here is removed with the working directory, or reported by the next start.
+        // What cannot be removed here is removed with the working directory, or reported by the
+        // next start.
         let _ = std::fs::remove_dir(&self.target);
         let _ = std::fs::remove_file(&self.backing);
     }
@@ -167,7 +178,8 @@ impl Drop for Image {
     }
 }
 
-/// Writes the backing file. It is never sparse: otherwise the host would allocate blocks while the guest's commits are measured.
+/// Writes the backing file. It is never sparse: otherwise the host would allocate blocks while the
+/// guest's commits are measured.
 fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     let made = |access| {
         let how = OpenFile::new_file().access(access);
@@ -185,8 +197,8 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
     }
 }
 
-/// Every mkfs discards the device, and zeroes tables by a request that writes nothing: both remove blocks from the backing file.
-/// This writes zeros into these holes, which read as zeros anyway.
+/// Every mkfs discards the device, and zeroes tables by a request that writes nothing: both remove
+/// blocks from the backing file. This writes zeros into these holes, which read as zeros anyway.
 fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
     let access = if mode == LoopMode::Direct { Access::Direct } else { Access::Buffered };
     let file = LabFile::open(path, &OpenFile::existing().access(access))?;
@@ -221,9 +233,9 @@ fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), CellError> {
             let said = String::from_utf8_lossy(&output.stderr);
             Err(CellError::Invalid(format!("{tool} {}: {}", output.status, said.trim())))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(CellError::Invalid(format!("{tool} is not installed: it is in the package {package}")))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(CellError::Invalid(
+            format!("{tool} is not installed: it is in the package {package}"),
+        )),
         Err(error) => Err(CellError::Invalid(format!("{tool}: {error}"))),
     }
 }

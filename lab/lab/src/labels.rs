@@ -1,7 +1,8 @@
-//! What each word of a way of writing means in system calls: one table, which the command's help prints and a test compares with
-//! `strace`.
+//! What each word of a way of writing means in system calls: one table, which the command's help
+//! prints and a test compares with `strace`.
 //!
-//! *Owns*: the table, and the calls of a whole strategy. *May not touch*: making any of them (`inkstone-io` does).
+//! *Owns*: the table, and the calls of a whole strategy. *May not touch*: making any of them
+//! (`inkstone-io` does).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +74,8 @@ pub fn access(access: Access) -> Label {
     }
 }
 
-/// How a file is read by ways that are not the [`access`] of a write: each piece of 4 KiB, front to back.
+/// How a file is read by ways that are not the [`access`] of a write: each piece of 4 KiB, front to
+/// back.
 pub fn reading(access: Access) -> Label {
     match access {
         Access::Seek => Label { calls: &[("lseek", EachRead), ("read", EachRead)], ..NOTHING },
@@ -121,13 +123,16 @@ pub fn engine(engine: EngineKind) -> Label {
 pub fn precondition(precondition: Precondition) -> Label {
     let calls: &'static [(&'static str, Times)] = match precondition {
         Precondition::None => &[],
-        Precondition::Fill => &[("pwrite64", EachRound), ("fsync", EachRound), ("unlinkat", EachRound)],
+        Precondition::Fill => {
+            &[("pwrite64", EachRound), ("fsync", EachRound), ("unlinkat", EachRound)]
+        }
         Precondition::Trim => &[("syncfs", EachRound), ("ioctl(FITRIM)", EachRound)],
     };
     Label { calls, ..NOTHING }
 }
 
-/// The label of this name of this kind, as on the command line; `None` if a name says nothing about calls.
+/// The label of this name of this kind, as on the command line; `None` if a name says nothing about
+/// calls.
 pub fn of(what: &str, name: &str) -> Option<Label> {
     match what {
         Preparation::WHAT => Preparation::from_name(name).map(preparation),
@@ -160,20 +165,27 @@ impl Label {
     }
 }
 
-/// The calls of a strategy: the flags of the open file, and how often each call is made, at least and at most.
+/// The calls of a strategy: the flags of the open file, and how often each call is made, at least
+/// and at most.
 pub fn calls_of(
     strategy: &Strategy,
     commits: u64,
     steps: u64,
 ) -> (BTreeSet<&'static str>, BTreeMap<&'static str, (u64, u64)>) {
     let by_thread = matches!(strategy.engine, EngineKind::Caller | EngineKind::Pool);
-    let mut labels = vec![(preparation(strategy.preparation), true), (engine(strategy.engine), true)];
-    labels.push((access(strategy.access), by_thread && strategy.durability != Durability::RwfDsync));
+    let mut labels =
+        vec![(preparation(strategy.preparation), true), (engine(strategy.engine), true)];
+    labels
+        .push((access(strategy.access), by_thread && strategy.durability != Durability::RwfDsync));
     // A thread makes the sync at the end of a pass in any case.
-    labels.push((durability(strategy.durability), by_thread || strategy.durability == Durability::None));
+    labels.push((
+        durability(strategy.durability),
+        by_thread || strategy.durability == Durability::None,
+    ));
     let flags = labels.iter().flat_map(|(label, _)| label.open.iter().copied()).collect();
     let mut calls: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for (name, times) in labels.iter().filter(|(_, made)| *made).flat_map(|(label, _)| label.calls) {
+    for (name, times) in labels.iter().filter(|(_, made)| *made).flat_map(|(label, _)| label.calls)
+    {
         let (least, most) = match times {
             Once => (1, 1),
             EachStep => (steps, steps),

@@ -2,9 +2,11 @@
 //!
 //! *Owns*: what is kept of each commit, and how it becomes slices. *May not touch*: clocks.
 
-/// Entries kept of a round. With up to this many commits each has its own entry; with more, neighbours share one.
+/// Entries kept of a round. With up to this many commits each has its own entry; with more,
+/// neighbours share one.
 const ENTRIES_MAX: usize = 1 << 14;
-/// About how many slices all rounds of a cell have together: enough for a curve, and small compared with the histograms.
+/// About how many slices all rounds of a cell have together: enough for a curve, and small compared
+/// with the histograms.
 const SLICES: usize = 240;
 /// The least slices of one round (if it has as many commits), and the most.
 const SLICES_OF_ROUND: (usize, usize) = (8, 60);
@@ -26,11 +28,12 @@ struct Entry {
     sum_ns: u64,
 }
 
-/// The latencies of one round in order. Highest values and sums are exact; a median is exact up to 16,384 commits per
-/// round, and that of a regular sample beyond.
+/// The latencies of one round in order. Highest values and sums are exact; a median is exact up to
+/// 16,384 commits per round, and that of a regular sample beyond.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Written before the round, so that none of its pages is touched for the first time between two readings of the clock.
+    /// Written before the round, so that none of its pages is touched for the first time between
+    /// two readings of the clock.
     entries: Vec<Entry>,
     /// How many of them are in use.
     used: usize,
@@ -49,7 +52,8 @@ impl Default for Series {
 impl Series {
     /// Clears the previous round, and allocates memory for one of up to `commits`.
     pub fn begin(&mut self, commits: u64) {
-        let entries = usize::try_from(commits).map_or(ENTRIES_MAX, |commits| commits.min(ENTRIES_MAX));
+        let entries =
+            usize::try_from(commits).map_or(ENTRIES_MAX, |commits| commits.min(ENTRIES_MAX));
         self.entries.clear();
         self.entries.resize(entries, Entry::default());
         (self.used, self.stride, self.room) = (0, 1, 0);
@@ -93,7 +97,8 @@ impl Series {
         self.stride = self.stride.saturating_mul(2);
     }
 
-    /// The recorded latencies, in at most `slices_max` slices of equally many commits, except the last.
+    /// The recorded latencies, in at most `slices_max` slices of equally many commits, except the
+    /// last.
     pub fn slices(&self, slices_max: usize) -> Vec<Slice> {
         let used = &self.entries[..self.used];
         let len = used.len().div_ceil(slices_max.max(1)).max(1);
@@ -138,7 +143,8 @@ mod tests {
         let slow = commits - 1_000;
         let slices = of((0..commits).map(|n| if n == slow { 1_000_000 } else { 100 + n % 10 }), 60);
         assert!(slices.len() <= 60 && slices.len() > 30, "{}", slices.len());
-        let sum = (0..commits).map(|n| if n == slow { 1_000_000 } else { 100 + n % 10 }).sum::<u64>();
+        let sum =
+            (0..commits).map(|n| if n == slow { 1_000_000 } else { 100 + n % 10 }).sum::<u64>();
         assert_eq!(slices.iter().map(|slice| slice.0).sum::<u64>(), sum);
         assert_eq!(slices.iter().map(|slice| slice.2).max(), Some(1_000_000));
         assert!(slices.iter().all(|slice| (100..110).contains(&slice.1)));
@@ -153,6 +159,9 @@ mod tests {
         series.record(4);
         series.record(6);
         assert_eq!(series.slices(60), [(4, 4, 4), (6, 6, 6)]);
-        assert_eq!((slices_per_round(1), slices_per_round(20), slices_per_round(1000)), (60, 12, 8));
+        assert_eq!(
+            (slices_per_round(1), slices_per_round(20), slices_per_round(1000)),
+            (60, 12, 8)
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The measured pass: one write after the other, each with its sync, each timed.
 //!
-//! *Owns*: the loop between two readings of the clock. *May not touch*: the file's state before (`stage`), what the
-//! figures mean (`stats`). Nothing here allocates between the first and the last commit, except what an engine does.
+//! *Owns*: the loop between two readings of the clock. *May not touch*: the file's state before
+//! (`stage`), what the figures mean (`stats`). Nothing here allocates between the first and the
+//! last commit, except what an engine does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use inkstone_host::{LabEngine, LabFile, monotonic_ns, thread_faults};
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation, Persist, Request,
-    SyncKind,
+    Access, AlignedBuf, Completion, Durability, Engine, EngineKind, Error, File, Operation,
+    Persist, Request, SyncKind,
 };
 
 use crate::cell::Cell;
@@ -21,7 +22,8 @@ use crate::result::HarnessCost;
 use crate::stage::{CellError, Session, closing_sync};
 use crate::stats::median;
 
-/// The buffers of a pass, used in turn, hold this much together: enough that no device sees the same block twice in a row.
+/// The buffers of a pass, used in turn, hold this much together: enough that no device sees the
+/// same block twice in a row.
 const PAYLOAD_BYTES: u64 = 4 << 20;
 
 /// When a pass ends before the file does.
@@ -126,8 +128,8 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         Self { engine, buffers: (0..count).map(buffer).collect() }
     }
 
-    /// Writes the file of `cell` from front to back, a commit at a time, until it ends or a limit is met.
-    /// With `spans`, each commit's times are added to it.
+    /// Writes the file of `cell` from front to back, a commit at a time, until it ends or a limit
+    /// is met. With `spans`, each commit's times are added to it.
     ///
     /// # Errors
     /// The first error of a write or sync, or the user's wish to stop.
@@ -144,7 +146,8 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         recorders.over_time.begin(commits);
         let faults_before = thread_faults();
         let begin_ns = monotonic_ns();
-        let end_ns = begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
+        let end_ns =
+            begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
         let (mut reserved_bytes, step_bytes) = (0, cell.step_bytes());
         let mut done = 0;
         let mut now_ns = begin_ns;
@@ -192,14 +195,25 @@ impl<E: Engine<File = LabFile>> Writer<E> {
     ///
     /// # Errors
     /// The error of either.
-    pub(crate) fn commit(&mut self, cell: &Cell, file: &Arc<LabFile>, number: u64) -> Result<(), CellError> {
+    pub(crate) fn commit(
+        &mut self,
+        cell: &Cell,
+        file: &Arc<LabFile>,
+        number: u64,
+    ) -> Result<(), CellError> {
         let offset = number * cell.write_bytes;
         self.write(cell, file, number, offset)?;
         self.sync(cell, file, number, offset)?;
         Ok(())
     }
 
-    fn write(&mut self, cell: &Cell, file: &Arc<LabFile>, token: u64, offset: u64) -> Result<(), CellError> {
+    fn write(
+        &mut self,
+        cell: &Cell,
+        file: &Arc<LabFile>,
+        token: u64,
+        offset: u64,
+    ) -> Result<(), CellError> {
         let durability = cell.strategy.durability;
         let persist = match (cell.strategy.engine, durability) {
             (_, Durability::RwfDsync) => Persist::Dsync,
@@ -210,7 +224,8 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         let Some(buffer) = self.buffers.pop_front() else {
             return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
         };
-        let operation = Operation::Write { buffer, len: cell.write_bytes as usize, offset, persist };
+        let operation =
+            Operation::Write { buffer, len: cell.write_bytes as usize, offset, persist };
         self.carry_out(file, token, operation)?;
         if cell.strategy.access == Access::Stream {
             // Each write by itself, as its name says: otherwise a stream would gather small ones.
@@ -252,7 +267,12 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         Ok(true)
     }
 
-    fn carry_out(&mut self, file: &Arc<LabFile>, token: u64, operation: Operation) -> Result<(), CellError> {
+    fn carry_out(
+        &mut self,
+        file: &Arc<LabFile>,
+        token: u64,
+        operation: Operation,
+    ) -> Result<(), CellError> {
         let request = Request { token, file: Arc::clone(file), operation };
         let Completion { buffer, result, .. } = self.engine.run(request)?;
         self.buffers.extend(buffer);
@@ -272,7 +292,9 @@ impl Engine for NoEngine {
 
     fn submit(&mut self, request: Request<LabFile>) -> Result<(), Error> {
         let (buffer, len) = match request.operation {
-            Operation::Write { buffer, len, .. } | Operation::Read { buffer, len, .. } => (Some(buffer), len),
+            Operation::Write { buffer, len, .. } | Operation::Read { buffer, len, .. } => {
+                (Some(buffer), len)
+            }
             Operation::Sync(_) => (None, 0),
         };
         self.done = Some(Completion { token: request.token, buffer, result: Ok(len) });

@@ -1,13 +1,15 @@
 //! What every result of the lab and of a bench begins with: who wrote it, when, on which machine.
 //!
-//! *Owns*: these fields; part of the contract of [`crate::result`]. *May not touch*: how anything is measured or printed.
+//! *Owns*: these fields; part of the contract of [`crate::result`]. *May not touch*: how anything
+//! is measured or printed.
 
 use serde::{Deserialize, Serialize};
 
 /// What every result begins with.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Preamble {
-    /// [`crate::result::SCHEMA_VERSION`] of the writer; of a bench [`crate::bench::result::BENCH_SCHEMA_VERSION`].
+    /// [`crate::result::SCHEMA_VERSION`] of the writer; of a bench
+    /// [`crate::bench::result::BENCH_SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Version of Inkstone.
     pub inkstone_version: String,

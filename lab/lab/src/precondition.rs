@@ -1,10 +1,13 @@
-//! What is done to a device before a round: its free space is filled, or discarded. Article 4 suspected that the device's garbage
-//! collection favours whichever way runs first.
+//! What is done to a device before a round: its free space is filled, or discarded. Article 4
+//! suspected that the device's garbage collection favours whichever way runs first.
 //!
-//! *Owns*: bringing the device into that state, and refusing if it would not stay. *May not touch*: what is measured then.
+//! *Owns*: bringing the device into that state, and refusing if it would not stay. *May not touch*:
+//! what is measured then.
 
 use inkstone_host::trim_free_space;
-use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, SyncKind, named_choice};
+use inkstone_io::{
+    Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, SyncKind, named_choice,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::site::Site;
@@ -76,7 +79,9 @@ impl Condition {
 
     fn fill(&self, site: &Site, session: &Session<'_>) -> Result<u64, CellError> {
         if let Some(memory) = &site.memory {
-            return Err(CellError::Invalid(format!("{memory} is memory: there is no device to fill")));
+            return Err(CellError::Invalid(format!(
+                "{memory} is memory: there is no device to fill"
+            )));
         }
         let options = site.capabilities.mount.options.as_deref();
         if let Some(option) = discards(options) {
@@ -86,7 +91,8 @@ impl Condition {
             )));
         }
         let free_bytes = session.directory.free_bytes()?;
-        let bytes = fill_bytes(free_bytes, self.room_bytes, self.fill_bytes).map_err(CellError::Invalid)?;
+        let bytes =
+            fill_bytes(free_bytes, self.room_bytes, self.fill_bytes).map_err(CellError::Invalid)?;
         session.remove(FILE)?;
         let written = write(site, session, bytes);
         // Also after a fill that failed: others need the room.
@@ -102,7 +108,9 @@ fn fill_bytes(free_bytes: u64, room_bytes: u64, asked_bytes: Option<u64>) -> Res
     let most_bytes = free_bytes.saturating_sub(left_bytes) / PIECE_BYTES * PIECE_BYTES;
     match asked_bytes {
         None if most_bytes > 0 => Ok(most_bytes),
-        Some(bytes) if bytes <= most_bytes => Ok(bytes.next_multiple_of(PIECE_BYTES).min(most_bytes)),
+        Some(bytes) if bytes <= most_bytes => {
+            Ok(bytes.next_multiple_of(PIECE_BYTES).min(most_bytes))
+        }
         _ => Err(format!(
             "there is no room to fill: {free_bytes} bytes are free, and {left_bytes} of them are kept for the cells and for others"
         )),
@@ -151,9 +159,11 @@ fn trim(site: &Site, session: &Session<'_>) -> Result<u64, CellError> {
 const NOTTY: i32 = 25;
 
 impl Preconditioned {
-    /// For people: `precondition fill: before each round up to 1.2 GiB of free space were filled and freed`.
+    /// For people: `precondition fill: before each round up to 1.2 GiB of free space were filled
+    /// and freed`.
     pub fn words(&self) -> String {
-        let most = crate::table::numbers::bytes(self.bytes.iter().copied().max().unwrap_or(0) as f64);
+        let most =
+            crate::table::numbers::bytes(self.bytes.iter().copied().max().unwrap_or(0) as f64);
         match self.kind.as_str() {
             "fill" => format!(
                 "precondition fill: before each round up to {most} bytes of free space were filled and freed"
@@ -175,12 +185,20 @@ mod tests {
         const GIB: u64 = 1 << 30;
         assert_eq!(fill_bytes(100 * GIB, GIB, None), Ok(94 * GIB));
         assert_eq!(fill_bytes(100 * GIB, GIB, Some(GIB + 1)), Ok(GIB + PIECE_BYTES));
-        for (free, room, asked) in [(10 * GIB, GIB, Some(10 * GIB)), (60 << 20, 0, None), (GIB, GIB, None)] {
-            assert!(fill_bytes(free, room, asked).is_err_and(|why| why.contains("no room")), "{free}");
+        for (free, room, asked) in
+            [(10 * GIB, GIB, Some(10 * GIB)), (60 << 20, 0, None), (GIB, GIB, None)]
+        {
+            assert!(
+                fill_bytes(free, room, asked).is_err_and(|why| why.contains("no room")),
+                "{free}"
+            );
         }
         for (free, room) in [(GIB, 300 << 20), (7 * GIB, 5 * GIB), (250 * GIB, 0)] {
             let bytes = fill_bytes(free, room, None).expect("room");
-            assert!(free - bytes >= room + LEFT_BYTES && bytes.is_multiple_of(PIECE_BYTES), "{free}");
+            assert!(
+                free - bytes >= room + LEFT_BYTES && bytes.is_multiple_of(PIECE_BYTES),
+                "{free}"
+            );
         }
     }
 

@@ -1,8 +1,11 @@
 //! Named sets of cells: the arms of the published experiments, and the lab's quick tier.
 //!
-//! *Owns*: which cells belong to which name. *May not touch*: sizes that the user chose; they come from outside.
+//! *Owns*: which cells belong to which name. *May not touch*: sizes that the user chose; they come
+//! from outside.
 
-use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice};
+use inkstone_io::{
+    Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice,
+};
 
 use crate::cell::{Cell, Pass};
 use crate::run::Order;
@@ -35,7 +38,8 @@ const NAIVE: Strategy = Strategy {
 };
 
 impl Preset {
-    /// Its cells with default sizes; the first is the baseline, unless [`Preset::baseline`] says otherwise.
+    /// Its cells with default sizes; the first is the baseline, unless [`Preset::baseline`] says
+    /// otherwise.
     pub fn cells(self) -> Vec<Cell> {
         match self {
             Self::Quick => quick(),
@@ -92,7 +96,8 @@ fn quick() -> Vec<Cell> {
     .collect()
 }
 
-/// Every row of E1's table, synced by fdatasync; `new`, `fallocate` and `zeros` by fsync too, as published.
+/// Every row of E1's table, synced by fdatasync; `new`, `fallocate` and `zeros` by fsync too, as
+/// published.
 fn e1() -> Vec<Cell> {
     let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
     // A sparse file is not an arm of the articles: PostgreSQL has one with wal_init_zero off.
@@ -135,11 +140,13 @@ fn e2() -> Vec<Cell> {
         Strategy { durability: Durability::None, ..zero_range },
         Strategy { preparation: Preparation::Fallocate, durability: Durability::None, ..NAIVE },
     ];
-    let both = |strategy| [Pass::First, Pass::Second].map(|pass| Cell { pass, ..Cell::of(strategy) });
+    let both =
+        |strategy| [Pass::First, Pass::Second].map(|pass| Cell { pass, ..Cell::of(strategy) });
     rows.into_iter().flat_map(both).collect()
 }
 
-/// Records that share a block, as those of an engine: here the growing size costs more than reserved blocks.
+/// Records that share a block, as those of an engine: here the growing size costs more than
+/// reserved blocks.
 fn wal() -> Vec<Cell> {
     let data = Strategy { durability: Durability::Fdatasync, ..NAIVE };
     let of = |preparation| Strategy { preparation, ..data };
@@ -165,7 +172,8 @@ fn wal() -> Vec<Cell> {
 fn e6() -> Vec<Cell> {
     use {Access::*, Durability as D, EngineKind::*};
     let base = Strategy { reuse: Reuse::Reuse, durability: D::Fdatasync, ..NAIVE };
-    let way = |access, durability, engine| Cell::of(Strategy { access, durability, engine, ..base });
+    let way =
+        |access, durability, engine| Cell::of(Strategy { access, durability, engine, ..base });
     vec![
         way(Buffered, D::Fsync, Caller),
         way(Buffered, D::Fdatasync, Caller),

@@ -1,7 +1,8 @@
 //! The progress of a run on a terminal: a bar with the time left from the first second on.
 //!
-//! *Owns*: the bar on stderr, and lines printed above it. *May not touch*: results. When stderr is not a terminal
-//! there is no bar. A thread of its own draws the bar twice a second and touches no file.
+//! *Owns*: the bar on stderr, and lines printed above it. *May not touch*: results. When stderr is
+//! not a terminal there is no bar. A thread of its own draws the bar twice a second and touches no
+//! file.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -14,7 +15,8 @@ const REDRAW: Duration = Duration::from_millis(500);
 /// The caller's estimate counts as much as this many real steps.
 const ESTIMATE_WEIGHT_STEPS: f64 = 2.0;
 
-/// The function that prints the lines of [`Progress::announce`]. Its reader may stall, leave or fail: that is not an error of the run.
+/// The function that prints the lines of [`Progress::announce`]. Its reader may stall, leave or
+/// fail: that is not an error of the run.
 pub type Announce = fn(&str);
 
 /// The progress of one run after another.
@@ -27,9 +29,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar on stderr if that is a terminal, otherwise none; announcements go to `announce` either way.
+    /// A bar on stderr if that is a terminal, otherwise none; announcements go to `announce` either
+    /// way.
     pub fn new(announce: Announce) -> Self {
-        Self { terminal: io::stderr().is_terminal(), announce: Some(announce), bar: None, begun_steps: 0 }
+        Self {
+            terminal: io::stderr().is_terminal(),
+            announce: Some(announce),
+            bar: None,
+            begun_steps: 0,
+        }
     }
 
     /// No bar, no announcements.
@@ -37,15 +45,17 @@ impl Progress {
         Self { terminal: false, announce: None, bar: None, begun_steps: 0 }
     }
 
-    /// Begins a run of `total_steps` steps, expected to take `expect_s` seconds together: the time left follows
-    /// this estimate until steps have shown their pace. A run that is still shown is finished first.
+    /// Begins a run of `total_steps` steps, expected to take `expect_s` seconds together: the time
+    /// left follows this estimate until steps have shown their pace. A run that is still shown is
+    /// finished first.
     pub fn start(&mut self, total_steps: u64, title: &str, expect_s: f64) {
         self.finish();
         self.begun_steps = 0;
         if !self.terminal {
             return;
         }
-        let bar = ProgressBar::with_draw_target(Some(total_steps), ProgressDrawTarget::stderr_with_hz(4));
+        let bar =
+            ProgressBar::with_draw_target(Some(total_steps), ProgressDrawTarget::stderr_with_hz(4));
         bar.set_style(style(expect_s));
         bar.set_prefix(title.to_owned());
         bar.enable_steady_tick(REDRAW);
@@ -87,7 +97,8 @@ impl Drop for Progress {
 
 fn style(expect_s: f64) -> ProgressStyle {
     let left = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-        let left_s = left_s(state.pos(), state.len().unwrap_or(0), state.elapsed().as_secs_f64(), expect_s);
+        let left_s =
+            left_s(state.pos(), state.len().unwrap_or(0), state.elapsed().as_secs_f64(), expect_s);
         // If writing to a String failed, only the bar's line would be lost.
         let _unlikely = out.write_str(&left_text(left_s));
     };
@@ -97,8 +108,9 @@ fn style(expect_s: f64) -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Seconds left after `done` of `total` steps in `elapsed_s`, when all were expected to take `expect_s`.
-/// The expectation counts as [`ESTIMATE_WEIGHT_STEPS`] steps, so its weight fades as steps are done.
+/// Seconds left after `done` of `total` steps in `elapsed_s`, when all were expected to take
+/// `expect_s`. The expectation counts as [`ESTIMATE_WEIGHT_STEPS`] steps, so its weight fades as
+/// steps are done.
 fn left_s(done: u64, total: u64, elapsed_s: f64, expect_s: f64) -> f64 {
     let (done, total) = (done.min(total) as f64, total as f64);
     if total == 0.0 || done >= total {
@@ -109,7 +121,8 @@ fn left_s(done: u64, total: u64, elapsed_s: f64, expect_s: f64) -> f64 {
     if done == 0.0 {
         return (expect_s - elapsed_s).max(expected_step_s);
     }
-    let pace_s = (elapsed_s + ESTIMATE_WEIGHT_STEPS * expected_step_s) / (done + ESTIMATE_WEIGHT_STEPS);
+    let pace_s =
+        (elapsed_s + ESTIMATE_WEIGHT_STEPS * expected_step_s) / (done + ESTIMATE_WEIGHT_STEPS);
     (total - done) * pace_s
 }
 

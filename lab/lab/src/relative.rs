@@ -1,7 +1,7 @@
 //! How one arm compares with another: part of the contract of [`crate::result`].
 //!
-//! *Owns*: the data, and the rule that there is an interval only if there were enough rounds. *May not touch*: how it is computed
-//! (`stats`).
+//! *Owns*: the data, and the rule that there is an interval only if there were enough rounds. *May
+//! not touch*: how it is computed (`stats`).
 
 use serde::{Deserialize, Serialize};
 
@@ -29,13 +29,14 @@ impl Relative {
         Self { speedup, low: None, high: None, verdict: Verdict::Unknown }
     }
 
-    /// The interval, if there is one. Results from before 2026-11 with too few rounds have the range of the rounds in its
-    /// place: it is not shown.
+    /// The interval, if there is one. Results from before 2026-11 with too few rounds have the
+    /// range of the rounds in its place: it is not shown.
     pub fn interval(&self) -> Option<(f64, f64)> {
         if self.verdict == Verdict::Unknown { None } else { self.low.zip(self.high) }
     }
 
-    /// For a column: `1.20 [1.10..1.30]`, `1.01 [0.98..1.04] tie`, `1.7 [0.6..4.1] cannot tell`, `1.15 (few rounds)`.
+    /// For a column: `1.20 [1.10..1.30]`, `1.01 [0.98..1.04] tie`, `1.7 [0.6..4.1] cannot tell`,
+    /// `1.15 (few rounds)`.
     pub fn words(&self) -> String {
         self.column(|value| format!("{value:.2}"))
     }
@@ -74,7 +75,8 @@ impl Relative {
 /// Shown in place of an interval.
 pub(crate) const FEW_ROUNDS: &str = "too few rounds for an interval";
 
-/// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3% (`stats::verdict` is the rule).
+/// Whether two arms differ: only when the interval is clear of 1 *and* the effect is at least 3%
+/// (`stats::verdict` is the rule).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

@@ -1,7 +1,9 @@
-//! The result of a run of the lab: the contract between measuring and showing. Tables and exports read only this.
+//! The result of a run of the lab: the contract between measuring and showing. Tables and exports
+//! read only this.
 //!
-//! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or printed.
-//! Every duration is in nanoseconds (`_ns`), every size in bytes. A field that was not measured is `None`, never 0.
+//! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or
+//! printed. Every duration is in nanoseconds (`_ns`), every size in bytes. A field that was not
+//! measured is `None`, never 0.
 
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +132,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// `; precondition trim: ...`, for a heading, since runs may differ in nothing else. Empty if there was no precondition.
+    /// `; precondition trim: ...`, for a heading, since runs may differ in nothing else. Empty if
+    /// there was no precondition.
     pub fn state_words(&self) -> String {
         self.precondition.as_ref().map_or_else(String::new, |done| format!("; {}", done.words()))
     }
@@ -208,8 +211,8 @@ pub struct Measured {
     pub sync: Histogram,
     /// Time from before the write to the acknowledgement.
     pub commit: Histogram,
-    /// Latency over time: for each round its slices, each (time that its commits took together, median and highest of a
-    /// commit) in ns.
+    /// Latency over time: for each round its slices, each (time that its commits took together,
+    /// median and highest of a commit) in ns.
     #[serde(default)]
     pub over_time: Vec<Vec<Slice>>,
     /// Compared with the baseline of the run; `None` for the baseline itself.
@@ -263,7 +266,8 @@ pub struct Histogram {
     pub p99_ns: u64,
     /// 99.9th percentile.
     pub p999_ns: u64,
-    /// (highest value of the bucket in ns, count), for every bucket that is not empty; 3 significant digits.
+    /// (highest value of the bucket in ns, count), for every bucket that is not empty; 3
+    /// significant digits.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -273,12 +277,14 @@ pub struct Histogram {
 pub enum DurableFinding {
     /// It does not claim durability.
     NotClaimed,
-    /// Every commit seen in the trace had its data and a flush (or FUA) completed before its acknowledgement.
+    /// Every commit seen in the trace had its data and a flush (or FUA) completed before its
+    /// acknowledgement.
     Seen {
         /// Commits for which that is certain.
         commits: u64,
     },
-    /// The shared counters of the device show at least one flush per acknowledgement: consistent, not proof.
+    /// The shared counters of the device show at least one flush per acknowledgement: consistent,
+    /// not proof.
     Consistent {
         /// Flushes counted.
         flushes: u64,
@@ -381,7 +387,8 @@ pub struct LayerBill {
     /// Discards and zeroing for others.
     #[serde(default)]
     pub foreign_other: Tally,
-    /// Cache flush commands that the device received for us; with shared counters, for all processes.
+    /// Cache flush commands that the device received for us; with shared counters, for all
+    /// processes.
     pub flushes: u64,
     /// Flush commands that it received for others alone.
     #[serde(default)]
@@ -401,8 +408,8 @@ pub struct LayerBill {
 }
 
 impl LayerBill {
-    /// Writes for the commits: data, their journal, metadata that they or a file system of our own wrote. With shared counters all
-    /// writes.
+    /// Writes for the commits: data, their journal, metadata that they or a file system of our own
+    /// wrote. With shared counters all writes.
     pub fn own_writes(&self, source: BillSource) -> Tally {
         if source == BillSource::SharedCounters {
             return self.all_writes;
@@ -538,7 +545,8 @@ pub struct ZeroingCell {
 /// The lab's conclusion.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Finding {
-    /// One sentence: which durable way is fastest here, and how many times as fast as the naive one; or why none is named.
+    /// One sentence: which durable way is fastest here, and how many times as fast as the naive
+    /// one; or why none is named.
     pub sentence: String,
     /// Why, if the bills show it: what a commit costs at the device, before and after.
     #[serde(default, skip_serializing_if = "Option::is_none")]

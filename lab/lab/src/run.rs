@@ -1,10 +1,11 @@
-//! A run: cells side by side in one place, interleaved in rounds, each in a random order; then their bills.
+//! A run: cells side by side in one place, interleaved in rounds, each in a random order; then
+//! their bills.
 //!
-//! *Owns*: the order of steps, and what happens to a cell that fails. *May not touch*: how one pass is measured
-//! (`pass`), what the block layer's events mean (`bill`).
+//! *Owns*: the order of steps, and what happens to a cell that fails. *May not touch*: how one pass
+//! is measured (`pass`), what the block layer's events mean (`bill`).
 //!
-//! A cell that fails becomes a row with its reason; the run continues. Bills come from passes of their own, after the timed
-//! rounds: tracing costs time, which must not be in a cell's figures.
+//! A cell that fails becomes a row with its reason; the run continues. Bills come from passes of
+//! their own, after the timed rounds: tracing costs time, which must not be in a cell's figures.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -20,7 +21,9 @@ use crate::over_time::{Slice, slices_per_round};
 use crate::pass::{Limits, PassTotals, Recorders, Writer};
 use crate::precondition::Condition;
 use crate::progress::Progress;
-use crate::result::{Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run};
+use crate::result::{
+    Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run,
+};
 use crate::site::Site;
 use crate::stage::{CellError, Leftover, Session, Staged, cool, incompressible, stage};
 use crate::stats::{median, relative_of_several};
@@ -134,7 +137,8 @@ pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress)
     run_side_by_side(&[site], plan, stop, progress).pop().unwrap_or_default()
 }
 
-/// Runs the plan in several places at once: each round in all of them, one after the other, in another random order.
+/// Runs the plan in several places at once: each round in all of them, one after the other, in
+/// another random order.
 pub fn run_side_by_side(
     sites: &[&Site],
     plan: &Plan,
@@ -145,7 +149,8 @@ pub fn run_side_by_side(
     run_in(places, plan, progress)
 }
 
-/// Runs the plan in one place once for each of these states of its device: each round in all of them, as with several places.
+/// Runs the plan in one place once for each of these states of its device: each round in all of
+/// them, as with several places.
 pub fn run_conditioned(
     site: &Site,
     plan: &Plan,
@@ -217,7 +222,8 @@ fn rounds(
     let mut turns: Vec<usize> = (0..places.len()).collect();
     let begin = Instant::now();
     for number in 0..plan.rounds {
-        if number >= ROUNDS_MIN && plan.deadline.is_some_and(|deadline| begin.elapsed() > deadline) {
+        if number >= ROUNDS_MIN && plan.deadline.is_some_and(|deadline| begin.elapsed() > deadline)
+        {
             break;
         }
         if places.len() > 1 {
@@ -315,7 +321,8 @@ impl Counted {
     }
 }
 
-/// Brings the arm's file into its claimed state, and does everything that comes before the measured pass.
+/// Brings the arm's file into its claimed state, and does everything that comes before the measured
+/// pass.
 fn ready(
     session: &Session<'_>,
     arm: &mut Arm,
@@ -362,7 +369,8 @@ fn bills(
         progress.step(&format!("bill of {}", arm.name));
         let limits = Limits { commits: plan.bill_commits, time: plan.bill_time };
         let billed = ready(session, arm, payload).and_then(|(staged, mut writer)| {
-            let billed = bill_round(&billing, session, &arm.cell, &staged.file, &mut writer, limits);
+            let billed =
+                bill_round(&billing, session, &arm.cell, &staged.file, &mut writer, limits);
             arm.writer = Some(writer);
             billed
         });
@@ -385,8 +393,9 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
     let mut notes: Vec<String> =
         arms.iter().filter_map(|arm| arm.unchecked.clone()).map(unchecked_note).collect();
     notes.dedup();
-    let noticed =
-        arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.name, arm.writer.as_ref()?.notice()?)));
+    let noticed = arms
+        .iter()
+        .filter_map(|arm| Some(format!("{}: {}", arm.name, arm.writer.as_ref()?.notice()?)));
     notes.extend(noticed);
     notes.extend(cut_short(&arms));
     if let Err(reason) = &site.trace {
@@ -470,7 +479,8 @@ fn cell_result(
     CellResult { name: arm.name, what, outcome }
 }
 
-/// The traced bill if there is one; otherwise the device's counters over the timed passes, or the reason.
+/// The traced bill if there is one; otherwise the device's counters over the timed passes, or the
+/// reason.
 fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
     let (bill, seen) = match (&arm.bill, &site.capabilities.device) {
         (Some((bill, seen)), _) => (Some(bill.clone()), seen.clone()),
@@ -481,17 +491,19 @@ fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
             (Some(bill), seen)
         }
         (None, _) => {
-            let reason =
-                format!("{} has no single block device to watch", site.capabilities.mount.file_system);
+            let reason = format!(
+                "{} has no single block device to watch",
+                site.capabilities.mount.file_system
+            );
             (None, DurableFinding::NotVisible { reason })
         }
     };
     let finding = match &site.memory {
         _ if !arm.cell.strategy.durability.claims_durable() => DurableFinding::NotClaimed,
         // Flushes to a disk in memory cover nothing.
-        Some(memory) => {
-            DurableFinding::NotCovered { reason: format!("{memory} is memory: nothing there is durable") }
-        }
+        Some(memory) => DurableFinding::NotCovered {
+            reason: format!("{memory} is memory: nothing there is durable"),
+        },
         None => seen,
     };
     (bill, finding)

@@ -1,9 +1,12 @@
-//! How good the rule and the tuned choice are: each compared directly with the best durable way of the place.
+//! How good the rule and the tuned choice are: each compared directly with the best durable way of
+//! the place.
 //!
-//! *Owns*: finding the winner, the second run, the text of the verdict. *May not touch*: choosing (`tune`, `inkstone::rule`).
+//! *Owns*: finding the winner, the second run, the text of the verdict. *May not touch*: choosing
+//! (`tune`, `inkstone::rule`).
 //!
-//! A first run of all durable cells finds the winner. As the best of many it was also lucky, so its figures there are too good.
-//! Therefore winner, rule and tuned choice run again, side by side, and only that run counts.
+//! A first run of all durable cells finds the winner. As the best of many it was also lucky, so its
+//! figures there are too good. Therefore winner, rule and tuned choice run again, side by side, and
+//! only that run counts.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -32,9 +35,11 @@ pub const TUNED_WITHIN: f64 = 1.10;
 /// The rule, which costs nothing, must be within this factor.
 pub const RULE_WITHIN: f64 = 1.20;
 
-/// Many short passes: on a shared disk with changing speed only passes that are close in time can be compared.
+/// Many short passes: on a shared disk with changing speed only passes that are close in time can
+/// be compared.
 const HEAD_PASS: Duration = Duration::from_millis(10);
-/// The size of a file system that is created for a score: all the disk space that [`score_image`] needs.
+/// The size of a file system that is created for a score: all the disk space that [`score_image`]
+/// needs.
 pub(crate) const IMAGE_BYTES: u64 = 512 << 20;
 
 /// How much is run for a score.
@@ -63,7 +68,8 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// The effort that fits into this time, tuning included: at most the default, and never less than intervals need.
+    /// The effort that fits into this time, tuning included: at most the default, and never less
+    /// than intervals need.
     pub fn within(time: Duration) -> Self {
         let whole = Self::default();
         let rest = time.saturating_sub(tune::TIME_MAX);
@@ -90,7 +96,8 @@ impl Effort {
 
     /// The steps that it reports to its progress.
     pub(crate) fn steps(&self) -> u64 {
-        u64::from(self.find_rounds) * cells(self.file_bytes).len() as u64 + u64::from(self.head_rounds) * 3
+        u64::from(self.find_rounds) * cells(self.file_bytes).len() as u64
+            + u64::from(self.head_rounds) * 3
     }
 }
 
@@ -104,8 +111,7 @@ pub fn score(
     context: &mut Context<'_>,
 ) -> Result<LabResult, LabError> {
     if !kinds.is_empty() && !is_root() {
-        let text =
-            "creating and mounting file systems needs root: run it with sudo, or leave --file-systems out";
+        let text = "creating and mounting file systems needs root: run it with sudo, or leave --file-systems out";
         return Err(LabError::Refused(text.into()));
     }
     let mut started = Started::new(context);
@@ -131,7 +137,8 @@ pub fn score(
     Ok(started.finish(context))
 }
 
-/// Scores a file system created for this. A failure stays within this place: its experiment has the reason.
+/// Scores a file system created for this. A failure stays within this place: its experiment has the
+/// reason.
 pub(crate) fn score_image(
     workdir: &Path,
     kind: ImageKind,
@@ -148,8 +155,8 @@ pub(crate) fn score_image(
         image.remove()?;
         Ok(scored)
     });
-    let scored =
-        scored.unwrap_or_else(|error| failed(Place { name, ..Place::default() }, &error.to_string()));
+    let scored = scored
+        .unwrap_or_else(|error| failed(Place { name, ..Place::default() }, &error.to_string()));
     ExperimentResult { command: format!("sudo inkstone lab score --file-systems {kind}"), ..scored }
 }
 
@@ -169,10 +176,14 @@ pub fn score_site(
     let find = find_plan(effort);
     let found = run(site, &find, stop, progress);
     let best = fastest_durable(&found);
-    let winner = best.and_then(|best| find.cells.iter().find(|cell| cell.name() == best.cell.name).copied());
-    let Some(winner) = winner else { return failed(site.place.clone(), "no durable way could be measured") };
+    let winner =
+        best.and_then(|best| find.cells.iter().find(|cell| cell.name() == best.cell.name).copied());
+    let Some(winner) = winner else {
+        return failed(site.place.clone(), "no durable way could be measured");
+    };
     let (rule, tuned) = (cell_of(&rule, effort.file_bytes), cell_of(&tuned, effort.file_bytes));
-    let mut plan = Plan { cells: vec![winner], rounds: effort.head_rounds, seed: fastrand::u64(..), ..find };
+    let mut plan =
+        Plan { cells: vec![winner], rounds: effort.head_rounds, seed: fastrand::u64(..), ..find };
     plan.limits.time = HEAD_PASS;
     plan.deadline = Some(effort.head_time);
     for cell in [rule, tuned] {
@@ -187,7 +198,8 @@ pub fn score_site(
     experiment(&head, &winner, &rule, &tuned)
 }
 
-/// Removes the first run's files: an arm of the second run has the name of another cell there, and would reuse its blocks.
+/// Removes the first run's files: an arm of the second run has the name of another cell there, and
+/// would reuse its blocks.
 fn clear(site: &Site) -> inkstone_io::Result<()> {
     for name in site.directory.list()?.iter().filter(|name| name.starts_with("arm-")) {
         site.directory.remove(name)?;
@@ -238,9 +250,11 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
     let of = |cell: &Cell| head.cells.iter().find(|found| found.name == cell.name());
     let row = |role: &str, cell: &Cell| {
         let found = of(cell).and_then(|found| found.outcome.measured());
-        let samples =
-            found.map(|measured| measured.rounds.iter().map(|round| 1e9 / round.per_commit_ns()).collect());
-        let compared = of(winner).zip(of(cell)).and_then(|(winner, cell)| against(winner, cell, head.seed));
+        let samples = found.map(|measured| {
+            measured.rounds.iter().map(|round| 1e9 / round.per_commit_ns()).collect()
+        });
+        let compared =
+            of(winner).zip(of(cell)).and_then(|(winner, cell)| against(winner, cell, head.seed));
         ExperimentRow {
             name: format!("{role}: {}", cell.name()),
             series: role.into(),
@@ -257,8 +271,11 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
         (None, None) => format!("it is the best durable way, `{}`", winner.name()),
         (None, Some(found)) => format!("{} of `{}`", verdict(&found, within), winner.name()),
     };
-    let sentence =
-        format!("The rule: {}. Tuned: {}.", said(&rows[1], RULE_WITHIN), said(&rows[2], TUNED_WITHIN));
+    let sentence = format!(
+        "The rule: {}. Tuned: {}.",
+        said(&rows[1], RULE_WITHIN),
+        said(&rows[2], TUNED_WITHIN)
+    );
     ExperimentResult {
         name: "score".into(),
         title: head.title.clone(),
@@ -276,7 +293,8 @@ fn experiment(head: &Run, winner: &Cell, rule: &Cell, tuned: &Cell) -> Experimen
 
 /// The rounds that were run: the time may have ended them.
 fn head_rounds(head: &Run) -> u32 {
-    let rounds = |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
+    let rounds =
+        |cell: &CellResult| cell.outcome.measured().map_or(0, |measured| measured.rounds.len());
     head.cells.iter().map(rounds).max().unwrap_or(0) as u32
 }
 
@@ -316,7 +334,11 @@ pub fn verdict(found: &Relative, within: f64) -> String {
 }
 
 fn failed(place: Place, why: &str) -> ExperimentResult {
-    let row = ExperimentRow { name: "score".into(), invalid: Some(why.into()), ..ExperimentRow::default() };
+    let row = ExperimentRow {
+        name: "score".into(),
+        invalid: Some(why.into()),
+        ..ExperimentRow::default()
+    };
     ExperimentResult {
         name: "score".into(),
         command: "inkstone lab score".into(),
@@ -358,8 +380,12 @@ mod tests {
 
     #[test]
     fn near_enough_is_said_with_the_interval_in_mind() {
-        let found = |low, speedup, high| Relative::with_interval(speedup, (low, high), Verdict::Tie);
-        assert_eq!(verdict(&found(0.95, 0.98, 1.02), 1.1), "within 10%: 0.98 [0.95..1.02] of the speed");
+        let found =
+            |low, speedup, high| Relative::with_interval(speedup, (low, high), Verdict::Tie);
+        assert_eq!(
+            verdict(&found(0.95, 0.98, 1.02), 1.1),
+            "within 10%: 0.98 [0.95..1.02] of the speed"
+        );
         assert!(verdict(&found(0.85, 0.95, 1.02), 1.1).starts_with("within 10% by its centre"));
         assert!(verdict(&found(0.7, 0.8, 0.95), 1.1).starts_with("not within 10% by its centre"));
         assert!(verdict(&found(0.7, 0.8, 0.9), 1.1).starts_with("NOT within 10%"));
@@ -372,11 +398,15 @@ mod tests {
         let winner = cell_of(&candidates()[0], 1 << 20);
         let other = cell_of(&candidates()[5], 1 << 20);
         let seen = || crate::result::DurableFinding::Seen { commits: 1 };
-        let head = run(vec![cell(&winner.name(), 100.0, seen()), cell(&other.name(), 200.0, seen())]);
+        let head =
+            run(vec![cell(&winner.name(), 100.0, seen()), cell(&other.name(), 200.0, seen())]);
         let scored = experiment(&head, &winner, &other, &winner);
         let sentence = scored.finding.expect("a sentence").sentence;
         assert!(sentence.starts_with("The rule: NOT within 20%: 0.50 ["), "{sentence}");
-        assert!(sentence.contains("Tuned: it is the best durable way, `reuse fdatasync`"), "{sentence}");
+        assert!(
+            sentence.contains("Tuned: it is the best durable way, `reuse fdatasync`"),
+            "{sentence}"
+        );
         assert_eq!(scored.rows[1].samples.len(), 10);
     }
 }

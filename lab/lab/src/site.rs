@@ -37,10 +37,12 @@ impl Site {
         }
         let file_system = &self.capabilities.mount.file_system;
         match self.capabilities.direct {
-            DioAlignment::Refused => {
-                Err(format!("{file_system} has no O_DIRECT here: writes would still go through memory"))
-            }
-            DioAlignment::Bytes { offset, .. } if !cell.write_bytes.is_multiple_of(offset.into()) => {
+            DioAlignment::Refused => Err(format!(
+                "{file_system} has no O_DIRECT here: writes would still go through memory"
+            )),
+            DioAlignment::Bytes { offset, .. }
+                if !cell.write_bytes.is_multiple_of(offset.into()) =>
+            {
                 Err(format!(
                     "O_DIRECT takes multiples of {offset} bytes here, but a write has {}",
                     cell.write_bytes
@@ -106,15 +108,16 @@ impl OpenSite {
     /// Creates a working directory in `parent`, after cleaning up what a killed lab left there.
     ///
     /// # Errors
-    /// When the directory is missing, read-only, or has no room for `needed_bytes`: before anything was written.
+    /// When the directory is missing, read-only, or has no room for `needed_bytes`: before anything
+    /// was written.
     pub fn open(parent: &Path, name: &str, needed_bytes: u64) -> Result<Self, SiteError> {
         let capabilities = Capabilities::of(parent)?;
         if capabilities.mount.read_only {
             return Err(SiteError::ReadOnly { directory: parent.display().to_string() });
         }
         let mut swept = sweep(parent)?;
-        // `lab fallocate` also works in memory (tmpfs), which a killed run leaves allocated: the next run frees it. Another user's
-        // stays, and does not prevent measuring.
+        // `lab fallocate` also works in memory (tmpfs), which a killed run leaves allocated: the
+        // next run frees it. Another user's stays, and does not prevent measuring.
         let memory = Path::new(MEMORY);
         if memory.is_dir() && memory != parent {
             swept.extend(sweep(memory).unwrap_or_default());
@@ -125,7 +128,8 @@ impl OpenSite {
         let directory = LabDirectory::at(workdir.path())?;
         let place = place_of(&capabilities, name);
         let memory = capabilities.memory_below();
-        let site = Site { directory, capabilities, place, memory, trace: can_trace(), private: false };
+        let site =
+            Site { directory, capabilities, place, memory, trace: can_trace(), private: false };
         Ok(Self { site, workdir: Some(workdir), swept })
     }
 
@@ -159,7 +163,8 @@ pub fn check_room(directory: &Path, needed_bytes: u64) -> Result<(), SiteError> 
 /// The description of a place for the result; for a loop device with its host.
 pub fn place_of(capabilities: &Capabilities, name: &str) -> Place {
     let device = capabilities.device.as_ref();
-    let host = capabilities.host_directory().and_then(|directory| Capabilities::of(&directory).ok());
+    let host =
+        capabilities.host_directory().and_then(|directory| Capabilities::of(&directory).ok());
     Place {
         name: name.into(),
         directory: capabilities.directory.display().to_string(),

@@ -1,6 +1,8 @@
-//! Brings a cell's file into the state that the cell claims, and checks it by its extents before anything is measured.
+//! Brings a cell's file into the state that the cell claims, and checks it by its extents before
+//! anything is measured.
 //!
-//! *Owns*: creating, preparing, reusing and removing the files of cells. *May not touch*: the measured pass.
+//! *Owns*: creating, preparing, reusing and removing the files of cells. *May not touch*: the
+//! measured pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +11,9 @@ use std::time::{Duration, Instant};
 use inkstone_host::{
     DeviceNumber, ExtentMap, LabDirectory, LabFile, block_stat, drop_cached_pages, monotonic_ns,
 };
-use inkstone_io::{Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, Reuse, SyncKind};
+use inkstone_io::{
+    Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, Reuse, SyncKind,
+};
 
 use crate::cell::{Cache, Cell};
 
@@ -44,8 +48,9 @@ impl CellError {
 
 /// Without Rust's ` (os error 95)`: the words before it say the same.
 fn without_number(said: String) -> String {
-    let Some((before, (_, after))) =
-        said.split_once(" (os error ").and_then(|(before, rest)| Some((before, rest.split_once(')')?)))
+    let Some((before, (_, after))) = said
+        .split_once(" (os error ")
+        .and_then(|(before, rest)| Some((before, rest.split_once(')')?)))
     else {
         return said;
     };
@@ -55,7 +60,8 @@ fn without_number(said: String) -> String {
 /// What happens to files between rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover {
-    /// Each arm's file stays until the arm's next turn: the disk is as full as with a running service.
+    /// Each arm's file stays until the arm's next turn: the disk is as full as with a running
+    /// service.
     Kept,
     /// Each arm's file is removed after its turn: there is at most one.
     Removed,
@@ -109,8 +115,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits until the device is quiet. A file system frees the blocks of a removed file later, in another thread
-    /// (ext4 mounted with discard: a kernel thread, command by command), which must not disturb a measured pass.
+    /// Waits until the device is quiet. A file system frees the blocks of a removed file later, in
+    /// another thread (ext4 mounted with discard: a kernel thread, command by command), which must
+    /// not disturb a measured pass.
     pub(crate) fn settle(&self) {
         let begin = Instant::now();
         let counters = || block_stat(self.device?).ok();
@@ -145,7 +152,8 @@ pub struct Staged {
 /// Brings the file of `cell` into its claimed state.
 ///
 /// # Errors
-/// When the operating system refuses something, or the file is not in the state that the cell claims.
+/// When the operating system refuses something, or the file is not in the state that the cell
+/// claims.
 pub fn stage(
     session: &Session<'_>,
     cell: &Cell,
@@ -161,7 +169,8 @@ pub fn stage(
         Reuse::Reuse if session.exists(name, file_bytes) => {}
         Reuse::Reuse => write_old_file(session, cell, name, payload)?,
     }
-    // The name is made durable here, so that the first commit pays only for its own write, not for the creation.
+    // The name is made durable here, so that the first commit pays only for its own write, not for
+    // the creation.
     session.directory.sync()?;
     session.check()?;
     let how = OpenFile::existing().access(strategy.access).durability(strategy.durability);
@@ -196,7 +205,8 @@ fn write_old_file(
     payload: &AlignedBuf,
 ) -> Result<(), CellError> {
     let direct = cell.strategy.access == Access::Direct;
-    // With the cell's own access, as for zeros: otherwise the pages would be cached for a direct cell, or missing for another.
+    // With the cell's own access, as for zeros: otherwise the pages would be cached for a direct
+    // cell, or missing for another.
     let access = if direct { Access::Direct } else { Access::Buffered };
     let file = session.new_file(name, &OpenFile::new_file().access(access))?;
     let mut at = 0;
@@ -210,12 +220,15 @@ fn write_old_file(
     Ok(())
 }
 
-/// Compares the file's extents with what the cell claims. `Ok(Some(..))` if the file system does not report them.
+/// Compares the file's extents with what the cell claims. `Ok(Some(..))` if the file system does
+/// not report them.
 fn check_state(file: &LabFile, cell: &Cell) -> Result<Option<String>, CellError> {
     let map = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => map,
         Err(error) if error.is_unsupported() => {
-            return Ok(Some("this file system does not report where a file's blocks are (FIEMAP)".into()));
+            return Ok(Some(
+                "this file system does not report where a file's blocks are (FIEMAP)".into(),
+            ));
         }
         Err(error) => return Err(error.into()),
     };
@@ -273,9 +286,10 @@ fn claim_of(cell: &Cell) -> Claim {
             | Preparation::FallocateSteps
             | Preparation::KeepSizeSteps,
         ) => Claim::Empty,
-        (Reuse::New, Preparation::Fallocate | Preparation::KeepSize | Preparation::PosixFallocate) => {
-            Claim::Unwritten
-        }
+        (
+            Reuse::New,
+            Preparation::Fallocate | Preparation::KeepSize | Preparation::PosixFallocate,
+        ) => Claim::Unwritten,
     }
 }
 

@@ -1,28 +1,31 @@
 //! The statistics of the lab: quantiles, and whether two arms measured side by side differ.
 //!
-//! *Owns*: the speedup of an arm over its baseline, its interval, and the rule that turns both into a verdict.
-//! *May not touch*: clocks, files, printing. Everything is a pure function; random numbers come from a seed.
+//! *Owns*: the speedup of an arm over its baseline, its interval, and the rule that turns both into
+//! a verdict. *May not touch*: clocks, files, printing. Everything is a pure function; random
+//! numbers come from a seed.
 //!
-//! **The comparison.** Arms are interleaved, so a round of the baseline and the same round of an arm have the
-//! same drift. Each pair gives `d = ln(baseline / arm)`; the speedup is `exp` of a centre of the `d`. Of the
-//! mean, the median, trimmed means and the Hodges-Lehmann centre (the median of all pairwise averages) the
-//! last was chosen by simulation: with lognormal noise of 3-20% per round, single rounds 2-5 times too slow
-//! and a common drift, the mean calls up to 9% of equal pairs different, and the median misses more real
-//! differences if there are no spikes.
+//! **The comparison.** Arms are interleaved, so a round of the baseline and the same round of an
+//! arm have the same drift. Each pair gives `d = ln(baseline / arm)`; the speedup is `exp` of a
+//! centre of the `d`. Of the mean, the median, trimmed means and the Hodges-Lehmann centre (the
+//! median of all pairwise averages) the last was chosen by simulation: with lognormal noise of
+//! 3-20% per round, single rounds 2-5 times too slow and a common drift, the mean calls up to 9% of
+//! equal pairs different, and the median misses more real differences if there are no spikes.
 //!
-//! **The interval.** A percentile bootstrap over rounds is too narrow when there are few. Hesterberg (2015),
-//! "What Teachers Should Know About the Bootstrap: Resampling in the Undergraduate Statistics Curriculum",
-//! The American Statistician 69(4), 371-386, corrects it by the *expanded percentile interval*: instead of
-//! the 2.5% quantile the one at `Phi(-sqrt(n/(n-1)) * t_{0.975,n-1})`. Alone that is not enough at n = 5: no
-//! percentile interval reaches beyond the smallest and largest `d`, and five equal pairs agree in sign once
-//! in 16 (6.25%), whatever the noise. So the same correction is applied a second way, as a factor on the
-//! distance of the ordinary 2.5% quantiles from the centre, and the wider end of the two counts.
+//! **The interval.** A percentile bootstrap over rounds is too narrow when there are few.
+//! Hesterberg (2015), "What Teachers Should Know About the Bootstrap: Resampling in the
+//! Undergraduate Statistics Curriculum", The American Statistician 69(4), 371-386, corrects it by
+//! the *expanded percentile interval*: instead of the 2.5% quantile the one at `Phi(-sqrt(n/(n-1))
+//! * t_{0.975,n-1})`. Alone that is not enough at n = 5: no percentile interval reaches beyond the
+//! smallest and largest `d`, and five equal pairs agree in sign once in 16 (6.25%), whatever the
+//! noise. So the same correction is applied a second way, as a factor on the distance of the
+//! ordinary 2.5% quantiles from the centre, and the wider end of the two counts.
 //!
-//! **The results** (test `simulation`; seven noises, 10,000 equal pairs each). Share of equal pairs that are
-//! called different, from the mildest noise to the worst: 2.1-3.3% at n = 5, 1.6-3.1% at 7, 1.3-3.1% at 10,
-//! 0.2-4.0% at 20, 0-4.4% at 30. A real difference of 10% is found with 20 rounds in all of 1,000 pairs at 3%
-//! noise per round, in 90% at 5% noise with spikes, in 75% at 10%, in only 25% at 20%, and with 5 rounds in
-//! 89% to 5%: on a noisy machine a tie says little about small effects.
+//! **The results** (test `simulation`; seven noises, 10,000 equal pairs each). Share of equal pairs
+//! that are called different, from the mildest noise to the worst: 2.1-3.3% at n = 5, 1.6-3.1% at
+//! 7, 1.3-3.1% at 10, 0.2-4.0% at 20, 0-4.4% at 30. A real difference of 10% is found with 20
+//! rounds in all of 1,000 pairs at 3% noise per round, in 90% at 5% noise with spikes, in 75% at
+//! 10%, in only 25% at 20%, and with 5 rounds in 89% to 5%: on a noisy machine a tie says little
+//! about small effects.
 
 use std::collections::BTreeMap;
 
@@ -37,25 +40,27 @@ pub const PAIRS_MIN: usize = 5;
 /// An effect below this is a tie, however narrow its interval: 3%, either way.
 pub const EFFECT_MIN: f64 = 0.03;
 
-/// A tie is an interval that is whole within this factor of 1: 10%, either way. A wider one says nothing.
+/// A tie is an interval that is whole within this factor of 1: 10%, either way. A wider one says
+/// nothing.
 pub const SAME_WITHIN: f64 = 1.10;
-/// From so many questions on each answer needs rounds of one direction too. Simulated without that (28 equal ways beside one, 5 to 12
-/// rounds, three noises, 500 runs each): some way was called faster in 1.2 to 2.8% of the runs.
+/// From so many questions on each answer needs rounds of one direction too. Simulated without that
+/// (28 equal ways beside one, 5 to 12 rounds, three noises, 500 runs each): some way was called
+/// faster in 1.2 to 2.8% of the runs.
 const QUESTIONS_MANY: f64 = 100.0;
 
 /// 0.975 quantile of Student's t for 1 to 30 degrees of freedom.
 const T_975: [f64; 30] = [
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604,
-    2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555,
-    2.0518, 2.0484, 2.0452, 2.0423,
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010,
+    2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687,
+    2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
 ];
 /// The probability in each tail of a 95% interval.
 const TAIL: f64 = 0.025;
 /// 0.975 quantile of the normal distribution.
 const Z_975: f64 = 1.959_964;
 
-/// The quantile `q` (0 to 1) of finite values, interpolated between neighbours; `None` if there are none.
-/// Values that are not finite are left out.
+/// The quantile `q` (0 to 1) of finite values, interpolated between neighbours; `None` if there are
+/// none. Values that are not finite are left out.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -67,24 +72,25 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// Nanoseconds per commit of a cell: the median over its rounds of each round's mean. Rounds without a commit
-/// are left out; `None` if no round is left.
+/// Nanoseconds per commit of a cell: the median over its rounds of each round's mean. Rounds
+/// without a commit are left out; `None` if no round is left.
 pub fn per_commit_ns(measured: &Measured) -> Option<f64> {
     let rounds = measured.rounds.iter();
     let means: Vec<f64> = rounds.filter(|round| usable(round)).map(Round::per_commit_ns).collect();
     median(&means)
 }
 
-/// Compares `arm` with `baseline`: pairs are rounds of the same number. The same input and `seed` give the
-/// same answer. `None` if there is no pair.
+/// Compares `arm` with `baseline`: pairs are rounds of the same number. The same input and `seed`
+/// give the same answer. `None` if there is no pair.
 ///
-/// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no interval.
+/// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no
+/// interval.
 pub fn relative(baseline: &[Round], arm: &[Round], seed: u64) -> Option<Relative> {
     relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &Level::ALONE)
 }
 
-/// As [`relative`], for one of several comparisons that are read together: the interval is so wide that all of them are right at
-/// once in 95 of 100 runs (Bonferroni).
+/// As [`relative`], for one of several comparisons that are read together: the interval is so wide
+/// that all of them are right at once in 95 of 100 runs (Bonferroni).
 pub fn relative_of_several(
     baseline: &[Round],
     arm: &[Round],
@@ -95,9 +101,9 @@ pub fn relative_of_several(
     relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &level)
 }
 
-/// The verdict on a speedup and its interval, from [`PAIRS_MIN`] pairs or more: different only when the
-/// interval is clear of 1 *and* the effect is at least [`EFFECT_MIN`]; a tie only when the whole interval is near 1. The rule of all
-/// tables and sentences.
+/// The verdict on a speedup and its interval, from [`PAIRS_MIN`] pairs or more: different only when
+/// the interval is clear of 1 *and* the effect is at least [`EFFECT_MIN`]; a tie only when the
+/// whole interval is near 1. The rule of all tables and sentences.
 pub fn verdict(low: f64, high: f64, speedup: f64) -> Verdict {
     if !(low.is_finite() && high.is_finite() && speedup.is_finite()) {
         Verdict::Unknown
@@ -112,7 +118,8 @@ pub fn verdict(low: f64, high: f64, speedup: f64) -> Verdict {
     }
 }
 
-/// The chance of `seen` or more successes in `tries` if each has the chance `p`: to judge identical arms.
+/// The chance of `seen` or more successes in `tries` if each has the chance `p`: to judge identical
+/// arms.
 pub fn binomial_tail(tries: u32, seen: u32, p: f64) -> f64 {
     if seen == 0 {
         return 1.0;
@@ -143,8 +150,11 @@ fn paired_logs(baseline: &[Round], arm: &[Round]) -> Vec<f64> {
         .filter(|round| usable(round))
         .map(|round| (round.number, round.per_commit_ns()))
         .collect();
-    let arm: BTreeMap<u32, f64> =
-        arm.iter().filter(|round| usable(round)).map(|round| (round.number, round.per_commit_ns())).collect();
+    let arm: BTreeMap<u32, f64> = arm
+        .iter()
+        .filter(|round| usable(round))
+        .map(|round| (round.number, round.per_commit_ns()))
+        .collect();
     arm.iter().filter_map(|(number, arm)| base.get(number).map(|base| (base / arm).ln())).collect()
 }
 
@@ -162,7 +172,8 @@ fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Opti
     Some(Relative::with_interval(speedup, (low, high), verdict(low, high, speedup)))
 }
 
-/// The bootstrap interval of the centre of at least two values, as described at the top of this file.
+/// The bootstrap interval of the centre of at least two values, as described at the top of this
+/// file.
 fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Level) -> (f64, f64) {
     debug_assert!(logs.len() >= 2);
     let mut rng = Rng::with_seed(seed);
@@ -197,7 +208,8 @@ pub(crate) fn hodges_lehmann_of(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { hodges_lehmann(values, &mut Vec::new()) }
 }
 
-/// The Hodges-Lehmann centre: the median of the averages of all pairs, including each value with itself.
+/// The Hodges-Lehmann centre: the median of the averages of all pairs, including each value with
+/// itself.
 fn hodges_lehmann(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     for (index, first) in values.iter().enumerate() {
@@ -237,9 +249,10 @@ impl Level {
         Self { tail: TAIL / comparisons.max(1) as f64 }
     }
 
-    /// Whether the rounds of one direction are so many that chance explains them less often than this level allows (the sign test).
-    /// Far out a bootstrap of few rounds that happen to lie close together is too narrow: eleven rounds cannot answer a thousand
-    /// questions at once, however alike they are. The questions of one table keep their intervals.
+    /// Whether the rounds of one direction are so many that chance explains them less often than
+    /// this level allows (the sign test). Far out a bootstrap of few rounds that happen to lie
+    /// close together is too narrow: eleven rounds cannot answer a thousand questions at once,
+    /// however alike they are. The questions of one table keep their intervals.
     fn is_reached_by_signs(&self, logs: &[f64]) -> bool {
         if self.tail > TAIL / QUESTIONS_MANY {
             return true;
@@ -269,7 +282,8 @@ fn t_of_tail(tail: f64, degrees: usize) -> f64 {
     high
 }
 
-/// The probability of Student's t with whole degrees of freedom above `t` >= 0 (Abramowitz and Stegun 26.7.3 and 26.7.4).
+/// The probability of Student's t with whole degrees of freedom above `t` >= 0 (Abramowitz and
+/// Stegun 26.7.3 and 26.7.4).
 fn t_above(t: f64, degrees: usize) -> f64 {
     let angle = (t / (degrees as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();
@@ -287,15 +301,16 @@ fn t_above(t: f64, degrees: usize) -> f64 {
     (1.0 - within) / 2.0
 }
 
-/// 0.975 quantile of Student's t; beyond the table by the first terms of its expansion, exact to 4 digits
-/// there.
+/// 0.975 quantile of Student's t; beyond the table by the first terms of its expansion, exact to 4
+/// digits there.
 fn t_975(degrees: usize) -> f64 {
     match T_975.get(degrees.max(1) - 1) {
         Some(t) => *t,
         None => {
             let d = degrees as f64;
             let z = Z_975;
-            z + (z.powi(3) + z) / (4.0 * d) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * d * d)
+            z + (z.powi(3) + z) / (4.0 * d)
+                + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * d * d)
         }
     }
 }
@@ -306,7 +321,8 @@ fn normal_below(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * z);
     let poly = t
         * (0.254_829_592
-            + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+            + t * (-0.284_496_736
+                + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
     let upper = poly * (-z * z).exp() / 2.0;
     if x < 0.0 { upper } else { 1.0 - upper }
 }
@@ -319,12 +335,13 @@ mod tests {
         Round { number, commits: 100, total_ns: (per_commit_ns * 100.0) as u64, ..Round::default() }
     }
 
-    /// Seen in ten runs of `lab read`: eleven rounds of two equal rows lay close together on one side.
+    /// Seen in ten runs of `lab read`: eleven rounds of two equal rows lay close together on one
+    /// side.
     #[test]
     fn few_rounds_do_not_answer_a_thousand_questions() {
         let ratios: [f64; 17] = [
-            0.93, 0.95, 0.82, 0.87, 0.93, 0.92, 0.91, 0.92, 0.93, 0.73, 0.96, 0.93, 0.94, 0.9, 0.92, 0.91,
-            0.93,
+            0.93, 0.95, 0.82, 0.87, 0.93, 0.92, 0.91, 0.92, 0.93, 0.73, 0.96, 0.93, 0.94, 0.9,
+            0.92, 0.91, 0.93,
         ];
         let verdict = |count: usize, questions| {
             let base: Vec<Round> = (0..count).map(|number| round(number as u32, 1e6)).collect();
@@ -414,7 +431,11 @@ mod tests {
         assert_eq!(verdict(0.9, 1.3, 1.1), Verdict::CannotTell, "large, but not clear of 1");
         assert_eq!(verdict(0.15, 3.58, 0.998), Verdict::CannotTell, "499 [75..1790]");
         assert_eq!(verdict(0.94, 1.08, 1.0), Verdict::Tie);
-        assert_eq!(verdict(1.01, 1.13, 1.02), Verdict::CannotTell, "clear of 1, small, and perhaps not");
+        assert_eq!(
+            verdict(1.01, 1.13, 1.02),
+            Verdict::CannotTell,
+            "clear of 1, small, and perhaps not"
+        );
         assert_eq!(verdict(0.8, 0.95, 0.9), Verdict::Slower);
         assert_eq!(verdict(0.97, 0.99, 0.98), Verdict::Tie);
         assert_eq!(verdict(f64::NAN, 1.0, 1.0), Verdict::Unknown);
@@ -437,8 +458,8 @@ mod tests {
         spikes: f64,
     }
 
-    /// Two arms on a shared machine: common drift, lognormal noise per round, single rounds 2-5 times too
-    /// slow.
+    /// Two arms on a shared machine: common drift, lognormal noise per round, single rounds 2-5
+    /// times too slow.
     fn pair(rng: &mut Rng, rounds: u32, noise: Noise, speedup: f64) -> (Vec<Round>, Vec<Round>) {
         let drift = rng.f64() * 0.3;
         let mut one = |number: u32, ns: f64| {
@@ -451,14 +472,22 @@ mod tests {
         (0..rounds).map(|number| (one(number, 2e5 * speedup), one(number, 2e5))).unzip()
     }
 
-    /// The percentage of `pairs` that are found different (in the right direction, if there is one). Use many
-    /// pairs: at a true 4%, 400 pairs scatter by a whole per cent (one stream showed 8.25%), 2,000 by half.
-    fn called_different(pairs: u64, resamples: usize, rounds: u32, noise: Noise, speedup: f64) -> f64 {
+    /// The percentage of `pairs` that are found different (in the right direction, if there is
+    /// one). Use many pairs: at a true 4%, 400 pairs scatter by a whole per cent (one stream showed
+    /// 8.25%), 2,000 by half.
+    fn called_different(
+        pairs: u64,
+        resamples: usize,
+        rounds: u32,
+        noise: Noise,
+        speedup: f64,
+    ) -> f64 {
         let mut rng = Rng::with_seed(u64::from(rounds).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let called = (0..pairs).filter(|_| {
             let (base, arm) = pair(&mut rng, rounds, noise, speedup);
-            let found = relative_of(&paired_logs(&base, &arm), rng.u64(..), resamples, &Level::ALONE)
-                .map(|found| found.verdict);
+            let found =
+                relative_of(&paired_logs(&base, &arm), rng.u64(..), resamples, &Level::ALONE)
+                    .map(|found| found.verdict);
             found == Some(Verdict::Faster) || (speedup == 1.0 && found == Some(Verdict::Slower))
         });
         100.0 * called.count() as f64 / pairs as f64
@@ -488,14 +517,20 @@ mod tests {
         assert!(found >= 90.0, "{found}%");
     }
 
-    /// The whole table, about 15 minutes. Only people run it:
-    /// `cargo test --release -p inkstone-lab --lib -- --ignored --nocapture simulation` (docs/lab.md, "Checks that a person runs").
+    /// The whole table, about 15 minutes. Only people run it: `cargo test --release -p inkstone-lab
+    /// --lib -- --ignored --nocapture simulation` (docs/lab.md, "Checks that a person runs").
     #[test]
     #[ignore = "takes 15 minutes; the two tests above run a part of it"]
     fn simulation() {
-        for (sd, spikes) in
-            [(0.03, 0.0), (0.05, 0.05), (0.1, 0.0), (0.1, 0.1), (0.15, 0.08), (0.2, 0.0), (0.2, 0.1)]
-        {
+        for (sd, spikes) in [
+            (0.03, 0.0),
+            (0.05, 0.05),
+            (0.1, 0.0),
+            (0.1, 0.1),
+            (0.15, 0.08),
+            (0.2, 0.0),
+            (0.2, 0.1),
+        ] {
             for rounds in [5, 7, 10, 20, 30] {
                 let noise = Noise { sd, spikes };
                 let equal = called_different(10_000, RESAMPLES, rounds, noise, 1.0);

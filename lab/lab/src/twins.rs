@@ -1,6 +1,8 @@
-//! Identical rows compared with each other: how often the lab calls equal things different. Part of the contract of [`crate::result`].
+//! Identical rows compared with each other: how often the lab calls equal things different. Part of
+//! the contract of [`crate::result`].
 //!
-//! *Owns*: the data, and when a pair counts as called different. *May not touch*: the comparison (`stats`), measuring.
+//! *Owns*: the data, and when a pair counts as called different. *May not touch*: the comparison
+//! (`stats`), measuring.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +61,8 @@ impl AaResult {
     pub fn take_run(&mut self, run: &Run) {
         for pair in run.cells.chunks_exact(2) {
             let both = pair[0].outcome.measured().zip(pair[1].outcome.measured());
-            let found = both.and_then(|(one, other)| stats::relative(&one.rounds, &other.rounds, run.seed));
+            let found =
+                both.and_then(|(one, other)| stats::relative(&one.rounds, &other.rounds, run.seed));
             self.take(&pair[0].name, found);
         }
     }

@@ -10,12 +10,13 @@ use inkstone_io::{Barriers, Capabilities};
 use crate::result::{CellResult, Machine, Measured, Outcome, Run, Warning};
 use crate::stage::DISK_FULL;
 
-/// A cache flush or FUA write that is faster than this did not reach a medium: a system call alone takes about a
-/// microsecond, the fastest persistent-memory and Optane devices take five to ten.
+/// A cache flush or FUA write that is faster than this did not reach a medium: a system call alone
+/// takes about a microsecond, the fastest persistent-memory and Optane devices take five to ten.
 const FLUSH_NS_MIN: u64 = 5_000;
 /// With fewer commits than this in a cell, its tail percentiles are single values.
 const COMMITS_MIN: u64 = 100;
-/// Rounds of the baseline that differ by more than this factor between their quartiles make intervals wide.
+/// Rounds of the baseline that differ by more than this factor between their quartiles make
+/// intervals wide.
 const SPREAD_MAX: f64 = 1.5;
 /// How long the device is watched before the run.
 const WATCH: Duration = Duration::from_millis(250);
@@ -52,7 +53,10 @@ pub fn of_place(capabilities: &Capabilities) -> Vec<Warning> {
     if matches!(mount.file_system.as_str(), "nfs" | "nfs4" | "cifs" | "smb3" | "ceph") {
         warnings.push(warning(
             "network",
-            format!("{} is on the network: a sync is as durable as its server makes it", mount.file_system),
+            format!(
+                "{} is on the network: a sync is as durable as its server makes it",
+                mount.file_system
+            ),
             "ask the server's operator what a commit means there (sync or async export)",
         ));
     }
@@ -84,8 +88,9 @@ fn busy(capabilities: &Capabilities) -> Vec<Warning> {
     let (cpu_before, before) = (cpu_times(), stat());
     std::thread::sleep(WATCH);
     let (cpu_after, after) = (cpu_times(), stat());
-    let device =
-        before.zip(after).and_then(|(before, after)| device_busy(capabilities, &after.since(&before)));
+    let device = before
+        .zip(after)
+        .and_then(|(before, after)| device_busy(capabilities, &after.since(&before)));
     let cpu = cpu_before.zip(cpu_after).and_then(|(before, after)| cpu_busy(before, after));
     device.into_iter().chain(cpu).collect()
 }
@@ -101,7 +106,10 @@ fn cpu_times() -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-fn cpu_busy((busy_before, all_before): (u64, u64), (busy_after, all_after): (u64, u64)) -> Option<Warning> {
+fn cpu_busy(
+    (busy_before, all_before): (u64, u64),
+    (busy_after, all_after): (u64, u64),
+) -> Option<Warning> {
     let all = all_after.checked_sub(all_before).filter(|&all| all > 0)?;
     let percent = busy_after.saturating_sub(busy_before) * 100 / all;
     (percent > CPU_PERCENT_MAX).then(|| {
@@ -122,7 +130,10 @@ fn device_busy(capabilities: &Capabilities, span: &BlockStat) -> Option<Warning>
     (per_s > BUSY_PER_S).then(|| {
         warning(
             "device-busy",
-            format!("{} served {per_s} requests a second for other processes before the run", device.name),
+            format!(
+                "{} served {per_s} requests a second for other processes before the run",
+                device.name
+            ),
             "stop the other load, or use only the ratios, which are paired round by round",
         )
     })
@@ -140,7 +151,10 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
 pub const DISK_FULL_WARNING: &str = "disk-full";
 
 /// The warning that rows failed because the disk was full, from the reasons of all rows.
-pub fn of_full_disk<'a>(name: &str, reasons: impl Iterator<Item = Option<&'a str>>) -> Option<Warning> {
+pub fn of_full_disk<'a>(
+    name: &str,
+    reasons: impl Iterator<Item = Option<&'a str>>,
+) -> Option<Warning> {
     let reasons: Vec<Option<&str>> = reasons.collect();
     let full = |reason: &&Option<&str>| reason.is_some_and(|reason| reason.starts_with(DISK_FULL));
     let failed = reasons.iter().filter(full).count();
@@ -163,8 +177,11 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
         cell.outcome.measured().cloned().map(|m| (cell.name.clone(), m))
     };
     let cells: Vec<(String, Measured)> = run.cells.iter().filter_map(measured).collect();
-    let few: Vec<&str> =
-        cells.iter().filter(|(_, m)| m.commit.count < COMMITS_MIN).map(|(name, _)| name.as_str()).collect();
+    let few: Vec<&str> = cells
+        .iter()
+        .filter(|(_, m)| m.commit.count < COMMITS_MIN)
+        .map(|(name, _)| name.as_str())
+        .collect();
     if !few.is_empty() {
         warnings.push(warning(
             "few-commits",
@@ -193,23 +210,30 @@ pub fn of_run(run: &Run) -> Vec<Warning> {
     warnings
 }
 
-/// A cell that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that reports a volatile cache; with
-/// its median. Persistent memory (`pmem0`) is its own medium, and may be that fast.
+/// A cell that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that
+/// reports a volatile cache; with its median. Persistent memory (`pmem0`) is its own medium, and
+/// may be that fast.
 pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
     let volatile = run.place.write_cache.as_deref() == Some("write back");
-    let is_memory_that_keeps = run.place.device.as_deref().is_some_and(|device| device.starts_with("pmem"));
+    let is_memory_that_keeps =
+        run.place.device.as_deref().is_some_and(|device| device.starts_with("pmem"));
     if !volatile || is_memory_that_keeps {
         return None;
     }
     let took = |cell: &'_ CellResult| {
         let measured = cell.outcome.measured()?;
         let carries = matches!(cell.what.durability.as_str(), "o-sync" | "o-dsync" | "rwf-dsync");
-        let calls =
-            if measured.sync.count > 0 { Some(&measured.sync) } else { carries.then_some(&measured.write) };
+        let calls = if measured.sync.count > 0 {
+            Some(&measured.sync)
+        } else {
+            carries.then_some(&measured.write)
+        };
         calls.filter(|calls| calls.count > 0).map(|calls| calls.p50_ns)
     };
-    let fast =
-        |cell| Some((cell, took(cell)?)).filter(|(_, took_ns): &(&CellResult, u64)| *took_ns < FLUSH_NS_MIN);
+    let fast = |cell| {
+        Some((cell, took(cell)?))
+            .filter(|(_, took_ns): &(&CellResult, u64)| *took_ns < FLUSH_NS_MIN)
+    };
     run.cells.iter().find_map(fast).map(|(cell, took_ns)| (cell.name.as_str(), took_ns))
 }
 
@@ -258,9 +282,11 @@ mod tests {
         full.cells[1].outcome = Outcome::Invalid { reason: "EOPNOTSUPP".into() };
         assert!(of_run(&full).iter().all(|warning| warning.name != DISK_FULL_WARNING));
         let error = inkstone_io::Error::new("pwrite", "/x", std::io::Error::from_raw_os_error(28));
-        full.cells[2].outcome = Outcome::Invalid { reason: crate::stage::CellError::from(error).reason() };
+        full.cells[2].outcome =
+            Outcome::Invalid { reason: crate::stage::CellError::from(error).reason() };
         let said = of_run(&full);
-        let warning = said.iter().find(|warning| warning.name == DISK_FULL_WARNING).expect("a warning");
+        let warning =
+            said.iter().find(|warning| warning.name == DISK_FULL_WARNING).expect("a warning");
         assert!(warning.text.contains("1 of 3 ways were not measured"), "{warning:?}");
     }
 
@@ -276,7 +302,8 @@ mod tests {
         for (place, wanted) in [(".", "e2: "), ("ext4, direct loop", "e2 on ext4, direct loop: ")] {
             noisy.place.name = place.into();
             let said = of_run(&noisy);
-            let text = said.iter().find(|warning| warning.name == "noisy").map(|warning| &warning.text);
+            let text =
+                said.iter().find(|warning| warning.name == "noisy").map(|warning| &warning.text);
             assert!(text.is_some_and(|text| text.starts_with(wanted)), "{said:?}");
         }
     }

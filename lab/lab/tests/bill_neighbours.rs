@@ -1,5 +1,6 @@
-//! A bill on a device that other processes write to and sync. The only test of its program: the program's other threads would be
-//! counted as its own, as they should be. Needs root and tracefs; where those are missing it prints loudly that it did not run.
+//! A bill on a device that other processes write to and sync. The only test of its program: the
+//! program's other threads would be counted as its own, as they should be. Needs root and tracefs;
+//! where those are missing it prints loudly that it did not run.
 
 mod support;
 
@@ -48,28 +49,40 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     };
     for cell in &run.cells {
         let name = &cell.name;
-        let measured = cell.outcome.measured().unwrap_or_else(|| panic!("{name}: {:?}", cell.outcome));
+        let measured =
+            cell.outcome.measured().unwrap_or_else(|| panic!("{name}: {:?}", cell.outcome));
         let bill = measured.bill.as_ref().expect("a bill");
         let layer = bill.layers.first().expect("the device");
         if bill.lost_events > 0 {
-            return not_run(NAME, &format!("the kernel dropped {} events on {device}", bill.lost_events));
+            return not_run(
+                NAME,
+                &format!("the kernel dropped {} events on {device}", bill.lost_events),
+            );
         }
         let near = |seen: u64| seen.abs_diff(BILLED) * 50 <= BILLED;
         let seen = format!("{name}: {layer:?}");
         assert_eq!(bill.commits, BILLED);
         assert!(near(layer.data_writes.requests), "{seen}");
-        assert!(run.place.write_cache.as_deref() != Some("write back") || near(layer.flushes), "{seen}");
+        assert!(
+            run.place.write_cache.as_deref() != Some("write back") || near(layer.flushes),
+            "{seen}"
+        );
         let own = layer.own_writes(bill.source);
-        // ext4 without a journal writes the file's inode once per tick of its time stamp: these writes are ours, at most one per commit.
+        // ext4 without a journal writes the file's inode once per tick of its time stamp: these
+        // writes are ours, at most one per commit.
         let inode = layer.metadata_writes.requests;
-        assert!(inode <= BILLED && own.requests == layer.data_writes.requests + inode, "{own:?}, {seen}");
+        assert!(
+            inode <= BILLED && own.requests == layer.data_writes.requests + inode,
+            "{own:?}, {seen}"
+        );
         // The neighbours' requests are counted, and separately.
         assert!(layer.foreign_writes.requests >= 20 && layer.foreign_flushes >= 20, "{seen}");
         assert!(layer.submitters.iter().any(|by| by.who == "dd"), "{seen}");
     }
 }
 
-/// Beside the same neighbours: below a loop device the host's bill has its worker's requests, all of them and no others.
+/// Beside the same neighbours: below a loop device the host's bill has its worker's requests, all
+/// of them and no others.
 fn the_hosts_bill_below_a_loop_device(test: &str) {
     const BILLED: u64 = 200;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -105,6 +118,9 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
     assert!(host.foreign_writes.requests >= 20 && host.foreign_flushes >= 20, "{host:?}");
     let workers = format!("worker of {}", bill.layers[0].device);
     for what in ["data write", "flush"] {
-        assert!(host.submitters.iter().any(|by| by.who == workers && by.what == what), "{what}: {host:?}");
+        assert!(
+            host.submitters.iter().any(|by| by.who == workers && by.what == what),
+            "{what}: {host:?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Bills on file systems of our own: what is counted is tested exactly. Needs root, loop devices and tracefs; where
-//! those are missing each test prints loudly that it did not run.
+//! Bills on file systems of our own: what is counted is tested exactly. Needs root, loop devices
+//! and tracefs; where those are missing each test prints loudly that it did not run.
 
 mod support;
 
@@ -22,7 +22,13 @@ fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<R
 }
 
 /// As [`on`], with the image's backing file below `parent`.
-fn on_in(parent: &Path, test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
+fn on_in(
+    parent: &Path,
+    test: &str,
+    kind: ImageKind,
+    mode: LoopMode,
+    cells: Vec<Cell>,
+) -> Option<Run> {
     if !can_bill(test) {
         return None;
     }
@@ -54,7 +60,8 @@ fn on_in(parent: &Path, test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<
 }
 
 fn measured<'a>(run: &'a Run, name: &str) -> &'a Measured {
-    let cell = run.cells.iter().find(|cell| cell.name == name).unwrap_or_else(|| panic!("no cell {name}"));
+    let cell =
+        run.cells.iter().find(|cell| cell.name == name).unwrap_or_else(|| panic!("no cell {name}"));
     cell.outcome.measured().unwrap_or_else(|| panic!("{name}: {:?}", cell.outcome))
 }
 
@@ -64,7 +71,8 @@ fn layer<'a>(run: &'a Run, name: &str) -> &'a LayerBill {
     bill.layers.first().expect("the file system's device")
 }
 
-/// On a device that only we use: flushes equal the kernel's own count, and at least 99% of the writes are explained.
+/// On a device that only we use: flushes equal the kernel's own count, and at least 99% of the
+/// writes are explained.
 fn agrees(run: &Run) {
     for cell in &run.cells {
         let layer = layer(run, &cell.name);
@@ -72,7 +80,12 @@ fn agrees(run: &Run) {
         assert_eq!(check.traced_flushes, check.counted_flushes, "{}", cell.name);
         assert_eq!(check.traced_write_sectors, check.counted_write_sectors, "{}", cell.name);
         let unknown = layer.unattributed_writes.requests;
-        assert!(unknown * 100 <= layer.all_writes.requests, "{}: {:?}", cell.name, layer.unattributed);
+        assert!(
+            unknown * 100 <= layer.all_writes.requests,
+            "{}: {:?}",
+            cell.name,
+            layer.unattributed
+        );
     }
 }
 
@@ -89,8 +102,8 @@ fn arms() -> Vec<Cell> {
     ]
 }
 
-/// The published result, counted: growing and unwritten blocks make the journal write at each commit, written ones do
-/// not.
+/// The published result, counted: growing and unwritten blocks make the journal write at each
+/// commit, written ones do not.
 fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
     let Some(run) = on(test, kind, LoopMode::Direct, arms()) else { return };
     agrees(&run);
@@ -100,21 +113,32 @@ fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
         assert_eq!(layer.data_writes.requests, COMMITS, "{name}");
         assert!(layer.flushes > COMMITS, "{name}: the journal flushes too");
     }
-    for name in ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"] {
+    for name in
+        ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"]
+    {
         let layer = layer(&run, name);
-        // The first commit after a preparation may include what the preparation left: once in the whole pass.
+        // The first commit after a preparation may include what the preparation left: once in the
+        // whole pass.
         assert!(layer.journal_writes.requests <= 1, "{name}: {:?}", layer.journal_writes);
         assert_eq!(
             (layer.data_writes.requests, layer.data_writes.bytes),
             (COMMITS, COMMITS * 4096),
             "{name}"
         );
-        assert!((COMMITS..=COMMITS + 1).contains(&layer.flushes), "{name}: {} flushes", layer.flushes);
+        assert!(
+            (COMMITS..=COMMITS + 1).contains(&layer.flushes),
+            "{name}: {} flushes",
+            layer.flushes
+        );
         assert_eq!(layer.data_reads.requests, 0, "{name}");
     }
     for cell in &run.cells {
         let durable = &measured(&run, &cell.name).durable;
-        assert!(matches!(durable, DurableFinding::Seen { commits: COMMITS }), "{}: {durable:?}", cell.name);
+        assert!(
+            matches!(durable, DurableFinding::Seen { commits: COMMITS }),
+            "{}: {durable:?}",
+            cell.name
+        );
         assert_eq!(measured(&run, &cell.name).bill.as_ref().expect("a bill").timeline.len(), 3);
     }
 }
@@ -138,7 +162,10 @@ fn ext4_without_a_journal_has_no_journal_writes_at_all() {
         assert_eq!(layer(&run, &cell.name).journal_writes.requests, 0, "{}", cell.name);
         assert_eq!(layer(&run, &cell.name).flushes, COMMITS, "{}", cell.name);
     }
-    assert!(layer(&run, "new fdatasync").metadata_writes.requests >= COMMITS, "each append writes the inode");
+    assert!(
+        layer(&run, "new fdatasync").metadata_writes.requests >= COMMITS,
+        "each append writes the inode"
+    );
 }
 
 #[test]
@@ -166,7 +193,8 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
     if !memory.is_dir() {
         return not_run(test, "/dev/shm is not there");
     }
-    let cells = vec![cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
+    let cells =
+        vec![cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
     let Some(run) = on_in(memory, test, ImageKind::Ext4, LoopMode::Buffered, cells) else { return };
     assert_eq!(layer(&run, "reuse fdatasync").flushes, COMMITS);
     let durable = &measured(&run, "reuse fdatasync").durable;
@@ -176,14 +204,19 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
     );
 }
 
-/// The published trace has a read before each overwrite. It happens when less than a page is overwritten and the page
-/// is not cached, and only then.
+/// The published trace has a read before each overwrite. It happens when less than a page is
+/// overwritten and the page is not cached, and only then.
 #[test]
 fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
     let test = "a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page";
     let whole = cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
     let part = Cell { write_bytes: 512, ..whole };
-    let cells = vec![whole, Cell { cache: Cache::Cold, ..whole }, part, Cell { cache: Cache::Cold, ..part }];
+    let cells = vec![
+        whole,
+        Cell { cache: Cache::Cold, ..whole },
+        part,
+        Cell { cache: Cache::Cold, ..part },
+    ];
     let Some(run) = on(test, ImageKind::Ext4, LoopMode::Buffered, cells) else { return };
     agrees(&run);
     let reads = |name: &str| layer(&run, name).data_reads.requests;
@@ -209,6 +242,10 @@ fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
     };
     assert_eq!(host.role, format!("host of {}", bill.layers[0].device));
     assert!(host.data_writes.requests >= COMMITS, "{host:?}");
-    // However many others sync meanwhile, and also where one flush served both: `bill_neighbours` counts them exactly.
-    assert!(host.flushes >= COMMITS, "each flush of the loop device is an fsync of its file: {host:?}");
+    // However many others sync meanwhile, and also where one flush served both: `bill_neighbours`
+    // counts them exactly.
+    assert!(
+        host.flushes >= COMMITS,
+        "each flush of the loop device is an fsync of its file: {host:?}"
+    );
 }

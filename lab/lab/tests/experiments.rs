@@ -8,7 +8,8 @@ use inkstone_lab::command::{
     AllOptions, Context, ExperimentOptions, LabError, Tier, all, experiment as run_one,
 };
 use inkstone_lab::experiment::{
-    DepthPlan, Experiment, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan, TextPlan,
+    DepthPlan, Experiment, LogPlan, MixedPlan, Pace, PoolPlan, PracticePlan, ReadOrder, ReadPlan,
+    TextPlan,
 };
 use inkstone_lab::export::to_json;
 use inkstone_lab::progress::Progress;
@@ -19,15 +20,24 @@ const ROUNDS: u32 = 5;
 const SMALL_BYTES: u64 = 256 << 10;
 
 fn pace() -> Pace {
-    // Enough for every round, even on a slow and busy disk: fewer rounds are no error, but this test counts them.
+    // Enough for every round, even on a slow and busy disk: fewer rounds are no error, but this
+    // test counts them.
     Pace { rounds: ROUNDS, budget: None, seed: 7, twins: false }
 }
 
-fn run(directory: &Path, experiment: &dyn Experiment, pace: Pace, stop: bool) -> Result<LabResult, LabError> {
+fn run(
+    directory: &Path,
+    experiment: &dyn Experiment,
+    pace: Pace,
+    stop: bool,
+) -> Result<LabResult, LabError> {
     let stop = AtomicBool::new(stop);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    run_one(&ExperimentOptions { directory: Some(directory.into()), experiment, pace }, &mut context)
+    run_one(
+        &ExperimentOptions { directory: Some(directory.into()), experiment, pace },
+        &mut context,
+    )
 }
 
 /// On the file system of the build: a tmpfs has no cold pages.
@@ -39,7 +49,8 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).expect("the directory").next().is_none()
 }
 
-/// Checks what holds for every experiment. Rows may be invalid if this machine lacks something, but then they say why.
+/// Checks what holds for every experiment. Rows may be invalid if this machine lacks something, but
+/// then they say why.
 fn check(experiment: &dyn Experiment, names: &[&str], pace: Pace) -> LabResult {
     let directory = directory();
     let result = run(directory.path(), experiment, pace, false).expect("a result");
@@ -70,7 +81,11 @@ fn check(experiment: &dyn Experiment, names: &[&str], pace: Pace) -> LabResult {
             let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
         }
         let measured = experiment.rows.iter().any(|row| row.invalid.is_none());
-        assert!(measured, "{name}: {:?}", experiment.rows.first().and_then(|row| row.invalid.as_ref()));
+        assert!(
+            measured,
+            "{name}: {:?}",
+            experiment.rows.first().and_then(|row| row.invalid.as_ref())
+        );
     }
     let text = to_json(&result).expect("JSON");
     let again: LabResult = serde_json::from_str(&text).expect("read back");
@@ -89,14 +104,23 @@ fn depth_has_two_curves() {
     assert_eq!(threads, [Some(1.0), Some(4.0)]);
     for row in depth.rows.iter().filter(|row| row.invalid.is_none()) {
         let latency = row.latency.as_ref().expect("timed one by one");
-        assert_eq!(latency.count, u64::from(ROUNDS) * SMALL_BYTES / 4096, "{}: each write once", row.name);
+        assert_eq!(
+            latency.count,
+            u64::from(ROUNDS) * SMALL_BYTES / 4096,
+            "{}: each write once",
+            row.name
+        );
     }
 }
 
 #[test]
 fn reads_are_proved_cold_and_warm() {
-    let plan = ReadPlan { file_bytes: SMALL_BYTES, orders: vec![ReadOrder::Sequential, ReadOrder::Random] };
-    let names = ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
+    let plan = ReadPlan {
+        file_bytes: SMALL_BYTES,
+        orders: vec![ReadOrder::Sequential, ReadOrder::Random],
+    };
+    let names =
+        ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
     let result = check(&plan, &names, pace());
     for experiment in &result.experiments {
         let wanted = if experiment.name.ends_with("cold") { 0.0 } else { 100.0 };
@@ -148,7 +172,12 @@ fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {
     assert_eq!(found.baseline.as_deref(), Some("plain file, grows"));
     for row in found.rows.iter().filter(|row| row.invalid.is_none()) {
         let latency = row.latency.as_ref().expect("timed one by one");
-        assert_eq!(latency.count, u64::from(ROUNDS) * 2 * RECORDS, "{}: each record once", row.name);
+        assert_eq!(
+            latency.count,
+            u64::from(ROUNDS) * 2 * RECORDS,
+            "{}: each record once",
+            row.name
+        );
         let per_flush =
             row.figures.iter().find(|figure| figure.name == "records per flush").expect("counted");
         assert!((1.0..=2.0).contains(&per_flush.value), "{}: {}", row.name, per_flush.value);
@@ -157,7 +186,8 @@ fn the_log_stands_beside_its_floor_and_with_blocks_reserved_or_not() {
 
 #[test]
 fn every_line_of_the_text_log_arrives_by_each_way() {
-    let plan = TextPlan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4], bill: false };
+    let plan =
+        TextPlan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4], bill: false };
     let names = ["text-1", "text-4", "text-paced-1", "text-paced-4"];
     let result = check(&plan, &names, pace());
     for experiment in &result.experiments {
@@ -171,15 +201,22 @@ fn every_line_of_the_text_log_arrives_by_each_way() {
             assert_eq!(row.latency.is_some(), name.contains("paced"), "{name}: {}", row.name);
         }
     }
-    // A round's value is a time here: the row with the shorter tail has a lower value and a ratio above 1.
+    // A round's value is a time here: the row with the shorter tail has a lower value and a ratio
+    // above 1.
     for experiment in result.experiments.iter().filter(|one| one.name.contains("paced")) {
         assert_eq!(experiment.unit, "ns, p99.9 of a write");
         let base = &experiment.rows[1].samples;
         for row in experiment.rows.iter().filter(|row| row.invalid.is_none()) {
             let Some(relative) = &row.relative else { continue };
-            let each: Vec<f64> = base.iter().zip(&row.samples).map(|(base, value)| base / value).collect();
-            let (low, high) = each.iter().fold((f64::MAX, 0.0_f64), |(l, h), &r| (l.min(r), h.max(r)));
-            assert!((low..=high).contains(&relative.speedup), "{}: {relative:?} of {each:?}", row.name);
+            let each: Vec<f64> =
+                base.iter().zip(&row.samples).map(|(base, value)| base / value).collect();
+            let (low, high) =
+                each.iter().fold((f64::MAX, 0.0_f64), |(l, h), &r| (l.min(r), h.max(r)));
+            assert!(
+                (low..=high).contains(&relative.speedup),
+                "{}: {relative:?} of {each:?}",
+                row.name
+            );
         }
     }
 }
@@ -194,17 +231,21 @@ fn the_text_logs_bill_counts_every_byte_or_says_why_not() {
         let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
         return;
     }
-    let names: Vec<&str> = result.experiments.iter().map(|experiment| experiment.name.as_str()).collect();
+    let names: Vec<&str> =
+        result.experiments.iter().map(|experiment| experiment.name.as_str()).collect();
     assert_eq!(names, ["text-bill", "text-bill-synced"]);
     for row in result.experiments.iter().flat_map(|experiment| &experiment.rows) {
         if let Some(reason) = &row.invalid {
             assert!(reason.len() > 10, "{}: {reason}", row.name);
             continue;
         }
-        let figure = |name: &str| row.figures.iter().find(|figure| figure.name == name).map(|f| f.value);
+        let figure =
+            |name: &str| row.figures.iter().find(|figure| figure.name == name).map(|f| f.value);
         // A file of 1 MiB needs at least one request, since none is larger.
         assert!(figure("data writes").is_some_and(|writes| writes >= 0.5), "{:?}", row.figures);
-        assert!(figure("flushes").is_some() && figure("extents of a file").is_some_and(|n| n > 0.0));
+        assert!(
+            figure("flushes").is_some() && figure("extents of a file").is_some_and(|n| n > 0.0)
+        );
     }
     assert!(is_empty(directory.path()));
 }
@@ -212,8 +253,13 @@ fn the_text_logs_bill_counts_every_byte_or_says_why_not() {
 #[test]
 fn mixed_runs_with_or_without_fio() {
     let directory = directory();
-    let plan =
-        MixedPlan { file_bytes: SMALL_BYTES, jobs: 2, depth: 4, asynchronous: false, ..MixedPlan::default() };
+    let plan = MixedPlan {
+        file_bytes: SMALL_BYTES,
+        jobs: 2,
+        depth: 4,
+        asynchronous: false,
+        ..MixedPlan::default()
+    };
     let pace = Pace { budget: Some(Duration::from_secs(1)), ..pace() };
     let result = match run(directory.path(), &plan, pace, false) {
         Err(LabError::Cell(error)) if error.to_string().contains("O_DIRECT") => {
@@ -227,7 +273,9 @@ fn mixed_runs_with_or_without_fio() {
     let ours = rows.iter().find(|row| row.name == "inkstone").expect("ours");
     assert_eq!(ours.invalid, None);
     assert!(!ours.samples.is_empty());
-    if let Some(reason) = rows.iter().find(|row| row.name == "fio").and_then(|row| row.invalid.clone()) {
+    if let Some(reason) =
+        rows.iter().find(|row| row.name == "fio").and_then(|row| row.invalid.clone())
+    {
         let why = format!("\nNOT RUN: mixed beside fio: {reason}\n");
         let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
     }
@@ -246,7 +294,8 @@ fn a_wish_to_stop_and_a_full_disk_leave_nothing() {
     let mut progress = Progress::silent();
     let stop = AtomicBool::new(true);
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let options = AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
+    let options =
+        AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
     let stopped = all(&options, &mut context).expect("what there is");
     assert!(stopped.preamble.interrupted && stopped.runs.is_empty());
     assert!(is_empty(directory.path()));

@@ -1,8 +1,10 @@
-//! What the log's commits cost at the block layer, counted exactly on file systems of our own, through segment changes: one
-//! data write and one flush each, and nothing else that a commit waits for. Needs root, loop devices and tracefs; where those
-//! are missing each test prints loudly that it did not run.
+//! What the log's commits cost at the block layer, counted exactly on file systems of our own,
+//! through segment changes: one data write and one flush each, and nothing else that a commit waits
+//! for. Needs root, loop devices and tracefs; where those are missing each test prints loudly that
+//! it did not run.
 //!
-//! 2,000 commits are as exact as more: every request is counted. `INKSTONE_BILL_COMMITS=20000` takes the full number.
+//! 2,000 commits are as exact as more: every request is counted. `INKSTONE_BILL_COMMITS=20000`
+//! takes the full number.
 
 use std::io::Write;
 use std::path::Path;
@@ -54,7 +56,8 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, CellError> {
         std::thread::sleep(Duration::from_millis(1));
     }
     let stop = AtomicBool::new(false);
-    let task = Task { log: &log, path: &path, load: Load::Closed(1), keep_bytes: u64::MAX, stop: &stop };
+    let task =
+        Task { log: &log, path: &path, load: Load::Closed(1), keep_bytes: u64::MAX, stop: &stop };
     let mut workers = Worker::all(Load::Closed(1), RECORD_BYTES, 1);
     // The first commit may include what the creation of the log left in the file system.
     task.run(&mut workers, Limits { commits: 1, time: Duration::MAX })?;
@@ -71,7 +74,9 @@ fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, CellError> {
 
 fn one_write_and_one_flush(test: &str, kind: ImageKind) {
     if !is_root() {
-        return say(&format!("NOT RUN: {test}: it needs root for loop devices, mounts and tracefs"));
+        return say(&format!(
+            "NOT RUN: {test}: it needs root for loop devices, mounts and tracefs"
+        ));
     }
     if let Err(reason) = can_trace() {
         return say(&format!("NOT RUN: {test}: the block layer cannot be traced: {reason}"));
@@ -95,14 +100,21 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
     assert!(bill.flushes * 100 <= commits * 101, "{text}");
     assert_eq!((bill.reads.requests, bill.apart.reads.requests), (0, 0), "{text}");
     assert_eq!(bill.journal_writes.requests, 0, "{text}");
-    // When the counters are read at the end, a file may be in preparation, with one of its requests in flight.
+    // When the counters are read at the end, a file may be in preparation, with one of its requests
+    // in flight.
     let check = bill.cross_check.expect("counters");
     assert!(check.traced_flushes.abs_diff(check.counted_flushes) <= 1, "{text}");
-    assert!(check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512, "{text}");
+    assert!(
+        check.traced_write_sectors.abs_diff(check.counted_write_sectors) <= (256 << 10) / 512,
+        "{text}"
+    );
     if kind != ImageKind::Ext4NoJournal {
         assert_eq!(bill.metadata_writes.requests, 0, "{text}");
     }
-    assert!(std::fs::read_dir(parent.path()).expect("the directory").next().is_none(), "something was left");
+    assert!(
+        std::fs::read_dir(parent.path()).expect("the directory").next().is_none(),
+        "something was left"
+    );
 }
 
 #[test]

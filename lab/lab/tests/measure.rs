@@ -18,7 +18,8 @@ use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
 use runs::{plan, small, strategy};
 
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
+/// tests.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -42,7 +43,8 @@ fn several_places_have_each_round_together() {
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
     ];
     let sites: Vec<_> = opened.iter().map(|open| &open.site).collect();
-    let runs = run_side_by_side(&sites, &plan(cells), &AtomicBool::new(false), &mut Progress::silent());
+    let runs =
+        run_side_by_side(&sites, &plan(cells), &AtomicBool::new(false), &mut Progress::silent());
     assert_eq!(runs.len(), 2);
     for (index, run) in runs.iter().enumerate() {
         assert_eq!(run.place.name, format!("place {index}"));
@@ -76,7 +78,8 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
     let run = &result.runs[0];
     assert_eq!(run.cells.len(), 3);
     for cell in &run.cells {
-        let measured = cell.outcome.measured().unwrap_or_else(|| panic!("{}: {:?}", cell.name, cell.outcome));
+        let measured =
+            cell.outcome.measured().unwrap_or_else(|| panic!("{}: {:?}", cell.name, cell.outcome));
         assert_eq!(measured.rounds.len(), 5);
         assert!(measured.rounds.iter().all(|round| round.commits == 8));
         assert_eq!((measured.commit.count, measured.write.count), (40, 40));
@@ -91,10 +94,16 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
     }
     let turns: Vec<Vec<u32>> = (0..5)
         .map(|number| {
-            run.cells.iter().filter_map(|c| Some(c.outcome.measured()?.rounds[number].turn)).collect()
+            run.cells
+                .iter()
+                .filter_map(|c| Some(c.outcome.measured()?.rounds[number].turn))
+                .collect()
         })
         .collect();
-    assert!(turns.iter().any(|turn| turn != &turns[0]), "the order differs from round to round: {turns:?}");
+    assert!(
+        turns.iter().any(|turn| turn != &turns[0]),
+        "the order differs from round to round: {turns:?}"
+    );
     assert!(result.harness.commit_ns > 0.0 && result.harness.clock_ns > 0.0);
     assert!(is_empty(directory.path()));
 }
@@ -102,7 +111,8 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
 #[test]
 fn a_failing_cell_is_a_row_with_its_reason() {
     let directory = tempfile::tempdir().expect("a directory");
-    let contradiction = Strategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
+    let contradiction =
+        Strategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
     let cells = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(contradiction),
@@ -118,7 +128,8 @@ fn a_failing_cell_is_a_row_with_its_reason() {
 #[test]
 fn a_stop_ends_in_order_with_what_there_is() {
     let directory = tempfile::tempdir().expect("a directory");
-    let result = run(directory.path(), plan(vec![small(strategy(Reuse::New, Durability::Fsync))]), true);
+    let result =
+        run(directory.path(), plan(vec![small(strategy(Reuse::New, Durability::Fsync))]), true);
     match result {
         Ok(result) => assert!(result.preamble.interrupted),
         Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
@@ -152,10 +163,18 @@ fn memory_is_never_called_durable() {
     let result = run(directory.path(), plan(cells), false).expect("a result");
     for cell in &result.runs[0].cells {
         let measured = cell.outcome.measured().expect("measured");
-        assert!(matches!(measured.durable, DurableFinding::NotCovered { .. }), "{:?}", measured.durable);
+        assert!(
+            matches!(measured.durable, DurableFinding::NotCovered { .. }),
+            "{:?}",
+            measured.durable
+        );
     }
     let finding = result.runs[0].finding.clone().expect("a finding");
-    assert!(finding.best.is_none() && finding.sentence.contains("is memory"), "{}", finding.sentence);
+    assert!(
+        finding.best.is_none() && finding.sentence.contains("is memory"),
+        "{}",
+        finding.sentence
+    );
     assert!(result.warnings.iter().any(|warning| warning.name == "memory"));
 }
 
@@ -165,8 +184,11 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let options =
-        AtlasOptions { directory: Some(directory.path().into()), kinds: Vec::new(), zeroing_bytes: 1 << 20 };
+    let options = AtlasOptions {
+        directory: Some(directory.path().into()),
+        kinds: Vec::new(),
+        zeroing_bytes: 1 << 20,
+    };
     let result = fallocate(&options, &mut context).expect("an atlas");
     let atlas = &result.fallocate[0];
     assert_eq!(atlas.cells.len(), 20);
@@ -176,10 +198,16 @@ fn the_atlas_has_every_mode_and_what_it_did() {
             (8192, ["8KiB data".to_owned()].as_slice())
         );
         assert!(cell.done == (cell.answer == "ok"), "{cell:?}");
-        assert!(cell.done || cell.after == cell.before, "a refused call changed the file: {cell:?}");
+        assert!(
+            cell.done || cell.after == cell.before,
+            "a refused call changed the file: {cell:?}"
+        );
     }
-    let plain =
-        atlas.cells.iter().find(|cell| cell.mode == "mode-0" && cell.len_bytes == 64 << 10).expect("mode 0");
+    let plain = atlas
+        .cells
+        .iter()
+        .find(|cell| cell.mode == "mode-0" && cell.len_bytes == 64 << 10)
+        .expect("mode 0");
     if plain.done {
         assert_eq!((plain.after.size_bytes, plain.after.blocks), (65536, 128), "as published");
     }

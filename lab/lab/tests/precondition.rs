@@ -1,4 +1,5 @@
-//! `lab write --precondition`: in several states of the device. Needs root, as only a file system of its own is filled or discarded.
+//! `lab write --precondition`: in several states of the device. Needs root, as only a file system
+//! of its own is filled or discarded.
 
 #[path = "support/runs.rs"]
 mod runs;
@@ -19,14 +20,16 @@ use runs::{plan, small, strategy};
 fn each_state_of_the_device_has_its_rounds_and_what_differs_is_asked() {
     const TEST: &str = "each_state_of_the_device_has_its_rounds_and_what_differs_is_asked";
     if !is_root() {
-        let said = format!("\nNOT RUN: {TEST}: it needs root for a file system of its own, and for FITRIM\n");
+        let said = format!(
+            "\nNOT RUN: {TEST}: it needs root for a file system of its own, and for FITRIM\n"
+        );
         // Bypasses the test harness, which hides the output of passing tests.
         let _ = std::io::stderr().write_all(said.as_bytes());
         return;
     }
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let image =
-        Image::make(place.path(), ImageKind::Ext4, LoopMode::Direct, IMAGE_BYTES_MIN).expect("an image");
+    let image = Image::make(place.path(), ImageKind::Ext4, LoopMode::Direct, IMAGE_BYTES_MIN)
+        .expect("an image");
     let cells = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
@@ -40,8 +43,11 @@ fn each_state_of_the_device_has_its_rounds_and_what_differs_is_asked() {
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let result = measure(&options, &mut context).expect("a result");
-    let states: Vec<&str> =
-        result.runs.iter().filter_map(|run| Some(run.precondition.as_ref()?.kind.as_str())).collect();
+    let states: Vec<&str> = result
+        .runs
+        .iter()
+        .filter_map(|run| Some(run.precondition.as_ref()?.kind.as_str()))
+        .collect();
     assert_eq!(states, ["none", "fill", "trim"]);
     for run in &result.runs {
         for cell in &run.cells {

@@ -1,7 +1,7 @@
 //! The simulated disk with a scheduling point before and after each operation.
 //!
-//! *Owns*: where another thread may go on while one does I/O. *May not touch*: what the operations do. The simulator's own lock is
-//! held within one call only, never over a switch.
+//! *Owns*: where another thread may go on while one does I/O. *May not touch*: what the operations
+//! do. The simulator's own lock is held within one call only, never over a switch.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ impl Steps {
         }
     }
 
-    /// From here on whoever asks is in a forked child, or is not. Nothing is refused but by the log: what it does, the disk shows.
+    /// From here on whoever asks is in a forked child, or is not. Nothing is refused but by the
+    /// log: what it does, the disk shows.
     pub fn be_forked(&self, is_forked: bool) {
         self.is_forked.store(is_forked, Ordering::Relaxed);
     }
@@ -61,5 +62,8 @@ pub fn alone(inner: SimDirectory) -> Stepped {
 }
 
 fn hooked(inner: SimDirectory, point: Option<AtomicBool>) -> Stepped {
-    Hooked::new(inner, Arc::new(Steps { point, is_forked: std::sync::atomic::AtomicBool::new(false) }))
+    Hooked::new(
+        inner,
+        Arc::new(Steps { point, is_forked: std::sync::atomic::AtomicBool::new(false) }),
+    )
 }

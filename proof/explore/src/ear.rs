@@ -51,9 +51,13 @@ impl Ear {
 
     /// What is held is not used for anything else.
     pub fn check_archive(&self) {
-        for (sealed, bytes) in self.archived.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (sealed, bytes) in
+            self.archived.lock().unwrap_or_else(PoisonError::into_inner).drain(..)
+        {
             if self.bytes_of(&sealed) != bytes {
-                fail(Kind::Pinned, || format!("segment {} is held, and its file has changed", sealed.number));
+                fail(Kind::Pinned, || {
+                    format!("segment {} is held, and its file has changed", sealed.number)
+                });
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What everybody was told, and when: the model that each answer of the log is compared with.
 //!
-//! *Owns*: the records, the cuts, what is certain, the power cuts that were taken; saying which promise is broken. *May not touch*:
-//! the log. It is one list for all threads, and nothing in it is a scheduling point.
+//! *Owns*: the records, the cuts, what is certain, the power cuts that were taken; saying which
+//! promise is broken. *May not touch*: the log. It is one list for all threads, and nothing in it
+//! is a scheduling point.
 //!
-//! **When** is a count of things written down here. A cut that has begun may take records off at any time until it has returned,
-//! and after a failure at any time at all; a record that was acknowledged or shown is *certain* from then on unless a cut may
-//! have taken it.
+//! **When** is a count of things written down here. A cut that has begun may take records off at
+//! any time until it has returned, and after a failure at any time at all; a record that was
+//! acknowledged or shown is *certain* from then on unless a cut may have taken it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -102,7 +103,8 @@ fn number_in(payload: &[u8]) -> Option<u32> {
     let number = u32::from_le_bytes(*payload.first_chunk()?);
     let bytes = u32::from_le_bytes(*payload.get(4..)?.first_chunk()?) as usize;
     let fill = number as u8 | 1;
-    let is_ours = payload.len() == bytes.max(NUMBER_BYTES) && payload[8..].iter().all(|byte| *byte == fill);
+    let is_ours =
+        payload.len() == bytes.max(NUMBER_BYTES) && payload[8..].iter().all(|byte| *byte == fill);
     is_ours.then_some(number)
 }
 
@@ -235,7 +237,9 @@ impl Ledger {
         let now = self.tick();
         self.say(|| format!("appended {numbers:?} as {first}..={last}"));
         if last + 1 - first != numbers.len() as u64 {
-            fail(Kind::Wrong, || format!("{} records got the LSNs {first} to {last}", numbers.len()));
+            fail(Kind::Wrong, || {
+                format!("{} records got the LSNs {first} to {last}", numbers.len())
+            });
         }
         for (number, lsn) in numbers.zip(first..) {
             self.claim(number, lsn);
@@ -323,8 +327,9 @@ impl Ledger {
     /// Whether a cut that had returned by then has taken the record off for good.
     fn is_cut(&self, number: u32, lsn: u64, by: Moment) -> bool {
         let Some(appended) = self.records[number as usize].appended else { return false };
-        let took =
-            |cut: &Change| cut.lsn < lsn && appended < cut.begun && cut.done.is_some_and(|done| done < by);
+        let took = |cut: &Change| {
+            cut.lsn < lsn && appended < cut.begun && cut.done.is_some_and(|done| done < by)
+        };
         self.cuts.iter().any(took)
     }
 
@@ -381,7 +386,9 @@ impl Ledger {
         self.say(|| format!("shown {number} at {lsn}"));
         if self.is_cut(number, lsn, begun) {
             fail(Kind::Back, || {
-                format!("record {number}, LSN {lsn}, is shown after the cut that took it off had returned")
+                format!(
+                    "record {number}, LSN {lsn}, is shown after the cut that took it off had returned"
+                )
             });
         }
         if lsn < self.given_up_by(begun) {
@@ -393,7 +400,9 @@ impl Ledger {
     fn know(&mut self, lsn: u64, bytes: &[u8]) -> u32 {
         let number = number_in(bytes).filter(|number| (*number as usize) < self.records.len());
         let Some(number) = number else {
-            fail(Kind::Wrong, || format!("LSN {lsn} holds {} bytes that nobody appended", bytes.len()));
+            fail(Kind::Wrong, || {
+                format!("LSN {lsn} holds {} bytes that nobody appended", bytes.len())
+            });
         };
         self.claim(number, lsn);
         number
@@ -410,8 +419,11 @@ impl Ledger {
 
     /// Nothing was shown at this LSN, or all was shown from `lsn` on that there is.
     pub fn not_shown(&self, begun: Moment, lsn: u64, is_end: bool, why: &str) {
-        let up_to =
-            if is_end { self.holders.keys().next_back().map_or(lsn, |last| last + 1) } else { lsn + 1 };
+        let up_to = if is_end {
+            self.holders.keys().next_back().map_or(lsn, |last| last + 1)
+        } else {
+            lsn + 1
+        };
         if let Some(missing) = (lsn..up_to).find(|lsn| self.must_show(begun, *lsn).is_some()) {
             fail(Kind::NotShown, || {
                 format!("LSN {missing} was known to be durable, and a reader is answered {why}")
@@ -419,13 +431,18 @@ impl Ledger {
         }
     }
 
-    /// A reader that had shown up to `shown` (at `since`) was not told of a cut when it asked at `begun`.
+    /// A reader that had shown up to `shown` (at `since`) was not told of a cut when it asked at
+    /// `begun`.
     pub fn not_told_of_a_cut(&self, shown: u64, since: Moment, begun: Moment) {
-        let missed =
-            |cut: &&Change| cut.lsn < shown && cut.begun > since && cut.done.is_some_and(|done| done < begun);
+        let missed = |cut: &&Change| {
+            cut.lsn < shown && cut.begun > since && cut.done.is_some_and(|done| done < begun)
+        };
         if let Some(cut) = self.cuts.iter().find(missed) {
             fail(Kind::CutUntold, || {
-                format!("a reader that has shown LSN {shown} is not told that {} is the last", cut.lsn)
+                format!(
+                    "a reader that has shown LSN {shown} is not told that {} is the last",
+                    cut.lsn
+                )
             });
         }
     }
@@ -437,7 +454,9 @@ impl Ledger {
             // What fails before anything has changed is told to the one who asked.
             Error::Poisoned(_) | Error::Io(_) | Error::NoRoom { .. } => self.may_be_poisoned,
             Error::TruncatedAfter { last, .. } => self.cuts.iter().any(|cut| cut.lsn == last.get()),
-            Error::TruncatedBefore { first, .. } => self.may_be_given_up(first.get().saturating_sub(1)),
+            Error::TruncatedBefore { first, .. } => {
+                self.may_be_given_up(first.get().saturating_sub(1))
+            }
             Error::Corrupt(_) => fail(Kind::FalseCorrupt, || format!("{by}: {error}")),
             _ => false,
         };
@@ -477,7 +496,8 @@ impl Ledger {
         }
     }
 
-    /// The disks that a power cut at each of those moments may leave, and what is to be found there.
+    /// The disks that a power cut at each of those moments may leave, and what is to be found
+    /// there.
     pub fn found_disks(&mut self) -> Vec<(SimDisk, Expected)> {
         let shots = std::mem::take(&mut self.shots);
         let found = shots.into_iter().map(|shot| {
@@ -503,7 +523,10 @@ impl Ledger {
         }
         if first < expected.given_up {
             fail(Kind::Back, || {
-                format!("after a power cut ({why}) LSN {first} is the first, and {} was", expected.given_up)
+                format!(
+                    "after a power cut ({why}) LSN {first} is the first, and {} was",
+                    expected.given_up
+                )
             });
         }
         // What is found there was not necessarily seen before, and may be of before a cut.
@@ -520,7 +543,8 @@ impl Ledger {
             }
         }
         for &(lsn, number) in &known {
-            let Some(number) = number.filter(|number| (*number as usize) < self.records.len()) else {
+            let Some(number) = number.filter(|number| (*number as usize) < self.records.len())
+            else {
                 fail(Kind::Wrong, || {
                     format!("after a power cut ({why}) LSN {lsn} holds bytes that nobody appended")
                 });
@@ -535,7 +559,9 @@ impl Ledger {
             let known = self.records[number as usize].lsn;
             if known.is_some_and(|known| known != lsn) {
                 fail(Kind::Wrong, || {
-                    format!("record {number} is LSN {lsn} after a power cut ({why}), and was {known:?}")
+                    format!(
+                        "record {number} is LSN {lsn} after a power cut ({why}), and was {known:?}"
+                    )
                 });
             }
         }

@@ -1,7 +1,8 @@
-//! Explores interleavings of the log's threads: `.ci/explore`, or `cargo run --release -- --help` in this directory.
+//! Explores interleavings of the log's threads: `.ci/explore`, or `cargo run --release -- --help`
+//! in this directory.
 //!
-//! *Owns*: the command line, how many schedules, on how many threads of the system, and what is said of them. *May not touch*:
-//! what a schedule is.
+//! *Owns*: the command line, how many schedules, on how many threads of the system, and what is
+//! said of them. *May not touch*: what a schedule is.
 
 #[cfg(not(inkstone_explore))]
 compile_error!(
@@ -35,7 +36,8 @@ use ledger::{Broken, Kind, note_broken, take_broken};
 use plan::Plan;
 use scheduler::{Seeds, seed};
 
-/// A schedule has some hundreds of steps, few have more than ten thousand: this many are a thread that never comes to an end.
+/// A schedule has some hundreds of steps, few have more than ten thousand: this many are a thread
+/// that never comes to an end.
 const STEPS_MAX: usize = 200_000;
 const STACK_BYTES: usize = 256 << 10;
 const HELP: &str =
@@ -110,19 +112,24 @@ impl Progress {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Explores until something fails, or nothing is left to do. All schedules share the memory for their threads' stacks.
+    /// Explores until something fails, or nothing is left to do. All schedules share the memory for
+    /// their threads' stacks.
     fn run(self: &Arc<Self>) {
         /// A log that is broken everywhere need not be told of a thousand times.
         const FAILURES_MAX: usize = 20;
         let (theirs, plan) = (Arc::clone(self), self.task.plan);
         let runner = Runner::new(Seeds::new(move || theirs.next_seed()), config());
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            runner.run(move || if plan.is_raft { raft::one(seed(), plan) } else { run::one(seed(), plan) })
+            runner.run(
+                move || if plan.is_raft { raft::one(seed(), plan) } else { run::one(seed(), plan) },
+            )
         }));
         let broken = match (ended, take_broken()) {
             (Ok(_), None) => return,
             (_, Some(broken)) => broken,
-            (Err(_), None) => Broken { kind: Kind::Panic, what: "a planned panic went too far".into() },
+            (Err(_), None) => {
+                Broken { kind: Kind::Panic, what: "a planned panic went too far".into() }
+            }
         };
         let mut failures = self.failures();
         failures.push(Failure { seed: seed(), broken });
@@ -132,8 +139,13 @@ impl Progress {
     }
 
     fn say(&self) {
-        let (begun, seconds) = (self.begun.load(Ordering::Relaxed), self.started.elapsed().as_secs_f64());
-        eprintln!("{begun} of {} schedules, {:.0} a second", self.task.schedules, begun as f64 / seconds);
+        let (begun, seconds) =
+            (self.begun.load(Ordering::Relaxed), self.started.elapsed().as_secs_f64());
+        eprintln!(
+            "{begun} of {} schedules, {:.0} a second",
+            self.task.schedules,
+            begun as f64 / seconds
+        );
     }
 }
 
@@ -150,7 +162,8 @@ fn explore(task: Task) -> Outcome {
         for _ in 0..threads {
             scope.spawn(|| {
                 while !progress.is_over() {
-                    // A schedule that failed may leave its thread of the system unwinding: another one goes on.
+                    // A schedule that failed may leave its thread of the system unwinding: another
+                    // one goes on.
                     std::thread::scope(|scope| {
                         scope.spawn(|| progress.run());
                     });
@@ -168,10 +181,15 @@ fn explore(task: Task) -> Outcome {
     });
     let mut failures = std::mem::take(&mut *progress.failures());
     failures.sort_by_key(|failure| failure.seed);
-    Outcome { schedules: progress.begun.load(Ordering::Relaxed), failures, took: progress.started.elapsed() }
+    Outcome {
+        schedules: progress.begun.load(Ordering::Relaxed),
+        failures,
+        took: progress.started.elapsed(),
+    }
 }
 
-/// The first panic is the schedule's failure, whoever catches it. Those that are planned come without this hook.
+/// The first panic is the schedule's failure, whoever catches it. Those that are planned come
+/// without this hook.
 fn watch_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let text = panic.payload_as_str().unwrap_or("a panic without words").to_owned();
@@ -194,7 +212,9 @@ fn report(outcome: &Outcome) {
     let mut kinds = BTreeMap::new();
     for Failure { seed, broken } in &outcome.failures {
         println!("seed {seed}: {:?}: {}", broken.kind, broken.what);
-        println!("    again, and what happens in it: (cd explore && cargo run --release -- --seed {seed})");
+        println!(
+            "    again, and what happens in it: (cd explore && cargo run --release -- --seed {seed})"
+        );
         *kinds.entry(broken.kind).or_insert(0) += 1;
     }
     if !kinds.is_empty() {

@@ -1,7 +1,7 @@
 //! The mistakes about threads: the explorer must find each.
 //!
-//! *Owns*: which they are, and how each is to show itself. *May not touch*: what a mistake does (`proof/mistakes/` at the root of the
-//! repository), what a schedule is.
+//! *Owns*: which they are, and how each is to show itself. *May not touch*: what a mistake does
+//! (`proof/mistakes/` at the root of the repository), what a schedule is.
 
 use std::time::Duration;
 
@@ -15,7 +15,10 @@ use crate::{Failure, Task, explore};
 
 /// Mistakes about threads, and how each is to show itself.
 const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
-    (Mistake::TurnNotHanded, &[Kind::Lost, Kind::Wrong, Kind::Panic, Kind::NotShown, Kind::FalseCorrupt]),
+    (
+        Mistake::TurnNotHanded,
+        &[Kind::Lost, Kind::Wrong, Kind::Panic, Kind::NotShown, Kind::FalseCorrupt],
+    ),
     (Mistake::WatermarkEarly, &[Kind::Lost, Kind::FalseCorrupt]),
     (Mistake::WatermarkOnFailure, &[Kind::Lost, Kind::FalseCorrupt]),
     (Mistake::WatermarkOffByOne, &[Kind::Lost, Kind::NotShown]),
@@ -71,7 +74,8 @@ pub fn plan_of(name: &str) -> Option<Plan> {
 pub fn find(names: Option<&str>, threads: usize, time: Duration) -> bool {
     let of_log = ABOUT_THREADS.iter().map(|(mistake, kinds)| (mistake.name().to_owned(), kinds));
     let of_raft = OF_RAFT.iter().map(|(mistake, kinds)| (mistake.to_string(), kinds));
-    let wanted = |name: &str| names.is_none_or(|names| names.split(',').any(|wanted| wanted == name));
+    let wanted =
+        |name: &str| names.is_none_or(|names| names.split(',').any(|wanted| wanted == name));
     let mut counts = (0, 0);
     println!("{:24} {:>9} {:>7}  how it showed", "mistake", "schedules", "seconds");
     for (name, kinds) in of_log.chain(of_raft).filter(|(name, _)| wanted(name)) {
@@ -91,9 +95,10 @@ pub fn find(names: Option<&str>, threads: usize, time: Duration) -> bool {
             Some(Failure { seed, broken }) if kinds.contains(&broken.kind) => {
                 (true, format!("{:?}, seed {seed}: {}", broken.kind, broken.what))
             }
-            Some(Failure { seed, broken }) => {
-                (false, format!("NOT AS IT SHOULD: {:?}, seed {seed}: {}", broken.kind, broken.what))
-            }
+            Some(Failure { seed, broken }) => (
+                false,
+                format!("NOT AS IT SHOULD: {:?}, seed {seed}: {}", broken.kind, broken.what),
+            ),
             None => (false, "NOT FOUND".into()),
         };
         if is_found {

@@ -51,7 +51,8 @@ impl Place {
             (true, false) => self.cursor.next_within(FOREVER),
             _ => self.cursor.next(),
         };
-        let found = found.map(|record| record.map(|record| (record.lsn.get(), record.bytes.to_vec())));
+        let found =
+            found.map(|record| record.map(|record| (record.lsn.get(), record.bytes.to_vec())));
         let mut ledger = world.ledger();
         if let (Ok(_), Some((shown, since))) = (&found, self.shown) {
             ledger.not_told_of_a_cut(shown, since, begun);
@@ -59,7 +60,9 @@ impl Place {
         match found {
             Ok(Some((lsn, bytes))) => {
                 if lsn != next {
-                    fail(Kind::Wrong, || format!("a cursor shows LSN {lsn} where {next} comes next"));
+                    fail(Kind::Wrong, || {
+                        format!("a cursor shows LSN {lsn} where {next} comes next")
+                    });
                 }
                 ledger.shown(begun, lsn, &bytes);
                 self.shown = Some((lsn, ledger.tick()));
@@ -114,7 +117,9 @@ pub fn get(world: &World, reader: &Reader, lsn: u64) {
     let mut ledger = world.ledger();
     match found {
         Ok(bytes) => ledger.shown(begun, lsn, &bytes),
-        Err(Error::NotYet { .. }) => ledger.not_shown(begun, lsn, false, "that it is not there yet"),
+        Err(Error::NotYet { .. }) => {
+            ledger.not_shown(begun, lsn, false, "that it is not there yet")
+        }
         Err(error) => ledger.refused(&error, "get"),
     }
 }

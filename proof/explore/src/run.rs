@@ -1,6 +1,7 @@
 //! One schedule, from the opening of a log to what is found when the power goes.
 //!
-//! *Owns*: the threads of a history, and asking the ledger about every answer. *May not touch*: which thread goes on.
+//! *Owns*: the threads of a history, and asking the ledger about every answer. *May not touch*:
+//! which thread goes on.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -67,14 +68,18 @@ impl World {
     /// What a forked child does. The parent goes on as if it had not been.
     fn as_child(&self, run: impl FnOnce(&Self)) {
         let disk = self.ledger().disk.clone();
-        let changes = || Counters { opens: 0, listings: 0, reads: 0, read_bytes: 0, ..disk.counters() };
+        let changes =
+            || Counters { opens: 0, listings: 0, reads: 0, read_bytes: 0, ..disk.counters() };
         let before = changes();
         self.directory.hook().be_forked(true);
         in_a_child(|| run(self));
         self.directory.hook().be_forked(false);
         if changes() != before {
             fail(Kind::Forked, || {
-                format!("a forked child asks the disk for changes: {:?}, {before:?} before", changes())
+                format!(
+                    "a forked child asks the disk for changes: {:?}, {before:?} before",
+                    changes()
+                )
             });
         }
     }
@@ -146,9 +151,13 @@ impl Worker {
                 self.kept.extend(kept);
             }
             Op::WaitForKept => self.wait_for_kept(),
-            Op::LetGo(bytes) => drop(self.append(log, &[bytes], |log, records| log.append(&records[0]))),
+            Op::LetGo(bytes) => {
+                drop(self.append(log, &[bytes], |log, records| log.append(&records[0])))
+            }
             Op::Batch(count, bytes) => {
-                if let Some((numbers, append)) = self.append(log, &vec![bytes; count], Log::append_batch) {
+                if let Some((numbers, append)) =
+                    self.append(log, &vec![bytes; count], Log::append_batch)
+                {
                     let lsn = append.lsn();
                     settle(&self.world, numbers, lsn, append.wait(), "batch");
                 }
@@ -162,14 +171,16 @@ impl Worker {
                 }
             }
             Op::AppendAsync(bytes) => {
-                let append =
-                    self.append(log, &[bytes], |log, records| block_on(log.append_async(&records[0])));
+                let append = self
+                    .append(log, &[bytes], |log, records| block_on(log.append_async(&records[0])));
                 if let Some((numbers, append)) = append {
                     let lsn = append.lsn();
                     settle(&self.world, numbers, lsn, append.wait(), "append_async");
                 }
             }
-            Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => self.as_future(log, op),
+            Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => {
+                self.as_future(log, op)
+            }
             Op::AwaitLsn(bytes, is_dropped) => self.await_lsn(log, bytes, is_dropped),
             Op::Call(bytes) => self.call_back(log, bytes, false),
             Op::CallAndWait(bytes) => self.call_back(log, bytes, true),
@@ -183,7 +194,9 @@ impl Worker {
             Op::CutAfter(back) => self.cut(log, back),
             Op::GiveUpBefore(back) => self.give_up(log, back),
             Op::ReadOn => self.read_on(),
-            Op::Get(back) => get(&self.world, &self.reader, log.durable().get().saturating_sub(back).max(1)),
+            Op::Get(back) => {
+                get(&self.world, &self.reader, log.durable().get().saturating_sub(back).max(1))
+            }
             Op::Fork => self.in_child(log),
             Op::LeaveLog => {
                 if let Some(log) = self.log.take() {
@@ -195,7 +208,8 @@ impl Worker {
 
     fn place(&mut self) -> &mut Place {
         self.place.get_or_insert_with(|| {
-            let from = if self.kept.is_empty() { self.reader.first() } else { self.reader.durable() };
+            let from =
+                if self.kept.is_empty() { self.reader.first() } else { self.reader.durable() };
             Place::new(&self.reader, from.max(Lsn::FIRST))
         })
     }
@@ -216,7 +230,11 @@ impl Worker {
             numbers.clone().zip(sizes).map(|(number, bytes)| payload(number, *bytes)).collect();
         match append(log, &records) {
             Ok(append) => {
-                self.world.ledger().appended(numbers.clone(), append.first_lsn().get(), append.lsn().get());
+                self.world.ledger().appended(
+                    numbers.clone(),
+                    append.first_lsn().get(),
+                    append.lsn().get(),
+                );
                 Some((numbers, append))
             }
             Err(Error::Busy) => None,
@@ -228,7 +246,9 @@ impl Worker {
     }
 
     fn wait_here(&self, log: &Log, bytes: usize, by: &str) {
-        if let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0])) {
+        if let Some((numbers, append)) =
+            self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        {
             let lsn = append.lsn();
             settle(&self.world, numbers, lsn, append.wait(), by);
         }
@@ -251,7 +271,8 @@ impl Worker {
     }
 
     fn as_future(&mut self, log: &Log, op: Op) {
-        let (Op::Await(bytes, habit) | Op::HandOver(bytes, habit) | Op::Cancel(bytes, habit)) = op else {
+        let (Op::Await(bytes, habit) | Op::HandOver(bytes, habit) | Op::Cancel(bytes, habit)) = op
+        else {
             if let Op::AwaitBeside(bytes) = op {
                 self.await_beside(log, bytes);
             }
@@ -262,7 +283,8 @@ impl Worker {
             _ => None,
         };
         let other = other.map(|(_, append)| append.into_owned());
-        let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        let Some((numbers, append)) =
+            self.append(log, &[bytes], |log, records| log.append(&records[0]))
         else {
             return;
         };
@@ -299,7 +321,8 @@ impl Worker {
 
     /// Awaited by somebody who does not hold the log.
     fn await_beside(&mut self, log: &Log, bytes: usize) {
-        let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        let Some((numbers, append)) =
+            self.append(log, &[bytes], |log, records| log.append(&records[0]))
         else {
             return;
         };
@@ -315,7 +338,9 @@ impl Worker {
 
     fn await_lsn(&self, log: &Log, bytes: usize, is_dropped: bool) {
         let append = self.append(log, &[bytes], |log, records| log.append(&records[0]));
-        let Some((numbers, lsn)) = append.map(|(numbers, append)| (numbers, append.lsn())) else { return };
+        let Some((numbers, lsn)) = append.map(|(numbers, append)| (numbers, append.lsn())) else {
+            return;
+        };
         let mut future = log.durable_at(lsn);
         let first = block_on(poll_fn(|context| Poll::Ready(Pin::new(&mut future).poll(context))));
         let outcome = match first {
@@ -329,9 +354,11 @@ impl Worker {
         settle(&self.world, numbers, lsn, outcome.map(|()| lsn), "an awaited LSN");
     }
 
-    /// What it is told is checked at that moment. It asks the log, and may find itself the last owner. `waits`: it appends and waits.
+    /// What it is told is checked at that moment. It asks the log, and may find itself the last
+    /// owner. `waits`: it appends and waits.
     fn call_back(&self, log: &Log, bytes: usize, waits: bool) {
-        let Some((numbers, append)) = self.append(log, &[bytes], |log, records| log.append(&records[0]))
+        let Some((numbers, append)) =
+            self.append(log, &[bytes], |log, records| log.append(&records[0]))
         else {
             return;
         };
@@ -350,7 +377,8 @@ impl Worker {
         });
     }
 
-    /// Every call is refused, none waits for a thread that is not there, and nothing on the disk changes.
+    /// Every call is refused, none waits for a thread that is not there, and nothing on the disk
+    /// changes.
     fn in_child(&mut self, log: &Log) {
         self.place();
         let kept = self.kept.pop();
@@ -505,8 +533,15 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
         let (log, ops, world) = (Arc::clone(&log), ops.clone(), world.clone());
         let reader = reader.clone();
         thread::spawn(move || {
-            Worker { world, log: Some(log), reader, place: None, kept: Vec::new(), beside: Vec::new() }
-                .run(number, &ops)
+            Worker {
+                world,
+                log: Some(log),
+                reader,
+                place: None,
+                kept: Vec::new(),
+                beside: Vec::new(),
+            }
+            .run(number, &ops)
         })
     };
     let workers: Vec<_> = setup.threads.iter().enumerate().map(work).collect();
@@ -528,7 +563,8 @@ fn history(setup: &Setup, world: &World, log: SharedLog) {
         end(setup, world, log);
     }
     followers.into_iter().chain(beside).for_each(join);
-    // A log that is dropped leaves none uncalled, except in a child. Its own thread may be calling the last ones.
+    // A log that is dropped leaves none uncalled, except in a child. Its own thread may be calling
+    // the last ones.
     while !matches!(setup.end, End::InChild) && world.uncalled.load(Ordering::Relaxed) > 0 {
         thread::yield_now();
     }

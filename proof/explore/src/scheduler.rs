@@ -1,7 +1,9 @@
-//! Which thread goes on: by chance, by priorities that change at a few points (PCT), or mostly the same as before.
+//! Which thread goes on: by chance, by priorities that change at a few points (PCT), or mostly the
+//! same as before.
 //!
-//! *Owns*: the seed of each schedule, and everything that is drawn from it while it runs. *May not touch*: what the threads do.
-//! One seed is one schedule: the history, the disk and every choice follow from it.
+//! *Owns*: the seed of each schedule, and everything that is drawn from it while it runs. *May not
+//! touch*: what the threads do. One seed is one schedule: the history, the disk and every choice
+//! follow from it.
 
 use std::cell::Cell;
 
@@ -20,8 +22,8 @@ pub fn seed() -> u64 {
     SEED.get()
 }
 
-/// A forked child has the thread that forked and no other: while `run` runs nobody else does. If it waits for one of the others,
-/// it hangs.
+/// A forked child has the thread that forked and no other: while `run` runs nobody else does. If it
+/// waits for one of the others, it hangs.
 pub fn in_a_child<T>(run: impl FnOnce() -> T) -> T {
     CHILD.set(Some(shuttle::current::me()));
     let done = run();
@@ -29,7 +31,8 @@ pub fn in_a_child<T>(run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// A scheduling point at an operation of the disk. Those take long: others go on there more often than elsewhere.
+/// A scheduling point at an operation of the disk. Those take long: others go on there more often
+/// than elsewhere.
 pub fn at_io(point: impl FnOnce()) {
     IS_IO.set(true);
     point();
@@ -43,7 +46,8 @@ enum Way {
     Random,
     /// The same one as before, but for one time in so many.
     Sticky(u32),
-    /// The one with the highest priority. The running thread loses its priority at each of these steps, and whenever it yields.
+    /// The one with the highest priority. The running thread loses its priority at each of these
+    /// steps, and whenever it yields.
     Priorities { of: Vec<u64>, changes: Vec<u32>, lowest: u64 },
 }
 
@@ -101,16 +105,19 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
             if runnable.iter().any(|task| task.id() == child && task.runnable()) {
                 return Some(child);
             }
-            note_broken(Kind::Hang, || "a forked child waits for a thread that it does not have".into());
+            note_broken(Kind::Hang, || {
+                "a forked child waits for a thread that it does not have".into()
+            });
             return None;
         }
         if let [only] = runnable {
             return Some(only.id());
         }
         self.step += 1;
-        let is_yielding = is_yielding || (IS_IO.replace(false) && self.rng.u32(..self.io_rarely) == 0);
-        // Some sleep, and can be chosen all the same: a wake-up without a cause. Were they always candidates, one of them could be
-        // chosen again and again, and nobody else.
+        let is_yielding =
+            is_yielding || (IS_IO.replace(false) && self.rng.u32(..self.io_rarely) == 0);
+        // Some sleep, and can be chosen all the same: a wake-up without a cause. Were they always
+        // candidates, one of them could be chosen again and again, and nobody else.
         let awake: Vec<_> = runnable.iter().filter(|task| task.runnable()).copied().collect();
         let runnable =
             if awake.len() == runnable.len() || self.rng.u8(..16) == 0 { runnable } else { &awake };
@@ -135,7 +142,8 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
                     *lowest += 1;
                     of[usize::from(current)] = *lowest;
                 }
-                let first = runnable.iter().map(|task| task.id()).min_by_key(|id| of[usize::from(*id)]);
+                let first =
+                    runnable.iter().map(|task| task.id()).min_by_key(|id| of[usize::from(*id)]);
                 first.unwrap_or(any)
             }
         })

@@ -1,4 +1,5 @@
-//! What a schedule is about: the log's options, what was there before, how many threads, and what each does.
+//! What a schedule is about: the log's options, what was there before, how many threads, and what
+//! each does.
 //!
 //! *Owns*: drawing all of it from a seed. *May not touch*: carrying it out.
 
@@ -97,7 +98,9 @@ fn put_in(rng: &mut Rng, threads: &mut [Vec<Op>]) {
     let has_cuts = threads.iter().flatten().any(|op| matches!(op, Op::CutAfter(_)));
     for op in threads.iter_mut().flatten() {
         match *op {
-            Op::Append(bytes) | Op::Await(bytes, Habit::Plain) | Op::Cancel(bytes, Habit::Plain)
+            Op::Append(bytes)
+            | Op::Await(bytes, Habit::Plain)
+            | Op::Cancel(bytes, Habit::Plain)
                 if !has_cuts && rng.u8(..4) == 0 =>
             {
                 *op = Op::AwaitLsn(bytes, rng.u8(..3) == 0);
@@ -141,8 +144,15 @@ enum Taste {
 }
 
 impl Taste {
-    const ALL: [Self; 7] =
-        [Self::Mixed, Self::Waiting, Self::Futures, Self::Cuts, Self::Reading, Self::Full, Self::Beside];
+    const ALL: [Self; 7] = [
+        Self::Mixed,
+        Self::Waiting,
+        Self::Futures,
+        Self::Cuts,
+        Self::Reading,
+        Self::Full,
+        Self::Beside,
+    ];
 }
 
 /// The options that a log which was there before was made with.
@@ -255,7 +265,8 @@ fn beside(rng: &mut Rng, cuts: bool, length: usize) -> Vec<Op> {
 pub fn fault(rng: &mut Rng) -> Fault {
     let after = AfterEffect::ALL[rng.usize(..2) * 2];
     let fault = match rng.u8(..4) {
-        0 => Fault::new(Effect::ShortThenError(rng.usize(..600), errno::EIO)).on(OperationKind::Write),
+        0 => Fault::new(Effect::ShortThenError(rng.usize(..600), errno::EIO))
+            .on(OperationKind::Write),
         1 => Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write),
         _ => Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync),
     };
@@ -269,7 +280,8 @@ impl Setup {
         let rng = &mut rng;
         let taste = Taste::ALL[rng.usize(..Taste::ALL.len())];
         let (options, has_own_thread, is_periodic) = options(rng, taste);
-        // Buffers of 16 KiB fit in, and chunks have 4 KiB: groups are copied, handed over and dropped.
+        // Buffers of 16 KiB fit in, and chunks have 4 KiB: groups are copied, handed over and
+        // dropped.
         let options = options.tail_bytes(if seed.is_multiple_of(3) { 0 } else { 64 << 10 });
         let before = match taste {
             Taste::Full => [Before::NearlyFull, Before::Several][rng.usize(..2)],

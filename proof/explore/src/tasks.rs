@@ -1,4 +1,5 @@
-//! Futures of records, and those who poll them: an executor of a few lines, and wakers that do what a user's may do.
+//! Futures of records, and those who poll them: an executor of a few lines, and wakers that do what
+//! a user's may do.
 //!
 //! *Owns*: polling, waking, what a waker does. *May not touch*: what is appended.
 
@@ -66,7 +67,8 @@ struct Inner {
     outcome: Option<Result<Lsn, Error>>,
 }
 
-/// Runs what is called while others may be unwinding. What it panics with was noted already, and fails the schedule at its end.
+/// Runs what is called while others may be unwinding. What it panics with was noted already, and
+/// fails the schedule at its end.
 fn shielded(run: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(run));
 }

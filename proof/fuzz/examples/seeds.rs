@@ -1,7 +1,8 @@
 //! Writes the fuzzers' first inputs: the golden directories of the format, as inputs.
 //!
-//! *Owns*: nothing else. `seeds GOLDEN CORPUS`: reads `GOLDEN/*/N.seg`, writes a file per directory and per way of summing
-//! into `CORPUS`, and checks that each gives back the files it was made from.
+//! *Owns*: nothing else. `seeds GOLDEN CORPUS`: reads `GOLDEN/*/N.seg`, writes a file per directory
+//! and per way of summing into `CORPUS`, and checks that each gives back the files it was made
+//! from.
 
 use std::error::Error;
 use std::path::Path;
@@ -24,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let files = read(&directory)?;
         let name = directory.file_name().ok_or("a name")?.to_string_lossy().into_owned();
-        // With the header's sums alone it is the directory as it is (but for a header that is damaged there); with all
-        // of them made right, mutations get deep.
+        // With the header's sums alone it is the directory as it is (but for a header that is
+        // damaged there); with all of them made right, mutations get deep.
         for asked in [sums::HEADER, sums::ALL] {
             let input = input_of(asked, &files);
             if asked == sums::HEADER && name != "damaged" && images(&input) != files {
@@ -35,7 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             count += 1;
         }
     }
-    // The example of docs/format.md, as short as a log with a record is: what the canary begins with.
+    // The example of docs/format.md, as short as a log with a record is: what the canary begins
+    // with.
     let example = Path::new(corpus).join("example");
     std::fs::create_dir_all(&example)?;
     std::fs::write(example.join("example"), input_of(sums::ALL, &[(1, written_example()?)]))?;
@@ -46,12 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The bytes of a log with the record `hello, disk`.
 fn written_example() -> Result<Vec<u8>, Box<dyn Error>> {
     let disk = SimDisk::new(1, DiskOptions::default());
-    let options = Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).own_thread(false);
+    let options =
+        Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).own_thread(false);
     let log = Log::open_in(Arc::new(disk.directory("/log")), options)?;
     log.append_durable(b"hello, disk")?;
     log.abandon();
     let files = disk.image();
-    let segment = files.into_iter().find(|(path, _)| path.extension().is_some_and(|ink| ink == "ink"));
+    let segment =
+        files.into_iter().find(|(path, _)| path.extension().is_some_and(|ink| ink == "ink"));
     Ok(segment.ok_or("a segment")?.1)
 }
 

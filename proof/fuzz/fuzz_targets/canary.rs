@@ -1,5 +1,6 @@
-//! Must crash: it proves that the fuzzer gets past the checksums and finds what lies behind them. The mistake: a record
-//! that has a byte above 127 is not borne. Its seed has none, and a record is seen only if four checksums fit.
+//! Must crash: it proves that the fuzzer gets past the checksums and finds what lies behind them.
+//! The mistake: a record that has a byte above 127 is not borne. Its seed has none, and a record is
+//! seen only if four checksums fit.
 
 #![no_main]
 

@@ -1,11 +1,12 @@
-//! The format's own code over any bytes: it may refuse, it may not panic, and what it shows is dense and the same whether
-//! the decoder sees the file at once or in small windows, and whether it sums every frame or believes a prover.
+//! The format's own code over any bytes: it may refuse, it may not panic, and what it shows is
+//! dense and the same whether the decoder sees the file at once or in small windows, and whether it
+//! sums every frame or believes a prover.
 
 #![no_main]
 
 use inkstone_format::{
-    Decoder, Epoch, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop, SurveyOptions,
-    Verdict, explain, judge, survey,
+    Decoder, Epoch, HeaderBlock, Lsn, Proof, Prover, ScanAhead, SegmentHeader, Step, Stop,
+    SurveyOptions, Verdict, explain, judge, survey,
 };
 use inkstone_fuzz::{images, mutate};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
@@ -26,7 +27,9 @@ fuzz_target!(|input: &[u8]| {
     }
     let files: Vec<_> = images
         .iter()
-        .filter_map(|(number, bytes)| Some((inkstone_format::SegmentNumber::new(*number)?, &bytes[..])))
+        .filter_map(|(number, bytes)| {
+            Some((inkstone_format::SegmentNumber::new(*number)?, &bytes[..]))
+        })
         .collect();
     let mut next = None;
     let found = survey(&files, &SurveyOptions::default(), &mut |lsn, _| {
@@ -53,7 +56,12 @@ fn walk(header: &SegmentHeader, bytes: &[u8]) {
     let _ = ScanAhead::new(&id, Epoch::FIRST, 0, bytes.len() as u64).run(bytes);
 }
 
-fn run(header: &SegmentHeader, bytes: &[u8], window: usize, is_proven: bool) -> (Stop, Vec<(Lsn, usize)>) {
+fn run(
+    header: &SegmentHeader,
+    bytes: &[u8],
+    window: usize,
+    is_proven: bool,
+) -> (Stop, Vec<(Lsn, usize)>) {
     let mut decoder = Decoder::new(header, bytes.len() as u64);
     let proofs = if is_proven { proofs(&decoder, bytes, window) } else { Vec::new() };
     let (mut at, mut len) = (0, window.min(bytes.len()));
@@ -62,7 +70,10 @@ fn run(header: &SegmentHeader, bytes: &[u8], window: usize, is_proven: bool) -> 
         match decoder.step(&bytes[at..at + len], at as u64) {
             Step::NeedBytes { at: from, bytes: needed } => {
                 at = from as usize;
-                assert!(at + needed <= bytes.len(), "bytes are asked for that the file does not have");
+                assert!(
+                    at + needed <= bytes.len(),
+                    "bytes are asked for that the file does not have"
+                );
                 len = needed.max(window).min(bytes.len() - at);
                 if is_proven {
                     // The piece that it is in, or what lies across two.

@@ -1,6 +1,7 @@
-//! A directory of any bytes through the front door: opening may refuse; what opens can be read, appended to, closed and
-//! opened again, and then shows the same and what was appended. And the log agrees with the format's own survey of the
-//! same bytes, which is another piece of code over the same tables.
+//! A directory of any bytes through the front door: opening may refuse; what opens can be read,
+//! appended to, closed and opened again, and then shows the same and what was appended. And the log
+//! agrees with the format's own survey of the same bytes, which is another piece of code over the
+//! same tables.
 
 #![no_main]
 
@@ -37,19 +38,28 @@ fuzz_target!(|input: &[u8]| {
         }
         Err(error @ Error::UnknownVersion { .. }) => {
             let is_unknown = matches!(found.verdict, Verdict::Unknown);
-            return assert!(is_unknown || is_corrupt, "{error}, and yet the survey says {}", found.row);
+            return assert!(
+                is_unknown || is_corrupt,
+                "{error}, and yet the survey says {}",
+                found.row
+            );
         }
         Err(Error::UsedUp) => return,
         Err(error) => panic!("{error}"),
     };
     let (shown, is_whole) = read(&log);
-    // Opening reads the head only: what is wrong before it shows when it is read; unless no record is wrong, only what
-    // lies behind the last one of an older segment (a promise, padding).
+    // Opening reads the head only: what is wrong before it shows when it is read; unless no record
+    // is wrong, only what lies behind the last one of an older segment (a promise, padding).
     assert!(is_whole || is_corrupt, "the survey says {}, the log {}", found.row, log.recovery());
     if is_whole && is_corrupt {
         let damaged = found.at.map(|at| at.segment);
         let head = log.recovery().end.map(|end| end.segment);
-        assert!(damaged < head, "the survey says {} at {damaged:?}, the log {}", found.row, log.recovery());
+        assert!(
+            damaged < head,
+            "the survey says {} at {damaged:?}, the log {}",
+            found.row,
+            log.recovery()
+        );
     }
     if is_whole && !is_corrupt {
         assert_eq!((log.first(), log.last().next()), (found.first_live, Some(found.next_lsn)));
@@ -88,18 +98,20 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn surveyed(images: &[Image]) -> Survey {
-    let files = images
-        .iter()
-        .map(|(number, bytes)| (SegmentNumber::new(*number).expect("numbers are from 1"), &bytes[..]));
+    let files = images.iter().map(|(number, bytes)| {
+        (SegmentNumber::new(*number).expect("numbers are from 1"), &bytes[..])
+    });
     survey(&files.collect::<Vec<_>>(), &SurveyOptions::default(), &mut |_, _| {})
 }
 
 fn open(disk: &SimDisk) -> Result<Log, Error> {
-    let options = Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10);
+    let options =
+        Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10);
     Log::open_in(Arc::new(disk.directory("/log")), options.own_thread(false))
 }
 
-/// The records, and whether all of them could be read: damage in older segments is found by reading them.
+/// The records, and whether all of them could be read: damage in older segments is found by reading
+/// them.
 fn read(log: &Log) -> (Vec<(Lsn, Vec<u8>)>, bool) {
     let mut shown = Vec::new();
     for record in log.reader().records(log.first()) {

@@ -1,8 +1,10 @@
-//! From a fuzzer's bytes to the files of a log's directory, with checksums that fit where the bytes ask for it.
+//! From a fuzzer's bytes to the files of a log's directory, with checksums that fit where the bytes
+//! ask for it.
 //!
-//! *Owns*: the encoding of an input, and summing it again. *May not touch*: what is done with the files. Without the sums
-//! every mutation would end at the first checksum; with all of them right no damage would be tried. So the first byte
-//! says which are made right, and patches at the end spoil single bytes afterwards.
+//! *Owns*: the encoding of an input, and summing it again. *May not touch*: what is done with the
+//! files. Without the sums every mutation would end at the first checksum; with all of them right
+//! no damage would be tried. So the first byte says which are made right, and patches at the end
+//! spoil single bytes afterwards.
 //!
 //! ```text
 //! input    = sums(1) count(1) segment{count mod 5} patch*
@@ -16,7 +18,8 @@ use std::ops::Range;
 
 use inkstone_format::checksum::{append, crc32c};
 use inkstone_format::limits::{
-    FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, HEADER_BYTES, HEADER_COPIES_AT, HEADER_COPY_BYTES,
+    FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, GROUP_MARKER, HEADER_BYTES, HEADER_COPIES_AT,
+    HEADER_COPY_BYTES,
 };
 
 /// Every file is as long as the smallest segment.
@@ -140,7 +143,8 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
 }
 
-/// Makes the sums right wherever a group's marker stands, and of the frames behind it as their lengths say.
+/// Makes the sums right wherever a group's marker stands, and of the frames behind it as their
+/// lengths say.
 fn sum_groups(asked: u8, identity: &[u8; 24], image: &mut [u8]) {
     let mut at = HEADER_BYTES;
     while at + GROUP_HEADER_BYTES <= image.len() {
@@ -160,7 +164,9 @@ fn sum_groups(asked: u8, identity: &[u8; 24], image: &mut [u8]) {
         let mut frame = at + GROUP_HEADER_BYTES;
         while frame + FRAME_HEADER_BYTES <= end {
             let payload = frame + FRAME_HEADER_BYTES;
-            let Some(bytes) = image.get(payload..payload.saturating_add(word(image, frame))) else { break };
+            let Some(bytes) = image.get(payload..payload.saturating_add(word(image, frame))) else {
+                break;
+            };
             let (len, sum) = (bytes.len(), crc32c(bytes));
             if asked & sums::PAYLOAD != 0 {
                 image[frame + 16..frame + 20].copy_from_slice(&sum.to_le_bytes());
@@ -177,8 +183,8 @@ fn sum_groups(asked: u8, identity: &[u8; 24], image: &mut [u8]) {
     }
 }
 
-/// Where in an input the fields of group headers and frame headers stand, and the payloads: what can be changed without
-/// everything behind it moving.
+/// Where in an input the fields of group headers and frame headers stand, and the payloads: what
+/// can be changed without everything behind it moving.
 fn fields(input: &[u8]) -> Vec<Range<usize>> {
     let mut fields = Vec::new();
     let mut at = 0;
@@ -205,8 +211,8 @@ fn fields(input: &[u8]) -> Vec<Range<usize>> {
     fields
 }
 
-/// Changes an input: one field in its place three times of four, else anywhere. `change` is libFuzzer's own: bytes, how
-/// many count, how many there may be; it gives how many count then.
+/// Changes an input: one field in its place three times of four, else anywhere. `change` is
+/// libFuzzer's own: bytes, how many count, how many there may be; it gives how many count then.
 pub fn mutate(
     input: &mut [u8],
     len: usize,
@@ -228,7 +234,8 @@ pub fn mutate(
 pub fn input_of(asked: u8, images: &[Image]) -> Vec<u8> {
     let mut input = vec![asked, images.len() as u8];
     for (number, bytes) in images {
-        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1).max(HEADER_BYTES);
+        let end =
+            bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1).max(HEADER_BYTES);
         let body = &bytes[HEADER_BYTES.min(bytes.len())..end.min(bytes.len())];
         input.extend([*number as u8, 0]);
         input.extend(&bytes[..FIELDS_BYTES.min(bytes.len())]);

@@ -1,7 +1,8 @@
 //! The mistakes that this copy of the log can make, to show that the labs catch them.
 //!
-//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake asks for it. The log that users
-//! have is without this file and without that code: `.ci/mistaken` puts both into a copy (docs/mistakes.md).
+//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake
+//! asks for it. The log that users have is without this file and without that code: `.ci/mistaken`
+//! puts both into a copy (docs/mistakes.md).
 
 inkstone_io::named_choice! {
     /// A mistake that other engines have made.

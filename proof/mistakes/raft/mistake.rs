@@ -1,7 +1,8 @@
 //! The mistakes that this copy of the raft log can make, to show that its model catches them.
 //!
-//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake asks for it. The crate that users
-//! have is without this file and without that code: `.ci/mistaken` puts both into a copy (docs/mistakes.md).
+//! *Owns*: their names and what each does. *May not touch*: anything; the code that makes a mistake
+//! asks for it. The crate that users have is without this file and without that code:
+//! `.ci/mistaken` puts both into a copy (docs/mistakes.md).
 
 use std::fmt;
 
@@ -11,7 +12,8 @@ use std::fmt;
 pub enum Mistake {
     /// A vote is not waited for.
     VoteNotSynced,
-    /// The record of a truncation that nobody waits for comes with the next record that is no vote: votes are durable before it.
+    /// The record of a truncation that nobody waits for comes with the next record that is no vote:
+    /// votes are durable before it.
     VoteBeforeTruncation,
     /// A callback is called when the entries are appended.
     CallbackEarly,

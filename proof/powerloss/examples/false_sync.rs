@@ -1,12 +1,15 @@
-//! Does a file system report success for a sync whose journal write has failed? Plain files, no log of ours.
+//! Does a file system report success for a sync whose journal write has failed? Plain files, no log
+//! of ours.
 //!
 //! *Owns*: the experiment behind assumption A13 of docs/assumptions.md. *May not touch*: the log.
 //!
-//! One thread writes blocks of a file whose blocks are only reserved, with fdatasync after each: every one needs the journal.
-//! Another creates files and syncs them. Then each write outside of the first file's blocks fails, and the file system shuts
-//! down. The blocks whose sync succeeded for the first thread are then read from what had reached the disk, flushed or not.
+//! One thread writes blocks of a file whose blocks are only reserved, with fdatasync after each:
+//! every one needs the journal. Another creates files and syncs them. Then each write outside of
+//! the first file's blocks fails, and the file system shuts down. The blocks whose sync succeeded
+//! for the first thread are then read from what had reached the disk, flushed or not.
 //!
-//! `cargo run --release -p inkstone-powerloss --example false_sync -- [ROUNDS [FILE_SYSTEM ...]]` (as root; under load it happens sooner)
+//! `cargo run --release -p inkstone-powerloss --example false_sync -- [ROUNDS [FILE_SYSTEM ...]]`
+//! (as root; under load it happens sooner)
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -22,8 +25,9 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine};
 const BLOCK_BYTES: usize = 4096;
 const BLOCKS: u64 = 256;
 
-/// What the first thread saw: how many blocks were synced; of those, after how many the file system still answered
-/// `fstat`; and after how many it took a new time stamp for the file, and another one after that.
+/// What the first thread saw: how many blocks were synced; of those, after how many the file system
+/// still answered `fstat`; and after how many it took a new time stamp for the file, and another
+/// one after that.
 #[derive(Default)]
 struct Told {
     synced: u64,
@@ -46,8 +50,9 @@ fn writes(file: &File, armed: &AtomicBool, arm_now: impl FnOnce(), before: u64) 
             arm_now();
             armed.store(true, Ordering::Relaxed);
         }
-        let done =
-            file.write_all_at(&block(number), number * BLOCK_BYTES as u64).and_then(|()| file.sync_data());
+        let done = file
+            .write_all_at(&block(number), number * BLOCK_BYTES as u64)
+            .and_then(|()| file.sync_data());
         if done.is_err() {
             break;
         }
@@ -68,8 +73,8 @@ fn writes(file: &File, armed: &AtomicBool, arm_now: impl FnOnce(), before: u64) 
     told
 }
 
-/// One round: how many blocks are lost of those that were synced, of those after which the file system answered, and of those
-/// after which it took a time stamp.
+/// One round: how many blocks are lost of those that were synced, of those after which the file
+/// system answered, and of those after which it took a time stamp.
 fn round(machine: &Machine, kind: FsKind, seed: u64) -> Result<[u64; 4], String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
     let disk = Disk::new("disk", inkstone_powerloss::kernel::image::Image::new(kind.disk_bytes()));
@@ -132,7 +137,8 @@ fn main() -> Result<(), String> {
     for kind in kinds {
         let mut counts = [0; 4];
         for seed in 0..rounds {
-            let lost = round(&machine, kind, seed).map_err(|why| format!("{kind}, seed {seed}: {why}"))?;
+            let lost =
+                round(&machine, kind, seed).map_err(|why| format!("{kind}, seed {seed}: {why}"))?;
             counts.iter_mut().zip(lost).for_each(|(count, lost)| *count += u64::from(lost > 0));
         }
         let [synced, answered, touched, twice] = counts;

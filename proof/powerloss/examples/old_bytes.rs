@@ -1,11 +1,13 @@
-//! Does a file system show old bytes of a synced file, in the same mount, after a write to the file's own place failed? No log
-//! of ours is involved.
+//! Does a file system show old bytes of a synced file, in the same mount, after a write to the
+//! file's own place failed? No log of ours is involved.
 //!
-//! *Owns*: the experiment behind what `faults/told.rs` allows on ext4 with data=journal. *May not touch*: the log.
+//! *Owns*: the experiment behind what `faults/told.rs` allows on ext4 with data=journal. *May not
+//! touch*: the log.
 //!
-//! A file is written and synced twice, with other bytes the second time; with data=journal those are in the journal then. Now
-//! the one write that brings a block to its own place fails, the page cache drops the file, and the file is read: in this mount,
-//! and after a power cut on a sound disk.
+//! A file is written and synced twice, with other bytes the second time; with data=journal those
+//! are in the journal then. Now the one write that brings a block to its own place fails, the page
+//! cache drops the file, and the file is read: in this mount, and after a power cut on a sound
+//! disk.
 //!
 //! `cargo run --release -p inkstone-powerloss --example old_bytes -- [FILE_SYSTEM ...]` (root)
 
@@ -31,7 +33,10 @@ fn others(path: &Path, wanted: u8) -> Result<usize, String> {
     file.forget_cached().map_err(words)?;
     let mut bytes = vec![0; BLOCKS * BLOCK_BYTES];
     let read = file.read_at(&mut bytes, 0).map_err(words)?;
-    Ok(bytes[..read].chunks(BLOCK_BYTES).filter(|block| block.iter().any(|byte| *byte != wanted)).count())
+    Ok(bytes[..read]
+        .chunks(BLOCK_BYTES)
+        .filter(|block| block.iter().any(|byte| *byte != wanted))
+        .count())
 }
 
 fn one(machine: &Machine, kind: FsKind) -> Result<(), String> {
@@ -41,7 +46,9 @@ fn one(machine: &Machine, kind: FsKind) -> Result<(), String> {
     let running = machine.boot(&disk, kind)?;
     std::fs::create_dir(&directory).map_err(words)?;
     let file = File::create(&path).map_err(words)?;
-    file.write_all_at(&[1; BLOCKS * BLOCK_BYTES], 0).and_then(|()| file.sync_all()).map_err(words)?;
+    file.write_all_at(&[1; BLOCKS * BLOCK_BYTES], 0)
+        .and_then(|()| file.sync_all())
+        .map_err(words)?;
     drop(file);
     running.shut_down()?;
     let running = machine.boot(&disk, kind)?;
@@ -67,7 +74,8 @@ fn one(machine: &Machine, kind: FsKind) -> Result<(), String> {
 }
 
 fn main() -> Result<(), String> {
-    let kinds: Vec<FsKind> = std::env::args().skip(1).map(|name| name.parse()).collect::<Result<_, _>>()?;
+    let kinds: Vec<FsKind> =
+        std::env::args().skip(1).map(|name| name.parse()).collect::<Result<_, _>>()?;
     let kinds = if kinds.is_empty() { FsKind::ALL.to_vec() } else { kinds };
     let machine = Machine::new(&std::env::temp_dir())?;
     for kind in kinds {

@@ -1,9 +1,10 @@
-//! How commits per second follow from the cost of a flush: a log on disks whose flushes are slowed down. It checks the model of
-//! docs/performance.md where the latency is known.
+//! How commits per second follow from the cost of a flush: a log on disks whose flushes are slowed
+//! down. It checks the model of docs/performance.md where the latency is known.
 //!
 //! *Owns*: the disks and the loads. *May not touch*: the log's insides.
 //!
-//! `cargo run --release -p inkstone-powerloss --example slow_disk -- [SECONDS [FLUSH_US ...]]` (root, /dev/fuse, loop devices)
+//! `cargo run --release -p inkstone-powerloss --example slow_disk -- [SECONDS [FLUSH_US ...]]`
+//! (root, /dev/fuse, loop devices)
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine};
 const THREADS: [usize; 4] = [1, 2, 8, 64];
 const GIVEN_UP_EVERY: u64 = 8192;
 
-/// Commits per second of this many threads, each of which waits for its records of 128 bytes; and records per group.
+/// Commits per second of this many threads, each of which waits for its records of 128 bytes; and
+/// records per group.
 fn load(log: &Log, threads: usize, time: Duration) -> inkstone::Result<(f64, f64)> {
     let before = log.stats();
     let begun = Instant::now();
@@ -47,7 +49,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let delays = if delays.is_empty() { vec![0, 1000, 8000] } else { delays };
     let machine = Machine::new(&std::env::temp_dir())?;
     let kind = FsKind::Ext4;
-    println!("flush slowed by us | threads | commits/s | records per group | model: threads x lone");
+    println!(
+        "flush slowed by us | threads | commits/s | records per group | model: threads x lone"
+    );
     for delay in delays {
         let disk = Disk::new("disk", Image::new(kind.disk_bytes()));
         machine.make(&disk, kind)?;

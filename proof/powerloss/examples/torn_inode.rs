@@ -1,14 +1,16 @@
-//! Does ext4 without a journal write an inode while another thread changes it, with new fields and the old checksum? Plain
-//! files, no log of ours.
+//! Does ext4 without a journal write an inode while another thread changes it, with new fields and
+//! the old checksum? Plain files, no log of ours.
 //!
 //! *Owns*: the experiment behind assumption A15 of docs/assumptions.md. *May not touch*: the log.
 //!
-//! One thread overwrites a block of a file and syncs it with fsync, which writes the block of the inode table that the file's
-//! inode is in. Another creates and removes files in the same directory, whose inode is in that block. Every block of inodes that
-//! reaches the disk is checked: is the checksum of each inode right? Where one is not, the power is cut at that write, e2fsck
+//! One thread overwrites a block of a file and syncs it with fsync, which writes the block of the
+//! inode table that the file's inode is in. Another creates and removes files in the same
+//! directory, whose inode is in that block. Every block of inodes that reaches the disk is checked:
+//! is the checksum of each inode right? Where one is not, the power is cut at that write, e2fsck
 //! repairs what it finds, and the file system is mounted.
 //!
-//! `cargo run --release -p inkstone-powerloss --example torn_inode -- [SECONDS]` (root, /dev/fuse, loop devices)
+//! `cargo run --release -p inkstone-powerloss --example torn_inode -- [SECONDS]` (root, /dev/fuse,
+//! loop devices)
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -32,8 +34,8 @@ const ROUND: Duration = Duration::from_millis(500);
 /// States that are checked and mounted in a round.
 const STATES_MAX: usize = 20;
 
-/// Where the inodes of a file system of one group are, and what their checksums begin with. Fields: the kernel's
-/// Documentation/filesystems/ext4.
+/// Where the inodes of a file system of one group are, and what their checksums begin with. Fields:
+/// the kernel's Documentation/filesystems/ext4.
 struct Inodes {
     at: u64,
     count: u64,
@@ -64,11 +66,16 @@ impl Inodes {
             count: u64::from(number(&superblock, 0x28)),
             inode_bytes: u64::from(number(&superblock, 0x58) & 0xffff),
             // ext4 leaves out the last step of CRC-32C, to invert the result.
-            seed: if is_stored { !number(&superblock, 0x270) } else { crc32c(&superblock[0x68..0x78]) },
+            seed: if is_stored {
+                !number(&superblock, 0x270)
+            } else {
+                crc32c(&superblock[0x68..0x78])
+            },
         })
     }
 
-    /// Whether the checksum in an inode is that of its bytes. Its upper half is there where the inode says that it has room for it.
+    /// Whether the checksum in an inode is that of its bytes. Its upper half is there where the
+    /// inode says that it has room for it.
     fn is_right(&self, inode_number: u64, inode: &[u8]) -> bool {
         const LOW: Range<usize> = 0x7c..0x7e;
         const EXTRA_BYTES_AT: usize = 0x80;
@@ -125,7 +132,9 @@ fn record(machine: &Machine) -> Result<(Image, Recording, u64), String> {
     fs::create_dir(&directory).map_err(words)?;
     let directory_inode = fs::metadata(&directory).map_err(words)?.ino();
     let file = File::create(directory.join("a")).map_err(words)?;
-    file.write_all_at(&[1; BLOCK_BYTES as usize], 0).and_then(|()| file.sync_all()).map_err(words)?;
+    file.write_all_at(&[1; BLOCK_BYTES as usize], 0)
+        .and_then(|()| file.sync_all())
+        .map_err(words)?;
     let base = disk.image();
     disk.record();
     let is_over = AtomicBool::new(false);
@@ -143,7 +152,8 @@ fn record(machine: &Machine) -> Result<(Image, Recording, u64), String> {
         let begun = Instant::now();
         let mut synced = Ok(());
         while synced.is_ok() && begun.elapsed() < ROUND {
-            synced = file.write_all_at(&[2; BLOCK_BYTES as usize], 0).and_then(|()| file.sync_all());
+            synced =
+                file.write_all_at(&[2; BLOCK_BYTES as usize], 0).and_then(|()| file.sync_all());
         }
         is_over.store(true, Ordering::Relaxed);
         synced.and(names.join().unwrap_or(Ok(())))
@@ -188,8 +198,10 @@ fn round(machine: &Machine, seen: &mut Seen) -> Result<(), String> {
 }
 
 fn main() -> Result<(), String> {
-    let seconds: f64 =
-        std::env::args().nth(1).map_or(Ok(30.0), |text| text.parse()).map_err(|_| "SECONDS is a number")?;
+    let seconds: f64 = std::env::args()
+        .nth(1)
+        .map_or(Ok(30.0), |text| text.parse())
+        .map_err(|_| "SECONDS is a number")?;
     let machine = Machine::new(&std::env::temp_dir())?;
     let begun = Instant::now();
     let mut seen = Seen::default();
@@ -201,7 +213,10 @@ fn main() -> Result<(), String> {
         seen.inode_writes, seen.of_directory, seen.of_others
     );
     let refused: u64 = seen.refused.values().sum();
-    println!("the power went at {} of them: {refused} did not come up or lost the directory", seen.states);
+    println!(
+        "the power went at {} of them: {refused} did not come up or lost the directory",
+        seen.states
+    );
     for (why, count) in &seen.refused {
         println!("{count} times: {why}");
     }

@@ -1,5 +1,5 @@
-//! The result of a run of a power-loss lab, for machines and for people: which log on which file system, how many
-//! states of how many, from which seeds, and what was found.
+//! The result of a run of a power-loss lab, for machines and for people: which log on which file
+//! system, how many states of how many, from which seeds, and what was found.
 //!
 //! *Owns*: the certificate and its text. *May not touch*: how states are made or judged.
 
@@ -7,7 +7,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-/// The result of one run. `inkstone powerloss ... --certificate FILE` writes a list of them as JSON.
+/// The result of one run. `inkstone powerloss ... --certificate FILE` writes a list of them as
+/// JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`.
@@ -43,7 +44,8 @@ pub struct Class {
     pub name: String,
     /// States that were opened, read and compared.
     pub states: u64,
-    /// The binary logarithm of the number of states that are possible at the checked cuts; `None` where it is unknown.
+    /// The binary logarithm of the number of states that are possible at the checked cuts; `None`
+    /// where it is unknown.
     pub possible_log2: Option<f64>,
     /// States that are equal to an opened one, and were not opened themselves.
     pub covered: u64,
@@ -151,7 +153,10 @@ mod tests {
             not_run: vec!["it needs root".into()],
         };
         let said = certificate.to_string();
-        assert!(said.contains("nothing was checked in 0 states") && !said.contains("held"), "{said}");
+        assert!(
+            said.contains("nothing was checked in 0 states") && !said.contains("held"),
+            "{said}"
+        );
         certificate.classes = vec![class(3)];
         assert!(certificate.to_string().contains("every promise held in 3 states"));
     }

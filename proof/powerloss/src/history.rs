@@ -1,13 +1,15 @@
 //! Histories of every operation, from a seed.
 //!
-//! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a crash is checked.
+//! *Owns*: the operations, what each means to the model, carrying them out. *May not touch*: how a
+//! crash is checked.
 
 use inkstone::{Error, Log, Lsn};
 
 use crate::model::{Allowed, Model};
 use crate::sim::variant::RECORD_BYTES_MAX;
 
-/// One operation on a log. Positions are relative, so that a history stays valid when operations are left out.
+/// One operation on a log. Positions are relative, so that a history stays valid when operations
+/// are left out.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Append a record of this many bytes, and wait.
@@ -34,7 +36,8 @@ pub enum Op {
     Drop,
     /// Kill the process, and open.
     Kill,
-    /// The power is cut within this one, and the history continues with what is found. Only [`rough`] draws it.
+    /// The power is cut within this one, and the history continues with what is found. Only
+    /// [`rough`] draws it.
     PowerCut(Box<Op>),
 }
 
@@ -67,14 +70,16 @@ enum Taste {
     Cuts,
     /// Large records: a roll every other time.
     Rolls,
-    /// Large records, truncated soon: every segment after the first few has the blocks of an older one.
+    /// Large records, truncated soon: every segment after the first few has the blocks of an older
+    /// one.
     Recycling,
 }
 
 /// A history of `length` operations.
 pub fn history(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
-    let taste = [Taste::Mixed, Taste::Mixed, Taste::Openings, Taste::Cuts, Taste::Rolls][rng.usize(..5)];
+    let taste =
+        [Taste::Mixed, Taste::Mixed, Taste::Openings, Taste::Cuts, Taste::Rolls][rng.usize(..5)];
     operations(&mut rng, taste, length)
 }
 
@@ -108,7 +113,9 @@ fn operations(rng: &mut fastrand::Rng, taste: Taste, length: usize) -> Vec<Op> {
             13 => Op::Try(size(rng)),
             14 => Op::Sync,
             15 | 16 => Op::TruncateBefore([255, rng.u8(..)][rng.usize(..2)]),
-            17..=19 => Op::TruncateAfter([0, rng.u8(..), rng.u8(..), rng.u8(200..)][rng.usize(..4)]),
+            17..=19 => {
+                Op::TruncateAfter([0, rng.u8(..), rng.u8(..), rng.u8(200..)][rng.usize(..4)])
+            }
             20 => Op::Drop,
             21 => Op::Reopen,
             _ => Op::Kill,
@@ -117,8 +124,8 @@ fn operations(rng: &mut fastrand::Rng, taste: Taste, length: usize) -> Vec<Op> {
     (0..length).map(&mut operation).collect()
 }
 
-/// A history of `length` operations with many power cuts, and records whose frames end where blocks do: what one crash has
-/// left is where the next writer's bytes would be, and fits.
+/// A history of `length` operations with many power cuts, and records whose frames end where blocks
+/// do: what one crash has left is where the next writer's bytes would be, and fits.
 pub fn rough(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x726F_7567_6821_2121);
     // With padding a group begins with a block: 48 bytes of it, and 24 of each frame, are headers.
@@ -211,7 +218,8 @@ pub fn carry_out(log: &Log, operation: &Op, plan: &Plan) -> inkstone::Result<()>
             expect(log.sync()?, last)
         }
         Op::Batch(all) => {
-            let payloads: Vec<_> = appended(all.len()).iter().map(|record| record.payload()).collect();
+            let payloads: Vec<_> =
+                appended(all.len()).iter().map(|record| record.payload()).collect();
             let append = log.append_batch(&payloads)?;
             expect(append.first_lsn(), last + 1 - all.len() as u64)?;
             expect(append.wait()?, last)

@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name` with a number.
+/// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name`
+/// with a number.
 ///
 /// # Errors
 /// Which file could not be copied, and why.

@@ -1,8 +1,8 @@
-//! Cuts the power at any write and checks what is left of a log: nothing acknowledged may be lost, nothing shown may be
-//! taken back, nothing may appear that was not appended.
+//! Cuts the power at any write and checks what is left of a log: nothing acknowledged may be lost,
+//! nothing shown may be taken back, nothing may appear that was not appended.
 //!
-//! *Owns*: crash states and the checker. *May not touch*: the insides of the log, which it uses through the public API; the
-//! operating system, which it reaches through `inkstone_io`.
+//! *Owns*: crash states and the checker. *May not touch*: the insides of the log, which it uses
+//! through the public API; the operating system, which it reaches through `inkstone_io`.
 //!
 //! | module | |
 //! |---|---|

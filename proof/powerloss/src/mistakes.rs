@@ -1,7 +1,8 @@
-//! A test of the labs: which of them notices which mistake that is built into the log, and after how many states.
+//! A test of the labs: which of them notices which mistake that is built into the log, and after
+//! how many states.
 //!
-//! *Owns*: the labs by name, how each is run over seeds with a mistake built in, the table of what they found. *May not
-//! touch*: how a mistake is built in (`mistake.rs`), how a lab judges.
+//! *Owns*: the labs by name, how each is run over seeds with a mistake built in, the table of what
+//! they found. *May not touch*: how a mistake is built in (`mistake.rs`), how a lab judges.
 
 use std::fmt::{self, Display, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +21,8 @@ use crate::sim::run::Run;
 use crate::sim::threads;
 use crate::sim::variant::{SEGMENT_BYTES, Variant, variant};
 
-/// Mistakes about threads, which the labs here cannot catch: the explorer does (docs/interleavings.md).
+/// Mistakes about threads, which the labs here cannot catch: the explorer does
+/// (docs/interleavings.md).
 #[cfg(inkstone_mistakes)]
 pub const EXPLORED: [Mistake; 8] = [
     Mistake::WakesUnderLock,
@@ -91,7 +93,8 @@ pub struct Catch {
 }
 
 impl Lab {
-    /// Whether everything follows from the seed. With threads, only the fact that a mistake is caught does not vary.
+    /// Whether everything follows from the seed. With threads, only the fact that a mistake is
+    /// caught does not vary.
     pub fn is_of_the_seed(self) -> bool {
         self != Self::Threads
     }
@@ -117,8 +120,9 @@ impl Display for Catch {
 
 /// The labs that catch `mistake`.
 pub fn catches(mistake: Mistake) -> Vec<Catch> {
-    let within =
-        |bound| Lab::ALL.iter().filter_map(|&lab| caught_by(lab, mistake, bound)).collect::<Vec<_>>();
+    let within = |bound| {
+        Lab::ALL.iter().filter_map(|&lab| caught_by(lab, mistake, bound)).collect::<Vec<_>>()
+    };
     match within(BOUND) {
         none if none.is_empty() => within(FAR),
         some => some,
@@ -134,7 +138,8 @@ fn caught_by(lab: Lab, mistake: Mistake, bound: Bound) -> Option<Catch> {
     Some(Catch { lab, states })
 }
 
-/// Runs a lab over the seeds from `first` on, until it finds a broken promise. Without a mistake it never does.
+/// Runs a lab over the seeds from `first` on, until it finds a broken promise. Without a mistake it
+/// never does.
 pub fn hunt(lab: Lab, mistake: Option<Mistake>, first: u64, bound: Bound) -> Option<Caught> {
     let mut states = 0;
     for seed in first..first + bound.seeds {
@@ -154,8 +159,12 @@ pub fn hunt(lab: Lab, mistake: Option<Mistake>, first: u64, bound: Bound) -> Opt
 fn one(lab: Lab, mistake: Option<Mistake>, seed: u64, states: &mut u64) -> Result<(), String> {
     let variant = variant(seed).making(mistake);
     match lab {
-        Lab::Explore => run(variant, seed, Effort { samples: 2, all_of: 2, deep: 0 }, false, states),
-        Lab::Recovery => run(variant, seed, Effort { samples: 1, all_of: 1, deep: 2 }, false, states),
+        Lab::Explore => {
+            run(variant, seed, Effort { samples: 2, all_of: 2, deep: 0 }, false, states)
+        }
+        Lab::Recovery => {
+            run(variant, seed, Effort { samples: 1, all_of: 1, deep: 2 }, false, states)
+        }
         Lab::Rough => run(variant, seed, Effort { samples: 1, all_of: 1, deep: 0 }, true, states),
         Lab::Killed => {
             let effort = Effort { samples: 2, all_of: 2, deep: 0 };
@@ -178,7 +187,13 @@ fn one(lab: Lab, mistake: Option<Mistake>, seed: u64, states: &mut u64) -> Resul
     }
 }
 
-fn run(variant: Variant, seed: u64, effort: Effort, is_rough: bool, states: &mut u64) -> Result<(), String> {
+fn run(
+    variant: Variant,
+    seed: u64,
+    effort: Effort,
+    is_rough: bool,
+    states: &mut u64,
+) -> Result<(), String> {
     let operations = if is_rough { rough(seed, 16) } else { history(seed, 16) };
     let mut run = Run::begin(Explorer::new(variant, effort, seed))?;
     let result = run.steps(&operations);
@@ -249,7 +264,8 @@ fn faults(mut variant: Variant, seed: u64, states: &mut u64) -> Result<(), Strin
 fn full(seed: u64, mistake: Option<Mistake>, states: &mut u64) -> Result<(), String> {
     let Variant { mut disk, options } = variant(seed);
     let room = SEGMENT_BYTES * (2 + seed % 3) + 4096 * (seed % 16);
-    // With padding, four openings of a full disk use up the room that a segment reserves for control groups.
+    // With padding, four openings of a full disk use up the room that a segment reserves for
+    // control groups.
     let pad = seed.is_multiple_of(3);
     disk.garbage_at_crash = false;
     disk.capacity_bytes = Some(room);

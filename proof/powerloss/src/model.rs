@@ -1,14 +1,15 @@
-//! What a log may hold: the records as they were appended, which of them are certain, and what an operation in flight may
-//! or may not have done.
+//! What a log may hold: the records as they were appended, which of them are certain, and what an
+//! operation in flight may or may not have done.
 //!
-//! *Owns*: the payloads, the set of allowed logs, comparing a log with it. *May not touch*: how the log came to be.
+//! *Owns*: the payloads, the set of allowed logs, comparing a log with it. *May not touch*: how the
+//! log came to be.
 
 use std::sync::{Arc, LazyLock};
 
 use inkstone::{Log, Lsn, Reader};
 
-/// Every payload is a piece of these bytes. The second half is zeros, which are the likeliest to be mistaken for something
-/// else.
+/// Every payload is a piece of these bytes. The second half is zeros, which are the likeliest to be
+/// mistaken for something else.
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut rng = fastrand::Rng::with_seed(0x7061_796C_6F61_6473);
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(1 << 20).collect();
@@ -19,7 +20,8 @@ static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
 /// The number of the record that is appended to see whether a log still works.
 pub const PROBE: u32 = u32::MAX;
 
-/// A record that was appended. No two of a run have the same number, so a truncated one that comes back is noticed.
+/// A record that was appended. No two of a run have the same number, so a truncated one that comes
+/// back is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// Which record of the run it is; its payload follows from it.
@@ -125,7 +127,8 @@ pub struct Allowed {
     pub records: Arc<[Record]>,
     /// Up to here every record must be there...
     pub at_least: u64,
-    /// Everything before one of the two is truncated: `truncate_before` is in flight if they differ.
+    /// Everything before one of the two is truncated: `truncate_before` is in flight if they
+    /// differ.
     pub firsts: [u64; 2],
     /// ...unless `truncate_after` is in flight: then it may have left this as the last.
     pub cut: Option<u64>,
@@ -181,15 +184,21 @@ impl Allowed {
             return Err(format!("LSN {} was acknowledged, but the last is {last}", self.at_least));
         }
         if last > self.at_most() {
-            return Err(format!("LSN {} was appended last, but the last is {last}", self.at_most()));
+            return Err(format!(
+                "LSN {} was appended last, but the last is {last}",
+                self.at_most()
+            ));
         }
         match last.checked_sub(1).map(|index| self.records[index as usize]) {
-            Some(record) if record.has_more => Err(format!("the log ends inside a batch, at {last}")),
+            Some(record) if record.has_more => {
+                Err(format!("the log ends inside a batch, at {last}"))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Reads a log from `shown.first` to its end, which must be `shown.last`, and compares every record.
+    /// Reads a log from `shown.first` to its end, which must be `shown.last`, and compares every
+    /// record.
     ///
     /// # Errors
     /// Which promise is broken.
@@ -211,7 +220,11 @@ impl Allowed {
             next += 1;
         }
         if next != shown.last + 1 {
-            return Err(format!("the log says that its last LSN is {}, but shows {}", shown.last, next - 1));
+            return Err(format!(
+                "the log says that its last LSN is {}, but shows {}",
+                shown.last,
+                next - 1
+            ));
         }
         self.check_by_lsn(&log.reader(), shown)
     }
@@ -219,10 +232,13 @@ impl Allowed {
     /// Reads some of the records by their LSNs, the last among them.
     fn check_by_lsn(&self, reader: &Reader, shown: Shown) -> Result<(), String> {
         for lsn in (shown.first..=shown.last).rev().step_by(7) {
-            let found =
-                reader.get(Lsn::new(lsn)).map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
+            let found = reader
+                .get(Lsn::new(lsn))
+                .map_err(|error| format!("LSN {lsn} cannot be read: {error}"))?;
             if self.records.get(lsn as usize - 1).map(Record::payload) != Some(&found[..]) {
-                return Err(format!("LSN {lsn}, read by itself, holds bytes that were not appended there"));
+                return Err(format!(
+                    "LSN {lsn}, read by itself, holds bytes that were not appended there"
+                ));
             }
         }
         Ok(())

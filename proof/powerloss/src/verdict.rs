@@ -1,6 +1,8 @@
-//! Checking one log that a power cut left: opening it, comparing it with what is allowed, appending to it.
+//! Checking one log that a power cut left: opening it, comparing it with what is allowed, appending
+//! to it.
 //!
-//! *Owns*: that check. *May not touch*: where the log is: in a mounted file system, or on the simulated disk.
+//! *Owns*: that check. *May not touch*: where the log is: in a mounted file system, or on the
+//! simulated disk.
 
 use std::sync::Arc;
 
@@ -28,8 +30,9 @@ pub fn open_and_check(
 /// # Errors
 /// Which promise is broken.
 pub fn probe(log: &Log, shown: Shown) -> Result<(), String> {
-    let lsn =
-        log.append_durable(Record::probe().payload()).map_err(|error| format!("an append fails: {error}"))?;
+    let lsn = log
+        .append_durable(Record::probe().payload())
+        .map_err(|error| format!("an append fails: {error}"))?;
     if lsn.get() != shown.last + 1 {
         return Err(format!("LSN {lsn} follows LSN {}", shown.last));
     }

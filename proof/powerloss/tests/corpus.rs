@@ -1,6 +1,7 @@
 //! Disks that once were hard, opened by every build: the right outcome of each is in its file.
 //!
-//! *Owns*: opening all of them. *May not touch*: the files; `inkstone powerloss sim --save-corpus` adds to them.
+//! *Owns*: opening all of them. *May not touch*: the files; `inkstone powerloss sim --save-corpus`
+//! adds to them.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -15,7 +16,10 @@ fn corpus() -> Vec<(String, String)> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .map(|path| {
-            (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap())
+            (
+                path.file_stem().unwrap().to_string_lossy().into_owned(),
+                std::fs::read_to_string(path).unwrap(),
+            )
         })
         .collect();
     files.sort();
@@ -33,7 +37,8 @@ fn every_disk_of_the_corpus_opens_as_is_right() {
     assert!(corpus.iter().map(|(_, text)| text.len()).sum::<usize>() < 200 << 10);
 }
 
-/// The check can fail: with one byte of a header changed, or with another outcome called right, no disk passes.
+/// The check can fail: with one byte of a header changed, or with another outcome called right, no
+/// disk passes.
 #[test]
 fn a_wrong_outcome_is_noticed() {
     let corpus = corpus();
@@ -42,8 +47,10 @@ fn a_wrong_outcome_is_noticed() {
         let wrong = match &scene.right {
             Right::Corrupt => vec![Right::Records(Vec::new()), Right::Records(vec![(1, 2, 1)])],
             Right::Records(lives) => {
-                let longer = lives.iter().map(|(first, last, life)| (*first, last + 1, *life)).collect();
-                let other = lives.iter().map(|(first, last, life)| (*first, *last, life + 1)).collect();
+                let longer =
+                    lives.iter().map(|(first, last, life)| (*first, last + 1, *life)).collect();
+                let other =
+                    lives.iter().map(|(first, last, life)| (*first, *last, life + 1)).collect();
                 vec![Right::Corrupt, Right::Records(longer), Right::Records(other)]
             }
         };
@@ -60,10 +67,16 @@ fn a_wrong_outcome_is_noticed() {
 fn every_scene_can_be_made_and_is_in_the_corpus() {
     let corpus = corpus();
     for (name, scene) in scenes().unwrap() {
-        let (_, text) =
-            corpus.iter().find(|(of, _)| of == name).unwrap_or_else(|| panic!("{name} is not there"));
+        let (_, text) = corpus
+            .iter()
+            .find(|(of, _)| of == name)
+            .unwrap_or_else(|| panic!("{name} is not there"));
         let saved = Scene::from_text(text).unwrap();
         assert_eq!((&saved.what, &saved.right), (&scene.what, &scene.right), "{name}");
-        assert_eq!(Scene::from_text(&scene.to_text()).unwrap(), scene, "{name} is not what was written");
+        assert_eq!(
+            Scene::from_text(&scene.to_text()).unwrap(),
+            scene,
+            "{name} is not what was written"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Real kernel file systems on disks in memory: what was synced is there after a power cut, and faults arrive.
+//! Real kernel file systems on disks in memory: what was synced is there after a power cut, and
+//! faults arrive.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -47,7 +48,8 @@ fn mark(recording: &Recording, text: &str) -> usize {
     recording.entries.iter().position(|entry| *entry == Entry::Mark(text.into())).unwrap()
 }
 
-/// A scan of all directories, or the kernel, which closes a loop device's file a little after the device is detached.
+/// A scan of all directories, or the kernel, which closes a loop device's file a little after the
+/// device is detached.
 #[test]
 fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
     if kinds("a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment").is_empty() {
@@ -69,14 +71,16 @@ fn a_machine_is_taken_away_though_somebody_looks_at_its_disks_for_a_moment() {
 /// Where a victim has its machine.
 const VICTIM: &str = "INKSTONE_TEST_VICTIM";
 
-/// The victim, in a process of its own: mounts and unmounts a file system on a disk that it serves itself, until it is killed.
+/// The victim, in a process of its own: mounts and unmounts a file system on a disk that it serves
+/// itself, until it is killed.
 #[test]
 fn victim() {
     let Some(place) = std::env::var_os(VICTIM) else { return };
     let machine = Machine::new(Path::new(&place)).unwrap();
     let disk = machine.new_disk(FsKind::Ext4).unwrap();
     // The last thread that ends closes this, and asks the disk's server for that.
-    let _open = File::open(machine.target().parent().unwrap().join("disks").join(disk.name())).unwrap();
+    let _open =
+        File::open(machine.target().parent().unwrap().join("disks").join(disk.name())).unwrap();
     let mut number = 0_u64;
     loop {
         let running = machine.boot(&disk, FsKind::Ext4).unwrap();
@@ -89,7 +93,8 @@ fn victim() {
     }
 }
 
-/// This process and those that watch over a mount, with the place in the kernel where each of their threads waits.
+/// This process and those that watch over a mount, with the place in the kernel where each of their
+/// threads waits.
 fn waits(process: u32) -> String {
     let mut all = String::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -108,7 +113,8 @@ fn waits(process: u32) -> String {
     all
 }
 
-/// A thread that waits for the disk when the kill comes would wait for ever: the disk's server was killed with it.
+/// A thread that waits for the disk when the kill comes would wait for ever: the disk's server was
+/// killed with it.
 #[test]
 fn a_killed_process_does_not_wait_for_the_disk_that_it_served() {
     if kinds("a_killed_process_does_not_wait_for_the_disk_that_it_served").is_empty() {
@@ -128,7 +134,10 @@ fn a_killed_process_does_not_wait_for_the_disk_that_it_served() {
                 if since.elapsed() > std::time::Duration::from_secs(60) {
                     let where_it_waits = waits(victim_id);
                     // Otherwise every later use of a loop device here would hang.
-                    let _ = std::process::Command::new("umount").arg("-f").arg(work.join("disks")).status();
+                    let _ = std::process::Command::new("umount")
+                        .arg("-f")
+                        .arg(work.join("disks"))
+                        .status();
                     std::thread::sleep(std::time::Duration::from_secs(2));
                     panic!(
                         "round {round}: {what}: {where_it_waits}\nafter the mount was aborted: {}",
@@ -176,15 +185,19 @@ fn what_was_synced_is_there_in_every_state() {
         let synced = mark(&recording, "synced");
         let mut player = Player::new(&recording, base.clone());
         player.play(synced);
-        assert!(player.cut().units.is_empty(), "{kind}: a flush was the last that reached the disk");
+        assert!(
+            player.cut().units.is_empty(),
+            "{kind}: a flush was the last that reached the disk"
+        );
         let mut values = std::collections::BTreeSet::new();
         for cut in synced..recording.entries.len() {
             player.play(cut);
             let cut = player.cut();
             for (subset, kept) in choose(&cut.units, 3, cut.entry as u64) {
                 let found = Disk::new("found", cut.state(&kept));
-                let running =
-                    machine.boot(&found, kind).unwrap_or_else(|why| panic!("{kind} {subset}: {why}"));
+                let running = machine
+                    .boot(&found, kind)
+                    .unwrap_or_else(|why| panic!("{kind} {subset}: {why}"));
                 let bytes = fs::read(machine.target().join("synced")).unwrap();
                 assert!(
                     bytes.len() == 10_000 && bytes.iter().all(|byte| [7, 9].contains(byte)),

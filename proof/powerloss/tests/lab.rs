@@ -1,7 +1,8 @@
-//! The simulated lab by itself: every class checks something, nothing is counted twice, equal disks are equal for the
-//! log, and a broken promise is found and can be shown again.
+//! The simulated lab by itself: every class checks something, nothing is counted twice, equal disks
+//! are equal for the log, and a broken promise is found and can be shown again.
 //!
-//! *Owns*: a little of everything. *May not touch*: how many states the gate needs (`.ci/powerloss`).
+//! *Owns*: a little of everything. *May not touch*: how many states the gate needs
+//! (`.ci/powerloss`).
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -81,12 +82,14 @@ fn outcome(disk: &SimDisk, variant: &Variant) -> String {
     };
     let records = log.reader().records(log.first()).map(|record| record.map(|record| record.bytes));
     let records: Result<Vec<_>, _> = records.collect();
-    let text = format!("{} {} {:?}", log.first(), log.last(), records.map_err(|error| error.to_string()));
+    let text =
+        format!("{} {} {:?}", log.first(), log.last(), records.map_err(|error| error.to_string()));
     log.abandon();
     text
 }
 
-/// Why one opening may stand for several: disks of the same fingerprint have the same outcome in every respect.
+/// Why one opening may stand for several: disks of the same fingerprint have the same outcome in
+/// every respect.
 #[test]
 fn disks_of_one_fingerprint_have_one_outcome() {
     let [mut equal, mut different] = [0, 0];
@@ -119,7 +122,8 @@ fn disks_of_one_fingerprint_have_one_outcome() {
     assert!(different >= 500, "{different} different disks show little");
 }
 
-/// Files that are no segments yet are left out of the fingerprint: an opening removes them and reads not one byte.
+/// Files that are no segments yet are left out of the fingerprint: an opening removes them and
+/// reads not one byte.
 #[test]
 fn an_unfinished_file_is_not_read() {
     let disk = SimDisk::new(5, DiskOptions::default());
@@ -128,7 +132,10 @@ fn an_unfinished_file_is_not_read() {
     let read_bytes = |content: Option<u8>| {
         let found = disk.crash(1);
         if let Some(byte) = content {
-            let file = found.directory(PATH).open("00000000000000000009.new", &OpenFile::new_file()).unwrap();
+            let file = found
+                .directory(PATH)
+                .open("00000000000000000009.new", &OpenFile::new_file())
+                .unwrap();
             file.write_at(&vec![byte; 64 << 10], 0).unwrap();
         }
         let before = found.counters();
@@ -142,7 +149,8 @@ fn an_unfinished_file_is_not_read() {
     assert_eq!((read_bytes(Some(0)), read_bytes(Some(0x49))), (without, without));
 }
 
-/// A space enumerates each state once: if all items differ, it has as many different disks as it says.
+/// A space enumerates each state once: if all items differ, it has as many different disks as it
+/// says.
 #[test]
 fn every_subset_is_made_once() {
     let disk = SimDisk::new(1, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
@@ -168,11 +176,17 @@ fn a_run_ends_when_it_is_told_to() {
     let stop = AtomicBool::new(true);
     let report = run(&plan(FaultClass::ALL, Until::Seeds(1000)), &stop, &mut |_| {});
     assert!(
-        report.is_cut_short && report.certificate.not_run.iter().any(|what| what.contains("stopped early"))
+        report.is_cut_short
+            && report.certificate.not_run.iter().any(|what| what.contains("stopped early"))
     );
     assert!(report.certificate.seeds < 100, "{} seeds", report.certificate.seeds);
-    let stopped =
-        Unit { class: FaultClass::Torn512, seed: 1, all_of: 16, mistake: None, stop: Arc::new(true.into()) };
+    let stopped = Unit {
+        class: FaultClass::Torn512,
+        seed: 1,
+        all_of: 16,
+        mistake: None,
+        stop: Arc::new(true.into()),
+    };
     let (looked, result) = stopped.run(&stopped.history());
     assert_eq!((looked.states, result), (0, Ok(())));
 }
@@ -200,7 +214,8 @@ mod mistaken {
                 panic!("{mistake} is not found by {class}")
             };
             let words: Vec<&str> = violation.command.split(' ').collect();
-            let after = |name: &str| words[words.iter().position(|word| *word == name).unwrap() + 1];
+            let after =
+                |name: &str| words[words.iter().position(|word| *word == name).unwrap() + 1];
             let numbers = match after("--operations") {
                 "none" => Vec::new(),
                 list => list.split(',').map(|number| number.parse().unwrap()).collect(),

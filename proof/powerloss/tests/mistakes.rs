@@ -70,7 +70,10 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
         assert!(!row.labs.is_empty() || row.directed.is_some(), "nothing catches {mistake}");
         if EXPLORED.contains(mistake) {
             assert_eq!(row.directed.as_deref(), Some(".ci/explore"), "{mistake}");
-            assert!(EXPLORER.contains(&format!("\n| {mistake} | ")), "the explorer's table lacks {mistake}");
+            assert!(
+                EXPLORER.contains(&format!("\n| {mistake} | ")),
+                "the explorer's table lacks {mistake}"
+            );
             continue;
         }
         let Some(test) = &row.directed else { continue };
@@ -97,13 +100,18 @@ fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
     on_all_processors(&hunts.collect::<Vec<_>>(), |&(mistake, lab, states)| {
         let Some(states) = states else {
             assert!(!lab.is_of_the_seed(), "{mistake}: no figure for {lab}");
-            let caught = STARTS.iter().any(|&start| hunt(lab, Some(mistake), start, THREADS).is_some());
+            let caught =
+                STARTS.iter().any(|&start| hunt(lab, Some(mistake), start, THREADS).is_some());
             assert!(caught, "{lab} does not catch {mistake}");
             return;
         };
-        // What changes in the log or in a lab moves the figures; a lab that has become blind is another thing.
+        // What changes in the log or in a lab moves the figures; a lab that has become blind is
+        // another thing.
         let bound = Bound { seeds: 100_000, states: SLACK * states };
         let caught = hunt(lab, Some(mistake), STARTS[0], bound);
-        assert!(caught.is_some(), "{lab} does not catch {mistake} in {SLACK} times {states} states");
+        assert!(
+            caught.is_some(),
+            "{lab} does not catch {mistake} in {SLACK} times {states} states"
+        );
     });
 }

@@ -1,10 +1,13 @@
-//! btrfs on Linux 6.18 reports success for a sync of a new file but makes nothing durable, if three things happened before: the
-//! file was written with O_DIRECT, while another file's sync was the first of a transaction, and its directory was synced since.
-//! A file created through [`OsDirectory`] must be there, whole, all the same: also below an overlay, and without root.
+//! btrfs on Linux 6.18 reports success for a sync of a new file but makes nothing durable, if three
+//! things happened before: the file was written with O_DIRECT, while another file's sync was the
+//! first of a transaction, and its directory was synced since. A file created through
+//! [`OsDirectory`] must be there, whole, all the same: also below an overlay, and without root.
 //!
-//! *Owns*: making that happen with plain files, and checking what had reached the disk. *May not touch*: a log.
+//! *Owns*: making that happen with plain files, and checking what had reached the disk. *May not
+//! touch*: a log.
 //!
-//! What the kernel does without our help: `cargo test --release -p inkstone-powerloss --test skipped_sync -- --ignored --nocapture`
+//! What the kernel does without our help: `cargo test --release -p inkstone-powerloss --test
+//! skipped_sync -- --ignored --nocapture`
 
 use std::fs;
 use std::path::Path;
@@ -58,11 +61,11 @@ fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> 
     let mut writers = Vec::new();
     for name in NEW {
         match maker {
-            Maker::Ours | Maker::OursBelowAnOverlay | Maker::OursWithoutRoot => {
-                ours.push(directory.open(name, &OpenFile::new_file()).map_err(|error| words(&error))?)
-            }
+            Maker::Ours | Maker::OursBelowAnOverlay | Maker::OursWithoutRoot => ours
+                .push(directory.open(name, &OpenFile::new_file()).map_err(|error| words(&error))?),
             Maker::Bare => {
-                let created = fs::File::options().write(true).create_new(true).open(path.join(name));
+                let created =
+                    fs::File::options().write(true).create_new(true).open(path.join(name));
                 created.map_err(|error| words(&error))?;
             }
         }
@@ -80,11 +83,13 @@ fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> 
         })
     })?;
     directory.sync().map_err(|error| words(&error))?;
-    let sync = || ours.iter().try_for_each(|file| file.sync(SyncKind::All).map_err(|error| words(&error)));
+    let sync =
+        || ours.iter().try_for_each(|file| file.sync(SyncKind::All).map_err(|error| words(&error)));
     if maker == Maker::OursWithoutRoot {
         let synced = thread::scope(|scope| {
-            let by_another =
-                || give_up_root_on_this_thread().map_err(|error| words(&error)).and_then(|()| sync());
+            let by_another = || {
+                give_up_root_on_this_thread().map_err(|error| words(&error)).and_then(|()| sync())
+            };
             scope.spawn(by_another).join()
         });
         synced.map_err(|_| "a thread panicked")??;
@@ -107,8 +112,12 @@ fn overlay(machine: &Machine, upper: &Path) -> Result<Mount, String> {
     for directory in [&lower, &work, &merged] {
         fs::create_dir_all(directory).map_err(|error| words(&error))?;
     }
-    let layers =
-        format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+    let layers = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
     Mount::new(Path::new("overlay"), &merged, "overlay", &layers).map_err(|error| words(&error))
 }
 
@@ -143,13 +152,15 @@ fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Result<bool, String>
     let disk = Disk::new("found", reached);
     let running = machine.boot(&disk, kind)?;
     let path = machine.target().join("files");
-    let is_whole = |name: &&str| fs::read(path.join(name)).is_ok_and(|found| found == [7; FILE_BYTES]);
+    let is_whole =
+        |name: &&str| fs::read(path.join(name)).is_ok_and(|found| found == [7; FILE_BYTES]);
     let are_whole = NEW.iter().all(is_whole);
     running.shut_down()?;
     Ok(are_whole)
 }
 
-/// How often the file was missing, in this many rounds; `None` if it cannot be tried here, which is printed.
+/// How often the file was missing, in this many rounds; `None` if it cannot be tried here, which is
+/// printed.
 fn lost(maker: Maker, rounds: u64) -> Option<u64> {
     if let Some(why) = missing().or_else(|| missing_for(FsKind::Btrfs)) {
         use std::io::Write as _;
@@ -158,12 +169,14 @@ fn lost(maker: Maker, rounds: u64) -> Option<u64> {
         return None;
     }
     let machine = Machine::new(&std::env::temp_dir()).expect("a place to work in");
-    let lost = (0..rounds).filter(|seed| !are_there(&machine, maker, *seed).expect("a round")).count();
+    let lost =
+        (0..rounds).filter(|seed| !are_there(&machine, maker, *seed).expect("a round")).count();
     machine.remove().expect("removed");
     Some(lost as u64)
 }
 
-/// Without the change before the sync a fifth of the rounds lost a file: all 30 rounds miss it with a chance of 1 in 1,000.
+/// Without the change before the sync a fifth of the rounds lost a file: all 30 rounds miss it with
+/// a chance of 1 in 1,000.
 #[test]
 fn a_new_file_that_was_synced_is_there() {
     if let Some(lost) = lost(Maker::Ours, 30) {

@@ -13,7 +13,8 @@ use processors::on_all_processors;
 #[test]
 fn without_a_mistake_every_lab_finds_nothing() {
     on_all_processors(Lab::ALL, |&lab| {
-        let bound = if lab.is_of_the_seed() { Bound { seeds: 200, states: 6_000 } } else { THREADS };
+        let bound =
+            if lab.is_of_the_seed() { Bound { seeds: 200, states: 6_000 } } else { THREADS };
         assert_eq!(hunt(lab, None, STARTS[0], bound), None, "{lab}");
     });
 }

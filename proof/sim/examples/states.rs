@@ -33,7 +33,11 @@ fn rate(what: &str, count: u64, mut each: impl FnMut(u64)) {
     let started = Instant::now();
     (0..count).for_each(&mut each);
     let seconds = started.elapsed().as_secs_f64();
-    println!("{what}: {:.2} us, {:.0} a second", seconds / count as f64 * 1e6, count as f64 / seconds);
+    println!(
+        "{what}: {:.2} us, {:.0} a second",
+        seconds / count as f64 * 1e6,
+        count as f64 / seconds
+    );
 }
 
 fn read_the_tail(cut: &PowerCut, kept: u64) -> Result<usize, inkstone_io::Error> {
@@ -53,7 +57,9 @@ fn main() -> Result<(), inkstone_io::Error> {
         rate("  a sample of one cut", 65_536, |seed| drop(black_box(cut.sample(seed))));
         rate("  cut and sample", 65_536, |seed| drop(black_box(disk.crash(seed))));
         rate("  a subset, and 64 KiB read from it", 65_536, |kept| {
-            black_box(read_the_tail(&cut, kept)).map(drop).unwrap_or_else(|error| panic!("{error}"));
+            black_box(read_the_tail(&cut, kept))
+                .map(drop)
+                .unwrap_or_else(|error| panic!("{error}"));
         });
     }
     Ok(())

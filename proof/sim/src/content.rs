@@ -1,6 +1,7 @@
 //! The content of a file, copied on write: a crash clone shares everything that does not change.
 //!
-//! *Owns*: bytes in 4 KiB pages, pages in groups, and sets of blocks. *May not touch*: when anything becomes durable.
+//! *Owns*: bytes in 4 KiB pages, pages in groups, and sets of blocks. *May not touch*: when
+//! anything becomes durable.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -8,8 +9,8 @@ use crate::sum::{Sum, sum_of};
 
 /// A page of content, and the unit in which a file system allocates here.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Pages in a group: changing one page of a shared file copies the page, and the pointers of one group and of all
-/// groups. 32 keeps both short for files of some MiB.
+/// Pages in a group: changing one page of a shared file copies the page, and the pointers of one
+/// group and of all groups. 32 keeps both short for files of some MiB.
 const GROUP_PAGES: usize = 32;
 
 /// A page, and the sum of its bytes once it was needed: clones of a disk share both.
@@ -67,7 +68,12 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
         }
         let position = offset as usize + at;
         let start = position % PAGE_BYTES;
-        let piece = Piece { page: position / PAGE_BYTES, start, len: (PAGE_BYTES - start).min(len - at), at };
+        let piece = Piece {
+            page: position / PAGE_BYTES,
+            start,
+            len: (PAGE_BYTES - start).min(len - at),
+            at,
+        };
         at += piece.len;
         Some(piece)
     })
@@ -133,13 +139,18 @@ impl Content {
     pub(crate) fn has(&self, bytes: &[u8], len: u64) -> bool {
         let Some(first) = bytes.first_chunk::<8>() else { return false };
         let pages = (len as usize).div_ceil(PAGE_BYTES).min(self.groups.len() * GROUP_PAGES);
-        (0..pages).filter_map(|page| Some((page * PAGE_BYTES, self.page(page)?))).any(|(start, page)| {
-            let (words, _) = page.as_chunks::<8>();
-            let begins = words.iter().zip((start..).step_by(8)).filter(|(word, _)| *word == first);
-            let mut begins = begins.map(|(_, at)| at);
-            begins
-                .any(|at| at as u64 + bytes.len() as u64 <= len && self.get(at as u64, bytes.len()) == bytes)
-        })
+        (0..pages).filter_map(|page| Some((page * PAGE_BYTES, self.page(page)?))).any(
+            |(start, page)| {
+                let (words, _) = page.as_chunks::<8>();
+                let begins =
+                    words.iter().zip((start..).step_by(8)).filter(|(word, _)| *word == first);
+                let mut begins = begins.map(|(_, at)| at);
+                begins.any(|at| {
+                    at as u64 + bytes.len() as u64 <= len
+                        && self.get(at as u64, bytes.len()) == bytes
+                })
+            },
+        )
     }
 
     /// Writes `bytes` at `offset`.
@@ -152,10 +163,14 @@ impl Content {
                     continue;
                 }
                 let whole = source.try_into().expect("a whole page");
-                *self.slot(piece.page) = if is_zero { None } else { Some(Arc::new(Page::new(whole))) };
+                *self.slot(piece.page) =
+                    if is_zero { None } else { Some(Arc::new(Page::new(whole))) };
             } else {
-                let page = self.slot(piece.page).get_or_insert_with(|| Arc::new(Page::new([0; PAGE_BYTES])));
-                Arc::make_mut(page).change()[piece.start..piece.start + piece.len].copy_from_slice(source);
+                let page = self
+                    .slot(piece.page)
+                    .get_or_insert_with(|| Arc::new(Page::new([0; PAGE_BYTES])));
+                Arc::make_mut(page).change()[piece.start..piece.start + piece.len]
+                    .copy_from_slice(source);
             }
         }
     }
@@ -182,7 +197,8 @@ impl Content {
             return;
         }
         let last = len as usize / PAGE_BYTES;
-        let has_more = (last..self.groups.len() * GROUP_PAGES).any(|page| self.page(page).is_some());
+        let has_more =
+            (last..self.groups.len() * GROUP_PAGES).any(|page| self.page(page).is_some());
         if has_more {
             self.zero(len, (end - len) as usize);
         }

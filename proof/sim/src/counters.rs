@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the numbers. *May not touch*: anything else.
 
-/// Counts of what a disk was asked to do and did, since it was created or found after a crash. An operation that fails
-/// counts like any other.
+/// Counts of what a disk was asked to do and did, since it was created or found after a crash. An
+/// operation that fails counts like any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Files opened that existed.
@@ -38,14 +38,17 @@ pub struct Counters {
     pub allocations: u64,
     /// Sizes set.
     pub resizes: u64,
-    /// Attempts to take a lock, including those that found it taken. The creation of a lock file is part of it.
+    /// Attempts to take a lock, including those that found it taken. The creation of a lock file is
+    /// part of it.
     pub locks: u64,
-    /// Flushes of the device: one per sync that succeeded, one per durable write that was not a FUA write.
+    /// Flushes of the device: one per sync that succeeded, one per durable write that was not a FUA
+    /// write.
     pub flushes: u64,
     /// FUA writes.
     pub fua_writes: u64,
-    /// Times that the file system had to write metadata: growth of a file or first writes of a block made durable, and
-    /// directory syncs that had something to do. In the log's steady state this does not grow.
+    /// Times that the file system had to write metadata: growth of a file or first writes of a
+    /// block made durable, and directory syncs that had something to do. In the log's steady state
+    /// this does not grow.
     pub metadata_commits: u64,
 }
 

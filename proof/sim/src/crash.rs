@@ -1,6 +1,8 @@
-//! What a power loss leaves: any subset of what was not durable, sampled from a seed or chosen item by item.
+//! What a power loss leaves: any subset of what was not durable, sampled from a seed or chosen item
+//! by item.
 //!
-//! *Owns*: the instant of a cut and the disks found after it. *May not touch*: the disk itself, which continues.
+//! *Owns*: the instant of a cut and the disks found after it. *May not touch*: the disk itself,
+//! which continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +30,8 @@ pub enum Fate {
 pub struct Item {
     /// The file's name when the power was cut; for a rename its old name.
     pub file: Arc<str>,
-    /// The write or operation that it belongs to; the sectors of one write share it. Numbers rise with time.
+    /// The write or operation that it belongs to; the sectors of one write share it. Numbers rise
+    /// with time.
     pub write: u64,
     /// What it is.
     pub what: ItemKind,
@@ -75,8 +78,8 @@ pub enum ItemKind {
 /// How many items [`PowerCut::subsets`] enumerates at most.
 pub const MAX_ENUMERATED_ITEMS: usize = 20;
 
-/// A disk at the instant of a power cut, with every state that may be found afterwards. It shares everything that does
-/// not change with the disk itself, which continues.
+/// A disk at the instant of a power cut, with every state that may be found afterwards. It shares
+/// everything that does not change with the disk itself, which continues.
 #[derive(Clone)]
 pub struct PowerCut {
     options: DiskOptions,
@@ -142,7 +145,8 @@ impl PowerCut {
         cut
     }
 
-    /// Lists entries and names in one order of arrival, each split into the parts that a crash keeps whole.
+    /// Lists entries and names in one order of arrival, each split into the parts that a crash
+    /// keeps whole.
     fn list_items(&mut self) {
         let mut names = self.names.iter().enumerate().peekable();
         for (number, entry) in self.entries.iter().enumerate() {
@@ -161,13 +165,21 @@ impl PowerCut {
                 }
                 Change::Data { place, .. } => {
                     for offset in entry.range().step_by(self.options.sector_bytes) {
-                        push(ItemKind::Sector { offset, place }, Source::Sector { entry: number, offset });
+                        push(
+                            ItemKind::Sector { offset, place },
+                            Source::Sector { entry: number, offset },
+                        );
                     }
                 }
                 Change::Zero { offset, len } => {
-                    push(ItemKind::ZeroRange { offset, len_bytes: len }, Source::Whole { entry: number });
+                    push(
+                        ItemKind::ZeroRange { offset, len_bytes: len },
+                        Source::Whole { entry: number },
+                    );
                 }
-                Change::Size { to } => push(ItemKind::Size { to_bytes: to }, Source::Whole { entry: number }),
+                Change::Size { to } => {
+                    push(ItemKind::Size { to_bytes: to }, Source::Whole { entry: number })
+                }
             }
         }
         for (name, later) in names {
@@ -187,14 +199,14 @@ impl PowerCut {
         self.operation
     }
 
-    /// How many epochs were recorded before this: what was acknowledged while [`SimDisk::epochs_recorded`] returned this
-    /// number or a lower one must be found.
+    /// How many epochs were recorded before this: what was acknowledged while
+    /// [`SimDisk::epochs_recorded`] returned this number or a lower one must be found.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The disk as found if each item had this fate. With [`DirectoryOrder::Prefix`] a directory operation after one
-    /// that was not kept is not kept either, whatever its fate.
+    /// The disk as found if each item had this fate. With [`DirectoryOrder::Prefix`] a directory
+    /// operation after one that was not kept is not kept either, whatever its fate.
     pub fn state(&self, fate: impl FnMut(usize, &Item) -> Fate) -> SimDisk {
         self.found(self.seed, fate)
     }
@@ -205,7 +217,10 @@ impl PowerCut {
     /// If there are more than 64 items: they have no bits.
     pub fn subset(&self, kept: u64) -> SimDisk {
         assert!(self.items.len() <= 64, "{} items in 64 bits", self.items.len());
-        self.found(self.seed, |index, _| if kept >> index & 1 == 1 { Fate::Kept } else { Fate::Dropped })
+        self.found(
+            self.seed,
+            |index, _| if kept >> index & 1 == 1 { Fate::Kept } else { Fate::Dropped },
+        )
     }
 
     /// Every subset, from none to all; `None` if there are more than [`MAX_ENUMERATED_ITEMS`].
@@ -214,8 +229,8 @@ impl PowerCut {
         (count <= MAX_ENUMERATED_ITEMS).then(|| (0..1_u64 << count).map(|kept| self.subset(kept)))
     }
 
-    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, only whole writes, only what arrived
-    /// first, all but one, one torn write.
+    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, only whole
+    /// writes, only what arrived first, all but one, one torn write.
     pub fn sample(&self, seed: u64) -> SimDisk {
         let mut rng = fastrand::Rng::with_seed(seed ^ self.seed);
         let mut data = Style::draw(&mut rng, self.items.len());
@@ -227,7 +242,9 @@ impl PowerCut {
         let garbage = if self.options.garbage_at_crash && rng.bool() { rng.u32(1..=8) } else { 0 };
         self.found(rng.u64(..), |index, item| {
             let kept = match item.what {
-                ItemKind::Sector { .. } if garbage > 0 && rng.u32(..16) < garbage => return Fate::Garbage,
+                ItemKind::Sector { .. } if garbage > 0 && rng.u32(..16) < garbage => {
+                    return Fate::Garbage;
+                }
                 ItemKind::Sector { .. } => data.keeps(index, item.write, &mut rng),
                 ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. } => {
                     size.keeps(index, item.write, &mut rng)
@@ -289,7 +306,9 @@ impl PowerCut {
                     let entry = &self.names[name];
                     entry.change.apply(&mut state.directories[entry.directory].view);
                 }
-                Source::Name { .. } => names_end = self.options.directory_order == DirectoryOrder::Prefix,
+                Source::Name { .. } => {
+                    names_end = self.options.directory_order == DirectoryOrder::Prefix
+                }
                 Source::Whole { .. } => {}
             }
         }
@@ -359,8 +378,8 @@ fn item_of_name(entry: &NameEntry) -> Item {
     Item { file: Arc::clone(file), write: entry.order, what }
 }
 
-/// Turns the files and names on the medium into a disk that was just powered on: files without a name are gone, nothing
-/// is beyond a file's end, memory shows what the medium has.
+/// Turns the files and names on the medium into a disk that was just powered on: files without a
+/// name are gone, nothing is beyond a file's end, memory shows what the medium has.
 fn power_up(state: &mut State) {
     let mut found = BTreeMap::new();
     for (number, directory) in state.directories.iter_mut().enumerate() {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_io::engine::MAX_DEPTH;
-use inkstone_io::{Access, Capabilities, Directory, EngineKind, Error, NamedChoice, OpenFile, Result};
+use inkstone_io::{
+    Access, Capabilities, Directory, EngineKind, Error, NamedChoice, OpenFile, Result,
+};
 
 use crate::disk::SimDisk;
 use crate::engine::SimEngine;
@@ -15,7 +17,8 @@ use crate::fault::errno;
 use crate::file::SimFile;
 use crate::state::os_error;
 
-/// The room of a disk without [`crate::DiskOptions::capacity_bytes`]: 1 EiB, so that sums with it do not overflow.
+/// The room of a disk without [`crate::DiskOptions::capacity_bytes`]: 1 EiB, so that sums with it
+/// do not overflow.
 const UNLIMITED_FREE_BYTES: u64 = 1 << 60;
 
 /// A directory of a [`SimDisk`]. Clones are the same directory.
@@ -33,8 +36,9 @@ impl SimDirectory {
         Self { disk, number, path, is_forked: Arc::default() }
     }
 
-    /// From now on this handle, its clones, and the files and locks that it returns behave like those of a forked child:
-    /// they can be read, every change is refused, and dropping a lock does not release it.
+    /// From now on this handle, its clones, and the files and locks that it returns behave like
+    /// those of a forked child: they can be read, every change is refused, and dropping a lock does
+    /// not release it.
     pub fn act_forked(&self) {
         self.is_forked.store(true, Ordering::Relaxed);
     }
@@ -57,7 +61,8 @@ impl SimDirectory {
     }
 }
 
-/// The exclusive lock on a file of a [`SimDisk`]; released when dropped. A disk found after a crash has no locks.
+/// The exclusive lock on a file of a [`SimDisk`]; released when dropped. A disk found after a crash
+/// has no locks.
 #[derive(Debug)]
 pub struct SimLock {
     disk: SimDisk,
@@ -113,7 +118,9 @@ impl Directory for SimDirectory {
                 .advise("this file system has no O_DIRECT: use access buffered"));
         }
         match state.open(self.number, &name, how.create_new) {
-            Ok(inode) => Ok(SimFile::new(self.disk.clone(), inode, path, *how, Arc::clone(&self.is_forked))),
+            Ok(inode) => {
+                Ok(SimFile::new(self.disk.clone(), inode, path, *how, Arc::clone(&self.is_forked)))
+            }
             Err(source) => Err(Error::new("open", path, source)),
         }
     }
@@ -140,7 +147,10 @@ impl Directory for SimDirectory {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        self.disk.lock().list(self.number).map_err(|source| Error::new("list directory", &self.path, source))
+        self.disk
+            .lock()
+            .list(self.number)
+            .map_err(|source| Error::new("list directory", &self.path, source))
     }
 
     fn sync(&self) -> Result<()> {
@@ -187,7 +197,8 @@ impl Directory for SimDirectory {
 
     fn engine(&self, kind: EngineKind, depth: usize) -> Result<SimEngine> {
         if depth > MAX_DEPTH {
-            let why = format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
+            let why =
+                format!("a depth of {depth} is more than the {MAX_DEPTH} that an engine takes");
             return Err(Error::invalid("open engine", kind.name(), why));
         }
         Ok(SimEngine::new(self.disk.clone()))

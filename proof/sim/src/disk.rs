@@ -1,4 +1,5 @@
-//! The handle of a disk: creating one, cutting its power, planning its faults, reading what happened.
+//! The handle of a disk: creating one, cutting its power, planning its faults, reading what
+//! happened.
 //!
 //! *Owns*: the lock around the state. *May not touch*: what the operations do.
 
@@ -35,7 +36,8 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Ignores poisoning: a panic of another holder may leave a half-done operation, but then the test fails anyway.
+    /// Ignores poisoning: a panic of another holder may leave a half-done operation, but then the
+    /// test fails anyway.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +57,8 @@ impl SimDisk {
         self.power_cut().sample(seed)
     }
 
-    /// A disk as found after a power loss now; each item that was not durable gets this fate. This one continues.
+    /// A disk as found after a power loss now; each item that was not durable gets this fate. This
+    /// one continues.
     pub fn crash_with(&self, mut fate: impl FnMut(&Item) -> Fate) -> Self {
         self.power_cut().state(|_, item| fate(item))
     }
@@ -65,8 +68,9 @@ impl SimDisk {
         self.power_cut().items().to_vec()
     }
 
-    /// From now on, records the disk before each operation that makes something durable (a sync, a durable write, a sync of
-    /// a directory), unless everything is durable already. The subsets of these cuts are all possible crash states.
+    /// From now on, records the disk before each operation that makes something durable (a sync, a
+    /// durable write, a sync of a directory), unless everything is durable already. The subsets of
+    /// these cuts are all possible crash states.
     pub fn record_epochs(&self) {
         self.lock().epochs = Some(Vec::new());
     }
@@ -76,8 +80,9 @@ impl SimDisk {
         self.lock().epochs.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// How many epochs were recorded since the disk was created. A caller that notes this number with each acknowledgement
-    /// knows for every [`PowerCut`] what was acknowledged before it: see [`PowerCut::epoch`].
+    /// How many epochs were recorded since the disk was created. A caller that notes this number
+    /// with each acknowledgement knows for every [`PowerCut`] what was acknowledged before it: see
+    /// [`PowerCut::epoch`].
     pub fn epochs_recorded(&self) -> u64 {
         self.lock().epochs_recorded
     }
@@ -95,7 +100,8 @@ impl SimDisk {
         self.lock().plans.clear();
     }
 
-    /// Changes the disk's options from now on, including its rates of faults. The size of a sector stays.
+    /// Changes the disk's options from now on, including its rates of faults. The size of a sector
+    /// stays.
     pub fn change_options(&self, change: impl FnOnce(&mut DiskOptions)) {
         let mut state = self.lock();
         let sector_bytes = state.options.sector_bytes;
@@ -108,18 +114,21 @@ impl SimDisk {
         self.lock().options
     }
 
-    /// Flips the bits of `mask` in a byte on the medium, as bit rot does. In memory too if the page is clean.
+    /// Flips the bits of `mask` in a byte on the medium, as bit rot does. In memory too if the page
+    /// is clean.
     ///
     /// # Panics
     /// If there is no such file.
     pub fn rot(&self, directory: impl AsRef<Path>, file: &str, at: u64, mask: u8) {
         let mut state = self.lock();
         let number = state.directory(directory.as_ref());
-        let inode = *state.directories[number].view.get(file).unwrap_or_else(|| panic!("no file {file:?}"));
+        let inode =
+            *state.directories[number].view.get(file).unwrap_or_else(|| panic!("no file {file:?}"));
         state.rot(inode, at, mask);
     }
 
-    /// Drops every clean page, so that buffered reads see what the device has. Memory pressure may do that at any time.
+    /// Drops every clean page, so that buffered reads see what the device has. Memory pressure may
+    /// do that at any time.
     pub fn drop_caches(&self) {
         self.lock().drop_caches();
     }
@@ -144,9 +153,10 @@ impl SimDisk {
         self.lock().image(false)
     }
 
-    /// A number that is equal for disks with the same content on the medium: names, sizes, bytes and blocks. What is not
-    /// durable does not count, nor does the seed. The bytes of a file do not count if `is_unread` returns `true` for its
-    /// name: for callers that know that nobody reads them.
+    /// A number that is equal for disks with the same content on the medium: names, sizes, bytes
+    /// and blocks. What is not durable does not count, nor does the seed. The bytes of a file do
+    /// not count if `is_unread` returns `true` for its name: for callers that know that nobody
+    /// reads them.
     pub fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
         self.lock().fingerprint(is_unread)
     }
@@ -156,7 +166,8 @@ impl SimDisk {
         self.lock().image(true)
     }
 
-    /// Whether a file on the medium holds `bytes` at a multiple of 8: at least 8 of them, not all zeros.
+    /// Whether a file on the medium holds `bytes` at a multiple of 8: at least 8 of them, not all
+    /// zeros.
     pub fn medium_has(&self, bytes: &[u8]) -> bool {
         self.lock().medium_has(bytes)
     }

@@ -98,7 +98,8 @@ impl State {
         let is_own = |entry: &Entry| writes.contains(&entry.write);
         let grows = self.pending.iter().any(|entry| is_own(entry) && entry.is_size());
         let inode = self.inode(number);
-        // An overwrite stays within the size on the medium. Otherwise an earlier growth that is not durable yet is included.
+        // An overwrite stays within the size on the medium. Otherwise an earlier growth that is not
+        // durable yet is included.
         let is_overwrite = !grows
             && inode.blocks.settled.has_all(blocks_of(offset, len))
             && offset + len <= inode.stable_bytes;
@@ -123,11 +124,12 @@ impl State {
         self.flush(Some(number), &cover);
     }
 
-    /// A flush of the device: what it has cached of other files becomes durable, where their metadata already says
-    /// that the blocks are theirs and written.
+    /// A flush of the device: what it has cached of other files becomes durable, where their
+    /// metadata already says that the blocks are theirs and written.
     pub(crate) fn flush(&mut self, own: Option<u64>, cover: &Cover) {
-        let is_candidate =
-            |entry: &Entry| Some(entry.inode) != own && entry.is_in(Place::DeviceCache) && cover.has(entry);
+        let is_candidate = |entry: &Entry| {
+            Some(entry.inode) != own && entry.is_in(Place::DeviceCache) && cover.has(entry)
+        };
         if !self.options.flush_is_global || !self.pending.iter().any(is_candidate) {
             return;
         }
@@ -162,7 +164,8 @@ impl State {
     }
 
     fn take(&mut self, mut pick: impl FnMut(&Entry) -> bool) -> Vec<Entry> {
-        let (due, rest) = std::mem::take(&mut self.pending).into_iter().partition(|entry| pick(entry));
+        let (due, rest) =
+            std::mem::take(&mut self.pending).into_iter().partition(|entry| pick(entry));
         self.pending = rest;
         due
     }
@@ -219,11 +222,12 @@ impl State {
         }
         if after == AfterEffect::RevertsToOld {
             let own = self.pending.iter().filter(|entry| entry.inode == number);
-            let size = own.fold(self.inode(number).stable_bytes, |size, entry| match entry.change {
-                Change::Size { to } => size.max(to),
-                Change::Cut { to, .. } => size.min(to),
-                Change::Data { .. } | Change::Zero { .. } => size,
-            });
+            let size =
+                own.fold(self.inode(number).stable_bytes, |size, entry| match entry.change {
+                    Change::Size { to } => size.max(to),
+                    Change::Cut { to, .. } => size.min(to),
+                    Change::Data { .. } | Change::Zero { .. } => size,
+                });
             let inode = self.inode_mut(number);
             inode.size_bytes = size;
             inode.view.cut(size);

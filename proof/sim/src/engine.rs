@@ -1,16 +1,18 @@
-//! The engine of a simulated disk: requests in flight, which complete in an order that is not promised.
+//! The engine of a simulated disk: requests in flight, which complete in an order that is not
+//! promised.
 //!
 //! *Owns*: the requests in flight. *May not touch*: what they do.
 //!
-//! It is the worst that the seam allows: a crash may keep the bytes of a write as soon as it is submitted; they become
-//! durable only when it completes; and a sync that was submitted earlier does not cover them, unless it is the write's
-//! own.
+//! It is the worst that the seam allows: a crash may keep the bytes of a write as soon as it is
+//! submitted; they become durable only when it completes; and a sync that was submitted earlier
+//! does not cover them, unless it is the write's own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use inkstone_io::{
-    AlignedBuf, Completion, Engine, Error, File, Operation, Persist, Request, Result, SyncKind, Then, ThenOn,
+    AlignedBuf, Completion, Engine, Error, File, Operation, Persist, Request, Result, SyncKind,
+    Then, ThenOn,
 };
 
 use crate::disk::SimDisk;
@@ -49,7 +51,11 @@ impl SimEngine {
         Self { disk, taken: VecDeque::new() }
     }
 
-    fn start(state: &mut State, file: &SimFile, operation: Operation) -> (Option<AlignedBuf>, Rest) {
+    fn start(
+        state: &mut State,
+        file: &SimFile,
+        operation: Operation,
+    ) -> (Option<AlignedBuf>, Rest) {
         match operation {
             Operation::Write { buffer, len, offset, persist } => {
                 let rest = match buffer.get(..len) {
@@ -97,14 +103,20 @@ impl Taken {
                 }
                 read
             }
-            Rest::Sync { kind, cover } => file.sync_covered(&mut file.lock(), kind, &cover).map(|()| 0),
+            Rest::Sync { kind, cover } => {
+                file.sync_covered(&mut file.lock(), kind, &cover).map(|()| 0)
+            }
         };
         Completion { token, buffer, result }
     }
 }
 
 fn too_long(file: &SimFile, len: usize, room: usize) -> Error {
-    Error::invalid("submit", file.path(), format!("{len} bytes were asked for, the buffer has {room}"))
+    Error::invalid(
+        "submit",
+        file.path(),
+        format!("{len} bytes were asked for, the buffer has {room}"),
+    )
 }
 
 impl Engine for SimEngine {

@@ -1,7 +1,7 @@
 //! Faults by plan: what goes wrong at which operation, and the history of what went wrong.
 //!
-//! *Owns*: matching operations with plans, drawing faults by their rates. *May not touch*: carrying a fault out; the
-//! operation itself does that.
+//! *Owns*: matching operations with plans, drawing faults by their rates. *May not touch*: carrying
+//! a fault out; the operation itself does that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,20 +60,23 @@ pub enum OperationKind {
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// The operation fails with this error number without doing anything. A sync that fails this way has the after-effect
-    /// [`AfterEffect::KeepsNew`].
+    /// The operation fails with this error number without doing anything. A sync that fails this
+    /// way has the after-effect [`AfterEffect::KeepsNew`].
     Error(i32),
     /// A sync fails with this error number and leaves this behind.
     SyncFails(i32, AfterEffect),
-    /// A read or write is done in two parts, the first of this many bytes. Callers of the seam do not see that.
+    /// A read or write is done in two parts, the first of this many bytes. Callers of the seam do
+    /// not see that.
     Short(usize),
     /// A sync is acknowledged and makes nothing durable; the next one covers what it left out.
     LostSync,
     /// A write puts this many bytes into the cache, then fails with this error number.
     ShortThenError(usize, i32),
-    /// A write is acknowledged but never arrives on the device. A buffered one is still in the page cache.
+    /// A write is acknowledged but never arrives on the device. A buffered one is still in the page
+    /// cache.
     LostWrite,
-    /// A write lands at `offset`, rounded down to a sector, of the file called `file` (or of the same file).
+    /// A write lands at `offset`, rounded down to a sector, of the file called `file` (or of the
+    /// same file).
     Misdirected {
         /// Another file in the same directory; `None` or a name that is not there: the same file.
         file: Option<String>,
@@ -102,7 +105,9 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(code) => write!(f, "error {code}"),
-            Self::SyncFails(code, after) => write!(f, "error {code} with the after-effect {after:?}"),
+            Self::SyncFails(code, after) => {
+                write!(f, "error {code} with the after-effect {after:?}")
+            }
             Self::Short(bytes) => write!(f, "done in two parts, the first of {bytes} bytes"),
             Self::ShortThenError(bytes, code) => write!(f, "error {code} after {bytes} bytes"),
             Self::LostWrite | Self::LostSync => write!(f, "lost"),
@@ -115,7 +120,8 @@ impl fmt::Display for Effect {
     }
 }
 
-/// A fault by plan: the `nth` operation, counted from when it is injected, that is of its kind and on its files.
+/// A fault by plan: the `nth` operation, counted from when it is injected, that is of its kind and
+/// on its files.
 #[derive(Debug, Clone)]
 pub struct Fault {
     effect: Effect,
@@ -137,7 +143,8 @@ impl Fault {
         Self { kind: Some(kind), ..self }
     }
 
-    /// Only on files whose name contains this (for operations on directories: the directory's path).
+    /// Only on files whose name contains this (for operations on directories: the directory's
+    /// path).
     #[must_use]
     pub fn file(self, part: &str) -> Self {
         Self { file: Some(part.to_owned()), ..self }
@@ -202,8 +209,8 @@ impl Plans {
         self.plans.clear();
     }
 
-    /// The effect for this operation, if one is planned. Every plan counts the operation; the first whose turn it is
-    /// wins.
+    /// The effect for this operation, if one is planned. Every plan counts the operation; the first
+    /// whose turn it is wins.
     pub(crate) fn due(&mut self, kind: OperationKind, name: &str) -> Option<Effect> {
         let mut due = None;
         for plan in &mut self.plans {
@@ -240,7 +247,9 @@ pub(crate) fn draw(
         | OperationKind::SyncDirectory => {
             happens(rates.directory_error_ppm).then_some(Effect::Error(errno::EIO))
         }
-        OperationKind::Create if happens(rates.directory_error_ppm) => Some(Effect::Error(errno::EIO)),
+        OperationKind::Create if happens(rates.directory_error_ppm) => {
+            Some(Effect::Error(errno::EIO))
+        }
         OperationKind::Create | OperationKind::Allocate => {
             happens(rates.no_space_ppm).then_some(Effect::Error(errno::ENOSPC))
         }
@@ -250,16 +259,19 @@ pub(crate) fn draw(
         OperationKind::Read if happens(rates.read_error_ppm) => Some(Effect::Error(errno::EIO)),
         OperationKind::Read if happens(rates.rot_ppm) => Some(Effect::Rot),
         OperationKind::Read => happens(rates.short_ppm).then_some(Effect::Short(0)),
-        OperationKind::Write if happens(rates.write_error_ppm) => Some(Effect::ShortThenError(0, errno::EIO)),
-        OperationKind::Write if happens(rates.no_space_ppm) => Some(Effect::ShortThenError(0, errno::ENOSPC)),
+        OperationKind::Write if happens(rates.write_error_ppm) => {
+            Some(Effect::ShortThenError(0, errno::EIO))
+        }
+        OperationKind::Write if happens(rates.no_space_ppm) => {
+            Some(Effect::ShortThenError(0, errno::ENOSPC))
+        }
         OperationKind::Write if happens(rates.lost_write_ppm) => Some(Effect::LostWrite),
         OperationKind::Write if happens(rates.misdirected_write_ppm) => {
             Some(Effect::Misdirected { file: None, offset: 0 })
         }
         OperationKind::Write => happens(rates.short_ppm).then_some(Effect::Short(0)),
-        OperationKind::Sync => {
-            happens(rates.sync_error_ppm).then_some(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
-        }
+        OperationKind::Sync => happens(rates.sync_error_ppm)
+            .then_some(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)),
     };
     // A drawn fault gets its size and place from the seed too.
     effect.map(|effect| match effect {

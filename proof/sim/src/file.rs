@@ -1,6 +1,7 @@
 //! A file of a simulated disk behind the seam.
 //!
-//! *Owns*: a handle, and translating the seam's calls into the file system's. *May not touch*: what those do.
+//! *Owns*: a handle, and translating the seam's calls into the file system's. *May not touch*: what
+//! those do.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +86,8 @@ impl SimFile {
         Ok(state.write(&self.target(offset, bytes), bytes))
     }
 
-    /// The second half: what `persist` and the open flags require. `cover` is for the sync that follows, if any.
+    /// The second half: what `persist` and the open flags require. `cover` is for the sync that
+    /// follows, if any.
     pub(crate) fn finish_write(
         &self,
         state: &mut State,
@@ -95,15 +97,23 @@ impl SimFile {
         cover: &Cover,
     ) -> Result<usize> {
         let Written { writes, result } = written;
-        let count =
-            result.map_err(|source| Error::new(self.write_name(persist), &self.path, source).at(offset))?;
+        let count = result.map_err(|source| {
+            Error::new(self.write_name(persist), &self.path, source).at(offset)
+        })?;
         let full = self.how.durability == Durability::OSync;
-        let is_durable = persist == Persist::Dsync || full || self.how.durability == Durability::ODsync;
+        let is_durable =
+            persist == Persist::Dsync || full || self.how.durability == Durability::ODsync;
         if is_durable && count > 0 {
             let direct = self.how.access == Access::Direct;
             state.counters.dsync_writes += 1;
-            let what =
-                Durably { inode: self.inode, writes: &writes, offset, len: count as u64, direct, full };
+            let what = Durably {
+                inode: self.inode,
+                writes: &writes,
+                offset,
+                len: count as u64,
+                direct,
+                full,
+            };
             state.persist(&what);
         }
         if let Persist::Sync(kind) = persist {
@@ -112,7 +122,12 @@ impl SimFile {
         Ok(count)
     }
 
-    pub(crate) fn sync_covered(&self, state: &mut State, kind: SyncKind, cover: &Cover) -> Result<()> {
+    pub(crate) fn sync_covered(
+        &self,
+        state: &mut State,
+        kind: SyncKind,
+        cover: &Cover,
+    ) -> Result<()> {
         self.check_change("fsync")?;
         let name = match kind {
             SyncKind::All => "fsync",
@@ -140,7 +155,13 @@ impl SimFile {
         Ok(())
     }
 
-    fn reserve(&self, way: Preparation, range: (u64, u64), grows: bool, zeroes: bool) -> Result<()> {
+    fn reserve(
+        &self,
+        way: Preparation,
+        range: (u64, u64),
+        grows: bool,
+        zeroes: bool,
+    ) -> Result<()> {
         use inkstone_io::NamedChoice;
         if self.how.read_only {
             return Err(Error::new(way.name(), &self.path, os_error(errno::EBADF)).at(range.0));
@@ -256,9 +277,11 @@ impl File for SimFile {
             Preparation::WriteZeroes if self.lock().options.has_write_zeroes => {
                 self.write_zeros(&mut self.lock(), len_bytes)
             }
-            Preparation::WriteZeroes => {
-                Err(Error::unsupported("write-zeroes", &self.path, "this file system does not have it"))
-            }
+            Preparation::WriteZeroes => Err(Error::unsupported(
+                "write-zeroes",
+                &self.path,
+                "this file system does not have it",
+            )),
         }
     }
 }

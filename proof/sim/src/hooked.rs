@@ -1,13 +1,15 @@
-//! A directory of a simulated disk with a hook around each call: for tests that look on, hold a call, refuse it, or switch threads.
+//! A directory of a simulated disk with a hook around each call: for tests that look on, hold a
+//! call, refuse it, or switch threads.
 //!
-//! *Owns*: passing the calls on. *May not touch*: what the disk does; a hook decides only when a call goes on, and whether.
+//! *Owns*: passing the calls on. *May not touch*: what the disk does; a hook decides only when a
+//! call goes on, and whether.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use inkstone_io::{
-    Bulletin, BulletinReader, Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts,
-    OpenFile, Operation, Preparation, Request, Result, SyncKind,
+    Bulletin, BulletinReader, Capabilities, Completion, Directory, Engine, EngineKind, File,
+    FileFacts, OpenFile, Operation, Preparation, Request, Result, SyncKind,
 };
 
 use crate::directory::{SimDirectory, SimLock};
@@ -47,7 +49,8 @@ impl Call<'_> {
     }
 }
 
-/// Which call of a [`File`]. Questions that no disk is asked for (its size, its facts) have no hook.
+/// Which call of a [`File`]. Questions that no disk is asked for (its size, its facts) have no
+/// hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileCall {
     /// [`File::check_takes_changes`].
@@ -75,7 +78,8 @@ pub trait Hook: Send + Sync + 'static {
     /// Called after each call that reached the disk.
     fn after(&self) {}
 
-    /// Whether the directory says that this process is a forked child, although the disk refuses nothing.
+    /// Whether the directory says that this process is a forked child, although the disk refuses
+    /// nothing.
     fn is_forked(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 //! A disk in memory that lies the way disks lie, from a seed.
 //!
-//! *Owns*: a model of page cache, device cache, medium and directory, its faults, and every state that a power loss may
-//! leave. *May not touch*: the operating system. It implements the traits of `inkstone_io`, and code over those traits
-//! cannot tell the difference.
+//! *Owns*: a model of page cache, device cache, medium and directory, its faults, and every state
+//! that a power loss may leave. *May not touch*: the operating system. It implements the traits of
+//! `inkstone_io`, and code over those traits cannot tell the difference.
 //!
 //! ```
 //! use inkstone_io::{Directory, File, OpenFile, SyncKind};
@@ -27,48 +27,57 @@
 //! # The rules
 //!
 //! *Bytes*
-//! 1. A buffered write is in the page cache, a direct one in the device's cache. Both are volatile, by sectors of
-//!    [`DiskOptions::sector_bytes`], in order of arrival, each sector with the number of its write. A buffered write of
-//!    part of a sector dirties the whole sector as it is in the page cache.
-//! 2. A sync of a file writes its pages back, commits its metadata, and flushes the device. The flush makes *every*
-//!    file's sectors in the device's cache durable (unless [`DiskOptions::flush_is_global`] is off), but only in blocks
-//!    whose metadata is on the medium already, and no other file's pages. fdatasync includes growth.
-//! 3. The kernel writes a dirty range back by itself now and then ([`DiskOptions::writeback_ppm`]), which makes nothing
-//!    durable.
-//! 4. A durable write (`RWF_DSYNC`, `O_DSYNC`) is durable on completion, with its growth. A direct one over written
-//!    blocks is one FUA write and makes nothing else durable; any other is a write, the metadata and a flush. `O_SYNC`
-//!    always commits metadata.
+//! 1. A buffered write is in the page cache, a direct one in the device's cache. Both are volatile,
+//!    by sectors of [`DiskOptions::sector_bytes`], in order of arrival, each sector with the number
+//!    of its write. A buffered write of part of a sector dirties the whole sector as it is in the
+//!    page cache.
+//! 2. A sync of a file writes its pages back, commits its metadata, and flushes the device. The
+//!    flush makes *every* file's sectors in the device's cache durable (unless
+//!    [`DiskOptions::flush_is_global`] is off), but only in blocks whose metadata is on the medium
+//!    already, and no other file's pages. fdatasync includes growth.
+//! 3. The kernel writes a dirty range back by itself now and then ([`DiskOptions::writeback_ppm`]),
+//!    which makes nothing durable.
+//! 4. A durable write (`RWF_DSYNC`, `O_DSYNC`) is durable on completion, with its growth. A direct
+//!    one over written blocks is one FUA write and makes nothing else durable; any other is a
+//!    write, the metadata and a flush. `O_SYNC` always commits metadata.
 //! 5. When a newer version of a sector is on the medium, no older one can come back.
-//! 6. A direct transfer writes the dirty pages of its range back first. A direct read sees the device, not clean
-//!    pages, whichever handle it comes from; a direct write replaces the pages that it touches.
-//!    [`File::forget_cached`](inkstone_io::File::forget_cached) drops the clean pages of a file; dirty ones stay.
+//! 6. A direct transfer writes the dirty pages of its range back first. A direct read sees the
+//!    device, not clean pages, whichever handle it comes from; a direct write replaces the pages
+//!    that it touches. [`File::forget_cached`](inkstone_io::File::forget_cached) drops the clean
+//!    pages of a file; dirty ones stay.
 //!
 //! *Files and names*
-//! 7. Size is metadata: growth is an item of its own, kept or lost at a crash separately from the bytes. Bytes beyond
-//!    the size found are gone. Blocks that were never written, or only reserved, read as zeros; a *new* block whose data
-//!    was lost but whose size was kept shows what [`DiskOptions::new_blocks`] says.
-//!    Shrinking is an item too. If it is kept, everything beyond is gone; if it is lost, the file has its old length
-//!    and bytes. In memory the pages beyond are gone at once, dirty or not, and until the new size is durable nothing in
-//!    the last block or after it counts as an overwrite. A file that grows again shows zeros there.
-//! 8. A creation, rename or removal is volatile until a sync of its directory. A crash keeps any subset
-//!    ([`DirectoryOrder::Any`]) or a prefix ([`DirectoryOrder::Prefix`]), each operation whole: a renamed file has one
-//!    name. A sync of a *file* does not save its name. A file without a name is gone after a crash.
-//! 9. Zeros as a preparation are written and synced. fallocate allocates blocks that read as zeros, and their first write
-//!    costs metadata. Room is allocated by blocks of 4 KiB, and freed when a file has neither name nor handle.
-//!    Where the file system copies on write ([`DiskOptions::copy_on_write`]) an overwrite needs room too; where names
-//!    need room ([`DiskOptions::names_need_room`]) a creation or rename does. A removal needs none.
+//! 7. Size is metadata: growth is an item of its own, kept or lost at a crash separately from the
+//!    bytes. Bytes beyond the size found are gone. Blocks that were never written, or only
+//!    reserved, read as zeros; a *new* block whose data was lost but whose size was kept shows what
+//!    [`DiskOptions::new_blocks`] says. Shrinking is an item too. If it is kept, everything beyond
+//!    is gone; if it is lost, the file has its old length and bytes. In memory the pages beyond are
+//!    gone at once, dirty or not, and until the new size is durable nothing in the last block or
+//!    after it counts as an overwrite. A file that grows again shows zeros there.
+//! 8. A creation, rename or removal is volatile until a sync of its directory. A crash keeps any
+//!    subset ([`DirectoryOrder::Any`]) or a prefix ([`DirectoryOrder::Prefix`]), each operation
+//!    whole: a renamed file has one name. A sync of a *file* does not save its name. A file without
+//!    a name is gone after a crash.
+//! 9. Zeros as a preparation are written and synced. fallocate allocates blocks that read as zeros,
+//!    and their first write costs metadata. Room is allocated by blocks of 4 KiB, and freed when a
+//!    file has neither name nor handle. Where the file system copies on write
+//!    ([`DiskOptions::copy_on_write`]) an overwrite needs room too; where names need room
+//!    ([`DiskOptions::names_need_room`]) a creation or rename does. A removal needs none.
 //!
-//! 10. A lock is in the machine's memory: it has one holder per file, until it is dropped or the power is cut. Its file,
+//! 10. A lock is in the machine's memory: it has one holder per file, until it is dropped or the
+//!     power is cut. Its file,
 //!     if missing, is created, empty, and is as volatile as any other new file; this does not count as
 //!     [`OperationKind::Create`].
 //!
 //! *Engines*
-//! 11. The bytes of a write may survive a crash from its submission on, and survive for sure only when it has completed
+//! 11. The bytes of a write may survive a crash from its submission on, and survive for sure only
+//!     when it has completed
 //!     as durable. A sync covers what had completed when it was submitted, and its own write. Completions come in an
 //!     order from the seed.
 //!
 //! *Power*
-//! 12. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so that a large write
+//! 12. A crash keeps, loses, or (if asked) garbles each item by itself, in all files together, so
+//!     that a large write
 //!     tears anywhere. Of several versions of one sector the newest kept one is found. [`PowerCut`] samples such
 //!     states and enumerates them; the disk itself continues.
 //! 13. What was found after a crash is on the medium: it survives the next one.
@@ -76,15 +85,18 @@
 //! *Faults*
 //! 14. By plan ([`Fault`], [`SimDisk::inject`]) and by rate ([`FaultRates`]); each that fires is in
 //!     [`SimDisk::history`]. A short transfer is continued, as every engine does; an error after one leaves a part.
-//! 15. After a failed sync the pages are clean and the medium is old; what memory shows is an [`AfterEffect`]. A second
+//! 15. After a failed sync the pages are clean and the medium is old; what memory shows is an
+//!     [`AfterEffect`]. A second
 //!     sync succeeds and saves nothing. Direct writes are lost from the device's cache as well. Where syncs fail by
 //!     rate, any part of the pages was written before the failure. In all cases a file's shrinking remains to be
 //!     committed.
-//! 16. A lost or misdirected write is acknowledged and flushed all the same. If it was buffered, the page cache shows it
+//! 16. A lost or misdirected write is acknowledged and flushed all the same. If it was buffered,
+//!     the page cache shows it
 //!     until [`SimDisk::drop_caches`], or until its file's cached pages are dropped.
 //!
-//! One lock guards a disk. With one thread everything follows from the seed and the calls; with several threads it also
-//! depends on the scheduler. Latency is not modelled, and `EINTR` never passes the seam.
+//! One lock guards a disk. With one thread everything follows from the seed and the calls; with
+//! several threads it also depends on the scheduler. Latency is not modelled, and `EINTR` never
+//! passes the seam.
 
 #![forbid(unsafe_code)]
 
@@ -112,7 +124,9 @@ pub use disk::SimDisk;
 pub use engine::SimEngine;
 pub use fault::{Effect, Event, Fault, OperationKind, errno};
 pub use file::SimFile;
-pub use options::{AfterEffect, CompletionOrder, DirectoryOrder, DiskOptions, FaultRates, NewBlocks};
+pub use options::{
+    AfterEffect, CompletionOrder, DirectoryOrder, DiskOptions, FaultRates, NewBlocks,
+};
 pub use pending::Place;
 
 /// The example of the package's README.

@@ -7,13 +7,15 @@
 pub enum DirectoryOrder {
     /// Any subset, each operation whole: what a file system without a journal may do.
     Any,
-    /// A prefix of all operations, in all directories together, as a journal keeps them. A directory's sync makes every
-    /// earlier operation durable, including those of other directories.
+    /// A prefix of all operations, in all directories together, as a journal keeps them. A
+    /// directory's sync makes every earlier operation durable, including those of other
+    /// directories.
     Prefix,
 }
 
-/// What a new block shows after a crash that kept the file's size and lost the block's data. Blocks that were
-/// allocated by fallocate always read as zeros: their extents say that they are unwritten.
+/// What a new block shows after a crash that kept the file's size and lost the block's data. Blocks
+/// that were allocated by fallocate always read as zeros: their extents say that they are
+/// unwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewBlocks {
     /// Zeros.
@@ -33,13 +35,14 @@ pub enum CompletionOrder {
     Submitted,
 }
 
-/// What a failed sync leaves behind in memory. In all cases the pages are marked clean and the medium has the old bytes,
-/// so a second sync succeeds but saves nothing.
+/// What a failed sync leaves behind in memory. In all cases the pages are marked clean and the
+/// medium has the old bytes, so a second sync succeeds but saves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterEffect {
     /// Reads still show the new bytes (ext4 with ordered data, xfs).
     KeepsNew,
-    /// As `KeepsNew`, but this sync reports success, and the *next* one of the file fails (ext4, data=journal).
+    /// As `KeepsNew`, but this sync reports success, and the *next* one of the file fails (ext4,
+    /// data=journal).
     ReportsLater,
     /// Content and size revert to the old ones (btrfs).
     RevertsToOld,
@@ -50,12 +53,14 @@ impl AfterEffect {
     pub const ALL: [Self; 3] = [Self::KeepsNew, Self::ReportsLater, Self::RevertsToOld];
 }
 
-/// How often faults occur at random, each in parts per million of the operations that it can happen to.
+/// How often faults occur at random, each in parts per million of the operations that it can happen
+/// to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultRates {
     /// A read fails with `EIO`.
     pub read_error_ppm: u32,
-    /// A write fails with `EIO` after any part of it was carried out; a change of size without doing anything.
+    /// A write fails with `EIO` after any part of it was carried out; a change of size without
+    /// doing anything.
     pub write_error_ppm: u32,
     /// A sync of a file fails, with [`DiskOptions::after_effect`].
     pub sync_error_ppm: u32,
@@ -73,37 +78,40 @@ pub struct FaultRates {
     pub rot_ppm: u32,
 }
 
-/// The kind of disk. [`Default`] is an honest device with a volatile cache and FUA, under a file system that promises no
-/// more than the seam does.
+/// The kind of disk. [`Default`] is an honest device with a volatile cache and FUA, under a file
+/// system that promises no more than the seam does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskOptions {
     /// What the device writes whole: a power of two from 512 to 4096.
     pub sector_bytes: usize,
     /// How many bytes of blocks the file system can allocate, if there is a limit.
     pub capacity_bytes: Option<u64>,
-    /// Whether the file system copies on write: overwriting written blocks needs room for the new ones while the old ones
-    /// are still there (btrfs). The first write of a block that was only reserved needs none.
+    /// Whether the file system copies on write: overwriting written blocks needs room for the new
+    /// ones while the old ones are still there (btrfs). The first write of a block that was only
+    /// reserved needs none.
     pub copy_on_write: bool,
-    /// Whether a creation or a rename needs room for a block of the directory (xfs, now and then): without a free block it
-    /// fails with `ENOSPC`. A removal never does.
+    /// Whether a creation or a rename needs room for a block of the directory (xfs, now and then):
+    /// without a free block it fails with `ENOSPC`. A removal never does.
     pub names_need_room: bool,
-    /// Whether a flush covers the whole device, or only one file (as with a log and its neighbour on two devices).
+    /// Whether a flush covers the whole device, or only one file (as with a log and its neighbour
+    /// on two devices).
     pub flush_is_global: bool,
-    /// Whether a direct `O_DSYNC` write over blocks that are already written is one FUA write, which makes nothing else
-    /// durable. Otherwise it is a write and a flush.
+    /// Whether a direct `O_DSYNC` write over blocks that are already written is one FUA write,
+    /// which makes nothing else durable. Otherwise it is a write and a flush.
     pub has_fua: bool,
     /// Whether the file system has `O_DIRECT`.
     pub has_direct: bool,
     /// Whether fallocate has `WRITE_ZEROES`.
     pub has_write_zeroes: bool,
-    /// How often, in parts per million of operations, the kernel writes a dirty range back by itself.
+    /// How often, in parts per million of operations, the kernel writes a dirty range back by
+    /// itself.
     pub writeback_ppm: u32,
     /// Which unsynced directory operations a crash may leave behind.
     pub directory_order: DirectoryOrder,
     /// What a new block without its data shows after a crash.
     pub new_blocks: NewBlocks,
-    /// Whether a sampled crash may leave garbage in a sector that was being written. A log that rewrites the sector in
-    /// which its durable tail ends relies on a device that does not.
+    /// Whether a sampled crash may leave garbage in a sector that was being written. A log that
+    /// rewrites the sector in which its durable tail ends relies on a device that does not.
     pub garbage_at_crash: bool,
     /// In which order engines complete.
     pub completion_order: CompletionOrder,

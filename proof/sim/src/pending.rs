@@ -1,6 +1,7 @@
 //! Changes that are not on the medium yet: of files and of directories, in order of arrival.
 //!
-//! *Owns*: the entries, shortening and splitting them. *May not touch*: contents; [`crate::state`] applies entries.
+//! *Owns*: the entries, shortening and splitting them. *May not touch*: contents; [`crate::state`]
+//! applies entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,9 +35,11 @@ pub(crate) enum Change {
 pub(crate) struct BlockSets {
     /// Blocks that the file has: they take room.
     pub(crate) allocated: Blocks,
-    /// Of these, the ones that fallocate allocated and no durable write has reached: unwritten extents.
+    /// Of these, the ones that fallocate allocated and no durable write has reached: unwritten
+    /// extents.
     pub(crate) reserved: Blocks,
-    /// Blocks that are written, with the metadata that says so on the medium: overwriting them needs no metadata.
+    /// Blocks that are written, with the metadata that says so on the medium: overwriting them
+    /// needs no metadata.
     pub(crate) settled: Blocks,
 }
 
@@ -49,7 +52,8 @@ impl BlockSets {
         self.settled.cut(first);
     }
 
-    /// Restores what a file had before it shrank to `len` bytes. Its last block is included, since shrinking changes it too.
+    /// Restores what a file had before it shrank to `len` bytes. Its last block is included, since
+    /// shrinking changes it too.
     pub(crate) fn restore(&mut self, len: u64, had: &Self) {
         let first = len / PAGE_BYTES as u64;
         self.allocated.add_from(first, &had.allocated);
@@ -113,7 +117,8 @@ impl Entry {
         part
     }
 
-    /// What is left of it in a file that ends at `to`: zeros after the end, and no sector after `sector_end`.
+    /// What is left of it in a file that ends at `to`: zeros after the end, and no sector after
+    /// `sector_end`.
     pub(crate) fn cut(mut self, to: u64, sector_end: u64, left: &mut Vec<Self>) {
         let range = self.range();
         if let Change::Data { bytes, start, .. } = &mut self.change
@@ -144,7 +149,8 @@ impl Entry {
     }
 }
 
-/// Removes from the entries what arrived before `newer` at the same place, since a newer version is on the medium.
+/// Removes from the entries what arrived before `newer` at the same place, since a newer version is
+/// on the medium.
 pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
     if let Change::Cut { to, sector_end, .. } = newer.change {
         return supersede_by_cut(entries, newer, to, sector_end);
@@ -167,7 +173,8 @@ pub(crate) fn supersede(entries: &mut Vec<Entry>, newer: &Entry) {
     *entries = left;
 }
 
-/// The same when a file's shrinking is on the medium: nothing older makes it grow again, or is found after its end.
+/// The same when a file's shrinking is on the medium: nothing older makes it grow again, or is
+/// found after its end.
 fn supersede_by_cut(entries: &mut Vec<Entry>, newer: &Entry, to: u64, sector_end: u64) {
     let mut left = Vec::with_capacity(entries.len());
     for entry in entries.drain(..) {
@@ -200,8 +207,8 @@ pub(crate) struct NameEntry {
 pub(crate) type Names = std::collections::BTreeMap<Arc<str>, u64>;
 
 impl NameChange {
-    /// Applies the operation whole: after a rename the file has its new name and no other, whatever happened to the
-    /// operations before it.
+    /// Applies the operation whole: after a rename the file has its new name and no other, whatever
+    /// happened to the operations before it.
     pub(crate) fn apply(&self, names: &mut Names) {
         match self {
             Self::Create { name, inode } => {
@@ -221,7 +228,9 @@ impl NameChange {
 
     pub(crate) fn inode(&self) -> u64 {
         match self {
-            Self::Create { inode, .. } | Self::Rename { inode, .. } | Self::Remove { inode, .. } => *inode,
+            Self::Create { inode, .. }
+            | Self::Rename { inode, .. }
+            | Self::Remove { inode, .. } => *inode,
         }
     }
 }
@@ -250,7 +259,8 @@ mod tests {
     #[test]
     fn a_shrinking_on_the_medium_cuts_sectors_whole_and_leaves_zeros_behind_the_end() {
         let size = |order, to| Entry { change: Change::Size { to }, ..data(order, 0..0) };
-        let mut entries = vec![data(1, 512..2048), data(2, 1024..2048), size(3, 2048), data(5, 1024..1536)];
+        let mut entries =
+            vec![data(1, 512..2048), data(2, 1024..2048), size(3, 2048), data(5, 1024..1536)];
         let change = Change::Cut { to: 600, sector_end: 1024, had: Box::default() };
         supersede(&mut entries, &Entry { change, ..data(4, 0..0) });
         let left: Vec<_> = entries.iter().map(|entry| (entry.order, entry.range())).collect();

@@ -1,7 +1,7 @@
 //! From a failing history to a short one, and the one command that runs it again.
 //!
-//! *Owns*: seeds from the environment, running with panics caught, delta debugging, the message. *May not touch*: what
-//! the operations are.
+//! *Owns*: seeds from the environment, running with panics caught, delta debugging, the message.
+//! *May not touch*: what the operations are.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,14 +9,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The environment variable that names the one seed to run.
 pub const SEED_VARIABLE: &str = "INKSTONE_SEED";
 
-/// The seeds of a test: `count` of them from `first` on, or the one that [`SEED_VARIABLE`] names (decimal or `0x`).
+/// The seeds of a test: `count` of them from `first` on, or the one that [`SEED_VARIABLE`] names
+/// (decimal or `0x`).
 ///
 /// # Panics
 /// If the variable does not hold a number: running other seeds would mislead.
 pub fn seeds(first: u64, count: u64) -> impl Iterator<Item = u64> {
-    let asked = std::env::var(SEED_VARIABLE)
-        .ok()
-        .map(|text| parse_seed(&text).unwrap_or_else(|| panic!("{SEED_VARIABLE}={text} is not a number")));
+    let asked = std::env::var(SEED_VARIABLE).ok().map(|text| {
+        parse_seed(&text).unwrap_or_else(|| panic!("{SEED_VARIABLE}={text} is not a number"))
+    });
     let (from, count) = asked.map_or((first, count), |seed| (seed, 1));
     (0..count).map(move |number| from.wrapping_add(number))
 }
@@ -101,12 +102,15 @@ pub fn check<Op: Clone + fmt::Debug>(
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str);
-    words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+    words
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
+        .to_owned()
 }
 
-/// The shortest sequence found for which `fails` still holds: from large pieces down to single operations, each is left
-/// out if possible, until no single one can be left out. `fails` is called with each candidate; the last one for which it
-/// returned `true` is returned.
+/// The shortest sequence found for which `fails` still holds: from large pieces down to single
+/// operations, each is left out if possible, until no single one can be left out. `fails` is called
+/// with each candidate; the last one for which it returned `true` is returned.
 pub fn shrink<Op: Clone>(operations: &[Op], mut fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     let mut left = operations.to_vec();
     let mut piece = left.len().div_ceil(2).max(1);
@@ -156,12 +160,18 @@ mod tests {
         });
         let text = failure.unwrap_err().to_string();
         assert!(
-            text.starts_with("three is too many with seed 42\n1 of 4 operations suffice:\n   0  3\n"),
+            text.starts_with(
+                "three is too many with seed 42\n1 of 4 operations suffice:\n   0  3\n"
+            ),
             "{text}"
         );
-        let command = "INKSTONE_SEED=0x2a cargo test -p inkstone-sim --test rules a_test -- --exact";
+        let command =
+            "INKSTONE_SEED=0x2a cargo test -p inkstone-sim --test rules a_test -- --exact";
         assert!(text.ends_with(command), "{text}");
         assert!(check(name, 1, &[0], |_, _| Ok(())).is_ok());
-        assert_eq!((parse_seed("0x2a"), parse_seed("42"), parse_seed("x")), (Some(42), Some(42), None));
+        assert_eq!(
+            (parse_seed("0x2a"), parse_seed("42"), parse_seed("x")),
+            (Some(42), Some(42), None)
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The state of a disk: files, names, what is not durable yet; and the operations on names.
 //!
 //! *Owns*: inodes, directories, room, the numbering of operations. *May not touch*: how bytes move
-//! ([`crate::transfer`]), how they become durable ([`crate::durable`]), what a crash leaves ([`crate::crash`]).
+//! ([`crate::transfer`]), how they become durable ([`crate::durable`]), what a crash leaves
+//! ([`crate::crash`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -123,8 +124,14 @@ impl State {
         }
     }
 
-    /// Starts an operation: numbers it, lets the kernel write something back, and returns the fault, if any.
-    pub(crate) fn begin(&mut self, kind: OperationKind, name: &Arc<str>, len: usize) -> Option<Effect> {
+    /// Starts an operation: numbers it, lets the kernel write something back, and returns the
+    /// fault, if any.
+    pub(crate) fn begin(
+        &mut self,
+        kind: OperationKind,
+        name: &Arc<str>,
+        len: usize,
+    ) -> Option<Effect> {
         self.operation += 1;
         self.write_back_at_random();
         let mut effect = self.plans.due(kind, name);
@@ -136,7 +143,12 @@ impl State {
         }
         if let Some(effect) = &effect {
             let file = Arc::clone(name);
-            self.history.push(Event { operation: self.operation, kind, file, effect: effect.clone() });
+            self.history.push(Event {
+                operation: self.operation,
+                kind,
+                file,
+                effect: effect.clone(),
+            });
         }
         effect
     }
@@ -156,7 +168,8 @@ impl State {
         if self.rng.u32(..1_000_000) < self.options.writeback_ppm {
             let chosen = self.rng.usize(..self.pending.len());
             let (inode, range) = (self.pending[chosen].inode, self.pending[chosen].range());
-            // Earlier dirty entries of the range are written back too: a page is written back as it is.
+            // Earlier dirty entries of the range are written back too: a page is written back as it
+            // is.
             for entry in &mut self.pending[..=chosen] {
                 let other = entry.range();
                 if entry.inode == inode && other.start < range.end && range.start < other.end {
@@ -208,8 +221,8 @@ impl State {
         if is_full { Err(os_error(errno::ENOSPC)) } else { Ok(()) }
     }
 
-    /// How many of `len` bytes at `offset` there is room for. If the file system copies on write, written blocks count as
-    /// well: their new place is allocated before the old one is freed.
+    /// How many of `len` bytes at `offset` there is room for. If the file system copies on write,
+    /// written blocks count as well: their new place is allocated before the old one is freed.
     pub(crate) fn room(&self, number: u64, offset: u64, len: usize) -> usize {
         let Some(free_bytes) = self.free_bytes() else { return len };
         let mut free = free_bytes / PAGE_BYTES as u64;
@@ -237,10 +250,15 @@ impl State {
 
     /// The directory of this path. The first call creates it, durably.
     pub(crate) fn directory(&mut self, path: &Path) -> usize {
-        if let Some(found) = self.directories.iter().position(|directory| *directory.path == *path) {
+        if let Some(found) = self.directories.iter().position(|directory| *directory.path == *path)
+        {
             return found;
         }
-        self.directories.push(NamesOf { path: path.into(), view: Names::new(), stable: Names::new() });
+        self.directories.push(NamesOf {
+            path: path.into(),
+            view: Names::new(),
+            stable: Names::new(),
+        });
         self.directories.len() - 1
     }
 
@@ -254,7 +272,12 @@ impl State {
         self.pending_names.push(NameEntry { order, directory, change });
     }
 
-    pub(crate) fn open(&mut self, directory: usize, name: &Arc<str>, create_new: bool) -> io::Result<u64> {
+    pub(crate) fn open(
+        &mut self,
+        directory: usize,
+        name: &Arc<str>,
+        create_new: bool,
+    ) -> io::Result<u64> {
         let found = self.directories[directory].view.get(name).copied();
         if create_new {
             self.counters.creations += 1;
@@ -282,9 +305,13 @@ impl State {
         number
     }
 
-    /// Takes the lock of a file, which is created if it is missing and counts as open while it is locked; `None` if it
-    /// is taken.
-    pub(crate) fn take_lock(&mut self, directory: usize, name: &Arc<str>) -> io::Result<Option<u64>> {
+    /// Takes the lock of a file, which is created if it is missing and counts as open while it is
+    /// locked; `None` if it is taken.
+    pub(crate) fn take_lock(
+        &mut self,
+        directory: usize,
+        name: &Arc<str>,
+    ) -> io::Result<Option<u64>> {
         self.counters.locks += 1;
         self.begin_or_fail(OperationKind::Lock, name)?;
         let found = self.directories[directory].view.get(name).copied();
@@ -350,7 +377,8 @@ impl State {
     pub(crate) fn remove(&mut self, directory: usize, name: &Arc<str>) -> io::Result<()> {
         self.counters.removals += 1;
         self.begin_or_fail(OperationKind::Remove, name)?;
-        let number = *self.directories[directory].view.get(name).ok_or_else(|| os_error(errno::ENOENT))?;
+        let number =
+            *self.directories[directory].view.get(name).ok_or_else(|| os_error(errno::ENOENT))?;
         self.push_name(directory, NameChange::Remove { name: Arc::clone(name), inode: number });
         self.release(number);
         Ok(())
@@ -387,8 +415,8 @@ impl State {
         Ok(())
     }
 
-    /// Frees what is not reachable any more: the room of a file without name and handle, and the file itself when no crash
-    /// can bring its name back.
+    /// Frees what is not reachable any more: the room of a file without name and handle, and the
+    /// file itself when no crash can bring its name back.
     fn release(&mut self, number: u64) {
         let Some(inode) = self.inodes.get(&number) else { return };
         let is_named = |names: &Names| names.values().any(|&held| held == number);

@@ -1,7 +1,9 @@
-//! A sum that distinguishes disks: equal disks have equal sums, and different ones almost certainly have different sums.
+//! A sum that distinguishes disks: equal disks have equal sums, and different ones almost certainly
+//! have different sums.
 //!
-//! *Owns*: the mixing. *May not touch*: what is summed. No adversary chooses the content of a simulated disk, so 128 bits
-//! are enough: among a thousand million disks two share a sum with a probability below 10^-20.
+//! *Owns*: the mixing. *May not touch*: what is summed. No adversary chooses the content of a
+//! simulated disk, so 128 bits are enough: among a thousand million disks two share a sum with a
+//! probability below 10^-20.
 
 /// Odd numbers without pattern: digits of pi.
 const KEYS: [u64; 4] =

@@ -1,7 +1,7 @@
 //! How bytes move between a caller, the page cache and the device's cache.
 //!
-//! *Owns*: reads, writes, preparation, and the faults of a transfer. *May not touch*: the medium; only
-//! [`crate::durable`] writes there (and [`State::rot`], as the medium itself would).
+//! *Owns*: reads, writes, preparation, and the faults of a transfer. *May not touch*: the medium;
+//! only [`crate::durable`] writes there (and [`State::rot`], as the medium itself would).
 
 use std::io;
 use std::sync::Arc;
@@ -45,8 +45,12 @@ impl Parts {
         // A direct transfer is split at a sector.
         let cut = |bytes: usize| if direct { bytes / sector * sector } else { bytes }.min(len);
         match effect {
-            Some(Effect::Short(bytes)) if cut(*bytes) > 0 => Self { first: cut(*bytes), error: None },
-            Some(Effect::ShortThenError(bytes, code)) => Self { first: cut(*bytes), error: Some(*code) },
+            Some(Effect::Short(bytes)) if cut(*bytes) > 0 => {
+                Self { first: cut(*bytes), error: None }
+            }
+            Some(Effect::ShortThenError(bytes, code)) => {
+                Self { first: cut(*bytes), error: Some(*code) }
+            }
             _ => Self { first: len, error: None },
         }
     }
@@ -87,7 +91,8 @@ impl State {
         if let Some(Effect::Error(code)) = effect {
             return Err(os_error(code));
         }
-        let count = (self.inode(number).size_bytes.saturating_sub(offset)).min(buffer.len() as u64) as usize;
+        let count = (self.inode(number).size_bytes.saturating_sub(offset)).min(buffer.len() as u64)
+            as usize;
         if let Some(Effect::Rot) = effect
             && count > 0
         {
@@ -146,7 +151,8 @@ impl State {
 
     /// Changes bits of a byte on the medium, and in memory if the page is clean.
     pub(crate) fn rot(&mut self, number: u64, at: u64, mask: u8) {
-        let is_dirty = self.pending.iter().any(|entry| entry.inode == number && entry.range().contains(&at));
+        let is_dirty =
+            self.pending.iter().any(|entry| entry.inode == number && entry.range().contains(&at));
         let inode = self.inode_mut(number);
         let flip = |content: &mut Content| {
             let byte = content.get(at, 1)[0] ^ mask;
@@ -165,7 +171,12 @@ impl State {
         Written { writes, result }
     }
 
-    fn write_parts(&mut self, target: &Target, bytes: &[u8], writes: &mut Vec<u64>) -> io::Result<usize> {
+    fn write_parts(
+        &mut self,
+        target: &Target,
+        bytes: &[u8],
+        writes: &mut Vec<u64>,
+    ) -> io::Result<usize> {
         let len = bytes.len();
         self.counters.writes += 1;
         self.counters.buffered_writes += u64::from(!target.direct);
@@ -193,7 +204,12 @@ impl State {
             }
             let write = self.order();
             writes.push(write);
-            self.put(&Target { offset, ..*target }, &bytes[done..done + fits], write, effect.as_ref());
+            self.put(
+                &Target { offset, ..*target },
+                &bytes[done..done + fits],
+                write,
+                effect.as_ref(),
+            );
             Ok(fits)
         })?;
         // Everything was written, and the error comes all the same.
@@ -209,7 +225,8 @@ impl State {
         let end = offset + bytes.len() as u64;
         self.allocate(number, offset, bytes.len() as u64);
         if direct {
-            // The kernel writes dirty pages back before a direct write, so that they cannot come after it.
+            // The kernel writes dirty pages back before a direct write, so that they cannot come
+            // after it.
             self.write_back(number, offset, bytes.len() as u64);
         }
         let inode = self.inode_mut(number);
@@ -222,7 +239,13 @@ impl State {
             Some(Effect::Misdirected { file, offset: elsewhere }) => {
                 self.inode_mut(number).is_tainted = true;
                 let sector = self.options.sector_bytes as u64;
-                self.put_elsewhere(target, file.as_deref(), elsewhere / sector * sector, data, write);
+                self.put_elsewhere(
+                    target,
+                    file.as_deref(),
+                    elsewhere / sector * sector,
+                    data,
+                    write,
+                );
             }
             _ => {
                 let place = if direct { Place::DeviceCache } else { Place::PageCache };
@@ -254,7 +277,8 @@ impl State {
         (start, self.inode(number).view.get(start, (end - start) as usize).into())
     }
 
-    /// A write that the device puts elsewhere: within a file's blocks, so that no size and no name changes.
+    /// A write that the device puts elsewhere: within a file's blocks, so that no size and no name
+    /// changes.
     fn put_elsewhere(
         &mut self,
         target: &Target,
@@ -288,8 +312,12 @@ impl State {
 
     /// Drops every clean page of the disk.
     pub(crate) fn drop_caches(&mut self) {
-        let tainted: Vec<_> =
-            self.inodes.iter().filter(|(_, inode)| inode.is_tainted).map(|(number, _)| *number).collect();
+        let tainted: Vec<_> = self
+            .inodes
+            .iter()
+            .filter(|(_, inode)| inode.is_tainted)
+            .map(|(number, _)| *number)
+            .collect();
         for number in tainted {
             self.forget_file(number);
         }
@@ -330,8 +358,8 @@ impl State {
     }
 
     fn shrink(&mut self, number: u64, to: u64) {
-        // Pages beyond the end are dropped, dirty or not: nothing writes them back any more. What the device has of them
-        // may still be found as long as the new size is not on the medium.
+        // Pages beyond the end are dropped, dirty or not: nothing writes them back any more. What
+        // the device has of them may still be found as long as the new size is not on the medium.
         let sector_end = to.next_multiple_of(self.options.sector_bytes as u64);
         let mut left = Vec::with_capacity(self.pending.len());
         for entry in std::mem::take(&mut self.pending) {
@@ -347,7 +375,8 @@ impl State {
         inode.view.cut(to);
         let had = Box::new(inode.blocks.clone());
         inode.blocks.cut(to);
-        // The last block changes with the size: until that is on the medium, nothing in it is settled.
+        // The last block changes with the size: until that is on the medium, nothing in it is
+        // settled.
         inode.blocks.settled.cut(to / PAGE_BYTES as u64);
         self.used_blocks -= had.allocated.count() - self.inode(number).blocks.allocated.count();
         let write = self.order();

@@ -1,13 +1,16 @@
-//! Each fault has its effect, appears in the history, and occurs at the operation it was planned for.
+//! Each fault has its effect, appears in the history, and occurs at the operation it was planned
+//! for.
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use inkstone_io::{Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{
+    Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind,
+};
 use inkstone_sim::{
-    AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, OperationKind, SimDirectory, SimDisk, SimFile,
-    errno,
+    AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, OperationKind, SimDirectory,
+    SimDisk, SimFile, errno,
 };
 
 fn disk(options: DiskOptions) -> (SimDisk, SimDirectory) {
@@ -50,8 +53,10 @@ fn past_the_cache(directory: &SimDirectory, name: &str) -> Vec<u8> {
 #[test]
 fn the_nth_operation_of_a_kind_on_matching_files_fails_and_only_that() {
     let (disk, directory) = disk(DiskOptions::default());
-    let (a, b) =
-        (settled(&directory, "seg-1", Access::Buffered, 1), settled(&directory, "tmp", Access::Buffered, 1));
+    let (a, b) = (
+        settled(&directory, "seg-1", Access::Buffered, 1),
+        settled(&directory, "tmp", Access::Buffered, 1),
+    );
     let fault = Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write).file("seg").nth(3);
     disk.inject(fault);
     for round in 1..=5 {
@@ -136,8 +141,10 @@ fn after_a_failed_sync_pages_are_clean_and_the_medium_is_old() {
         };
         assert_eq!([first.is_err(), second.is_err(), third.is_err()], failed, "{after:?}");
         assert_eq!(blocks(&file), in_memory, "{after:?}");
-        // A second sync has succeeded, and nothing is there: not on the medium, not for the kindest crash.
-        let on_medium: &[u8] = if after == AfterEffect::RevertsToOld { &[1, 1] } else { &[1, 1, 0] };
+        // A second sync has succeeded, and nothing is there: not on the medium, not for the kindest
+        // crash.
+        let on_medium: &[u8] =
+            if after == AfterEffect::RevertsToOld { &[1, 1] } else { &[1, 1, 0] };
         assert_eq!(past_the_cache(&directory, "a"), on_medium, "{after:?}");
         assert_eq!(after_a_kind_crash(&disk, "a"), on_medium, "{after:?}");
         disk.drop_caches();
@@ -232,10 +239,14 @@ fn a_short_write_is_continued_and_an_error_after_one_leaves_a_part() {
         let writes: std::collections::BTreeSet<u64> =
             disk.unflushed().iter().map(|item| item.write).collect();
         assert_eq!(writes.len(), 2, "two writes for the device");
-        disk.inject(Fault::new(Effect::ShortThenError(8192, errno::ENOSPC)).on(OperationKind::Write));
+        disk.inject(
+            Fault::new(Effect::ShortThenError(8192, errno::ENOSPC)).on(OperationKind::Write),
+        );
         assert_eq!(file.write_at(&block(3, 4), 0).unwrap_err().raw_os_error(), Some(errno::ENOSPC));
         assert_eq!(blocks(&file), [3, 3, 2, 2]);
-        disk.inject(Fault::new(Effect::ShortThenError(4 * 4096, errno::EIO)).on(OperationKind::Write));
+        disk.inject(
+            Fault::new(Effect::ShortThenError(4 * 4096, errno::EIO)).on(OperationKind::Write),
+        );
         assert!(file.write_at(&block(4, 4), 0).is_err());
         assert_eq!(blocks(&file), [4; 4], "all of it may be there");
         disk.inject(Fault::new(Effect::Short(512)).on(OperationKind::Read));
@@ -309,13 +320,15 @@ fn bits_rot_at_rest() {
     file.read_at(&mut memory, 0).unwrap();
     let mut expected = [1; 4096];
     expected[..512].fill(7);
-    let wrong: u32 = memory.iter().zip(expected).map(|(found, wanted)| (found ^ wanted).count_ones()).sum();
+    let wrong: u32 =
+        memory.iter().zip(expected).map(|(found, wanted)| (found ^ wanted).count_ones()).sum();
     assert_eq!(wrong, 1);
 }
 
 #[test]
 fn a_full_disk_takes_what_fits_and_has_room_again() {
-    let (disk, directory) = disk(DiskOptions { capacity_bytes: Some(8 * 4096), ..DiskOptions::default() });
+    let (disk, directory) =
+        disk(DiskOptions { capacity_bytes: Some(8 * 4096), ..DiskOptions::default() });
     let old = settled(&directory, "old", Access::Buffered, 4);
     let new = directory.open("new", &OpenFile::new_file()).unwrap();
     let error = new.prepare(Preparation::Fallocate, 5 * 4096).unwrap_err();
@@ -338,7 +351,8 @@ fn a_full_disk_takes_what_fits_and_has_room_again() {
 
 #[test]
 fn no_room_is_remembered_over_a_crash() {
-    let (disk, directory) = disk(DiskOptions { capacity_bytes: Some(4 * 4096), ..DiskOptions::default() });
+    let (disk, directory) =
+        disk(DiskOptions { capacity_bytes: Some(4 * 4096), ..DiskOptions::default() });
     drop(settled(&directory, "a", Access::Buffered, 4));
     let found = disk.crash(1);
     let file = found.directory("/d").open("b", &OpenFile::new_file()).unwrap();
@@ -378,7 +392,8 @@ fn rates_let_everything_go_wrong_in_about_their_share() {
         (disk.history(), disk.image(), disk.medium(), disk.counters())
     };
     let (history, ..) = run(3);
-    let count = |wanted: fn(&Effect) -> bool| history.iter().filter(|event| wanted(&event.effect)).count();
+    let count =
+        |wanted: fn(&Effect) -> bool| history.iter().filter(|event| wanted(&event.effect)).count();
     let counts = [
         count(|effect| matches!(effect, Effect::Error(_))),
         count(|effect| matches!(effect, Effect::SyncFails(_, AfterEffect::KeepsNew))),

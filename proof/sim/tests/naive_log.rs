@@ -1,20 +1,21 @@
-//! The reference check: a small log over the seam whose known mistakes are found by sampling, and which survives
-//! without them.
+//! The reference check: a small log over the seam whose known mistakes are found by sampling, and
+//! which survives without them.
 //!
-//! *Owns*: the log, 80 lines, with the mistake that a test chooses. *May not touch*: the crate's insides.
+//! *Owns*: the log, 80 lines, with the mistake that a test chooses. *May not touch*: the crate's
+//! insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 use std::sync::Arc;
 
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Engine, EngineKind, File, OpenFile, Operation, Persist, Request, Result,
-    SyncKind,
+    Access, AlignedBuf, Directory, Engine, EngineKind, File, OpenFile, Operation, Persist, Request,
+    Result, SyncKind,
 };
 use inkstone_sim::shrink::{TestName, check, seeds};
 use inkstone_sim::{
-    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, FaultRates, NewBlocks, OperationKind, PowerCut,
-    SimDisk, errno,
+    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, FaultRates, NewBlocks, OperationKind,
+    PowerCut, SimDisk, errno,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +47,9 @@ fn payload(lsn: u64) -> Vec<u8> {
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+    })
 }
 
 fn frame(lsn: u64, payload: &[u8]) -> Vec<u8> {
@@ -62,7 +63,8 @@ impl<D: Directory> NaiveLog<D> {
     /// Opens the log and returns the records that it shows.
     fn open(directory: D, mistake: Mistake) -> Result<(Self, Vec<Vec<u8>>)> {
         let mut shown: Vec<Vec<u8>> = Vec::new();
-        let names: Vec<_> = directory.list()?.into_iter().filter(|name| name.starts_with("seg-")).collect();
+        let names: Vec<_> =
+            directory.list()?.into_iter().filter(|name| name.starts_with("seg-")).collect();
         for name in &names {
             let file = directory.open(name, &OpenFile::existing())?;
             if mistake != Mistake::ShowsWithoutSync {
@@ -90,7 +92,10 @@ impl<D: Directory> NaiveLog<D> {
         let segments = names.last().map_or(0, |name| name[4..].parse().unwrap());
         directory.sync()?;
         let engine = directory.engine(EngineKind::Caller, 1)?;
-        Ok((Self { directory, mistake, engine, active: None, last: shown.len() as u64, segments }, shown))
+        Ok((
+            Self { directory, mistake, engine, active: None, last: shown.len() as u64, segments },
+            shown,
+        ))
     }
 
     /// Durable when it returns `Ok`.
@@ -109,8 +114,11 @@ impl<D: Directory> NaiveLog<D> {
         let (file, end, records) = self.active.as_mut().unwrap();
         let mut buffer = AlignedBuf::zeroed(bytes.len());
         buffer.copy_from_slice(&bytes);
-        let sync =
-            if self.mistake == Mistake::NoSync { Persist::Later } else { Persist::Sync(SyncKind::Data) };
+        let sync = if self.mistake == Mistake::NoSync {
+            Persist::Later
+        } else {
+            Persist::Sync(SyncKind::Data)
+        };
         let operation = Operation::Write { buffer, len: bytes.len(), offset: *end, persist: sync };
         let done = self.engine.run(Request { token: lsn, file: Arc::clone(file), operation })?;
         if done.result.is_err() && self.mistake == Mistake::RetriesSync {
@@ -156,7 +164,8 @@ fn check_two_deep(
     let found = cut.sample(seed);
     let shown = open_and_check(&found, mistake, acked, last)?;
     open_and_check(&found.crash(seed + 1), mistake, shown, last)?;
-    let (mut log, _) = NaiveLog::open(found.directory("/log"), mistake).map_err(|error| error.to_string())?;
+    let (mut log, _) =
+        NaiveLog::open(found.directory("/log"), mistake).map_err(|error| error.to_string())?;
     log.append().map_err(|error| error.to_string())?;
     open_and_check(&found.crash(seed + 2), mistake, log.last, log.last)?;
     Ok(())
@@ -180,7 +189,8 @@ fn run(
 ) -> std::result::Result<u64, String> {
     let disk = SimDisk::new(seed, options);
     disk.record_epochs();
-    let open = || NaiveLog::open(disk.directory("/log"), mistake).map_err(|error| error.to_string());
+    let open =
+        || NaiveLog::open(disk.directory("/log"), mistake).map_err(|error| error.to_string());
     let mut log = open()?.0;
     let (mut acked, mut appended, mut states) = (0_u64, 0, 0);
     for operation in operations {
@@ -225,7 +235,11 @@ fn nasty(seed: u64) -> DiskOptions {
     let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
     DiskOptions {
         new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
-        directory_order: if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any },
+        directory_order: if seed.is_multiple_of(5) {
+            DirectoryOrder::Prefix
+        } else {
+            DirectoryOrder::Any
+        },
         sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
         ..DiskOptions::default()
     }
@@ -236,7 +250,10 @@ fn find(mistake: Mistake, operations: &[Op], test: &'static str) -> String {
     let name = TestName { package: env!("CARGO_PKG_NAME"), target: Some("naive_log"), test };
     // Counted, not timed: a hundred histories are a fraction of a second.
     let found = seeds(1, 100).find_map(|seed| {
-        check(name, seed, operations, |left, seed| run(left, seed, nasty(seed), mistake, 2).map(drop)).err()
+        check(name, seed, operations, |left, seed| {
+            run(left, seed, nasty(seed), mistake, 2).map(drop)
+        })
+        .err()
     });
     let failure = found.unwrap_or_else(|| panic!("{mistake:?} was not found"));
     assert!(failure.operations.len() <= 4, "{failure}");
@@ -276,11 +293,13 @@ fn trusting_the_length_is_found() {
     assert!(epochs(DiskOptions::default(), Mistake::TrustsLength, &history()).1.is_err());
 }
 
-/// The naive log rewrites the sector in which its last record ends: it relies on sectors being atomic.
+/// The naive log rewrites the sector in which its last record ends: it relies on sectors being
+/// atomic.
 #[test]
 fn garbage_in_the_sector_of_the_tail_is_found() {
     let options = DiskOptions { garbage_at_crash: true, ..DiskOptions::default() };
-    let broken = seeds(1, 100).find_map(|seed| run(&history(), seed, options, Mistake::None, 10).err());
+    let broken =
+        seeds(1, 100).find_map(|seed| run(&history(), seed, options, Mistake::None, 10).err());
     assert!(broken.unwrap().contains("were acknowledged and"));
 }
 
@@ -304,14 +323,21 @@ fn showing_what_a_killed_writer_left_without_a_sync_is_found() {
 fn reading_the_page_cache_after_a_failed_sync_is_found() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let (mut log, _) = NaiveLog::open(disk.directory("/log"), Mistake::None).unwrap();
-    disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+    disk.inject(
+        Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync),
+    );
     assert!(log.append().is_err());
     // Reopened under the same kernel, which shows clean pages whose bytes are nowhere else.
     let shown = open_and_check(&disk, Mistake::TrustsThePageCache, 0, 1).unwrap();
     assert_eq!(shown, 1);
-    let lost = (0..50).all(|seed| open_and_check(&disk.crash(seed), Mistake::None, shown, 1).is_err());
+    let lost =
+        (0..50).all(|seed| open_and_check(&disk.crash(seed), Mistake::None, shown, 1).is_err());
     assert!(lost, "no crash keeps what is on no medium");
-    assert_eq!(open_and_check(&disk, Mistake::None, 0, 1), Ok(0), "past the cache there is nothing");
+    assert_eq!(
+        open_and_check(&disk, Mistake::None, 0, 1),
+        Ok(0),
+        "past the cache there is nothing"
+    );
 }
 
 #[test]
@@ -331,7 +357,8 @@ fn the_correct_one_survives_errors_at_every_operation_and_by_rate() {
         for nth in 1..60 {
             let disk = SimDisk::new(nth, DiskOptions::default());
             disk.inject(Fault::new(Effect::Error(code)).nth(nth));
-            survive(&disk, nth).unwrap_or_else(|reason| panic!("error {code} at operation {nth}: {reason}"));
+            survive(&disk, nth)
+                .unwrap_or_else(|reason| panic!("error {code} at operation {nth}: {reason}"));
         }
     }
     let rates = FaultRates {
@@ -342,20 +369,24 @@ fn the_correct_one_survives_errors_at_every_operation_and_by_rate() {
     };
     for seed in seeds(1, 500) {
         let disk = SimDisk::new(seed, DiskOptions { rates, ..nasty(seed) });
-        survive(&disk, seed).unwrap_or_else(|reason| panic!("seed {seed}: {reason}\n{:#?}", disk.history()));
+        survive(&disk, seed)
+            .unwrap_or_else(|reason| panic!("seed {seed}: {reason}\n{:#?}", disk.history()));
     }
 }
 
-/// Appends until something fails, restarts the machine, and checks. `ReportsLater` may lose what a sync acknowledged:
-/// no log can prevent that, so it ends the promise at the last append before it.
+/// Appends until something fails, restarts the machine, and checks. `ReportsLater` may lose what a
+/// sync acknowledged: no log can prevent that, so it ends the promise at the last append before it.
 fn survive(disk: &SimDisk, seed: u64) -> std::result::Result<(), String> {
-    let Ok((mut log, _)) = NaiveLog::open(disk.directory("/log"), Mistake::None) else { return Ok(()) };
+    let Ok((mut log, _)) = NaiveLog::open(disk.directory("/log"), Mistake::None) else {
+        return Ok(());
+    };
     let mut acked = 0;
     for _ in 0..16 {
         if log.append().is_err() {
             break;
         }
-        let lies = |effect: &Effect| matches!(effect, Effect::SyncFails(_, AfterEffect::ReportsLater));
+        let lies =
+            |effect: &Effect| matches!(effect, Effect::SyncFails(_, AfterEffect::ReportsLater));
         if disk.history().iter().any(|event| lies(&event.effect)) {
             break;
         }

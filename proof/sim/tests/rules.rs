@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation, Persist,
-    Preparation, Request, SyncKind,
+    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation,
+    Persist, Preparation, Request, SyncKind,
 };
 use inkstone_sim::{
-    CompletionOrder, DirectoryOrder, DiskOptions, Fate, ItemKind, NewBlocks, Place, SimDirectory, SimDisk,
-    SimFile,
+    CompletionOrder, DirectoryOrder, DiskOptions, Fate, ItemKind, NewBlocks, Place, SimDirectory,
+    SimDisk, SimFile,
 };
 
 /// Without the kernel's own write-back, so that each test decides what is where.
@@ -41,7 +41,13 @@ fn block(byte: u8, blocks: usize) -> AlignedBuf {
 }
 
 /// A file whose name, size and blocks are on the medium, all `byte`.
-fn settled(directory: &SimDirectory, name: &str, how: &OpenFile, byte: u8, blocks: usize) -> SimFile {
+fn settled(
+    directory: &SimDirectory,
+    name: &str,
+    how: &OpenFile,
+    byte: u8,
+    blocks: usize,
+) -> SimFile {
     let file = directory.open(name, how).unwrap();
     file.write_at(&block(byte, blocks), 0).unwrap();
     file.sync(SyncKind::All).unwrap();
@@ -71,10 +77,16 @@ fn what_was_not_synced_may_be_lost_and_what_was_synced_may_not() {
         file.write_at(&block(2, 1), 0).unwrap();
         assert_eq!(content(&disk, "a").unwrap()[0], 2);
         assert_eq!(content(&nothing_kept(&disk), "a").unwrap(), [1; 8192]);
-        assert_eq!(content(&all_kept(&disk), "a").unwrap()[..4097], [&[2; 4096][..], &[1]].concat());
+        assert_eq!(
+            content(&all_kept(&disk), "a").unwrap()[..4097],
+            [&[2; 4096][..], &[1]].concat()
+        );
         file.sync(SyncKind::Data).unwrap();
         assert_eq!(disk.unflushed(), []);
-        assert_eq!(content(&nothing_kept(&disk), "a").unwrap()[..4097], [&[2; 4096][..], &[1]].concat());
+        assert_eq!(
+            content(&nothing_kept(&disk), "a").unwrap()[..4097],
+            [&[2; 4096][..], &[1]].concat()
+        );
     }
 }
 
@@ -85,7 +97,9 @@ fn a_large_write_tears_anywhere() {
     file.write_at(&block(2, 4), 0).unwrap();
     let cut = disk.power_cut();
     assert_eq!(cut.items().len(), 32);
-    assert!(cut.items().iter().all(|item| item.write == cut.items()[0].write && &*item.file == "a"));
+    assert!(
+        cut.items().iter().all(|item| item.write == cut.items()[0].write && &*item.file == "a")
+    );
     // Exactly what was chosen, sector by sector, and never part of a sector.
     let found = cut.subset(0b1010_0000_0000_0000_0000_0000_0000_1001);
     for (sector, bytes) in content(&found, "a").unwrap().chunks(512).enumerate() {
@@ -135,7 +149,8 @@ fn the_newest_kept_version_of_a_sector_is_found() {
     file.write_at(&[2; 512], 0).unwrap();
     file.write_at(&[3; 512], 0).unwrap();
     let cut = disk.power_cut();
-    let found: Vec<u8> = cut.subsets().unwrap().map(|disk| content(&disk, "a").unwrap()[0]).collect();
+    let found: Vec<u8> =
+        cut.subsets().unwrap().map(|disk| content(&disk, "a").unwrap()[0]).collect();
     assert_eq!(found, [1, 2, 3, 3]);
 }
 
@@ -147,7 +162,8 @@ fn an_older_version_never_comes_back_over_a_durable_one() {
     // FUA: of the file's own cached sectors, only those that it overwrites are superseded.
     let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
     let file = Arc::new(file);
-    let operation = Operation::Write { buffer: block(3, 1), len: 4096, offset: 0, persist: Persist::Dsync };
+    let operation =
+        Operation::Write { buffer: block(3, 1), len: 4096, offset: 0, persist: Persist::Dsync };
     engine.run(Request { token: 1, file, operation }).unwrap().result.unwrap();
     assert_eq!(disk.unflushed().len(), 8, "the second block is still volatile");
     assert_eq!(content(&all_kept(&disk), "a").unwrap(), [[3; 4096], [2; 4096]].concat());
@@ -187,12 +203,16 @@ fn a_flush_by_another_file_does_not_save_blocks_whose_metadata_is_not_there() {
     assert_eq!(content(&all_kept(&disk), "new").unwrap(), [2; 8192]);
     new.sync(SyncKind::Data).unwrap();
     assert_eq!(content(&nothing_kept(&disk), "new").unwrap(), [2; 8192]);
-    // Reserved blocks within the size: written, but the extents on the medium still say that they are not.
+    // Reserved blocks within the size: written, but the extents on the medium still say that they
+    // are not.
     new.prepare(Preparation::Fallocate, 3 * 4096).unwrap();
     new.sync(SyncKind::Data).unwrap();
     new.write_at(&block(3, 2), 4096).unwrap();
     a.sync(SyncKind::All).unwrap();
-    assert_eq!(content(&nothing_kept(&disk), "new").unwrap(), [[2; 4096], [3; 4096], [0; 4096]].concat());
+    assert_eq!(
+        content(&nothing_kept(&disk), "new").unwrap(),
+        [[2; 4096], [3; 4096], [0; 4096]].concat()
+    );
 }
 
 #[test]
@@ -258,7 +278,9 @@ fn a_new_block_without_its_data_shows_what_the_option_says() {
         match new_blocks {
             NewBlocks::Zeros => assert_eq!(last, [0; 4096]),
             NewBlocks::Stale => assert_eq!(last, [7; 4096]),
-            NewBlocks::Garbage => assert!(last != [0; 4096] && last != [2; 4096] && last != [7; 4096]),
+            NewBlocks::Garbage => {
+                assert!(last != [0; 4096] && last != [2; 4096] && last != [7; 4096])
+            }
         }
     }
 }
@@ -497,21 +519,28 @@ fn in_flight_a_write_may_survive_and_only_its_own_sync_covers_it() {
     let file = Arc::new(settled(&directory, "a", &direct(), 1, 4));
     let mut engine = directory.engine(EngineKind::Uring, 8).unwrap();
     let write = |token: u64, persist| {
-        let operation = Operation::Write { buffer: block(2, 1), len: 4096, offset: token * 4096, persist };
+        let operation =
+            Operation::Write { buffer: block(2, 1), len: 4096, offset: token * 4096, persist };
         Request { token, file: Arc::clone(&file), operation }
     };
     engine.submit(write(0, Persist::Later)).unwrap();
     engine.submit(write(1, Persist::Dsync)).unwrap();
     engine.submit(write(2, Persist::Sync(SyncKind::Data))).unwrap();
     engine
-        .submit(Request { token: 3, file: Arc::clone(&file), operation: Operation::Sync(SyncKind::All) })
+        .submit(Request {
+            token: 3,
+            file: Arc::clone(&file),
+            operation: Operation::Sync(SyncKind::All),
+        })
         .unwrap();
-    let first_bytes =
-        |disk: &SimDisk| content(disk, "a").unwrap().chunks(4096).map(|block| block[0]).collect::<Vec<_>>();
+    let first_bytes = |disk: &SimDisk| {
+        content(disk, "a").unwrap().chunks(4096).map(|block| block[0]).collect::<Vec<_>>()
+    };
     assert_eq!(first_bytes(&nothing_kept(&disk)), [1, 1, 1, 1]);
     assert_eq!(first_bytes(&all_kept(&disk)), [2, 2, 2, 1]);
     while engine.complete().unwrap().is_some() {}
-    // Everything has completed; but a write that had not completed when the sync was submitted is not covered.
+    // Everything has completed; but a write that had not completed when the sync was submitted is
+    // not covered.
     assert_eq!(first_bytes(&nothing_kept(&disk)), [1, 2, 2, 1]);
     file.sync(SyncKind::Data).unwrap();
     assert_eq!(first_bytes(&nothing_kept(&disk)), [2, 2, 2, 1]);
@@ -525,8 +554,12 @@ fn completions_come_in_an_order_from_the_seed_or_as_submitted() {
         let file = Arc::new(directory.open("a", &buffered()).unwrap());
         let mut engine = directory.engine(EngineKind::Pool, 8).unwrap();
         for token in 0..8 {
-            let operation =
-                Operation::Write { buffer: block(1, 1), len: 9, offset: token * 9, persist: Persist::Later };
+            let operation = Operation::Write {
+                buffer: block(1, 1),
+                len: 9,
+                offset: token * 9,
+                persist: Persist::Later,
+            };
             engine.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
         }
         assert_eq!(engine.in_flight(), 8);
@@ -571,7 +604,8 @@ fn epochs_are_the_disk_before_each_thing_that_made_something_durable() {
     file.sync(SyncKind::Data).unwrap();
     let epochs = disk.take_epochs();
     let sizes: Vec<usize> = epochs.iter().map(|cut| cut.items().len()).collect();
-    // The first sync (sectors, size and name), the directory, the second; the third had nothing to do.
+    // The first sync (sectors, size and name), the directory, the second; the third had nothing to
+    // do.
     assert_eq!(sizes, [10, 1, 3]);
     assert_eq!(epochs[2].operation(), disk.operations() - 1);
     assert_eq!([epochs[0].epoch(), epochs[2].epoch()], [0, 2]);
@@ -590,5 +624,9 @@ fn a_removed_file_lives_while_it_is_open_and_its_room_is_given_back() {
     assert!(other.write_at(&[1], 0).is_err());
     drop(file);
     other.write_at(&[1], 0).unwrap();
-    assert_eq!(content(&nothing_kept(&disk), "a").unwrap(), [1; 8192], "the removal was not synced");
+    assert_eq!(
+        content(&nothing_kept(&disk), "a").unwrap(),
+        [1; 8192],
+        "the removal was not synced"
+    );
 }

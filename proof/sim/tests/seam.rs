@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, Error, File, OpenFile,
-    Operation, OsDirectory, Persist, Preparation, Request, Result, SyncKind,
+    Access, AlignedBuf, Completion, Directory, Durability, Engine, EngineKind, Error, File,
+    OpenFile, Operation, OsDirectory, Persist, Preparation, Request, Result, SyncKind,
 };
 use inkstone_sim::hooked::{Call, Hook, Hooked};
 use inkstone_sim::{DiskOptions, SimDisk};
@@ -22,7 +22,8 @@ impl Seen {
     fn note<T: std::fmt::Debug>(&mut self, what: &str, result: Result<T>) -> Option<T> {
         let words = match &result {
             Ok(value) => format!("{what}: {value:?}"),
-            // The path differs, and so does the text of an engine of entries; the operation and the cause do not.
+            // The path differs, and so does the text of an engine of entries; the operation and the
+            // cause do not.
             Err(error) => format!(
                 "{what}: {} {:?} {:?} {:?}",
                 error.operation(),
@@ -109,7 +110,10 @@ fn sizes_and_facts<D: Directory>(directory: &D, seen: &mut Seen) {
     seen.note("set the size of what is for reading", to_read.set_len(4));
     let (facts, others) = (file.facts().unwrap(), other.facts().unwrap());
     seen.note("names", Ok((facts.hard_links, facts.has_shared_extents)));
-    seen.note("the same file", Ok((facts == to_read.facts().unwrap(), facts.inode == others.inode)));
+    seen.note(
+        "the same file",
+        Ok((facts == to_read.facts().unwrap(), facts.inode == others.inode)),
+    );
     directory.remove("s").unwrap();
     directory.remove("t").unwrap();
     seen.note("names left", Ok(file.facts().unwrap().hard_links));
@@ -155,11 +159,19 @@ fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
             let how = OpenFile::new_file().access(access).durability(durability);
             let file = Arc::new(directory.open("e", &how).unwrap());
             let request = |token, operation| Request { token, file: Arc::clone(&file), operation };
-            let persists =
-                [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
+            let persists = [
+                Persist::Later,
+                Persist::Dsync,
+                Persist::Sync(SyncKind::All),
+                Persist::Sync(SyncKind::Data),
+            ];
             for (token, persist) in (1..).zip(persists) {
-                let write =
-                    |len| Operation::Write { buffer: block(token as u8), len, offset: token * 4096, persist };
+                let write = |len| Operation::Write {
+                    buffer: block(token as u8),
+                    len,
+                    offset: token * 4096,
+                    persist,
+                };
                 seen.done("write", &engine.run(request(token, write(4096))).unwrap());
                 seen.done("write nothing", &engine.run(request(token, write(0))).unwrap());
                 seen.done("write too much", &engine.run(request(token, write(4097))).unwrap());
@@ -182,11 +194,17 @@ fn engines<D: Directory>(directory: &D, seen: &mut Seen) {
                 seen.done("read", completion);
             }
             seen.note("size", file.len_bytes());
-            let to_read =
-                Arc::new(directory.open("e", &OpenFile::existing().access(access).read_only()).unwrap());
-            let operation =
-                Operation::Write { buffer: block(7), len: 4096, offset: 0, persist: Persist::Later };
-            let refused = engine.run(Request { token: 1, file: Arc::clone(&to_read), operation }).unwrap();
+            let to_read = Arc::new(
+                directory.open("e", &OpenFile::existing().access(access).read_only()).unwrap(),
+            );
+            let operation = Operation::Write {
+                buffer: block(7),
+                len: 4096,
+                offset: 0,
+                persist: Persist::Later,
+            };
+            let refused =
+                engine.run(Request { token: 1, file: Arc::clone(&to_read), operation }).unwrap();
             seen.done("write to what is for reading", &refused);
             seen.note("sync what is for reading", to_read.sync(SyncKind::All));
             directory.remove("e").unwrap();
@@ -246,10 +264,13 @@ fn a_caller_cannot_tell_a_directory_with_a_hook_from_one_without() {
     for seed in 0..5 {
         let plain = story(&SimDisk::new(seed, DiskOptions::default()).directory("/sim"));
         let hook = Arc::new(Refuses::default());
-        let hooked =
-            Hooked::new(SimDisk::new(seed, DiskOptions::default()).directory("/sim"), Arc::clone(&hook));
+        let hooked = Hooked::new(
+            SimDisk::new(seed, DiskOptions::default()).directory("/sim"),
+            Arc::clone(&hook),
+        );
         assert_eq!(story(&hooked), plain, "seed {seed}");
-        let (before, after) = (hook.before.load(Ordering::Relaxed), hook.after.load(Ordering::Relaxed));
+        let (before, after) =
+            (hook.before.load(Ordering::Relaxed), hook.after.load(Ordering::Relaxed));
         assert!(before > 100 && after == before, "{before} calls began, {after} ended");
     }
 }
@@ -264,13 +285,20 @@ fn what_a_hook_refuses_does_not_reach_the_disk() {
     let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
     let counted = disk.counters();
     hook.is_refusing.store(true, Ordering::Relaxed);
-    assert!(directory.open("b", &OpenFile::new_file()).is_err() && directory.rename("a", "b").is_err());
+    assert!(
+        directory.open("b", &OpenFile::new_file()).is_err() && directory.rename("a", "b").is_err()
+    );
     assert!(directory.rename_new("a", "b").is_err() && directory.remove("a").is_err());
     assert!(directory.list().is_err() && directory.sync().is_err() && directory.lock("l").is_err());
     assert!(directory.locked_by("l").is_err() && file.check_takes_changes().is_err());
-    assert!(file.set_len(1).is_err() && file.write_at(b"x", 0).is_err() && file.sync(SyncKind::All).is_err());
+    assert!(
+        file.set_len(1).is_err()
+            && file.write_at(b"x", 0).is_err()
+            && file.sync(SyncKind::All).is_err()
+    );
     assert!(file.prepare(Preparation::Zeros, 4096).is_err() && file.read_at(&mut [0], 0).is_err());
-    let operation = Operation::Write { buffer: block(1), len: 4096, offset: 0, persist: Persist::Later };
+    let operation =
+        Operation::Write { buffer: block(1), len: 4096, offset: 0, persist: Persist::Later };
     assert!(engine.submit(Request { token: 1, file: Arc::clone(&file), operation }).is_err());
     assert!(engine.complete().is_err());
     assert_eq!(disk.counters(), counted);
@@ -298,10 +326,14 @@ fn a_handle_that_acts_a_forked_child_reads_and_changes_nothing() {
     assert!(is_forked(file.prepare(Preparation::Zeros, 4096)));
     assert!(is_forked(directory.rename("a", "b")) && is_forked(directory.rename_new("a", "b")));
     assert!(is_forked(directory.remove("a")) && is_forked(directory.sync()));
-    assert!(is_forked(directory.lock("other")) && is_forked(directory.open("b", &OpenFile::new_file())));
+    assert!(
+        is_forked(directory.lock("other")) && is_forked(directory.open("b", &OpenFile::new_file()))
+    );
     let buffer = AlignedBuf::zeroed(4096);
     let operation = Operation::Write { buffer, len: 4096, offset: 0, persist: Persist::Dsync };
-    assert!(is_forked(engine.run(Request { token: 1, file: Arc::clone(&file), operation }).unwrap().result));
+    assert!(is_forked(
+        engine.run(Request { token: 1, file: Arc::clone(&file), operation }).unwrap().result
+    ));
     let mut bytes = [0; 6];
     file.read_at(&mut bytes, 0).unwrap();
     assert_eq!((&bytes, directory.list().unwrap().len()), (b"parent", 2));
@@ -317,7 +349,9 @@ fn what_a_simulated_disk_does_not_have_it_says() {
     let error = directory.open("a", &OpenFile::new_file().access(Access::Direct)).unwrap_err();
     assert!(error.to_string().contains("this file system has no O_DIRECT"), "{error}");
     for access in [Access::Mmap, Access::Stream, Access::StreamGather] {
-        assert!(directory.open("a", &OpenFile::new_file().access(access)).unwrap_err().is_unsupported());
+        assert!(
+            directory.open("a", &OpenFile::new_file().access(access)).unwrap_err().is_unsupported()
+        );
     }
     assert!(directory.list().unwrap().is_empty());
 }
@@ -330,8 +364,12 @@ fn an_engine_that_is_dropped_carries_out_what_it_took() {
     directory.sync().unwrap();
     let mut engine = directory.engine(EngineKind::Uring, 4).unwrap();
     for token in 0..4 {
-        let operation =
-            Operation::Write { buffer: block(1), len: 4096, offset: token * 4096, persist: Persist::Dsync };
+        let operation = Operation::Write {
+            buffer: block(1),
+            len: 4096,
+            offset: token * 4096,
+            persist: Persist::Dsync,
+        };
         engine.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
     }
     drop(engine);

@@ -1,4 +1,5 @@
-//! Sizes that shrink, locks, dropped pages and the facts of a file: the rules of each, with what distinguishes it from others.
+//! Sizes that shrink, locks, dropped pages and the facts of a file: the rules of each, with what
+//! distinguishes it from others.
 //!
 //! *Owns*: disks of its own. *May not touch*: the crate's insides.
 
@@ -7,12 +8,12 @@
 use std::sync::Arc;
 
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation, Persist,
-    Preparation, Request, SyncKind,
+    Access, AlignedBuf, Directory, Durability, Engine, EngineKind, File, OpenFile, Operation,
+    Persist, Preparation, Request, SyncKind,
 };
 use inkstone_sim::{
-    AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, ItemKind, OperationKind, SimDirectory,
-    SimDisk, SimFile, errno,
+    AfterEffect, DiskOptions, Effect, Fate, Fault, FaultRates, ItemKind, OperationKind,
+    SimDirectory, SimDisk, SimFile, errno,
 };
 
 fn disk(options: DiskOptions) -> (SimDisk, SimDirectory) {
@@ -55,7 +56,9 @@ fn all_kept(disk: &SimDisk) -> SimDisk {
 
 /// The disk as found if a file's shrinking was lost and all else was not.
 fn shrinking_lost(disk: &SimDisk) -> SimDisk {
-    disk.crash_with(|item| if matches!(item.what, ItemKind::Cut { .. }) { Fate::Dropped } else { Fate::Kept })
+    disk.crash_with(|item| {
+        if matches!(item.what, ItemKind::Cut { .. }) { Fate::Dropped } else { Fate::Kept }
+    })
 }
 
 #[test]
@@ -121,7 +124,8 @@ fn a_growth_that_came_before_a_durable_shrinking_does_not_come_back() {
 
 #[test]
 fn what_is_durable_after_a_shrinking_does_not_fall_with_it() {
-    // In the last block and in one that came back, by FUA if that were taken and by the flush of another file.
+    // In the last block and in one that came back, by FUA if that were taken and by the flush of
+    // another file.
     for offset in [512, 4096] {
         let (disk, directory) = disk(DiskOptions::default());
         let file = settled(&directory, "a", 2);
@@ -133,7 +137,10 @@ fn what_is_durable_after_a_shrinking_does_not_fall_with_it() {
         let mut expected = vec![0; 8192];
         expected[..100].fill(1);
         expected[offset as usize..offset as usize + 512].fill(3);
-        assert!(content(&nothing_kept(&disk), "a") == expected && content(&all_kept(&disk), "a") == expected);
+        assert!(
+            content(&nothing_kept(&disk), "a") == expected
+                && content(&all_kept(&disk), "a") == expected
+        );
 
         let (disk, directory) = self::disk(DiskOptions::default());
         let (file, other) = (settled(&directory, "a", 2), settled(&directory, "b", 1));
@@ -169,7 +176,8 @@ fn a_durable_write_brings_an_earlier_growth_along() {
 
 #[test]
 fn shrinking_gives_room_back_and_a_crash_that_lost_it_takes_it_again() {
-    let (disk, directory) = disk(DiskOptions { capacity_bytes: Some(10 * 4096), ..DiskOptions::default() });
+    let (disk, directory) =
+        disk(DiskOptions { capacity_bytes: Some(10 * 4096), ..DiskOptions::default() });
     let file = settled(&directory, "a", 8);
     assert_eq!(directory.free_bytes().unwrap(), 2 * 4096);
     file.set_len(4097).unwrap();
@@ -195,7 +203,8 @@ fn a_failed_sync_leaves_a_shrinking_to_be_committed() {
         file.write_at(&block(2, 1), 8192).unwrap();
         disk.inject(Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync));
         while file.sync(SyncKind::Data).is_ok() {}
-        let (len, found) = if after == AfterEffect::RevertsToOld { (8192, 8192) } else { (12288, 12288) };
+        let (len, found) =
+            if after == AfterEffect::RevertsToOld { (8192, 8192) } else { (12288, 12288) };
         assert_eq!(
             (file.len_bytes().unwrap(), content(&all_kept(&disk), "a").len()),
             (len, found),
@@ -203,7 +212,10 @@ fn a_failed_sync_leaves_a_shrinking_to_be_committed() {
         );
         file.sync(SyncKind::Data).unwrap();
         let bytes = content(&nothing_kept(&disk), "a");
-        assert!(bytes[..8192] == [1; 8192] && bytes[8192..].iter().all(|&byte| byte == 0), "{after:?}");
+        assert!(
+            bytes[..8192] == [1; 8192] && bytes[8192..].iter().all(|&byte| byte == 0),
+            "{after:?}"
+        );
     }
 }
 
@@ -251,8 +263,8 @@ fn random_step(
     durable
 }
 
-/// After any operations memory shows the last bytes, a crash that keeps all finds them, one that keeps nothing finds
-/// the durable ones, and no crash loses room.
+/// After any operations memory shows the last bytes, a crash that keeps all finds them, one that
+/// keeps nothing finds the durable ones, and no crash loses room.
 #[test]
 fn sizes_up_and_down_agree_with_a_plain_vector() {
     for seed in 0..300 {
@@ -277,7 +289,10 @@ fn sizes_up_and_down_agree_with_a_plain_vector() {
             }
             if let Some(range) = durable {
                 let found = content(&nothing_kept(&disk), "a");
-                assert!(found[range.clone()] == plain[range.clone()], "seed {seed}, step {step}, {range:?}");
+                assert!(
+                    found[range.clone()] == plain[range.clone()],
+                    "seed {seed}, step {step}, {range:?}"
+                );
                 assert!(range != (0..plain.len()) || found == plain, "seed {seed}, step {step}");
             }
         }
@@ -290,7 +305,10 @@ fn forgetting_drops_the_clean_pages_of_one_file() {
     let (file, other) = (settled(&directory, "a", 2), settled(&directory, "b", 1));
     for file in [&file, &other] {
         file.write_at(&block(2, 1), 0).unwrap();
-        disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+        disk.inject(
+            Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew))
+                .on(OperationKind::Sync),
+        );
         assert!(file.sync(SyncKind::Data).is_err());
     }
     file.write_at(&block(3, 1), 4096).unwrap();
@@ -313,7 +331,9 @@ fn a_direct_read_of_a_handle_for_reading_shows_the_device() {
     let (disk, directory) = disk(DiskOptions::default());
     let file = settled(&directory, "a", 2);
     file.write_at(&block(2, 1), 0).unwrap();
-    disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+    disk.inject(
+        Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync),
+    );
     assert!(file.sync(SyncKind::Data).is_err());
     // Dirty since then, beside clean pages with wrong bytes.
     file.write_at(&[3; 512], 512).unwrap();
@@ -328,8 +348,10 @@ fn a_direct_read_of_a_handle_for_reading_shows_the_device() {
     // Written back, not durable; and only in the range that was read.
     let places: Vec<_> = disk.unflushed().into_iter().map(|item| item.what).collect();
     let sector = |offset, place| ItemKind::Sector { offset, place };
-    let expected =
-        [sector(512, inkstone_sim::Place::DeviceCache), sector(4096, inkstone_sim::Place::PageCache)];
+    let expected = [
+        sector(512, inkstone_sim::Place::DeviceCache),
+        sector(4096, inkstone_sim::Place::PageCache),
+    ];
     assert_eq!(places, expected);
 }
 
@@ -345,7 +367,10 @@ fn a_lock_has_one_holder_and_no_crash_keeps_it() {
     assert!(again.locked_by("lock").unwrap().is_some());
     assert!(disk.directory("/other").lock("lock").unwrap().is_some(), "another file of that name");
     // Its file is created as any other, empty, and not durable.
-    assert_eq!((content(&disk, "lock").len(), disk.counters().creations, disk.counters().locks), (0, 0, 4));
+    assert_eq!(
+        (content(&disk, "lock").len(), disk.counters().creations, disk.counters().locks),
+        (0, 0, 4)
+    );
     assert!(nothing_kept(&disk).directory("/d").list().unwrap().is_empty());
     let found = all_kept(&disk);
     assert_eq!(found.directory("/d").list().unwrap(), ["lock"]);
@@ -367,7 +392,8 @@ fn a_lock_has_one_holder_and_no_crash_keeps_it() {
 
 #[test]
 fn a_full_disk_has_its_lock() {
-    let (_disk, directory) = disk(DiskOptions { capacity_bytes: Some(4096), ..DiskOptions::default() });
+    let (_disk, directory) =
+        disk(DiskOptions { capacity_bytes: Some(4096), ..DiskOptions::default() });
     let _file = settled(&directory, "a", 1);
     assert_eq!(directory.free_bytes().unwrap(), 0);
     assert!(directory.lock("lock").unwrap().is_some());
@@ -375,8 +401,9 @@ fn a_full_disk_has_its_lock() {
 
 #[test]
 fn an_overwrite_needs_room_where_blocks_are_copied() {
-    let is_full =
-        |result: inkstone_io::Result<()>| result.is_err_and(|why| why.raw_os_error() == Some(errno::ENOSPC));
+    let is_full = |result: inkstone_io::Result<()>| {
+        result.is_err_and(|why| why.raw_os_error() == Some(errno::ENOSPC))
+    };
     for (copy_on_write, how) in
         [false, true].into_iter().flat_map(|copy| [(copy, OpenFile::existing()), (copy, direct())])
     {
@@ -386,7 +413,8 @@ fn an_overwrite_needs_room_where_blocks_are_copied() {
         reserved.prepare(Preparation::Fallocate, 8192).unwrap();
         disk.change_options(|options| options.capacity_bytes = Some(3 * 4096));
         assert_eq!(directory.free_bytes().unwrap(), 0);
-        let (written, reserved) = (directory.open("a", &how).unwrap(), directory.open("b", &how).unwrap());
+        let (written, reserved) =
+            (directory.open("a", &how).unwrap(), directory.open("b", &how).unwrap());
         assert_eq!(is_full(written.write_at(&block(2, 1), 0)), copy_on_write);
         reserved.write_at(&block(2, 1), 0).unwrap();
         reserved.sync(SyncKind::Data).unwrap();
@@ -402,7 +430,8 @@ fn an_overwrite_needs_room_where_blocks_are_copied() {
 
 #[test]
 fn a_name_needs_room_where_it_is_said() {
-    let kind = DiskOptions { capacity_bytes: Some(4096), names_need_room: true, ..DiskOptions::default() };
+    let kind =
+        DiskOptions { capacity_bytes: Some(4096), names_need_room: true, ..DiskOptions::default() };
     let (disk, directory) = disk(kind);
     let _file = settled(&directory, "a", 1);
     let full = Some(errno::ENOSPC);
@@ -421,13 +450,20 @@ fn locks_and_sizes_fail_by_plan_and_by_rate() {
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Resize));
     disk.inject(Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Lock).file("lock"));
     let error = file.set_len(9).unwrap_err();
-    assert_eq!((error.operation(), error.offset(), file.len_bytes().unwrap()), ("ftruncate", Some(9), 4096));
+    assert_eq!(
+        (error.operation(), error.offset(), file.len_bytes().unwrap()),
+        ("ftruncate", Some(9), 4096)
+    );
     assert_eq!(directory.lock("lock").unwrap_err().raw_os_error(), Some(errno::ENOSPC));
     assert_eq!((directory.locked_by("lock").unwrap(), directory.list().unwrap().len()), (None, 1));
     file.set_len(9).unwrap();
     assert!(directory.lock("lock").unwrap().is_some());
     let always = 1_000_000;
-    let rates = FaultRates { write_error_ppm: always, directory_error_ppm: always, ..FaultRates::default() };
+    let rates = FaultRates {
+        write_error_ppm: always,
+        directory_error_ppm: always,
+        ..FaultRates::default()
+    };
     disk.change_options(|options| options.rates = rates);
     assert!(file.set_len(10).is_err() && directory.lock("lock").is_err());
 }
@@ -437,7 +473,11 @@ fn facts_are_of_the_file_whatever_its_name() {
     let (_disk, directory) = disk(DiskOptions::default());
     let (a, b) = (settled(&directory, "a", 1), settled(&directory, "b", 1));
     let facts = a.facts().unwrap();
-    assert!(facts.hard_links == 1 && !facts.has_shared_extents && facts.inode != b.facts().unwrap().inode);
+    assert!(
+        facts.hard_links == 1
+            && !facts.has_shared_extents
+            && facts.inode != b.facts().unwrap().inode
+    );
     directory.rename("a", "c").unwrap();
     let again = directory.open("c", &OpenFile::existing()).unwrap();
     assert_eq!(again.facts().unwrap(), facts);

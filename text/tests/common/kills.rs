@@ -1,8 +1,10 @@
-//! Kills at random moments, and checking what they left: for a test, and for the example that makes more kills.
+//! Kills at random moments, and checking what they left: for a test, and for the example that makes
+//! more kills.
 //!
-//! The victim's four threads write lines as fast as they can. After each accepted line its number is stored in a word of memory
-//! that outlives the process ([`StageFile`]), without a system call. Lines up to that number were accepted and must be in the log
-//! after the next start. One more line may be there, whose number was not stored yet.
+//! The victim's four threads write lines as fast as they can. After each accepted line its number
+//! is stored in a word of memory that outlives the process ([`StageFile`]), without a system call.
+//! Lines up to that number were accepted and must be in the log after the next start. One more line
+//! may be there, whose number was not stored yet.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -49,7 +51,12 @@ fn line(thread: usize, number: u64, text: &mut Vec<u8>) {
 }
 
 fn board(path: &Path) -> PathBuf {
-    let name = path.parent().and_then(Path::file_name).expect("a directory").to_string_lossy().into_owned();
+    let name = path
+        .parent()
+        .and_then(Path::file_name)
+        .expect("a directory")
+        .to_string_lossy()
+        .into_owned();
     PathBuf::from(format!("/dev/shm/inkstone-kills-{}", name.trim_start_matches('.')))
 }
 
@@ -76,9 +83,13 @@ pub(crate) fn victim(path: &Path, first: [u64; THREADS]) {
     });
 }
 
-/// Starts victims with `command`, which gets the path and the first numbers after its own arguments; kills them, reopens the log
-/// and checks it.
-pub(crate) fn rounds(directory: &Path, kills: u64, command: impl Fn(&str, &str) -> Command) -> Seen {
+/// Starts victims with `command`, which gets the path and the first numbers after its own
+/// arguments; kills them, reopens the log and checks it.
+pub(crate) fn rounds(
+    directory: &Path,
+    kills: u64,
+    command: impl Fn(&str, &str) -> Command,
+) -> Seen {
     let path = directory.join("a.log");
     let mut seen = Seen::default();
     let mut first = [0; THREADS];
@@ -117,8 +128,11 @@ pub(crate) fn rounds(directory: &Path, kills: u64, command: impl Fn(&str, &str) 
 fn kill_one(path: &Path, first: [u64; THREADS], command: &impl Fn(&str, &str) -> Command) {
     let first = first.map(|number| number.to_string()).join(",");
     let path = path.to_str().expect("text");
-    let mut victim =
-        command(path, &first).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a victim");
+    let mut victim = command(path, &first)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a victim");
     let mut out = BufReader::new(victim.stdout.take().expect("its output"));
     let mut said = String::new();
     while !said.contains("ready") {
@@ -142,7 +156,11 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     names.sort_by_key(|name| {
         let mut parts = name.split('.').skip(2);
         let stamp = parts.next().map(str::to_owned);
-        (stamp.is_none(), stamp, parts.next().map(|number| number.parse::<u64>().expect("a number")))
+        (
+            stamp.is_none(),
+            stamp,
+            parts.next().map(|number| number.parse::<u64>().expect("a number")),
+        )
     });
     names.into_iter().map(|name| directory.join(name)).collect()
 }
@@ -170,7 +188,10 @@ fn judge(text: &[u8], next: &mut [u64; THREADS], round: u64) {
         line(thread, next[thread], &mut wanted);
         let Some(behind) = rest.strip_prefix(wanted.as_slice()) else {
             let found = String::from_utf8_lossy(&rest[..rest.len().min(200)]);
-            panic!("round {round}, thread {thread}: line {} was expected, found {found:?}", next[thread]);
+            panic!(
+                "round {round}, thread {thread}: line {} was expected, found {found:?}",
+                next[thread]
+            );
         };
         next[thread] += 1;
         rest = behind;

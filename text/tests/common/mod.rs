@@ -1,4 +1,5 @@
-//! Directories and lines for tests of logs, waiting for conditions, and a disk on real files that can be stopped and made to fail.
+//! Directories and lines for tests of logs, waiting for conditions, and a disk on real files that
+//! can be stopped and made to fail.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
@@ -8,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inkstone_appender::{AppendFacts, Disk, Error, LogFile, LogWriter, OsDirectory, OsDisk, Result};
+use inkstone_appender::{
+    AppendFacts, Disk, Error, LogFile, LogWriter, OsDirectory, OsDisk, Result,
+};
 use inkstone_io::Directory as _;
 
 /// The length of the lines that [`put`] writes.
@@ -22,7 +25,8 @@ pub(crate) const SHM: &str = "/dev/shm";
 /// One test at a time: a forked child must find no lock that another test holds.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The turn of a test that forks and needs a stage; `None`, printed loudly, if a stage is not possible.
+/// The turn of a test that forks and needs a stage; `None`, printed loudly, if a stage is not
+/// possible.
 pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     if !Path::new(SHM).is_dir() {
         eprintln!("NOT RUN: {test}: there is no {SHM}");
@@ -58,7 +62,10 @@ struct Moods {
 
 impl MoodyDisk {
     pub(crate) fn new(mood: Mood) -> Self {
-        Self(Arc::new((Mutex::new(Moods { mood, calls: 0, syncs: 0, took_half: false }), Condvar::new())))
+        Self(Arc::new((
+            Mutex::new(Moods { mood, calls: 0, syncs: 0, took_half: false }),
+            Condvar::new(),
+        )))
     }
 
     pub(crate) fn set(&self, mood: Mood) {
@@ -149,7 +156,8 @@ pub(crate) fn line(thread: usize, line: u64, bytes: usize) -> String {
     text
 }
 
-/// The lines of a text by thread; checks that each is whole, there once, and in its thread's order. Returns the other lines too.
+/// The lines of a text by thread; checks that each is whole, there once, and in its thread's order.
+/// Returns the other lines too.
 pub(crate) fn check_lines(text: &str, bytes: usize) -> (BTreeMap<usize, Vec<u64>>, Vec<String>) {
     let (mut lines, mut others) = (BTreeMap::<usize, Vec<u64>>::new(), Vec::new());
     assert!(text.is_empty() || text.ends_with('\n'), "the last line is cut");
@@ -160,7 +168,8 @@ pub(crate) fn check_lines(text: &str, bytes: usize) -> (BTreeMap<usize, Vec<u64>
             others.push(found.to_owned());
             continue;
         };
-        let (thread, number) = (thread.parse().expect("a thread"), number.parse().expect("a number"));
+        let (thread, number) =
+            (thread.parse().expect("a thread"), number.parse().expect("a number"));
         assert_eq!(format!("{found}\n"), line(thread, number, bytes), "a line is torn");
         let before = lines.entry(thread).or_default();
         assert!(
@@ -199,8 +208,9 @@ pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
 /// The names in a directory, in order.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a directory");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
     names.sort_unstable();
     names
 }
@@ -221,7 +231,8 @@ pub(crate) fn put(log: &LogWriter, numbers: Range<u64>) {
     }
 }
 
-/// The stage file of a log whose stage directory is `parent`: the one whose head has the log's path; where it will be, if there is none.
+/// The stage file of a log whose stage directory is `parent`: the one whose head has the log's
+/// path; where it will be, if there is none.
 pub(crate) fn stage_of(parent: &Path, log: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;

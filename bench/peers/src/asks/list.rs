@@ -1,6 +1,7 @@
 //! What is asked of each load.
 //!
-//! *Owns*: the list, with its bounds and its words. *May not touch*: how an ask is answered (`super`).
+//! *Owns*: the list, with its bounds and its words. *May not touch*: how an ask is answered
+//! (`super`).
 
 use super::{Ask, Beside, Bound, Of};
 use crate::load::{FLOOR, awaiting, busy, preparation, reading, stream, tail};
@@ -49,7 +50,10 @@ const fn followed(load: &'static str, arm: &'static str, asked: &'static str, bo
 
 /// As it is.
 const fn plain(load: &'static str, arm: &'static str, alone: &'static str) -> Ask {
-    Ask { arm, ..speed(load, "with one follower, nothing given back", Beside::Arm(alone), Bound::Told) }
+    Ask {
+        arm,
+        ..speed(load, "with one follower, nothing given back", Beside::Arm(alone), Bound::Told)
+    }
 }
 
 const fn seen(load: &'static str) -> Ask {
@@ -70,13 +74,19 @@ const fn lone(arm: &'static str, asked: &'static str) -> Ask {
     Ask { arm, of: Of::P50, ..speed("await-1", asked, Beside::Arm(LOG), Bound::AtMost(1.15)) }
 }
 
-const fn beside_threads(load: &'static str, arm: &'static str, asked: &'static str, least: f64) -> Ask {
+const fn beside_threads(
+    load: &'static str,
+    arm: &'static str,
+    asked: &'static str,
+    least: f64,
+) -> Ask {
     Ask { arm, ..speed(load, asked, Beside::Arm(LOG), Bound::AtLeast(least)) }
 }
 
 pub const RAFT: &str = "inkstone-raft";
 const RAFT_PEERS: &[&str] = &["raft-log", "hiqlite-wal", "raft-engine"];
-const RAFT_PEERS_BATCHES: &[&str] = &["raft-log batches", "hiqlite-wal batches", "raft-engine batches"];
+const RAFT_PEERS_BATCHES: &[&str] =
+    &["raft-log batches", "hiqlite-wal batches", "raft-engine batches"];
 
 const fn raft_lone(load: &'static str) -> Ask {
     Ask {
@@ -93,7 +103,12 @@ const fn raft_lone(load: &'static str) -> Ask {
 const fn raft_many(load: &'static str) -> Ask {
     Ask {
         arm: RAFT,
-        ..speed(load, "at least 2 times the best that syncs", Beside::BestOf(RAFT_PEERS), Bound::AtLeast(2.0))
+        ..speed(
+            load,
+            "at least 2 times the best that syncs",
+            Beside::BestOf(RAFT_PEERS),
+            Bound::AtLeast(2.0),
+        )
     }
 }
 
@@ -123,10 +138,20 @@ pub const ASKS: &[Ask] = &[
     speed("1x1m", "at least 0.85 of a bare overwrite", Beside::Arm(FLOOR), Bound::AtLeast(0.85)),
     of_growing("1x1m", "in a log that only grows at least 0.7", 0.7),
     speed("8x128", "at least 1.6 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(1.6)),
-    speed("64x128", "at least 1.6 times the best Rust peer", Beside::BestOf(RUST_PEERS), Bound::AtLeast(1.6)),
+    speed(
+        "64x128",
+        "at least 1.6 times the best Rust peer",
+        Beside::BestOf(RUST_PEERS),
+        Bound::AtLeast(1.6),
+    ),
     Ask {
         of: Of::CpuTime,
-        ..speed("64x128", "at most half its CPU per commit", Beside::BestOf(RUST_PEERS), Bound::AtMost(0.5))
+        ..speed(
+            "64x128",
+            "at most half its CPU per commit",
+            Beside::BestOf(RUST_PEERS),
+            Bound::AtMost(0.5),
+        )
     },
     speed(
         "unsynced",
@@ -165,7 +190,12 @@ pub const ASKS: &[Ask] = &[
     Ask {
         arm: preparation::PREPARING,
         of: Of::P999,
-        ..speed("prepare", "its p99.9 within 1.5", Beside::Arm(preparation::RECYCLING), Bound::AtMost(1.5))
+        ..speed(
+            "prepare",
+            "its p99.9 within 1.5",
+            Beside::Arm(preparation::RECYCLING),
+            Bound::AtMost(1.5),
+        )
     },
     Ask {
         arm: reading::CACHED,
@@ -178,7 +208,12 @@ pub const ASKS: &[Ask] = &[
     },
     Ask {
         arm: reading::CACHED,
-        ..speed("read-warm", "at least 5 times the best peer", Beside::BestOf(PEERS), Bound::AtLeast(5.0))
+        ..speed(
+            "read-warm",
+            "at least 5 times the best peer",
+            Beside::BestOf(PEERS),
+            Bound::AtLeast(5.0),
+        )
     },
     speed(
         "read-cold",
@@ -229,9 +264,24 @@ pub const ASKS: &[Ask] = &[
     lone(awaiting::AWAITS, "a task's p50 at most 1.15 of a thread's"),
     lone(awaiting::CALLS_BACK, "a callback's p50 at most 1.15 of a thread's"),
     beside_threads("await-8", awaiting::AWAITS, "tasks at least 0.9 of as many threads", 0.9),
-    beside_threads("await-8", awaiting::CALLS_BACK, "callbacks at least 0.9 of as many threads", 0.9),
+    beside_threads(
+        "await-8",
+        awaiting::CALLS_BACK,
+        "callbacks at least 0.9 of as many threads",
+        0.9,
+    ),
     beside_threads("await-64", awaiting::AWAITS, "tasks at least 0.9 of as many threads", 0.9),
-    beside_threads("await-64", awaiting::CALLS_BACK, "callbacks at least 0.9 of as many threads", 0.9),
+    beside_threads(
+        "await-64",
+        awaiting::CALLS_BACK,
+        "callbacks at least 0.9 of as many threads",
+        0.9,
+    ),
     beside_threads("await-10000", awaiting::AWAITS, "at least as fast as 64 threads", 1.0),
-    speed("get", "at least 1,000,000 records/s", Beside::Rate(1e6, "1,000,000/s"), Bound::AtLeast(1.0)),
+    speed(
+        "get",
+        "at least 1,000,000 records/s",
+        Beside::Rate(1e6, "1,000,000/s"),
+        Bound::AtLeast(1.0),
+    ),
 ];

@@ -174,7 +174,12 @@ struct Behind {
 
 impl Follower for Behind {
     /// It waits by itself: nobody has to tell it anything.
-    fn take(&mut self, _: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
+    fn take(
+        &mut self,
+        _: Option<&News>,
+        most: Duration,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64> {
         /// Shown at a time: between them the caller looks whether it is to end.
         const MOST: u64 = 4096;
         let mut count = 0;
@@ -222,10 +227,14 @@ pub fn call_when_durable(
     Ok(())
 }
 
-/// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for the page cache.
+/// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for
+/// the page cache.
 fn reopen(path: &Path, how: Reading) -> Result<Log> {
     let options = Options::new();
-    Ok(Log::open(path, if how == Reading::Cached { options.access(Access::Buffered) } else { options })?)
+    Ok(Log::open(
+        path,
+        if how == Reading::Cached { options.access(Access::Buffered) } else { options },
+    )?)
 }
 
 pub fn read_all(path: &Path, how: Reading, checker: &mut Checker) -> Result<()> {
@@ -237,8 +246,8 @@ pub fn read_all(path: &Path, how: Reading, checker: &mut Checker) -> Result<()> 
     Ok(())
 }
 
-/// Reads records by random LSN for so long, in a log that one thread wrote, after one pass that learns where they are:
-/// gives how many. Each is looked at.
+/// Reads records by random LSN for so long, in a log that one thread wrote, after one pass that
+/// learns where they are: gives how many. Each is looked at.
 pub fn get_at_random(path: &Path, time: Duration) -> Result<(u64, Duration)> {
     /// Between two looks at the clock.
     const BURST: u64 = 64;
@@ -246,7 +255,8 @@ pub fn get_at_random(path: &Path, time: Duration) -> Result<(u64, Duration)> {
     let reader = log.reader();
     let (first, last) = (log.first().get(), log.last().get());
     ensure!(last >= first, "the log is empty");
-    // It learns where records are from whoever asks first: that is the price of the first pass, and not of a record.
+    // It learns where records are from whoever asks first: that is the price of the first pass, and
+    // not of a record.
     for lsn in (first..=last).step_by(1000).chain([last]) {
         reader.get(Lsn::new(lsn))?;
     }

@@ -1,6 +1,7 @@
 //! The engines behind one trait, and how each is opened.
 //!
-//! *Owns*: the trait, the names, who is a Rust crate. *May not touch*: any engine's calls: each has a file of its own.
+//! *Owns*: the trait, the names, who is a Rust crate. *May not touch*: any engine's calls: each has
+//! a file of its own.
 
 mod inkstone;
 mod okaywal;
@@ -44,7 +45,8 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// One that reads behind its writers. `from`: how many records of each thread there are already.
+    /// One that reads behind its writers. `from`: how many records of each thread there are
+    /// already.
     fn follower(&self, _from: &[u64]) -> Result<Box<dyn Follower + '_>> {
         bail!("nobody can follow it")
     }
@@ -81,12 +83,14 @@ pub trait Writer {
     /// On `Ok` everything that this writer appended is on stable storage.
     fn sync(&mut self) -> Result<()>;
 
-    /// Called now and then, inside the clock: gives up what is old, for engines that have to be asked.
+    /// Called now and then, inside the clock: gives up what is old, for engines that have to be
+    /// asked.
     fn tidy(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Many appends: compiled for each engine, so that what is timed calls nothing through a pointer but this.
+    /// Many appends: compiled for each engine, so that what is timed calls nothing through a
+    /// pointer but this.
     fn append_burst(&mut self, record: &mut Record, count: u64) -> Result<()> {
         for _ in 0..count {
             self.append(record.advance())?;
@@ -97,9 +101,15 @@ pub trait Writer {
 
 /// One that reads behind the writers.
 pub trait Follower {
-    /// Shows what can be read and was not shown: each thread's records in order. If there is nothing it waits, for as long as
-    /// `most`. Engines that cannot wait are woken by `news`; without it they poll. Returns how many were shown.
-    fn take(&mut self, news: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
+    /// Shows what can be read and was not shown: each thread's records in order. If there is
+    /// nothing it waits, for as long as `most`. Engines that cannot wait are woken by `news`;
+    /// without it they poll. Returns how many were shown.
+    fn take(
+        &mut self,
+        news: Option<&News>,
+        most: Duration,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64>;
 }
 
 /// Which engine.
@@ -113,7 +123,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::Inkstone, Self::RaftEngine, Self::Okaywal, Self::Rocksdb, Self::Sqlite];
+    pub const ALL: [Self; 5] =
+        [Self::Inkstone, Self::RaftEngine, Self::Okaywal, Self::Rocksdb, Self::Sqlite];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -130,9 +141,9 @@ impl Kind {
         match self {
             Self::Inkstone | Self::RaftEngine | Self::Sqlite => None,
             Self::Okaywal => Some("it shows its records at an opening only"),
-            Self::Rocksdb => {
-                Some("it follows its log by get_updates_since, which takes logs that are not recycled")
-            }
+            Self::Rocksdb => Some(
+                "it follows its log by get_updates_since, which takes logs that are not recycled",
+            ),
         }
     }
 
@@ -148,8 +159,9 @@ impl Kind {
     /// Why it cannot be measured by this build.
     pub fn missing(self) -> Option<&'static str> {
         let is_missing = self == Self::Rocksdb && !cfg!(feature = "rocksdb");
-        is_missing
-            .then_some("built without the feature `rocksdb`, which needs the system's library (README.md)")
+        is_missing.then_some(
+            "built without the feature `rocksdb`, which needs the system's library (README.md)",
+        )
     }
 }
 
@@ -158,7 +170,8 @@ impl Kind {
 pub struct Setup {
     pub record_bytes: usize,
     pub purpose: Purpose,
-    /// Whether bursts go in by one call each. Only inkstone has such a call beside the other; it is an arm of its own.
+    /// Whether bursts go in by one call each. Only inkstone has such a call beside the other; it is
+    /// an arm of its own.
     pub batches: bool,
     /// For inkstone: so many yields before it sleeps, fixed; `None`: its default, which adapts.
     pub yields: Option<u32>,
@@ -171,9 +184,11 @@ pub enum Purpose {
     Durable,
     /// Appends without waiting, one sync at the end. What is old is given up.
     Unsynced,
-    /// Appends without waiting, and everything becomes durable as soon as it can. What is old is given up.
+    /// Appends without waiting, and everything becomes durable as soon as it can. What is old is
+    /// given up.
     Stream,
-    /// As `Stream`, in turns during which nothing is given up: what one turn takes is free for the next.
+    /// As `Stream`, in turns during which nothing is given up: what one turn takes is free for the
+    /// next.
     Followed,
     /// Nothing is given up.
     Keep,
@@ -195,7 +210,12 @@ pub fn open(kind: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
 }
 
 /// A follower of an engine that another process has open. `place`: the word of [`Engine::place`].
-pub fn follower_of_other(kind: Kind, path: &Path, place: &str, from: &[u64]) -> Result<Box<dyn Follower>> {
+pub fn follower_of_other(
+    kind: Kind,
+    path: &Path,
+    place: &str,
+    from: &[u64],
+) -> Result<Box<dyn Follower>> {
     match kind {
         Kind::Inkstone => inkstone::follower_of_other(path, place),
         Kind::Sqlite => sqlite::follower(path, from),

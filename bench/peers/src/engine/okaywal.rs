@@ -1,4 +1,5 @@
-//! okaywal 0.3. A record is a chunk; what is waited for is an entry of one chunk, what is not is a chunk of a long entry.
+//! okaywal 0.3. A record is a chunk; what is waited for is an entry of one chunk, what is not is a
+//! chunk of a long entry.
 //!
 //! *Owns*: every call to that crate. *May not touch*: what is measured.
 
@@ -8,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use okaywal::{
-    Configuration, Entry, EntryId, EntryWriter, LogManager, LogVoid, ReadChunkResult, SegmentReader,
-    WriteAheadLog,
+    Configuration, Entry, EntryId, EntryWriter, LogManager, LogVoid, ReadChunkResult,
+    SegmentReader, WriteAheadLog,
 };
 
 use super::{Engine, Purpose, Setup, Writer};
@@ -30,7 +31,9 @@ struct Peer {
 fn configuration(path: &Path, purpose: Purpose) -> Configuration {
     let common = Configuration::default_for(path);
     match purpose {
-        Purpose::Durable => common.preallocate_bytes(SEGMENT_BYTES).checkpoint_after_bytes(CHECKPOINT_BYTES),
+        Purpose::Durable => {
+            common.preallocate_bytes(SEGMENT_BYTES).checkpoint_after_bytes(CHECKPOINT_BYTES)
+        }
         Purpose::Unsynced | Purpose::Stream | Purpose::Followed => common
             .preallocate_bytes(SEGMENT_BYTES)
             .checkpoint_after_bytes(CHECKPOINT_BYTES)
@@ -98,7 +101,8 @@ impl Writer for Appender<'_> {
     }
 }
 
-/// Shows every chunk to the checker. It refuses checkpoints: they would give up what is to be read again.
+/// Shows every chunk to the checker. It refuses checkpoints: they would give up what is to be read
+/// again.
 #[derive(Debug)]
 struct Shower {
     checker: Arc<Mutex<Option<Checker>>>,
@@ -112,7 +116,9 @@ impl LogManager for Shower {
             let mut chunk = match entry.read_chunk()? {
                 ReadChunkResult::Chunk(chunk) => chunk,
                 ReadChunkResult::EndOfEntry => return Ok(()),
-                ReadChunkResult::AbortedEntry => return Err(io::Error::other("an entry without its end")),
+                ReadChunkResult::AbortedEntry => {
+                    return Err(io::Error::other("an entry without its end"));
+                }
             };
             self.record.resize(chunk.bytes_remaining() as usize, 0);
             chunk.read_exact(&mut self.record)?;
@@ -125,7 +131,12 @@ impl LogManager for Shower {
         }
     }
 
-    fn checkpoint_to(&mut self, _: EntryId, _: &mut SegmentReader, _: &WriteAheadLog) -> io::Result<()> {
+    fn checkpoint_to(
+        &mut self,
+        _: EntryId,
+        _: &mut SegmentReader,
+        _: &WriteAheadLog,
+    ) -> io::Result<()> {
         Err(io::Error::other("nothing is to be given up"))
     }
 }

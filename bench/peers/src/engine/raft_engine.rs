@@ -16,7 +16,8 @@ use crate::record::{Checker, head};
 const FILE_MIB: u64 = 32;
 /// Files beyond this are purged; half as many again are made and filled with zeros at the start.
 const PURGE_MIB: u64 = 128;
-/// What each thread keeps when it gives up what is old. raft-engine rewrites what keeps an old file alive.
+/// What each thread keeps when it gives up what is old. raft-engine rewrites what keeps an old file
+/// alive.
 const KEEP_BYTES: u64 = 32 << 20;
 /// Entries that are fetched at a time.
 const FETCH: u64 = 4096;
@@ -75,7 +76,9 @@ impl Engine for Peer {
     }
 
     fn how(&self) -> String {
-        format!("write(.., sync = true); {FILE_MIB} MiB files, recycled and prefilled; no compression")
+        format!(
+            "write(.., sync = true); {FILE_MIB} MiB files, recycled and prefilled; no compression"
+        )
     }
 
     fn follower(&self, from: &[u64]) -> Result<Box<dyn Follower + '_>> {
@@ -96,7 +99,12 @@ struct Behind<'a> {
 }
 
 impl Follower for Behind<'_> {
-    fn take(&mut self, news: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
+    fn take(
+        &mut self,
+        news: Option<&News>,
+        most: Duration,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64> {
         let news = news.context("it follows in the same process only")?;
         let mut count = 0;
         for (thread, seen) in self.seen.iter_mut().enumerate() {
@@ -151,7 +159,8 @@ impl Writer for Appender<'_> {
         self.write(record, true)
     }
 
-    /// `Engine::sync` of 0.4.2 writes an empty batch, which returns before it syncs: a batch with something in it does not.
+    /// `Engine::sync` of 0.4.2 writes an empty batch, which returns before it syncs: a batch with
+    /// something in it does not.
     fn sync(&mut self) -> Result<()> {
         self.batch.put(group(self.thread), b"synced".to_vec(), vec![1])?;
         self.peer.engine.write(&mut self.batch, true)?;
@@ -173,7 +182,8 @@ pub fn read_all(path: &Path, checker: &mut Checker) -> Result<()> {
     let engine = RaftEngine::open(config(path, true)?)?;
     let mut entries = Vec::new();
     for group in engine.raft_groups() {
-        let (Some(mut next), Some(last)) = (engine.first_index(group), engine.last_index(group)) else {
+        let (Some(mut next), Some(last)) = (engine.first_index(group), engine.last_index(group))
+        else {
             continue;
         };
         while next <= last {

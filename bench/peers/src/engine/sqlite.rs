@@ -1,4 +1,5 @@
-//! SQLite: a table of records in WAL mode, synchronous = FULL. One connection, because it has one writer anyway.
+//! SQLite: a table of records in WAL mode, synchronous = FULL. One connection, because it has one
+//! writer anyway.
 //!
 //! *Owns*: every call to rusqlite. *May not touch*: what is measured.
 
@@ -37,8 +38,10 @@ fn connect(path: &Path) -> Result<Connection> {
 
 pub fn open(path: &Path, _: Setup) -> Result<Box<dyn Engine>> {
     let connection = connect(path)?;
-    connection
-        .execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL)", [])?;
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL)",
+        [],
+    )?;
     Ok(Box::new(Peer { path: path.to_path_buf(), connection: Mutex::new(connection) }))
 }
 
@@ -54,10 +57,14 @@ impl Engine for Peer {
     }
 
     fn how(&self) -> String {
-        format!("version {}, WAL, synchronous = FULL, one connection behind a mutex", rusqlite::version())
+        format!(
+            "version {}, WAL, synchronous = FULL, one connection behind a mutex",
+            rusqlite::version()
+        )
     }
 
-    /// The log is folded back into the file, so that each turn begins with a log whose file is written.
+    /// The log is folded back into the file, so that each turn begins with a log whose file is
+    /// written.
     fn rest(&self) -> Result<()> {
         self.lock().query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
         Ok(())
@@ -96,16 +103,21 @@ struct Behind {
 }
 
 impl Follower for Behind {
-    fn take(&mut self, news: Option<&News>, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
+    fn take(
+        &mut self,
+        news: Option<&News>,
+        most: Duration,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64> {
         let mut count = 0;
         for (thread, seen) in self.seen.iter_mut().enumerate() {
             if news.is_some_and(|news| news.count(thread) == *seen) {
                 continue;
             }
             let (thread, first) = (thread as u32, *seen);
-            let mut rows = self
-                .connection
-                .prepare_cached("SELECT record FROM log WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 4096")?;
+            let mut rows = self.connection.prepare_cached(
+                "SELECT record FROM log WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 4096",
+            )?;
             let mut rows = rows.query((row_id(thread, first)?, row_id(thread + 1, 0)?))?;
             while let Some(row) = rows.next()? {
                 show(row.get_ref(0)?.as_blob()?);
@@ -125,7 +137,9 @@ impl Follower for Behind {
 fn insert(connection: &Connection, record: &[u8]) -> Result<()> {
     let (thread, number) = head(record).context("a record has a head")?;
     let id = row_id(thread, number)?;
-    connection.prepare_cached("INSERT INTO log (id, record) VALUES (?1, ?2)")?.execute((id, record))?;
+    connection
+        .prepare_cached("INSERT INTO log (id, record) VALUES (?1, ?2)")?
+        .execute((id, record))?;
     Ok(())
 }
 

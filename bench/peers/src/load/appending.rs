@@ -1,7 +1,7 @@
 //! A contestant that appends: an engine or the floor, proved, aged, measured, checked.
 //!
-//! *Owns*: the state in which an engine is measured, and what is asked of it before and after. *May not touch*: the timed loops
-//! (`crate::threads`), the rounds (`crate::rounds`).
+//! *Owns*: the state in which an engine is measured, and what is asked of it before and after. *May
+//! not touch*: the timed loops (`crate::threads`), the rounds (`crate::rounds`).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,20 +16,23 @@ use crate::record::{Checker, Record};
 use crate::rounds::{Contestant, Finish};
 use crate::threads::{Manner, Turn, run};
 
-/// Bytes of records that go in before the first round, so that an engine that recycles has come round.
+/// Bytes of records that go in before the first round, so that an engine that recycles has come
+/// round.
 const AGE_BYTES: u64 = 320 << 20;
 /// The same for a log that only grows: it has segments of full size then.
 const GROW_BYTES: u64 = 96 << 20;
-/// Aging goes in steps, with a rest after each: an engine that makes files ready beside its writers is to keep up.
+/// Aging goes in steps, with a rest after each: an engine that makes files ready beside its writers
+/// is to keep up.
 const STEP_BYTES: u64 = 8 << 20;
-/// Where a load waits for each record, aging syncs this often: a log whose groups are large makes its segments ready in
-/// another way, and would come into another state.
+/// Where a load waits for each record, aging syncs this often: a log whose groups are large makes
+/// its segments ready in another way, and would come into another state.
 const GROUP_BYTES: usize = 64 << 10;
 /// So much, or so long, of a load's own manner must be there whole when an engine is opened again.
 const PROOF_BYTES: u64 = 8 << 20;
 /// A turn outside the clock, in the manner that is measured.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Records at the end that are waited for: there is something to check, whatever the engine has given up.
+/// Records at the end that are waited for: there is something to check, whatever the engine has
+/// given up.
 const LAST_RECORDS: u64 = 100;
 
 /// Opens an engine, or a floor, in a directory of its own.
@@ -96,7 +99,13 @@ impl Appending {
         Ok(one)
     }
 
-    fn unopened(directory: &Path, name: &str, kind: Option<Kind>, open: Open, shape: Shape) -> Self {
+    fn unopened(
+        directory: &Path,
+        name: &str,
+        kind: Option<Kind>,
+        open: Open,
+        shape: Shape,
+    ) -> Self {
         /// Each has a directory that nobody had before.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Shape { threads, record_bytes, manner, is_fresh } = shape;
@@ -136,8 +145,8 @@ impl Appending {
         Ok(())
     }
 
-    /// Everything that such an engine acknowledged in this manner is there when it is opened again: shown in a directory of
-    /// its own, before anything is given up.
+    /// Everything that such an engine acknowledged in this manner is there when it is opened again:
+    /// shown in a directory of its own, before anything is given up.
     fn prove(&mut self) -> Result<()> {
         let Some(kind) = self.kind else { return Ok(()) };
         let path = self.path.with_extension("proof");
@@ -209,7 +218,8 @@ impl Appending {
         })
     }
 
-    /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if the engine does not tell.
+    /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if
+    /// the engine does not tell.
     pub fn write_bytes(&mut self) -> Result<Option<usize>> {
         const BLOCK_BYTES: usize = inkstone_io::BLOCK_BYTES;
         let Some(before) = self.opened()?.groups() else { return Ok(None) };
@@ -341,12 +351,15 @@ mod tests {
                 eprintln!("NOT TESTED: {}: {why}", kind.name());
                 continue;
             }
-            for (purpose, manner) in
-                [(Purpose::Durable, Manner::Closed), (Purpose::Unsynced, Manner::Open { bytes_max: 1 << 20 })]
-            {
+            for (purpose, manner) in [
+                (Purpose::Durable, Manner::Closed),
+                (Purpose::Unsynced, Manner::Open { bytes_max: 1 << 20 }),
+            ] {
                 let setup = Setup { record_bytes: 128, purpose, batches: false, yields: None };
-                let seen = proved(kind, Box::new(move |path| open(kind, path, setup)), purpose, manner);
-                let seen = seen.unwrap_or_else(|error| panic!("{} {purpose:?}: {error:#}", kind.name()));
+                let seen =
+                    proved(kind, Box::new(move |path| open(kind, path, setup)), purpose, manner);
+                let seen =
+                    seen.unwrap_or_else(|error| panic!("{} {purpose:?}: {error:#}", kind.name()));
                 assert!(seen > 0, "{} {purpose:?}", kind.name());
             }
         }
@@ -358,8 +371,8 @@ mod tests {
             std::fs::create_dir_all(path)?;
             Ok(Box::new(Nothing))
         });
-        let error =
-            proved(Kind::Okaywal, open, Purpose::Stream, Manner::Closed).expect_err("nothing is there");
+        let error = proved(Kind::Okaywal, open, Purpose::Stream, Manner::Closed)
+            .expect_err("nothing is there");
         assert!(format!("{error:#}").contains("records acknowledged"), "{error:#}");
     }
 }

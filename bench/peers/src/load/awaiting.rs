@@ -39,8 +39,16 @@ pub fn crowd(plan: &Plan, load: &Load) -> Result<LoadResult> {
 }
 
 fn awaiting(plan: &Plan, load: &Load, tasks: u32) -> Result<LoadResult> {
-    ensure!(plan.engines.contains(&Kind::Inkstone), "this load is about inkstone, which was not asked for");
-    let setup = Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields: None };
+    ensure!(
+        plan.engines.contains(&Kind::Inkstone),
+        "this load is about inkstone, which was not asked for"
+    );
+    let setup = Setup {
+        record_bytes: RECORD_BYTES,
+        purpose: Purpose::Durable,
+        batches: false,
+        yields: None,
+    };
     let arm = |name: &str, threads, manner| {
         let shape = Shape { threads, record_bytes: RECORD_BYTES, manner, is_fresh: false };
         made(name, Appending::engine(plan, name, Kind::Inkstone, setup, shape))

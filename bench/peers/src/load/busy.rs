@@ -1,8 +1,9 @@
-//! Threads that wait for their records while the machine has other things to do: processes that spin, one CPU for all,
-//! half a CPU, a host that takes the processors away now and then.
+//! Threads that wait for their records while the machine has other things to do: processes that
+//! spin, one CPU for all, half a CPU, a host that takes the processors away now and then.
 //!
-//! *Owns*: the conditions, who takes part, when the condition holds: from before a turn until after it. *May not touch*: how a turn
-//! runs; how a process is confined or made to spin (`inkstone-host`).
+//! *Owns*: the conditions, who takes part, when the condition holds: from before a turn until after
+//! it. *May not touch*: how a turn runs; how a process is confined or made to spin
+//! (`inkstone-host`).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +19,8 @@ use crate::result::{Arm, LoadResult};
 use crate::rounds;
 use crate::threads::Manner;
 
-/// The log with a number of yields that does not adapt: the settings that its default is compared with.
+/// The log with a number of yields that does not adapt: the settings that its default is compared
+/// with.
 pub const FIXED: &[&str] = &["inkstone yields 0", "inkstone yields 32"];
 const FIXED_YIELDS: [u32; 2] = [0, 32];
 
@@ -151,7 +153,8 @@ pub fn many(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
 }
 
 fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
-    let shape = Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
+    let shape =
+        Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
     let (had, missing): (Vec<_>, Vec<_>) = CONDITIONS
         .map(|condition| (condition, condition.missing()))
         .into_iter()
@@ -160,9 +163,11 @@ fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
     let beside = beside(&conditions)?;
     let mut contestants = Vec::new();
     let mut add = |name: &str, kind, yields| {
-        let setup = Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields };
+        let setup =
+            Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields };
         let made = Appending::engine(plan, name, kind, setup, shape);
-        let turns = conditions.iter().map(|condition| (name.to_owned(), under(*condition, &beside)));
+        let turns =
+            conditions.iter().map(|condition| (name.to_owned(), under(*condition, &beside)));
         contestants.extend(Shared::all(made, turns.collect()));
     };
     for &kind in &plan.engines {
@@ -174,7 +179,8 @@ fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
     let measured = rounds::run(&plan.pace, contestants);
     let mut results = by_condition(load, &conditions, measured);
     for (condition, why) in missing {
-        let notes = vec![format!("!! LEFT OUT, it cannot be had here: {}", why.unwrap_or_default())];
+        let notes =
+            vec![format!("!! LEFT OUT, it cannot be had here: {}", why.unwrap_or_default())];
         results.push(result(load, condition, Vec::new(), notes));
     }
     Ok(results)
@@ -188,7 +194,8 @@ fn by_condition(load: &Load, conditions: &[Condition], measured: Vec<Arm>) -> Ve
     }
     let one = |(&condition, arms)| {
         let notes = vec![
-            "all conditions of this load are measured in the same rounds, by the same engines".to_owned(),
+            "all conditions of this load are measured in the same rounds, by the same engines"
+                .to_owned(),
             "what is said of groups and segments is of all conditions together".to_owned(),
         ];
         result(load, condition, arms, notes)
@@ -212,7 +219,8 @@ mod tests {
 
     #[test]
     fn each_arm_goes_to_its_condition() {
-        let load = super::super::ALL.iter().find(|load| load.name == "busy-8").expect("it is there");
+        let load =
+            super::super::ALL.iter().find(|load| load.name == "busy-8").expect("it is there");
         let conditions = [Condition::Quiet, Condition::Spinning(2), Condition::OneCpu];
         let arms = ["a", "a", "a", "b", "b", "b"]
             .iter()
@@ -224,7 +232,8 @@ mod tests {
             ["busy-8 quiet", "busy-8 spin-2", "busy-8 one-cpu"]
         );
         for (at, result) in (0..).zip(&results) {
-            let seen: Vec<_> = result.arms.iter().map(|arm| (arm.name.as_str(), arm.p50_ns)).collect();
+            let seen: Vec<_> =
+                result.arms.iter().map(|arm| (arm.name.as_str(), arm.p50_ns)).collect();
             assert_eq!(seen, [("a", Some(at)), ("b", Some(at))]);
         }
     }

@@ -1,9 +1,10 @@
 //! Writers with followers in the same process: none, one, four.
 //!
-//! *Owns*: who takes part, a turn with followers, what they have cost. *May not touch*: the timed loops of writers
-//! (`crate::threads`), how an engine is followed.
+//! *Owns*: who takes part, a turn with followers, what they have cost. *May not touch*: the timed
+//! loops of writers (`crate::threads`), how an engine is followed.
 //!
-//! A follower is there before the clock starts, and what it has not seen when the writers end it sees afterwards: that is `behind`.
+//! A follower is there before the clock starts, and what it has not seen when the writers end it
+//! sees afterwards: that is `behind`.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -27,7 +28,8 @@ const RECORD_BYTES: usize = 128;
 /// Followers beside the same writers, arm by arm.
 const FOLLOWERS: [u32; 3] = [0, 1, 4];
 const FOLLOWERS_OF_PRODUCER: [u32; 2] = [0, 1];
-/// A turn of a producer that does not wait: nothing is given up during it, so that its follower may fall behind.
+/// A turn of a producer that does not wait: nothing is given up during it, so that its follower may
+/// fall behind.
 const TURN_BYTES_MAX: u64 = 384 << 20;
 
 /// The name of an arm.
@@ -52,7 +54,8 @@ pub fn many(plan: &Plan, load: &Load) -> Result<LoadResult> {
 }
 
 fn waiting(plan: &Plan, load: &Load, threads: u32) -> Result<LoadResult> {
-    let shape = Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
+    let shape =
+        Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
     Ok(followed(plan, load, shape, Purpose::Durable, &FOLLOWERS, |kind| kind.not_followed()))
 }
 
@@ -60,9 +63,9 @@ pub fn producer(plan: &Plan, load: &Load) -> Result<LoadResult> {
     let manner = Manner::Kept { bytes_max: TURN_BYTES_MAX };
     let shape = Shape { threads: 1, record_bytes: RECORD_BYTES, manner, is_fresh: false };
     let cannot = |kind: Kind| match kind {
-        Kind::Sqlite => {
-            Some("without waiting its records are one transaction, which nobody sees before its end")
-        }
+        Kind::Sqlite => Some(
+            "without waiting its records are one transaction, which nobody sees before its end",
+        ),
         kind => kind.not_followed(),
     };
     let mut result = followed(plan, load, shape, Purpose::Followed, &FOLLOWERS_OF_PRODUCER, cannot);
@@ -71,7 +74,8 @@ pub fn producer(plan: &Plan, load: &Load) -> Result<LoadResult> {
         TURN_BYTES_MAX >> 20
     ));
     result.notes.push(
-        "inkstone shows what is durable; raft-engine shows what is written, and syncs at the end".into(),
+        "inkstone shows what is durable; raft-engine shows what is written, and syncs at the end"
+            .into(),
     );
     Ok(result)
 }
@@ -93,7 +97,10 @@ fn followed(
         let setup = Setup { record_bytes: RECORD_BYTES, purpose, batches: false, yields: None };
         let made = Appending::engine(plan, kind.name(), kind, setup, shape);
         let turn = |&followers: &u32| -> (String, TurnOf) {
-            (name(kind, followers), Box::new(move |appending, time| beside(appending, time, followers)))
+            (
+                name(kind, followers),
+                Box::new(move |appending, time| beside(appending, time, followers)),
+            )
         };
         contestants.extend(Shared::all(made, followers.iter().map(turn).collect()));
     }
@@ -141,7 +148,12 @@ fn beside(appending: &mut Appending, time: Duration, followers: u32) -> Result<T
     let mut latency = Recorder::new();
     for seen in seen {
         let seen = seen.map_err(|_| anyhow!("a follower panicked"))??;
-        ensure!(seen.records == turn.commits, "{} records followed of {}", seen.records, turn.commits);
+        ensure!(
+            seen.records == turn.commits,
+            "{} records followed of {}",
+            seen.records,
+            turn.commits
+        );
         all.records += seen.records;
         all.cpu_ns += seen.cpu_ns;
         all.behind_ns = all.behind_ns.max(seen.end_ns.saturating_sub(end_ns));
@@ -177,5 +189,10 @@ fn follower(engine: &dyn Engine, from: &[u64], news: &News, tell: &Sender<()>) -
         },
     )?;
     let used = thread_usage().since(&before);
-    Ok(Seen { records: watch.count, latency, cpu_ns: used.user_ns + used.system_ns, end_ns: watch.last_ns })
+    Ok(Seen {
+        records: watch.count,
+        latency,
+        cpu_ns: used.user_ns + used.system_ns,
+        end_ns: watch.last_ns,
+    })
 }

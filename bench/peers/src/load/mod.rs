@@ -1,6 +1,7 @@
 //! The loads by name.
 //!
-//! *Owns*: the list of loads. *May not touch*: the timed loops (`crate::threads`), the rounds (`crate::rounds`).
+//! *Owns*: the list of loads. *May not touch*: the timed loops (`crate::threads`), the rounds
+//! (`crate::rounds`).
 
 mod appending;
 pub mod awaiting;
@@ -170,9 +171,21 @@ pub const ALL: &[Load] = &[
         run: One(tail::eight),
     },
     Load { name: "raft-1x128", title: "raft logs, 1 entry in flight, 128 B", run: One(raft::one) },
-    Load { name: "raft-64x128", title: "raft logs, 64 entries in flight, 128 B", run: One(raft::many) },
-    Load { name: "raft-1x4k", title: "raft logs, 1 entry in flight, 4 KiB", run: One(raft::one_4k) },
-    Load { name: "raft-64x4k", title: "raft logs, 64 entries in flight, 4 KiB", run: One(raft::many_4k) },
+    Load {
+        name: "raft-64x128",
+        title: "raft logs, 64 entries in flight, 128 B",
+        run: One(raft::many),
+    },
+    Load {
+        name: "raft-1x4k",
+        title: "raft logs, 1 entry in flight, 4 KiB",
+        run: One(raft::one_4k),
+    },
+    Load {
+        name: "raft-64x4k",
+        title: "raft logs, 64 entries in flight, 4 KiB",
+        run: One(raft::many_4k),
+    },
     Load {
         name: "await-1",
         title: "1 task that awaits each record, 128 B, beside a thread",
@@ -222,6 +235,7 @@ fn made<C: Contestant + 'static>(name: &str, made: Result<C>) -> Made {
 /// The engines of the run for such a load, each aged.
 fn engines(plan: &Plan, purpose: Purpose, shape: Shape) -> Vec<Made> {
     let setup = Setup { record_bytes: shape.record_bytes, purpose, batches: false, yields: None };
-    let one = |&kind: &Kind| made(kind.name(), Appending::engine(plan, kind.name(), kind, setup, shape));
+    let one =
+        |&kind: &Kind| made(kind.name(), Appending::engine(plan, kind.name(), kind, setup, shape));
     plan.engines.iter().map(one).collect()
 }

@@ -1,4 +1,5 @@
-//! A lone writer at full speed on segments that are all made ready beside it, and on segments that are all recycled.
+//! A lone writer at full speed on segments that are all made ready beside it, and on segments that
+//! are all recycled.
 //!
 //! *Owns*: the two arms. *May not touch*: how a turn runs.
 
@@ -23,11 +24,18 @@ const RECORD_BYTES: usize = 4096;
 const FLOOR_BYTES: usize = 2 * RECORD_BYTES;
 
 pub fn run(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    ensure!(plan.engines.contains(&Kind::Inkstone), "this load is about inkstone, which was not asked for");
-    let shape = Shape { threads: 1, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
+    ensure!(
+        plan.engines.contains(&Kind::Inkstone),
+        "this load is about inkstone, which was not asked for"
+    );
+    let shape =
+        Shape { threads: 1, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
     let arm = |name: &str, purpose, is_fresh| {
         let setup = Setup { record_bytes: RECORD_BYTES, purpose, batches: false, yields: None };
-        made(name, Appending::engine(plan, name, Kind::Inkstone, setup, Shape { is_fresh, ..shape }))
+        made(
+            name,
+            Appending::engine(plan, name, Kind::Inkstone, setup, Shape { is_fresh, ..shape }),
+        )
     };
     let contestants = vec![
         arm(RECYCLING, Purpose::Durable, false),

@@ -1,9 +1,11 @@
-//! Raft logs under a leader: one thread appends, entries call back when they are durable, another thread reads what is recent.
+//! Raft logs under a leader: one thread appends, entries call back when they are durable, another
+//! thread reads what is recent.
 //!
-//! *Owns*: who takes part, the leader's loop, the proof that every entry is there. *May not touch*: a store's calls (`crate::raft`),
-//! the rounds.
+//! *Owns*: who takes part, the leader's loop, the proof that every entry is there. *May not touch*:
+//! a store's calls (`crate::raft`), the rounds.
 //!
-//! A vote is mixed in ten times a second, which is far more than a cluster has: its term is that of the entries after it.
+//! A vote is mixed in ten times a second, which is far more than a cluster has: its term is that of
+//! the entries after it.
 
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -26,7 +28,8 @@ const VOTE_EVERY: Duration = Duration::from_millis(100);
 const PURGE_BYTES: u64 = 4 << 20;
 /// but for so much.
 const KEEP_BYTES: u64 = 64 << 20;
-/// Entries that go in before the first round, so that who recycles has come round, and how many bytes at a time.
+/// Entries that go in before the first round, so that who recycles has come round, and how many
+/// bytes at a time.
 const AGE_BYTES: u64 = 192 << 20;
 const AGE_APPEND_BYTES: usize = 64 << 10;
 /// A turn outside the clock, which is proved whole.
@@ -79,7 +82,9 @@ fn raft(plan: &Plan, load: &Load, entry_bytes: usize, in_flight: u64) -> Result<
         "{in_flight} entries in flight, each an append of its own; a vote each {VOTE_EVERY:?}; a thread reads each entry as soon as it can"
     )];
     if in_flight > 1 {
-        notes.push(format!("batches: one append of {in_flight} entries at a time, which calls back once"));
+        notes.push(format!(
+            "batches: one append of {in_flight} entries at a time, which calls back once"
+        ));
     }
     Ok(load.result(entry_bytes, rounds::run(&plan.pace, contestants), notes))
 }
@@ -121,7 +126,8 @@ impl Leader {
         store.purge(term, upto)
     }
 
-    /// Keeps so many entries in flight until then, or until so many were appended; waits for the last one.
+    /// Keeps so many entries in flight until then, or until so many were appended; waits for the
+    /// last one.
     fn lead(
         &mut self,
         store: &dyn Store,
@@ -153,7 +159,8 @@ impl Leader {
             let many = if drive.in_batches { drive.in_flight } else { 1 };
             while !is_over && in_flight + many <= drive.in_flight {
                 let first = self.record.count() + 1;
-                let payloads: Vec<Vec<u8>> = (0..many).map(|_| self.record.advance().to_vec()).collect();
+                let payloads: Vec<Vec<u8>> =
+                    (0..many).map(|_| self.record.advance().to_vec()).collect();
                 let (tell, count, began_ns) = (tell.clone(), self.record.count(), monotonic_ns());
                 let done = Box::new(move |outcome| {
                     // The receiver has left if the leader has failed.
@@ -256,7 +263,8 @@ struct Led {
 impl Led {
     /// Proved in a directory of its own, then aged in another.
     fn new(plan: &Plan, name: &str, kind: RaftKind, drive: Drive) -> Result<Self> {
-        let directory = format!("raft-{}-{}-{}", name.replace(' ', "-"), drive.in_flight, drive.entry_bytes);
+        let directory =
+            format!("raft-{}-{}-{}", name.replace(' ', "-"), drive.in_flight, drive.entry_bytes);
         let path = plan.directory.join(directory);
         let mut proof = Self::open(name, kind, path.with_extension("proof"), drive)?;
         // Few enough that nothing is purged: every entry must be there.
@@ -279,8 +287,11 @@ impl Led {
 
     fn age(&mut self) -> Result<()> {
         let drive = self.leader.drive;
-        let aging =
-            Drive { in_flight: (AGE_APPEND_BYTES / drive.entry_bytes) as u64, in_batches: true, ..drive };
+        let aging = Drive {
+            in_flight: (AGE_APPEND_BYTES / drive.entry_bytes) as u64,
+            in_batches: true,
+            ..drive
+        };
         let store = self.store.as_deref().context("it was not opened")?;
         self.leader.lead(store, aging, u64::MAX, AGE_BYTES / drive.entry_bytes as u64, None)?;
         Ok(())
@@ -365,7 +376,8 @@ mod tests {
                 let drive = Drive { entry_bytes: 128, in_flight, in_batches };
                 let mut led = Led::open(kind.name(), kind, path, drive)
                     .unwrap_or_else(|error| panic!("{}: {error:#}", kind.name()));
-                let turn = led.run(WARM_UP).unwrap_or_else(|error| panic!("{}: {error:#}", kind.name()));
+                let turn =
+                    led.run(WARM_UP).unwrap_or_else(|error| panic!("{}: {error:#}", kind.name()));
                 led.check(true).unwrap_or_else(|error| panic!("{}: {error:#}", kind.name()));
                 assert_eq!(led.checked, turn.commits, "{}", kind.name());
                 assert!(led.read == turn.commits && turn.commits > 0, "{}", kind.name());

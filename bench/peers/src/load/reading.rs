@@ -1,6 +1,7 @@
 //! Reopening and reading everything, warm and cold; reading by random LSN.
 //!
-//! *Owns*: the directories that are read, what is cached before a turn. *May not touch*: how an engine reads.
+//! *Owns*: the directories that are read, what is cached before a turn. *May not touch*: how an
+//! engine reads.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -96,10 +97,17 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(plan: &Plan, name: &'static str, kind: Kind, how: Reading, cache: Cache) -> Result<Self> {
+    fn new(
+        plan: &Plan,
+        name: &'static str,
+        kind: Kind,
+        how: Reading,
+        cache: Cache,
+    ) -> Result<Self> {
         let (path, count) = filled(plan, kind)?;
         let reader = Self { name, kind, how, path, count, cache };
-        // Once outside the clock: every byte is compared, and what a first opening puts in order is in order.
+        // Once outside the clock: every byte is compared, and what a first opening puts in order is
+        // in order.
         reader.read(true)?;
         Ok(reader)
     }
@@ -158,7 +166,8 @@ impl Plain {
     }
 }
 
-/// What the log's records take: files that are ready and free hold none, nor does the rest of the last segment.
+/// What the log's records take: files that are ready and free hold none, nor does the rest of the
+/// last segment.
 fn bytes_in(directory: &Path, count: u64) -> Result<u64> {
     let mut segments_bytes = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -168,7 +177,11 @@ fn bytes_in(directory: &Path, count: u64) -> Result<u64> {
         }
     }
     let frames_bytes = count * (RECORD_BYTES as u64 + 24);
-    ensure!(segments_bytes >= frames_bytes, "{} holds fewer bytes than its records", directory.display());
+    ensure!(
+        segments_bytes >= frames_bytes,
+        "{} holds fewer bytes than its records",
+        directory.display()
+    );
     Ok(frames_bytes.next_multiple_of(floor::LARGE_BYTES as u64))
 }
 
@@ -211,7 +224,8 @@ pub fn cold(plan: &Plan, load: &Load) -> Result<LoadResult> {
 
 fn read(plan: &Plan, load: &Load, cache: Cache) -> Result<LoadResult> {
     let default = |kind: Kind| Reader::new(plan, kind.name(), kind, Reading::Default, cache);
-    let mut contestants: Vec<_> = plan.engines.iter().map(|&kind| made(kind.name(), default(kind))).collect();
+    let mut contestants: Vec<_> =
+        plan.engines.iter().map(|&kind| made(kind.name(), default(kind))).collect();
     let mut notes = Vec::new();
     if plan.engines.contains(&Kind::Inkstone) {
         let cached = Reader::new(plan, CACHED, Kind::Inkstone, Reading::Cached, cache);
@@ -224,7 +238,8 @@ fn read(plan: &Plan, load: &Load, cache: Cache) -> Result<LoadResult> {
             notes.push(format!("fio is not installed: {FLOOR} alone is the sequential read"));
         }
         notes.push(
-            "the floors read as many bytes as the log's frames have: 280 for each record of 256".into(),
+            "the floors read as many bytes as the log's frames have: 280 for each record of 256"
+                .into(),
         );
     } else {
         notes.push("without inkstone there is no floor: its size is that of the log".into());
@@ -260,7 +275,10 @@ impl Contestant for Random {
 }
 
 pub fn get(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    ensure!(plan.engines.contains(&Kind::Inkstone), "this load is about inkstone, which was not asked for");
+    ensure!(
+        plan.engines.contains(&Kind::Inkstone),
+        "this load is about inkstone, which was not asked for"
+    );
     let (path, _) = filled(plan, Kind::Inkstone).context("filling the log")?;
     let contestants = vec![made(Kind::Inkstone.name(), Ok(Random { path, seen: 0 }))];
     Ok(load.result(RECORD_BYTES, rounds::run(&plan.pace, contestants), Vec::new()))

@@ -1,6 +1,8 @@
-//! One engine that several contestants measure: the same threads and files under other circumstances, in one interleaved run.
+//! One engine that several contestants measure: the same threads and files under other
+//! circumstances, in one interleaved run.
 //!
-//! *Owns*: whose turn uses the engine, and that its one check at the end counts for all. *May not touch*: what the circumstances are.
+//! *Owns*: whose turn uses the engine, and that its one check at the end counts for all. *May not
+//! touch*: what the circumstances are.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,7 +40,9 @@ impl Shared {
                 return turns.into_iter().map(|(name, _)| Err((name, anyhow!("{why}")))).collect();
             }
         };
-        let one = |(name, turn)| -> Made { Ok(Box::new(Self { name, engine: Rc::clone(&engine), turn })) };
+        let one = |(name, turn)| -> Made {
+            Ok(Box::new(Self { name, engine: Rc::clone(&engine), turn }))
+        };
         turns.into_iter().map(one).collect()
     }
 
@@ -69,8 +73,9 @@ impl Contestant for Shared {
         let mut engine = self.engine.borrow_mut();
         let is_known = engine.end.is_some();
         if let Some(appending) = engine.appending.take() {
-            engine.end =
-                Some((appending as Box<dyn Contestant>).finish().map_err(|error| format!("{error:#}")));
+            engine.end = Some(
+                (appending as Box<dyn Contestant>).finish().map_err(|error| format!("{error:#}")),
+            );
         }
         match engine.end.as_ref().context("it has ended without a word")? {
             // The first one has said how.

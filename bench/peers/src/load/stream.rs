@@ -43,7 +43,8 @@ pub fn unsynced(plan: &Plan, load: &Load) -> Result<LoadResult> {
         contestants.push(log(plan, TWO, Purpose::Unsynced, false, Shape { threads: 2, ..shape }));
     }
     contestants.push(made(FLOOR, Appending::floor(plan, LARGE_BYTES, false, shape)));
-    let notes = vec![format!("{FLOOR}: 1 MiB overwrites of a written file, one fdatasync at the end")];
+    let notes =
+        vec![format!("{FLOOR}: 1 MiB overwrites of a written file, one fdatasync at the end")];
     Ok(load.result(shape.record_bytes, rounds::run(&plan.pace, contestants), notes))
 }
 

@@ -1,9 +1,10 @@
 //! Writers with a follower in another process: this program, started again.
 //!
-//! *Owns*: who takes part, the talk of the two processes, what the follower has cost. *May not touch*: the timed loops of writers,
-//! how an engine is followed.
+//! *Owns*: who takes part, the talk of the two processes, what the follower has cost. *May not
+//! touch*: the timed loops of writers, how an engine is followed.
 //!
-//! Both processes have one `CLOCK_MONOTONIC`. The writer keeps when an append returned, the follower when it saw the record.
+//! Both processes have one `CLOCK_MONOTONIC`. The writer keeps when an append returned, the
+//! follower when it saw the record.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
@@ -31,12 +32,13 @@ use crate::threads::{Manner, Turn, run};
 pub const TAILED: &str = "inkstone tailed";
 
 const RECORD_BYTES: usize = 128;
-/// Before the clock starts the follower has seen so many records less one: behind a living writer the last record may not be shown
-/// before something promises it.
+/// Before the clock starts the follower has seen so many records less one: behind a living writer
+/// the last record may not be shown before something promises it.
 const FIRST_RECORDS: u64 = 2;
 /// With several writers the time of some records is kept.
 const TIMED: u64 = 8;
-/// For so long nothing comes after a turn, and wake-ups are counted; before that a writer that has become idle may have its last words.
+/// For so long nothing comes after a turn, and wake-ups are counted; before that a writer that has
+/// become idle may have its last words.
 const IDLE: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -49,19 +51,27 @@ pub fn eight(plan: &Plan, load: &Load) -> Result<LoadResult> {
 }
 
 fn tailed(plan: &Plan, load: &Load, threads: u32) -> Result<LoadResult> {
-    let shape = Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
+    let shape =
+        Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
     let (mut contestants, mut notes) = (Vec::new(), Vec::new());
     for &kind in &plan.engines {
         if let Some(why) = kind.not_tailed() {
             notes.push(format!("{} takes no part: {why}", kind.name()));
             continue;
         }
-        let setup =
-            Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields: None };
+        let setup = Setup {
+            record_bytes: RECORD_BYTES,
+            purpose: Purpose::Durable,
+            batches: false,
+            yields: None,
+        };
         let made = Appending::engine(plan, kind.name(), kind, setup, shape);
         let turns: Vec<(String, TurnOf)> = vec![
             (kind.name().into(), Box::new(|appending, time| appending.run(time, None))),
-            (format!("{} tailed", kind.name()), Box::new(|appending, time| beside(appending, time))),
+            (
+                format!("{} tailed", kind.name()),
+                Box::new(|appending, time| beside(appending, time)),
+            ),
         ];
         contestants.extend(Shared::all(made, turns));
     }
@@ -115,7 +125,8 @@ fn beside(appending: &mut Appending, time: Duration) -> Result<Turn> {
     let groups = engine.groups().zip(before).map(|(after, before)| after.count - before.count);
     helper.tell(&listed(&counts(records)))?;
     let answer = helper.answer()?;
-    let seen: Seen = serde_json::from_str(&answer).with_context(|| format!("the follower: {answer}"))?;
+    let seen: Seen =
+        serde_json::from_str(&answer).with_context(|| format!("the follower: {answer}"))?;
     ensure!(
         seen.records == turn.commits + FIRST_RECORDS,
         "{} records followed of {}",
@@ -137,7 +148,8 @@ fn beside(appending: &mut Appending, time: Duration) -> Result<Turn> {
     Ok(turn)
 }
 
-/// From when an append returned until its record was seen; one that was seen earlier counts as at once.
+/// From when an append returned until its record was seen; one that was seen earlier counts as at
+/// once.
 fn after_durable(news: &News, times: &[(u32, u64, u64)]) -> Result<Latency> {
     let ends: HashMap<(u32, u64), u64> =
         news.ends().into_iter().map(|(thread, number, at_ns)| ((thread, number), at_ns)).collect();
@@ -174,9 +186,12 @@ fn idle(follower: &mut dyn Follower, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The other process. `words`: kind, path, place, every how many records one is timed, how many records of each thread there are.
+/// The other process. `words`: kind, path, place, every how many records one is timed, how many
+/// records of each thread there are.
 pub fn follow_other(words: &[String]) -> Result<()> {
-    let [kind, path, place, every, from] = words else { bail!("tail takes five words, not {words:?}") };
+    let [kind, path, place, every, from] = words else {
+        bail!("tail takes five words, not {words:?}")
+    };
     let kind = Kind::ALL.into_iter().find(|one| one.name() == kind).context("which engine?")?;
     let (every, from): (u64, _) = (every.parse()?, parsed(from)?);
     let mut follower = follower_of_other(kind, Path::new(path), place, &from)?;
@@ -195,7 +210,9 @@ pub fn follow_other(words: &[String]) -> Result<()> {
         usage.user_ns + usage.system_ns
     };
     let is_all = |seen: &[u64]| {
-        until.get().is_some_and(|until: &Vec<u64>| until.iter().zip(seen).all(|(until, seen)| seen >= until))
+        until.get().is_some_and(|until: &Vec<u64>| {
+            until.iter().zip(seen).all(|(until, seen)| seen >= until)
+        })
     };
     watch.follow(&mut *follower, None, is_all, |thread, number| {
         if begin.is_none() {

@@ -1,6 +1,8 @@
-//! `hiqlite-wal` 0.15, with `LogSync::Immediate`: each append is an msync of a mapped file before it calls back.
+//! `hiqlite-wal` 0.15, with `LogSync::Immediate`: each append is an msync of a mapped file before
+//! it calls back.
 //!
-//! *Owns*: every call to that crate, and to openraft and tokio for it. *May not touch*: what is measured.
+//! *Owns*: every call to that crate, and to openraft and tokio for it. *May not touch*: what is
+//! measured.
 
 use std::fmt;
 // The macro below names it.
@@ -21,7 +23,8 @@ use tokio::sync::oneshot;
 
 use super::{Done, Reader, Store};
 
-/// Its files are as large as the segments of the others; the default of 2 MiB would change them all the time.
+/// Its files are as large as the segments of the others; the default of 2 MiB would change them all
+/// the time.
 const FILE_BYTES: u32 = 64 << 20;
 /// As openraft reads.
 const READ: u64 = 64;
@@ -107,7 +110,8 @@ impl Store for Log {
             tell.send(Some((index, encode_to_vec(&entry, legacy())?)))?;
         }
         tell.send(None)?;
-        let callback = Box::new(|outcome: Result<(), std::io::Error>| done(outcome.map_err(Into::into)));
+        let callback =
+            Box::new(|outcome: Result<(), std::io::Error>| done(outcome.map_err(Into::into)));
         self.asked(|ack| Action::Append { rx, callback, ack })
     }
 
@@ -142,7 +146,8 @@ impl Store for Log {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let store = self.store.into_inner().map_err(|_| anyhow!("a thread of the load panicked"))?;
+        let store =
+            self.store.into_inner().map_err(|_| anyhow!("a thread of the load panicked"))?;
         drop(self.writer);
         self.runtime.block_on(store.stop()).map_err(|error| anyhow!("{error}"))
     }

@@ -25,10 +25,13 @@ impl Store for Log {
         let leader = Leader::of_term(term);
         let done = |outcome: inkstone_raft::Result<()>| done(outcome.map_err(Into::into));
         if let [payload] = payloads {
-            return Ok(self.raft.append(&[NewEntry { leader: &leader, index: first, payload }], done)?);
+            return Ok(self
+                .raft
+                .append(&[NewEntry { leader: &leader, index: first, payload }], done)?);
         }
         let entry = |(index, payload)| NewEntry { leader: &leader, index, payload };
-        let entries: Vec<_> = (first..).zip(payloads.iter().map(Vec::as_slice)).map(entry).collect();
+        let entries: Vec<_> =
+            (first..).zip(payloads.iter().map(Vec::as_slice)).map(entry).collect();
         Ok(self.raft.append(&entries, done)?)
     }
 
@@ -51,7 +54,8 @@ impl Store for Log {
     }
 
     fn how(&self) -> String {
-        "defaults; a callback comes when the log below is durable, a vote is durable on return".into()
+        "defaults; a callback comes when the log below is durable, a vote is durable on return"
+            .into()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

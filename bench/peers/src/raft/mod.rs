@@ -1,6 +1,8 @@
-//! Raft logs behind one trait: one raft group, entries that call back, votes, purges, readers of recent entries.
+//! Raft logs behind one trait: one raft group, entries that call back, votes, purges, readers of
+//! recent entries.
 //!
-//! *Owns*: the trait, the names, how each is opened. *May not touch*: any store's calls: each has a file of its own.
+//! *Owns*: the trait, the names, how each is opened. *May not touch*: any store's calls: each has a
+//! file of its own.
 
 mod hiqlite;
 mod inkstone;
@@ -46,7 +48,8 @@ pub trait Store: Send + Sync {
 
 /// Reads entries beside the thread that writes.
 pub trait Reader {
-    /// Shows entries from `first` on, below `end`; all of these are there. It may stop early. Gives how many.
+    /// Shows entries from `first` on, below `end`; all of these are there. It may stop early. Gives
+    /// how many.
     fn read(&mut self, first: u64, end: u64, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
 }
 

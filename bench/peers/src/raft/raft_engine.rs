@@ -1,4 +1,5 @@
-//! raft-engine 0.4 as a raft log that calls back: one thread writes what has come meanwhile as one batch, and syncs it.
+//! raft-engine 0.4 as a raft log that calls back: one thread writes what has come meanwhile as one
+//! batch, and syncs it.
 //!
 //! *Owns*: every call to that crate for raft, and that thread. *May not touch*: what is measured.
 
@@ -150,7 +151,13 @@ struct Behind<'a> {
 impl Reader for Behind<'_> {
     fn read(&mut self, first: u64, end: u64, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
         self.entries.clear();
-        self.engine.fetch_entries_to::<Entries>(GROUP, first, end, Some(READ_BYTES), &mut self.entries)?;
+        self.engine.fetch_entries_to::<Entries>(
+            GROUP,
+            first,
+            end,
+            Some(READ_BYTES),
+            &mut self.entries,
+        )?;
         self.entries.iter().for_each(|entry| show(&entry.value));
         Ok(self.entries.len() as u64)
     }

@@ -1,4 +1,5 @@
-//! databend's `raft-log` 0.4. It writes to files that grow; each flush calls back after an fdatasync.
+//! databend's `raft-log` 0.4. It writes to files that grow; each flush calls back after an
+//! fdatasync.
 //!
 //! *Owns*: every call to that crate. *May not touch*: what is measured.
 
@@ -52,13 +53,18 @@ struct Log {
 }
 
 pub fn open(path: &Path, appends_in_flight: usize) -> Result<Box<dyn Store>> {
-    let mut wal =
-        chunked_wal::Config::new(path.to_str().context("raft-log takes only a path that is UTF-8")?);
+    let mut wal = chunked_wal::Config::new(
+        path.to_str().context("raft-log takes only a path that is UTF-8")?,
+    );
     wal.chunk_max_size = Some(CHUNK_BYTES);
-    // It waits a millisecond for more before each sync, unless it has so many: at its best all that can come have come.
+    // It waits a millisecond for more before each sync, unless it has so many: at its best all that
+    // can come have come.
     wal.flush_batch_max_items = Some(appends_in_flight);
     let config = Config { wal, ..Config::default() };
-    Ok(Box::new(Log { raft: RwLock::new(RaftLog::open(Arc::new(config))?), batch: appends_in_flight }))
+    Ok(Box::new(Log {
+        raft: RwLock::new(RaftLog::open(Arc::new(config))?),
+        batch: appends_in_flight,
+    }))
 }
 
 impl Log {
@@ -74,7 +80,9 @@ impl Log {
 impl Store for Log {
     fn append(&self, term: u64, first: u64, payloads: &[Vec<u8>], done: Done) -> Result<()> {
         let mut raft = self.write();
-        raft.append((first..).zip(payloads).map(|(index, payload)| ((term, index), payload.clone())))?;
+        raft.append(
+            (first..).zip(payloads).map(|(index, payload)| ((term, index), payload.clone())),
+        )?;
         Ok(raft.flush(true, Some(Flushed(done)))?)
     }
 

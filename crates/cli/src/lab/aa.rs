@@ -28,7 +28,8 @@ pub(crate) struct AaArguments {
     /// How many pairs to compare [default: 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: Option<u32>,
-    /// Instead of pairs of one overwrite, compare every row of these experiments with itself; `all` takes every experiment
+    /// Instead of pairs of one overwrite, compare every row of these experiments with itself; `all`
+    /// takes every experiment
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = of, conflicts_with = "pairs")]
     of: Vec<String>,
     /// Time for each experiment of --of
@@ -64,7 +65,8 @@ impl AaArguments {
         const PAIRS: u32 = 200;
         let directory = self.place.directory.clone();
         if self.of.is_empty() {
-            let options = AaOptions { directory, pairs: self.pairs.unwrap_or(PAIRS), rounds: self.rounds };
+            let options =
+                AaOptions { directory, pairs: self.pairs.unwrap_or(PAIRS), rounds: self.rounds };
             return Ok(aa(&options, context)?);
         }
         let mut of: Vec<Twin> = Vec::new();

@@ -1,4 +1,5 @@
-//! The commands of the lab's experiments: one for each out of its list, with the options that it says it has.
+//! The commands of the lab's experiments: one for each out of its list, with the options that it
+//! says it has.
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering, any one experiment.
 
@@ -6,7 +7,9 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, value_parser};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, value_parser,
+};
 use inkstone_lab::command::{Context, ExperimentOptions, experiment};
 use inkstone_lab::experiment::definition::{OwnCommand, Setting, SettingValue};
 use inkstone_lab::experiment::{Experiment, Pace, Size, list};
@@ -33,7 +36,8 @@ struct Common {
     /// Rounds; every row runs once in each [default: 7, with --published 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// Time for all rounds of all rows together [default: depends on the experiment; with --published: no limit]
+    /// Time for all rounds of all rows together [default: depends on the experiment; with
+    /// --published: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     seconds: Option<Duration>,
     /// Take the published size
@@ -98,11 +102,14 @@ impl ExperimentCommand {
     }
 }
 
-/// The option on the command line. One that names a size does not go with `--published`, which names it too.
+/// The option on the command line. One that names a size does not go with `--published`, which
+/// names it too.
 fn argument(setting: &Setting<'_>) -> Arg {
     let argument = Arg::new(setting.name).long(setting.name).help(setting.help);
-    let list = |argument: Arg| argument.value_name("LIST").value_delimiter(',').action(ArgAction::Append);
-    let size_of = |argument: Arg, value_name| argument.value_name(value_name).conflicts_with("published");
+    let list =
+        |argument: Arg| argument.value_name("LIST").value_delimiter(',').action(ArgAction::Append);
+    let size_of =
+        |argument: Arg, value_name| argument.value_name(value_name).conflicts_with("published");
     match &setting.value {
         SettingValue::FileBytes(_) => size_of(argument, "SIZE").value_parser(file_size),
         SettingValue::Number(_, least, most) => {
@@ -110,7 +117,10 @@ fn argument(setting: &Setting<'_>) -> Arg {
         }
         SettingValue::Threads(_) => list(argument).value_parser(threads),
         SettingValue::Names(chosen) => {
-            let values = chosen.choices().into_iter().map(|(what, name, summary)| named(what, name, summary));
+            let values = chosen
+                .choices()
+                .into_iter()
+                .map(|(what, name, summary)| named(what, name, summary));
             list(argument).value_parser(PossibleValuesParser::new(values))
         }
     }
@@ -194,7 +204,11 @@ mod tests {
     use crate::lab::{LabArguments, LabCommand};
 
     const PAGES: [(&str, &str, &str); 3] = [
-        ("docs/lab-commands.md", include_str!("../../../../docs/lab-commands.md"), "| `inkstone lab {}` |"),
+        (
+            "docs/lab-commands.md",
+            include_str!("../../../../docs/lab-commands.md"),
+            "| `inkstone lab {}` |",
+        ),
         ("docs/lab.md", include_str!("../../../../docs/lab.md"), "| `inkstone lab {}` |"),
         ("docs/exit-codes.md", include_str!("../../../../docs/exit-codes.md"), "| `lab {}` |"),
     ];
@@ -206,22 +220,29 @@ mod tests {
         }
     }
 
-    /// The other places that must know an experiment: the parts of `lab all`, the rows of `lab aa --of` and the subjects of a report
-    /// have such a test in the lab itself.
+    /// The other places that must know an experiment: the parts of `lab all`, the rows of `lab aa
+    /// --of` and the subjects of a report have such a test in the lab itself.
     #[test]
     fn each_experiment_of_the_list_has_its_command_its_help_and_its_row_in_the_pages() {
         let definition = LabArguments::augment_args(Command::new("lab"));
         for (mut experiment, own) in list::commands(Size::Usual) {
             let name = experiment.name();
             assert_eq!(parsed(&[name]).experiment().name(), name);
-            let command = definition.find_subcommand(name).unwrap_or_else(|| panic!("{name}: no command"));
-            assert_eq!(command.get_about().map(ToString::to_string).as_deref(), Some(own.help), "{name}");
+            let command =
+                definition.find_subcommand(name).unwrap_or_else(|| panic!("{name}: no command"));
+            assert_eq!(
+                command.get_about().map(ToString::to_string).as_deref(),
+                Some(own.help),
+                "{name}"
+            );
             for setting in experiment.settings() {
-                let known = command.get_arguments().find(|known| known.get_long() == Some(setting.name));
+                let known =
+                    command.get_arguments().find(|known| known.get_long() == Some(setting.name));
                 let help = known.and_then(Arg::get_help).map(ToString::to_string);
                 assert_eq!(help.as_deref(), Some(setting.help), "{name}");
             }
-            parse(&["aa", "--of", name]).unwrap_or_else(|error| panic!("lab aa --of {name}: {error}"));
+            parse(&["aa", "--of", name])
+                .unwrap_or_else(|error| panic!("lab aa --of {name}: {error}"));
             let limit = |words: &[&str]| parsed(words).pace().budget;
             assert_eq!(limit(&[name]), Some(Duration::from_secs(own.seconds)), "{name}");
             assert_eq!(limit(&[name, "--published"]), None, "{name}");
@@ -245,9 +266,10 @@ mod tests {
         assert_eq!(published, "PoolPlan { threads: [5], operations: 500000, growing: true }");
         assert!(shown(&["practice", "--segment-size", "64KiB"]).contains("segment_bytes: 65536"));
         assert!(shown(&["text", "--lines", "1000"]).contains("lines: 1000,"));
-        for words in
-            [["pool", "--published", "--operations", "16"], ["read", "--published", "--size", "1MiB"]]
-        {
+        for words in [
+            ["pool", "--published", "--operations", "16"],
+            ["read", "--published", "--size", "1MiB"],
+        ] {
             assert!(parse(&words).is_err(), "{words:?}: both name a size");
         }
     }

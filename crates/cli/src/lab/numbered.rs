@@ -88,8 +88,16 @@ fn parts(which: Numbered) -> Vec<Part> {
             part("write --preset wal", "--size 256KiB", "--rounds 20"),
         ],
         E2 => vec![
-            part("filesystems --preset e2", "--file-systems ext4,ext4-nojournal --loops buffered", PUBLISHED),
-            part("zero-range", "--file-systems ext4,ext4-nojournal --size 512KiB", "--published --rounds 7"),
+            part(
+                "filesystems --preset e2",
+                "--file-systems ext4,ext4-nojournal --loops buffered",
+                PUBLISHED,
+            ),
+            part(
+                "zero-range",
+                "--file-systems ext4,ext4-nojournal --size 512KiB",
+                "--published --rounds 7",
+            ),
         ],
         E3 => vec![part(
             "filesystems --preset e1 --file-systems ext4 --loops direct --write-size 4KiB,512B --timeline",
@@ -115,8 +123,12 @@ impl Part {
     /// The arguments of `inkstone lab`.
     fn words(&self, common: &Common) -> Vec<String> {
         let size = if common.published { self.published } else { self.small };
-        let mut words: Vec<String> =
-            self.command.split_whitespace().chain(size.split_whitespace()).map(Into::into).collect();
+        let mut words: Vec<String> = self
+            .command
+            .split_whitespace()
+            .chain(size.split_whitespace())
+            .map(Into::into)
+            .collect();
         // One command has neither.
         if self.command != "fallocate" {
             let time = match words[0].as_str() {
@@ -167,7 +179,8 @@ impl Whole {
             }
         }
         whole.asked.extend(more.asked);
-        let new: Vec<_> = more.warnings.into_iter().filter(|one| !whole.warnings.contains(one)).collect();
+        let new: Vec<_> =
+            more.warnings.into_iter().filter(|one| !whole.warnings.contains(one)).collect();
         whole.warnings.extend(new);
     }
 
@@ -286,7 +299,9 @@ impl NumberedCommand {
 impl Subcommand for NumberedCommand {
     fn augment_subcommands(command: Command) -> Command {
         command.subcommands(Numbered::ALL.iter().map(|which| {
-            Common::augment_args(Command::new(which.name())).about(which.summary()).after_help(EXAMPLES)
+            Common::augment_args(Command::new(which.name()))
+                .about(which.summary())
+                .after_help(EXAMPLES)
         }))
     }
 
@@ -343,17 +358,25 @@ mod tests {
 
     fn parsed(part: &Part, common: &Common) -> LabCommand {
         let words = part.words(common);
-        parse(&words).unwrap_or_else(|error| panic!("{words:?}: {error}")).command.expect("a command")
+        parse(&words)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
+            .command
+            .expect("a command")
     }
 
     #[test]
     fn every_part_is_a_command_at_each_size_however_it_is_limited() {
         for &which in Numbered::ALL {
-            for more in [&[][..], &["--published"], &["--rounds", "3"], &["--published", "--time", "2s"]] {
+            for more in
+                [&[][..], &["--published"], &["--rounds", "3"], &["--published", "--time", "2s"]]
+            {
                 let common = common(more);
                 for part in parts(which) {
                     let command = parsed(&part, &common);
-                    assert!(!matches!(command, LabCommand::Numbered(_) | LabCommand::Results(_)), "{which}");
+                    assert!(
+                        !matches!(command, LabCommand::Numbered(_) | LabCommand::Results(_)),
+                        "{which}"
+                    );
                     if let LabCommand::Experiment(command) = command {
                         assert_eq!(command.experiment().name(), part.command);
                     }
@@ -367,7 +390,8 @@ mod tests {
     fn published_means_published() {
         let common = common(&["--published"]);
         let cells_of = |number: usize| {
-            let LabCommand::Write { selection, running, .. } = parsed(&parts(Numbered::E1)[number], &common)
+            let LabCommand::Write { selection, running, .. } =
+                parsed(&parts(Numbered::E1)[number], &common)
             else {
                 panic!("another command")
             };
@@ -377,25 +401,47 @@ mod tests {
                 (3, String::new()),
                 "article 4's rounds, whole files"
             );
-            assert!(plan.cells.iter().all(|cell| cell.file_bytes == 1 << 30 && cell.write_bytes == 4096));
+            assert!(
+                plan.cells
+                    .iter()
+                    .all(|cell| cell.file_bytes == 1 << 30 && cell.write_bytes == 4096)
+            );
             plan
         };
         let preparations: BTreeSet<_> =
             cells_of(0).cells.iter().map(|cell| cell.strategy.preparation.name()).collect();
-        let wanted = Preparation::ALL.iter().filter(|preparation| **preparation != Preparation::Sparse);
+        let wanted =
+            Preparation::ALL.iter().filter(|preparation| **preparation != Preparation::Sparse);
         assert_eq!(preparations, wanted.map(|preparation| preparation.name()).collect());
-        assert_eq!((cells_of(1).cells.len(), cells_of(2).cells.len()), (cells_of(0).cells.len(), 5));
+        assert_eq!(
+            (cells_of(1).cells.len(), cells_of(2).cells.len()),
+            (cells_of(0).cells.len(), 5)
+        );
         let two = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
-        let LabCommand::Filesystems { place, file_systems, loops, image_size, selection, running, .. } =
-            parsed(&parts(Numbered::E2)[0], &common)
+        let LabCommand::Filesystems {
+            place,
+            file_systems,
+            loops,
+            image_size,
+            selection,
+            running,
+            ..
+        } = parsed(&parts(Numbered::E2)[0], &common)
         else {
             panic!("another command")
         };
-        let options = filesystems_options(&place, &file_systems, &loops, image_size, &selection, &running)
-            .expect("options");
+        let options =
+            filesystems_options(&place, &file_systems, &loops, image_size, &selection, &running)
+                .expect("options");
         assert_eq!((options.image_bytes, options.kinds), (2 << 30, two.to_vec()));
         assert_eq!((options.modes, options.plan.rounds), (vec![LoopMode::Buffered], 1));
-        assert!(options.plan.cells.iter().all(|cell| cell.file_bytes == 1 << 30 && cell.pause_ms == 10_000));
+        assert!(
+            options
+                .plan
+                .cells
+                .iter()
+                .all(|cell| cell.file_bytes == 1 << 30 && cell.pause_ms == 10_000)
+        );
         let LabCommand::ZeroRange(arguments) = parsed(&parts(Numbered::E2)[1], &common) else {
             panic!("another command")
         };
@@ -411,7 +457,13 @@ mod tests {
         let log = LogPlan::sized(Size::Published);
         assert_eq!((log.threads, log.record_bytes, log.turn_records), (8, 128, Some(1000)));
         let mixed = MixedPlan::sized(Size::Published);
-        let of_it = (mixed.file_bytes, mixed.turn_max.as_secs(), mixed.depth, mixed.jobs, mixed.asynchronous);
+        let of_it = (
+            mixed.file_bytes,
+            mixed.turn_max.as_secs(),
+            mixed.depth,
+            mixed.jobs,
+            mixed.asynchronous,
+        );
         assert_eq!(of_it, (10 << 30, 60, 16, 8, true));
         let pool = PoolPlan::sized(Size::Published);
         assert_eq!(

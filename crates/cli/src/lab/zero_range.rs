@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_lab::command::{Context, ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
+use inkstone_lab::command::{
+    Context, ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range,
+};
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::result::LabResult;
 
@@ -23,7 +25,8 @@ Examples:
 pub(crate) struct ZeroRangeArguments {
     #[command(flatten)]
     place: Where,
-    /// File systems to create beside the directory's own (root) [default: ext4, ext4-nojournal and xfs as root; with --published the first two]
+    /// File systems to create beside the directory's own (root) [default: ext4, ext4-nojournal and
+    /// xfs as root; with --published the first two]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
     file_systems: Option<Vec<ImageKind>>,
     /// Kinds of loop devices [default: direct; with --published buffered]
@@ -32,7 +35,8 @@ pub(crate) struct ZeroRangeArguments {
     /// Bytes of the files [default: 1MiB,4MiB]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     size: Vec<u64>,
-    /// Take the published size and place: files of 1GiB, 10 s before each measured pass, ext4 on buffered loop devices
+    /// Take the published size and place: files of 1GiB, 10 s before each measured pass, ext4 on
+    /// buffered loop devices
     #[arg(long, conflicts_with_all = ["size", "pause"])]
     published: bool,
     /// Pause before each measured pass [default: none]
@@ -68,10 +72,9 @@ impl ZeroRangeArguments {
         ZeroRangeOptions {
             directory: self.place.directory.clone(),
             // As in article 1.
-            kinds: self
-                .file_systems
-                .clone()
-                .or_else(|| self.published.then(|| vec![ImageKind::Ext4, ImageKind::Ext4NoJournal])),
+            kinds: self.file_systems.clone().or_else(|| {
+                self.published.then(|| vec![ImageKind::Ext4, ImageKind::Ext4NoJournal])
+            }),
             modes: match (self.loops.as_slice(), self.published) {
                 ([], true) => vec![LoopMode::Buffered],
                 ([], false) => vec![LoopMode::Direct],

@@ -2,9 +2,10 @@
 //!
 //! *Owns*: which thread reads, waits and prints. *May not touch*: commits.
 //!
-//! One thread reads and appends; this one makes what has arrived durable and prints its LSNs. So a fast producer gets one flush
-//! for many lines, and a producer that waits for its LSN gets it at once. The reading thread may hang in a read for ever: it only
-//! borrows the log, which is taken from it at the end.
+//! One thread reads and appends; this one makes what has arrived durable and prints its LSNs. So a
+//! fast producer gets one flush for many lines, and a producer that waits for its LSN gets it at
+//! once. The reading thread may hang in a read for ever: it only borrows the log, which is taken
+//! from it at the end.
 
 use std::io::{BufReader, Read, Write};
 use std::process::ExitCode;
@@ -39,10 +40,15 @@ struct Progress {
 }
 
 /// Appends stdin to the log.
-pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    let record_max = arguments.record_max.unwrap_or(RECORD_BYTES_MAX.min(arguments.segment_size / 2));
+pub(super) fn append(
+    arguments: &AppendArguments,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<ExitCode> {
+    let record_max =
+        arguments.record_max.unwrap_or(RECORD_BYTES_MAX.min(arguments.segment_size / 2));
     let record_max = usize::try_from(record_max)?;
-    let mut options = Options::new().segment_bytes(arguments.segment_size).record_bytes_max(record_max);
+    let mut options =
+        Options::new().segment_bytes(arguments.segment_size).record_bytes_max(record_max);
     if let Some(durability) = arguments.durability {
         options = options.durability(durability);
     }
@@ -71,8 +77,8 @@ pub(super) fn append(arguments: &AppendArguments, stop: &Arc<AtomicBool>) -> any
     Ok(if stop.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
-/// Reads stdin and waits for input, even if another process made the pipe non-blocking (node and ssh do). Nothing stops it: a
-/// read may hang for ever.
+/// Reads stdin and waits for input, even if another process made the pipe non-blocking (node and
+/// ssh do). Nothing stops it: a read may hang for ever.
 struct Waiting((Input, InputStop));
 
 impl Read for Waiting {
@@ -128,7 +134,10 @@ impl Shared {
     /// Waits until more than `printed` has arrived, or reading has ended.
     fn wait(&self, printed: Lsn, stop: &AtomicBool) -> (Lsn, Option<anyhow::Result<()>>) {
         let mut progress = self.lock();
-        while progress.appended <= printed && progress.end.is_none() && !stop.load(Ordering::Relaxed) {
+        while progress.appended <= printed
+            && progress.end.is_none()
+            && !stop.load(Ordering::Relaxed)
+        {
             (progress, _) =
                 self.arrived.wait_timeout(progress, NOTICE).unwrap_or_else(PoisonError::into_inner);
         }

@@ -1,6 +1,7 @@
 //! `inkstone truncate`, `inkstone salvage`, `inkstone copy`.
 //!
-//! *Owns*: what they print, and the contents of `salvage.json` in a salvaged log's directory. *May not touch*: what they do.
+//! *Owns*: what they print, and the contents of `salvage.json` in a salvaged log's directory. *May
+//! not touch*: what they do.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,7 +96,10 @@ fn tell(arguments: &TruncateArguments, first: Lsn, last: Lsn) {
     let (first, last) = (first.get(), last.get());
     let count = (last + 1).saturating_sub(first);
     if arguments.json {
-        say!("{}", json!({ "first": first, "last": last, "records": count, "dry_run": arguments.dry_run }));
+        say!(
+            "{}",
+            json!({ "first": first, "last": last, "records": count, "dry_run": arguments.dry_run })
+        );
         return;
     }
     let left = if arguments.dry_run { "would be left" } else { "left" };
@@ -117,7 +121,8 @@ fn said_of_truncated(error: Error) -> anyhow::Error {
 /// Copies what is readable in a corrupt log.
 pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let (old, new) = (&arguments.directory, &arguments.new);
-    let note = |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
+    let note =
+        |salvage: &Salvage| Some(format!("{:#}\n", salvage_json(arguments, salvage)).into_bytes());
     let salvage = inspect::salvage_until(old, new, &Options::new(), stop, note)
         .map_err(|error| said_of_new(error, new))?;
     tell_doubts(&salvage.report.doubts);
@@ -127,7 +132,8 @@ pub(super) fn salvage(arguments: &NewLogArguments, stop: &AtomicBool) -> anyhow:
     }
     let rows = salvage.runs.iter().map(|run| {
         let new_last = run.new_first.get() + (run.last.get() - run.first.get());
-        let (old, new) = (range(run.first.get(), run.last.get()), range(run.new_first.get(), new_last));
+        let (old, new) =
+            (range(run.first.get(), run.last.get()), range(run.new_first.get(), new_last));
         (run.first, vec![old, new])
     });
     let gaps = salvage

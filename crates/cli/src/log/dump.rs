@@ -125,8 +125,11 @@ fn entry_json(entry: &Entry, how: Option<Payload>, is_raft: bool) -> Value {
                     if is_raft {
                         frame["raft"] = raft::record_json(payload);
                     }
-                    let shown =
-                        if how.is_some() { payload.len() } else { payload.len().min(BEGINNING_BYTES) };
+                    let shown = if how.is_some() {
+                        payload.len()
+                    } else {
+                        payload.len().min(BEGINNING_BYTES)
+                    };
                     frame["payload"] = json!(payload_text(&payload[..shown], how));
                 }
             }

@@ -11,7 +11,8 @@ pub(super) struct Records<R> {
     input: R,
     separator: Separator,
     bytes_max: usize,
-    /// The beginning of a record whose end has not arrived yet, including its length prefix if there is one.
+    /// The beginning of a record whose end has not arrived yet, including its length prefix if
+    /// there is one.
     partial: Vec<u8>,
     /// How many records were taken.
     count: u64,
@@ -33,14 +34,20 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Takes the records that have arrived whole. Call it only after [`Records::wait`] has returned true.
-    pub(super) fn take(&mut self, mut give: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    /// Takes the records that have arrived whole. Call it only after [`Records::wait`] has returned
+    /// true.
+    pub(super) fn take(
+        &mut self,
+        mut give: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let bytes = self.input.fill_buf()?;
         let all = bytes.len();
         let mut rest = bytes;
         while !rest.is_empty() {
             let whole = match self.separator {
-                Separator::Byte(end) => rest.iter().position(|byte| *byte == end).map(|at| (0, at, at + 1)),
+                Separator::Byte(end) => {
+                    rest.iter().position(|byte| *byte == end).map(|at| (0, at, at + 1))
+                }
                 Separator::Length => with_length(&self.partial, rest, self.bytes_max)
                     .map_err(|bytes| too_large(self.count + 1, bytes, self.bytes_max))?,
             };
@@ -72,7 +79,10 @@ impl<R: BufRead> Records<R> {
     }
 
     /// Takes the rest at the end: the last line needs no line end.
-    pub(super) fn finish(&mut self, give: impl FnOnce(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(super) fn finish(
+        &mut self,
+        give: impl FnOnce(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         if self.partial.is_empty() {
             return Ok(());
         }
@@ -94,9 +104,13 @@ fn too_large(number: u64, bytes: u64, limit: usize) -> anyhow::Error {
     )
 }
 
-/// Finds a length-prefixed record in `partial` and `rest` together: its first byte, and in `rest` its end and the start of what
-/// follows. The error is a length above the limit.
-fn with_length(partial: &[u8], rest: &[u8], bytes_max: usize) -> Result<Option<(usize, usize, usize)>, u64> {
+/// Finds a length-prefixed record in `partial` and `rest` together: its first byte, and in `rest`
+/// its end and the start of what follows. The error is a length above the limit.
+fn with_length(
+    partial: &[u8],
+    rest: &[u8],
+    bytes_max: usize,
+) -> Result<Option<(usize, usize, usize)>, u64> {
     let mut length = [0; 4];
     let known = partial.iter().chain(rest).take(4);
     let have = known.zip(&mut length).map(|(byte, to)| *to = *byte).count();
@@ -147,12 +161,14 @@ mod tests {
     #[test]
     fn records_are_the_same_however_they_arrive() {
         for buffer in 1..20 {
-            let (lines, result) = read(b"one\n\nthree\r\n\nlast", Separator::Byte(b'\n'), 8, buffer);
+            let (lines, result) =
+                read(b"one\n\nthree\r\n\nlast", Separator::Byte(b'\n'), 8, buffer);
             assert_eq!(result, Ok(()));
             assert_eq!(lines, [&b"one"[..], b"", b"three\r", b"", b"last"], "buffer {buffer}");
             let (records, result) = read(b"a\nb\0\0c\0", Separator::Byte(0), 8, buffer);
             assert_eq!((records, result), (vec![b"a\nb".to_vec(), vec![], b"c".to_vec()], Ok(())));
-            let (records, result) = read(b"\x02\0\0\0hi\0\0\0\0\x01\0\0\0!", Separator::Length, 8, buffer);
+            let (records, result) =
+                read(b"\x02\0\0\0hi\0\0\0\0\x01\0\0\0!", Separator::Length, 8, buffer);
             assert_eq!((records, result), (vec![b"hi".to_vec(), vec![], b"!".to_vec()], Ok(())));
             assert_eq!(read(b"", Separator::Byte(b'\n'), 8, buffer), (vec![], Ok(())));
         }
@@ -161,13 +177,21 @@ mod tests {
     #[test]
     fn what_is_cut_or_too_large_is_said_and_what_was_before_it_is_kept() {
         for buffer in 1..20 {
-            let (records, result) = read(b"\x02\0\0\0hi\x09\0\0\0cut", Separator::Length, 9, buffer);
+            let (records, result) =
+                read(b"\x02\0\0\0hi\x09\0\0\0cut", Separator::Length, 9, buffer);
             assert_eq!(records, [b"hi"]);
-            assert!(result.is_err_and(|said| said.contains("ends inside record 2")), "buffer {buffer}");
-            let (records, result) = read(b"\x02\0\0\0hi\xff\xff\xff\xffno", Separator::Length, 9, buffer);
+            assert!(
+                result.is_err_and(|said| said.contains("ends inside record 2")),
+                "buffer {buffer}"
+            );
+            let (records, result) =
+                read(b"\x02\0\0\0hi\xff\xff\xff\xffno", Separator::Length, 9, buffer);
             assert_eq!(records, [b"hi"]);
-            assert!(result.is_err_and(|said| said.contains("record 2") && said.contains("4294967295")));
-            let (lines, result) = read(b"short\nmuch too long\n", Separator::Byte(b'\n'), 6, buffer);
+            assert!(
+                result.is_err_and(|said| said.contains("record 2") && said.contains("4294967295"))
+            );
+            let (lines, result) =
+                read(b"short\nmuch too long\n", Separator::Byte(b'\n'), 6, buffer);
             if buffer < 7 {
                 // The log itself refuses one that lies whole in the buffer.
                 assert_eq!(lines, [b"short"]);

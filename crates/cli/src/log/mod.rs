@@ -1,6 +1,7 @@
 //! The subcommands for logs.
 //!
-//! *Owns*: their arguments, and the words for errors. *May not touch*: a log's files: each is one call of the library.
+//! *Owns*: their arguments, and the words for errors. *May not touch*: a log's files: each is one
+//! call of the library.
 
 mod append;
 mod change;
@@ -181,7 +182,8 @@ pub(crate) struct ReportArguments {
 pub(crate) struct InfoArguments {
     #[command(flatten)]
     report: ReportArguments,
-    /// Print text for Prometheus, from the files alone; a program gets its own counts from `Log::stats`
+    /// Print text for Prometheus, from the files alone; a program gets its own counts from
+    /// `Log::stats`
     #[arg(long, conflicts_with = "json")]
     prometheus: bool,
 }
@@ -267,7 +269,9 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
     let answer = match command {
         LogCommand::Append(arguments) => append::append(arguments, stop),
         LogCommand::Cat(arguments) => read::cat(arguments, stop),
-        LogCommand::Get { directory, lsn, framing } => read::get(directory, *lsn, framing.separator()),
+        LogCommand::Get { directory, lsn, framing } => {
+            read::get(directory, *lsn, framing.separator())
+        }
         LogCommand::Verify(arguments) => report::verify(arguments, stop),
         LogCommand::Info(arguments) => report::info(arguments, stop),
         LogCommand::Dump { directory, payload } => dump::dump(directory, *payload, stop),
@@ -277,7 +281,9 @@ pub(crate) fn run(command: &LogCommand, stop: &Arc<AtomicBool>) -> anyhow::Resul
         LogCommand::Copy(arguments) => change::copy(arguments, stop),
     };
     match answer {
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => Ok(ExitCode::from(130)),
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => {
+            Ok(ExitCode::from(130))
+        }
         answer => answer,
     }
 }
@@ -301,9 +307,10 @@ fn said_of(error: Error, created: &str) -> anyhow::Error {
         Error::Io(io) if io.kind() == ErrorKind::NotFound && io.operation() == "open directory" => {
             return no_log(io.path(), created);
         }
-        Error::Locked { path, .. } => {
-            Some(format!("`inkstone cat` and `inkstone copy {} NEW` work beside it", path.display()))
-        }
+        Error::Locked { path, .. } => Some(format!(
+            "`inkstone cat` and `inkstone copy {} NEW` work beside it",
+            path.display()
+        )),
         Error::TooLarge { .. } => Some("raise --record-max".into()),
         _ => None,
     };

@@ -1,6 +1,7 @@
 //! `inkstone raft`.
 //!
-//! *Owns*: how the summary of a raft log is printed, as text and as JSON, and one of its records as JSON. *May not touch*: what they say.
+//! *Owns*: how the summary of a raft log is printed, as text and as JSON, and one of its records as
+//! JSON. *May not touch*: what they say.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -17,14 +18,23 @@ use crate::stdout::print;
 pub(super) fn raft(arguments: &ReportArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let summary = inspect_until(&arguments.directory, stop).map_err(|error| match error {
         Error::Log(error @ inkstone::Error::Stopped) => error.into(),
-        Error::Log(error) => said_of(error, "programs create raft logs, with the library `inkstone-raft`"),
+        Error::Log(error) => {
+            said_of(error, "programs create raft logs, with the library `inkstone-raft`")
+        }
         error @ Error::Foreign { .. } => {
-            anyhow::anyhow!("{error}; `inkstone info {}` shows any log", arguments.directory.display())
+            anyhow::anyhow!(
+                "{error}; `inkstone info {}` shows any log",
+                arguments.directory.display()
+            )
         }
         error => error.into(),
     })?;
     tell_doubts(&summary.doubts);
-    print(if arguments.json { format!("{}\n", summary_json(&summary)) } else { summary_text(&summary) });
+    print(if arguments.json {
+        format!("{}\n", summary_json(&summary))
+    } else {
+        summary_text(&summary)
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -87,7 +97,8 @@ fn group(raft_group: u128) -> String {
 }
 
 fn segment_row(segment: &Segment) -> Vec<String> {
-    let indexes = segment.indexes.map_or_else(|| "none".into(), |(low, high)| format!("{low} to {high}"));
+    let indexes =
+        segment.indexes.map_or_else(|| "none".into(), |(low, high)| format!("{low} to {high}"));
     vec![
         segment.number.to_string(),
         human(segment.file_bytes),
@@ -155,11 +166,11 @@ fn leader_json(leader: &Leader) -> Value {
 
 /// A record of a raft log, for `dump`.
 pub(super) fn record_json(record: &[u8]) -> Value {
-    let RecordInfo { kind, index, leader, committed, is_flagged, payload_bytes, .. } = match describe(record)
-    {
-        Ok(info) => info,
-        Err(why) => return json!({ "unknown": why }),
-    };
+    let RecordInfo { kind, index, leader, committed, is_flagged, payload_bytes, .. } =
+        match describe(record) {
+            Ok(info) => info,
+            Err(why) => return json!({ "unknown": why }),
+        };
     let mut json = json!({ "kind": kind });
     let mut add = |name: &str, value: Value| {
         if !value.is_null() {

@@ -14,7 +14,8 @@ use super::{CatArguments, Separator, said, tell_doubts};
 use crate::columns::range;
 use crate::stdout::Stdout;
 
-/// How quickly a signal, or that the reader of stdout has left, is noticed while no record comes: two wake-ups a second.
+/// How quickly a signal, or that the reader of stdout has left, is noticed while no record comes:
+/// two wake-ups a second.
 const NOTICE: Duration = Duration::from_millis(500);
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -67,14 +68,18 @@ fn show(
             Err(Error::TruncatedBefore { lsn, first }) if arguments.follow => {
                 let _ = out.flush();
                 let truncated = range(lsn.get(), first.get() - 1);
-                complain!("LSN {truncated} were truncated before they were shown; continuing at LSN {first}");
+                complain!(
+                    "LSN {truncated} were truncated before they were shown; continuing at LSN {first}"
+                );
                 cursor.seek(first);
             }
             Err(Error::TruncatedAfter { lsn, last }) if arguments.follow => {
                 let _ = out.flush();
                 let next = last.get() + 1;
                 let truncated = range(next, lsn.get() - 1);
-                complain!("LSN {truncated} were truncated, also those shown above; continuing at LSN {next}");
+                complain!(
+                    "LSN {truncated} were truncated, also those shown above; continuing at LSN {next}"
+                );
             }
             Err(error) => return Err(error),
         }

@@ -73,7 +73,11 @@ fn prometheus(report: &Report) -> String {
     let numbers = [
         ("first_lsn", "The first record that is not truncated", report.first.get()),
         ("last_lsn", "The last record", report.last.get()),
-        ("promised_lsn", "The highest LSN that the log promises to be durable", report.promise.get()),
+        (
+            "promised_lsn",
+            "The highest LSN that the log promises to be durable",
+            report.promise.get(),
+        ),
         ("epoch", "The highest epoch", report.epoch.map_or(0, |epoch| epoch.get())),
         ("segments", "Segments of the log", report.segments.len() as u64),
         ("segment_bytes", "Bytes of their files", segment_bytes),
@@ -94,7 +98,8 @@ fn prometheus(report: &Report) -> String {
 fn verify_text(report: &Report) -> String {
     let rows: Vec<_> = report.segments.iter().map(|segment| verify_row(report, segment)).collect();
     let heading = ["segment", "LSN", "records", "bytes", "groups", "verdict"];
-    let mut text = if rows.is_empty() { String::new() } else { format!("{}\n", table(&heading, &rows)) };
+    let mut text =
+        if rows.is_empty() { String::new() } else { format!("{}\n", table(&heading, &rows)) };
     text.push_str(&notes(report));
     for damage in &report.damage {
         text.push_str(&damage_text(damage));
@@ -185,7 +190,12 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     line("writer", report.writer.clone().unwrap_or_else(|| "nobody".into()));
     line("promise", format!("durable up to LSN {}", report.promise));
     line("epoch", report.epoch.map_or("none".into(), |epoch| epoch.to_string()));
-    line("end", report.end.map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)));
+    line(
+        "end",
+        report
+            .end
+            .map_or("none".into(), |end| format!("segment {} byte {}", end.segment, end.byte)),
+    );
     line("writing", choice.to_string());
     line("engine", engine_text(choice.strategy.engine));
     for warning in &choice.warnings {
@@ -193,12 +203,17 @@ fn info_text(report: &Report, choice: &Choice) -> String {
     }
     let rows: Vec<_> = report.segments.iter().map(info_row).collect();
     text.push('\n');
-    text.push_str(&table(&["segment", "state", "LSN", "epoch", "promise", "used", "size", "begun"], &rows));
+    text.push_str(&table(
+        &["segment", "state", "LSN", "epoch", "promise", "used", "size", "begun"],
+        &rows,
+    ));
     if !report.others.is_empty() {
         let rows: Vec<_> = report
             .others
             .iter()
-            .map(|file| vec![file.number.to_string(), file_word(file.state).into(), human(file.bytes)])
+            .map(|file| {
+                vec![file.number.to_string(), file_word(file.state).into(), human(file.bytes)]
+            })
             .collect();
         text.push_str(&format!("\n{}", table(&["file", "state", "size"], &rows)));
     }

@@ -46,10 +46,12 @@ pub(crate) struct AnyArguments {
     /// How many writers to start
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Cut the power under this file system, on a disk in memory (root), instead of only killing the writer
+    /// Cut the power under this file system, on a disk in memory (root), instead of only killing
+    /// the writer
     #[arg(long = "fs", value_name = "FS", value_parser = names::<FsKind>())]
     kind: Option<FsKind>,
-    /// With --fs: crash states for each writer; in half of them a line was just read and nothing unflushed is kept
+    /// With --fs: crash states for each writer; in half of them a line was just read and nothing
+    /// unflushed is kept
     #[arg(long, value_name = "N", default_value_t = 40)]
     states: usize,
     /// How many writers work in one directory before it is emptied
@@ -58,7 +60,8 @@ pub(crate) struct AnyArguments {
     /// Kill each writer after at most this many lines
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     lines: u32,
-    /// Seed of the moments at which writers are killed; the exact moment also depends on the machine
+    /// Seed of the moments at which writers are killed; the exact moment also depends on the
+    /// machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How long a writer may print nothing, and how long a reader may take

@@ -89,7 +89,8 @@ pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::
         },
         mistake: arguments.mistake.chosen(),
     };
-    let shown = run(&campaign, stop, &mut |line| crate::stdout::note(line)).map_err(|why| anyhow!(why))?;
+    let shown =
+        run(&campaign, stop, &mut |line| crate::stdout::note(line)).map_err(|why| anyhow!(why))?;
     let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
     super::conclude(&certificates, file, stop)
 }

@@ -53,7 +53,8 @@ pub(crate) struct WriterArguments {
 /// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let KillArguments { directory, rounds, seed, certificate, lie } = arguments;
-    let mut writer = vec!["powerloss".into(), "kill-writer".into(), "--seed".into(), seed.to_string()];
+    let mut writer =
+        vec!["powerloss".into(), "kill-writer".into(), "--seed".into(), seed.to_string()];
     writer.extend(lie.iter().flat_map(|lie| ["--lie".into(), lie.to_string()]));
     let file = super::certificate_file(certificate.as_deref())?;
     let options = KillOptions {

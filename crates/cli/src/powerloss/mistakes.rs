@@ -1,6 +1,7 @@
 //! `inkstone powerloss mistakes`, in the copy of `.ci/mistaken` alone.
 //!
-//! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how the labs judge.
+//! *Owns*: its arguments, printing what was caught. *May not touch*: what a mistake does, how the
+//! labs judge.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,14 +32,18 @@ pub(crate) struct MistakesArguments {
 }
 
 /// Prints which lab caught which mistake; fails if a mistake was not noticed.
-pub(crate) fn mistakes(arguments: &MistakesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub(crate) fn mistakes(
+    arguments: &MistakesArguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     let of_the_labs: Vec<_> =
         Mistake::ALL.iter().copied().filter(|mistake| !EXPLORED.contains(mistake)).collect();
     let all = if arguments.mistakes.is_empty() { &of_the_labs } else { &arguments.mistakes };
     // A panic is one way to be caught: its message need not fill the terminal.
     std::panic::set_hook(Box::new(|_| {}));
     let page = arguments.write.as_deref();
-    let read = |page: &Path| std::fs::read_to_string(page).with_context(|| page.display().to_string());
+    let read =
+        |page: &Path| std::fs::read_to_string(page).with_context(|| page.display().to_string());
     let mut text = page.map(read).transpose()?.unwrap_or_default();
     let mut blind = 0;
     for &mistake in all {

@@ -69,7 +69,10 @@ enum PowerlossCommand {
 }
 
 /// Runs a subcommand and prints its result.
-pub(crate) fn powerloss(arguments: &PowerlossArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub(crate) fn powerloss(
+    arguments: &PowerlossArguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
         PowerlossCommand::Run(run) => run::run(run, stop),
@@ -106,8 +109,9 @@ fn again() -> String {
 
 /// Creates the file for certificates: an error is better found before the work than after it.
 fn certificate_file(path: Option<&Path>) -> anyhow::Result<Option<File>> {
-    let create =
-        |path: &Path| File::create(path).with_context(|| format!("write the certificate {}", path.display()));
+    let create = |path: &Path| {
+        File::create(path).with_context(|| format!("write the certificate {}", path.display()))
+    };
     path.map(create).transpose()
 }
 
@@ -115,9 +119,14 @@ fn tell(certificates: &[Certificate]) {
     certificates.iter().for_each(|certificate| say!("{certificate}\n"));
 }
 
-/// Prints the certificates, and writes them to the file if there is one, as a list. 0: every promise held; 1: one was broken, or
-/// nothing was checked; 130: nothing was checked before a signal came.
-fn conclude(certificates: &[Certificate], file: Option<File>, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+/// Prints the certificates, and writes them to the file if there is one, as a list. 0: every
+/// promise held; 1: one was broken, or nothing was checked; 130: nothing was checked before a
+/// signal came.
+fn conclude(
+    certificates: &[Certificate],
+    file: Option<File>,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     tell(certificates);
     if let Some(mut file) = file {
         serde_json::to_writer_pretty(&mut file, certificates)?;

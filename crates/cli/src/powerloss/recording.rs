@@ -1,4 +1,5 @@
-//! `inkstone powerloss record`, `replay` and `show`: makes one recording, checks it again, and describes it in words.
+//! `inkstone powerloss record`, `replay` and `show`: makes one recording, checks it again, and
+//! describes it in words.
 //!
 //! *Owns*: their arguments and words. *May not touch*: how states are created or judged.
 
@@ -59,8 +60,8 @@ pub(crate) struct ReplayArguments {
     /// Cut after this many entries [default: everywhere]
     #[arg(long, value_name = "N")]
     entry: Option<usize>,
-    /// Which of the sectors in flight reached the disk: none, all, prefix:N, without:N, only:N, bits:N, writes:SEED, torn:SEED,
-    /// sectors:SEED or exactly:0110 [default: some of each kind]
+    /// Which of the sectors in flight reached the disk: none, all, prefix:N, without:N, only:N,
+    /// bits:N, writes:SEED, torn:SEED, sectors:SEED or exactly:0110 [default: some of each kind]
     #[arg(long, value_name = "SUBSET", requires = "entry")]
     subset: Option<String>,
     /// States for each cut
@@ -96,10 +97,14 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     let RecordArguments { file, kind, way, seed, length, raft } = arguments;
     can_run(*kind)?;
     if file.exists() {
-        bail!("{} exists already: name another file, since a recording overwrites nothing", file.display());
+        bail!(
+            "{} exists already: name another file, since a recording overwrites nothing",
+            file.display()
+        );
     }
     let subject = if *raft { Subject::Raft } else { Subject::Log };
-    let spec = Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None, subject };
+    let spec =
+        Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None, subject };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
     let recording = make(&machine, &spec, &program()?, stop).map_err(|why| anyhow!(why))?;
     machine.remove().map_err(|why| anyhow!(why))?;
@@ -126,7 +131,11 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
     can_run(spec.kind)?;
     let range = match arguments.entry {
         Some(entry) if !(chronicle.first..=chronicle.last).contains(&entry) => {
-            bail!("entry {entry}: the log is written in entries {}..={}", chronicle.first, chronicle.last)
+            bail!(
+                "entry {entry}: the log is written in entries {}..={}",
+                chronicle.first,
+                chronicle.last
+            )
         }
         Some(entry) => entry..=entry,
         None => chronicle.first..=chronicle.last,
@@ -141,7 +150,9 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
         let (allowed, moment) = chronicle.at(entry);
         let seed = arguments.seed ^ ((entry as u64) << 20);
         let chosen = match &arguments.subset {
-            Some(words) => vec![(words.clone(), cut.kept_by_words(words).map_err(|why| anyhow!(why))?)],
+            Some(words) => {
+                vec![(words.clone(), cut.kept_by_words(words).map_err(|why| anyhow!(why))?)]
+            }
             None => choose(&cut.units, arguments.states, seed)
                 .into_iter()
                 .map(|(subset, kept)| (subset.to_string(), kept))
@@ -179,7 +190,9 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (number, entry) in recording.entries.iter().enumerate() {
         let (kind, words) = match entry {
-            Entry::Write { sector, bytes } => ("writes", format!("write {sector} +{}", bytes.len() / 512)),
+            Entry::Write { sector, bytes } => {
+                ("writes", format!("write {sector} +{}", bytes.len() / 512))
+            }
             Entry::Discard { sector, sectors } => {
                 ("discards and zeroings", format!("clear {sector} +{sectors}"))
             }

@@ -1,6 +1,7 @@
 //! `inkstone powerloss run`.
 //!
-//! *Owns*: its arguments, and printing the certificates. *May not touch*: how states are created or judged.
+//! *Owns*: its arguments, and printing the certificates. *May not touch*: how states are created or
+//! judged.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +42,8 @@ pub(crate) struct RunArguments {
     /// States that the kernel mounts, for each file system
     #[arg(long, value_name = "N", default_value_t = 60)]
     mounted: u64,
-    /// States projected from these without a mount, for each file system [default: 6000; none for a raft log]
+    /// States projected from these without a mount, for each file system [default: 6000; none for a
+    /// raft log]
     #[arg(long, value_name = "N", conflicts_with = "raft")]
     projected: Option<u64>,
     /// Test a raft log instead of a plain log

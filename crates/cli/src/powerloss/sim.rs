@@ -59,7 +59,8 @@ pub(crate) struct SimArguments {
     /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Write the corpus (disks that were once hard for the log) into this directory; files already there stay
+    /// Write the corpus (disks that were once hard for the log) into this directory; files already
+    /// there stay
     #[arg(long, value_name = "DIR")]
     save_corpus: Option<PathBuf>,
     /// List the classes
@@ -120,7 +121,8 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         (_, Some(states)) => Until::States(states),
         _ => Until::Time(arguments.time.unwrap_or(Duration::from_secs(10))),
     };
-    let chosen = if arguments.class.is_empty() { FaultClass::ALL.to_vec() } else { arguments.class.clone() };
+    let chosen =
+        if arguments.class.is_empty() { FaultClass::ALL.to_vec() } else { arguments.class.clone() };
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let plan = Plan {
         seed: arguments.seed,
@@ -166,5 +168,7 @@ fn draw(now: &Now, until: Until) {
         Until::Time(time) => format!("of {:.0} s", time.as_secs_f64()),
     };
     let (states, units) = (now.states, now.units);
-    crate::stdout::to_stderr(&format!("\r\x1b[K{states} states, {units} histories, {seconds:.0} s {left}"));
+    crate::stdout::to_stderr(&format!(
+        "\r\x1b[K{states} states, {units} histories, {seconds:.0} s {left}"
+    ));
 }

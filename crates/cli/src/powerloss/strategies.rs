@@ -1,6 +1,7 @@
 //! `inkstone powerloss strategies`, and the writer that it starts.
 //!
-//! *Owns*: their arguments, and printing the table. *May not touch*: what a strategy does, how a verdict is found.
+//! *Owns*: their arguments, and printing the table. *May not touch*: what a strategy does, how a
+//! verdict is found.
 
 use std::io::{BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -88,7 +89,10 @@ fn save(path: Option<&Path>, what: &impl serde::Serialize) -> anyhow::Result<()>
 }
 
 /// Runs the lab and prints its table.
-pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub(crate) fn strategies(
+    arguments: &StrategiesArguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     let writer = ["powerloss", "strategy-writer"].map(String::from).to_vec();
     let campaign = Campaign {
         kinds: super::all_or(&arguments.kinds),
@@ -101,8 +105,8 @@ pub(crate) fn strategies(arguments: &StrategiesArguments, stop: &AtomicBool) -> 
         command: super::again(),
     };
     if let Some(moment) = arguments.state {
-        let row =
-            again(&campaign, arguments.recording.as_deref(), moment, stop).map_err(|why| anyhow!(why))?;
+        let row = again(&campaign, arguments.recording.as_deref(), moment, stop)
+            .map_err(|why| anyhow!(why))?;
         say!("{row}");
         return Ok(if row.worst.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

@@ -1,10 +1,12 @@
 //! The echo on stdout, which logging never waits for.
 //!
-//! *Owns*: the lines that wait for stdout, their bound, the count of lines not echoed. *May not touch*: the log.
+//! *Owns*: the lines that wait for stdout, their bound, the count of lines not echoed. *May not
+//! touch*: the log.
 //!
-//! Lines wait in memory while the reader of stdout is slower than the service. If too many wait, or the reader has gone, whole
-//! lines are left out and counted: the log has them. A line longer than the bound is taken anyway if no more than the bound waits
-//! before it: otherwise no reader would be fast enough for it.
+//! Lines wait in memory while the reader of stdout is slower than the service. If too many wait, or
+//! the reader has gone, whole lines are left out and counted: the log has them. A line longer than
+//! the bound is taken anyway if no more than the bound waits before it: otherwise no reader would
+//! be fast enough for it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -21,7 +23,8 @@ use crate::threads;
 const WAITING_BYTES_MAX: usize = 8 << 20;
 /// A line that the log takes in pieces is kept until it ends; a line longer than this is left out.
 const PIECES_BYTES_MAX: usize = 32 << 20;
-/// Bytes of one write, so that progress shows if the reader takes anything at all: a pipe takes this much or nothing.
+/// Bytes of one write, so that progress shows if the reader takes anything at all: a pipe takes
+/// this much or nothing.
 const PIECE_BYTES: usize = 4096;
 /// At the end, a reader that takes nothing for this long is not waited for.
 const STILL: Duration = Duration::from_secs(1);
@@ -126,7 +129,8 @@ impl Echo {
         }
     }
 
-    /// Offers a part of a line, perhaps its last. The line is echoed once it has ended, or left out if it is too long to keep.
+    /// Offers a part of a line, perhaps its last. The line is echoed once it has ended, or left out
+    /// if it is too long to keep.
     pub(super) fn offer_piece(&self, piece: &[u8], is_end: bool) {
         let mut state = self.lock();
         if state.too_long_bytes == 0 && state.pieces.len() + piece.len() <= PIECES_BYTES_MAX {
@@ -193,8 +197,8 @@ impl Echo {
         Ok(())
     }
 
-    /// Ends the echo: waits for its reader while it takes anything, and returns what was not echoed. Calls `until` repeatedly for the
-    /// latest time to wait for.
+    /// Ends the echo: waits for its reader while it takes anything, and returns what was not
+    /// echoed. Calls `until` repeatedly for the latest time to wait for.
     pub(super) fn finish(&self, mut until: impl FnMut() -> Option<Instant>) -> Option<Missing> {
         let mut state = self.lock();
         // A line that will not end any more: the log has stopped taking it.
@@ -213,7 +217,8 @@ impl Echo {
                 break;
             }
             let look = left.min(LOOK_EVERY);
-            state = self.changed.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.changed.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner).0;
         }
         missing(&state)
     }

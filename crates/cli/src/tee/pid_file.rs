@@ -35,7 +35,8 @@ impl PidFile {
             fs::remove_file(&new).with_context(leftover).with_context(named)?;
         }
         let mut file = fs::File::create_new(&new).with_context(named)?;
-        // Synced, so that a power loss leaves no empty file: the next start would refuse to replace it.
+        // Synced, so that a power loss leaves no empty file: the next start would refuse to replace
+        // it.
         let put = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = put.and_then(|()| fs::rename(&new, path)) {
             let _ = fs::remove_file(&new);
@@ -82,8 +83,9 @@ fn check(path: &Path, may_be_empty: bool) -> anyhow::Result<bool> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut text)?;
     let number = text.trim_ascii();
-    let is_number =
-        text.len() < 32 && (may_be_empty || !number.is_empty()) && number.iter().all(u8::is_ascii_digit);
+    let is_number = text.len() < 32
+        && (may_be_empty || !number.is_empty())
+        && number.iter().all(u8::is_ascii_digit);
     anyhow::ensure!(
         is_number,
         "it holds something else than a process number; remove it, or name another file"
@@ -105,7 +107,10 @@ mod tests {
                 fs::write(&path, text).expect("written");
             }
             let file = PidFile::write(&path, &log).expect("written");
-            assert_eq!(fs::read_to_string(&path).expect("text"), format!("{}\n", std::process::id()));
+            assert_eq!(
+                fs::read_to_string(&path).expect("text"),
+                format!("{}\n", std::process::id())
+            );
             drop(file);
             assert!(!path.exists());
         }
@@ -129,7 +134,10 @@ mod tests {
         // Anything else with that name stays.
         fs::write(&new, "notes\n").expect("written");
         let error = format!("{:#}", PidFile::write(&path, &log).expect_err("refused"));
-        assert!(error.contains(".new is in the way") && error.contains("something else"), "{error}");
+        assert!(
+            error.contains(".new is in the way") && error.contains("something else"),
+            "{error}"
+        );
         assert_eq!(fs::read_to_string(&new).expect("text"), "notes\n");
     }
 
@@ -152,7 +160,8 @@ mod tests {
         fs::hard_link(&log, at.join("hard")).expect("a link");
         std::os::unix::fs::symlink(&log, at.join("soft")).expect("a link");
         assert!(
-            check_is_not(&log, &at.join("hard")).is_err() && check_is_not(&at.join("soft"), &log).is_err()
+            check_is_not(&log, &at.join("hard")).is_err()
+                && check_is_not(&at.join("soft"), &log).is_err()
         );
         assert_eq!(fs::read_to_string(&log).expect("text"), "7\n");
     }
@@ -170,7 +179,9 @@ mod tests {
         }
         let link = directory.path().join("link");
         std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
-        assert!(PidFile::write(&link, &log).is_err() && PidFile::write(directory.path(), &log).is_err());
+        assert!(
+            PidFile::write(&link, &log).is_err() && PidFile::write(directory.path(), &log).is_err()
+        );
         let missing = PidFile::write(&directory.path().join("missing/pid"), &log);
         assert!(format!("{:#}", missing.expect_err("refused")).contains("missing/pid"));
     }

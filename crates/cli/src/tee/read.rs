@@ -1,11 +1,13 @@
 //! Splits stdin into lines and hands them to the log and to the echo.
 //!
-//! *Owns*: bytes read but not handed over yet, and the count of all bytes read. *May not touch*: signals, time.
+//! *Owns*: bytes read but not handed over yet, and the count of all bytes read. *May not touch*:
+//! signals, time.
 //!
-//! Everything from one read goes to the log before the next read, except the beginning of a line that has not ended: each line
-//! is one call, so that a new file never splits one.
+//! Everything from one read goes to the log before the next read, except the beginning of a line
+//! that has not ended: each line is one call, so that a new file never splits one.
 //!
-//! A stamp stands before the first byte of a line from the moment that the byte is read: for all that follows it is part of the line.
+//! A stamp stands before the first byte of a line from the moment that the byte is read: for all
+//! that follows it is part of the line.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +18,8 @@ use inkstone_io::{Got, Input};
 
 use super::echo::Echo;
 
-/// After a signal to stop, everything that waits in a pipe or socket is read, and of a file this much: it does not go away.
+/// After a signal to stop, everything that waits in a pipe or socket is read, and of a file this
+/// much: it does not go away.
 const LAST_BYTES_MAX: u64 = 1 << 20;
 
 /// What was read, with its stamps. A line without its end counts as a line.
@@ -28,7 +31,8 @@ pub(super) struct Read {
     pub(super) is_all: bool,
 }
 
-/// The count, shared with the final report. It is exact at every moment, also while a line waits for room.
+/// The count, shared with the final report. It is exact at every moment, also while a line waits
+/// for room.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count(Arc<Mutex<(Read, bool)>>);
 
@@ -50,7 +54,8 @@ pub(super) struct Reader {
     pub(super) log: LogWriter,
     pub(super) echo: Option<Arc<Echo>>,
     pub(super) count: Count,
-    /// The most that one read takes. A kill of this process loses at most this much, besides what is in the pipe.
+    /// The most that one read takes. A kill of this process loses at most this much, besides what
+    /// is in the pipe.
     pub(super) read_bytes: usize,
     /// A line longer than this is handed over in pieces; in the log it is still one line.
     pub(super) piece_bytes: usize,
@@ -131,7 +136,8 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// Hands over each line that has ended with the new `count` bytes; false if the log takes no more.
+    /// Hands over each line that has ended with the new `count` bytes; false if the log takes no
+    /// more.
     fn hand_over(&mut self, count: usize) -> bool {
         let count = self.lines.add(count);
         let is_piece = self.lines.ends.is_empty() && self.lines.len >= self.piece_bytes;
@@ -228,7 +234,8 @@ impl Stamps {
         Self { zone, read: Vec::new(), is_within: false }
     }
 
-    /// Puts the first `count` bytes that were read behind `bytes`, with a stamp before each line that begins.
+    /// Puts the first `count` bytes that were read behind `bytes`, with a stamp before each line
+    /// that begins.
     fn put(&mut self, count: usize, bytes: &mut Vec<u8>) {
         let stamp = self.zone.stamp(SystemTime::now());
         for line in self.read[..count].split_inclusive(|byte| *byte == b'\n') {

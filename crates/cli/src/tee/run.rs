@@ -1,12 +1,15 @@
 //! How `tee` runs and ends.
 //!
-//! *Owns*: its threads, what a signal does, how long the end may take, the final report. *May not touch*: lines.
+//! *Owns*: its threads, what a signal does, how long the end may take, the final report. *May not
+//! touch*: lines.
 //!
-//! This thread waits only for events, never for the disk, the input or the echo. Each of those has its own thread, started early:
-//! whatever hangs, signals are handled and unwritten lines are counted, even if no more threads can be started.
+//! This thread waits only for events, never for the disk, the input or the echo. Each of those has
+//! its own thread, started early: whatever hangs, signals are handled and unwritten lines are
+//! counted, even if no more threads can be started.
 //!
-//! The first signal to end sets one deadline: for reading on, for retrying a failing disk and for the echo. [`OVERTIME`] after it
-//! everything has ended, the final messages too, unless a slow disk still takes something.
+//! The first signal to end sets one deadline: for reading on, for retrying a failing disk and for
+//! the echo. [`OVERTIME`] after it everything has ended, the final messages too, unless a slow disk
+//! still takes something.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,14 +30,16 @@ use super::{Survives, TeeArguments, Time};
 use crate::signals::{self, ENDED};
 use crate::threads;
 
-/// Some supervisors send a signal twice, to a process and to its group: within this time it counts once.
+/// Some supervisors send a signal twice, to a process and to its group: within this time it counts
+/// once.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
-/// Time after the deadline, in all: for the rest of the input when reading stops, a disk that does not answer, the rest of the echo,
-/// the final messages.
+/// Time after the deadline, in all: for the rest of the input when reading stops, a disk that does
+/// not answer, the rest of the echo, the final messages.
 const OVERTIME: Duration = Duration::from_secs(1);
 /// The part of it for the log and the echo; the rest is for the final messages.
 const LATE: Duration = Duration::from_millis(750);
-/// The rest of the input is waited for while some of it arrives, or reaches the disk, within this time.
+/// The rest of the input is waited for while some of it arrives, or reaches the disk, within this
+/// time.
 const READ_STILL: Duration = Duration::from_millis(500);
 /// After that the disk is waited for while it takes anything within this time.
 const DISK_STILL: Duration = Duration::from_millis(250);
@@ -103,7 +108,9 @@ impl Run {
         let arguments = Arc::new(arguments);
         let closer = self.closer()?;
         let theirs = Arc::clone(&arguments);
-        let Some((log, guard)) = self.open(move || theirs.open())? else { return Ok(ExitCode::from(ENDED)) };
+        let Some((log, guard)) = self.open(move || theirs.open())? else {
+            return Ok(ExitCode::from(ENDED));
+        };
         if let Some(recovery) = guard.recovery() {
             say(recovery);
         }
@@ -111,7 +118,8 @@ impl Run {
         let _pid_file = arguments.pid_file.as_deref().map(write).transpose()?;
         let echo = if arguments.echo { Some(Echo::start()?) } else { None };
         let count = Count::default();
-        // Only the writer of a pipe or socket loses something that is not read: a file stays, and a person sits at a terminal.
+        // Only the writer of a pipe or socket loses something that is not read: a file stays, and a
+        // person sits at a terminal.
         let is_read_on = input.is_stream();
         let is_kept = !matches!(arguments.survive, Survives::Nothing);
         let reader = Reader {
@@ -155,7 +163,11 @@ impl Run {
     }
 
     /// Starts a thread that always sends an event at its end, even after a panic.
-    fn spawn(&self, name: &'static str, work: impl FnOnce() -> Event + Send + 'static) -> anyhow::Result<()> {
+    fn spawn(
+        &self,
+        name: &'static str,
+        work: impl FnOnce() -> Event + Send + 'static,
+    ) -> anyhow::Result<()> {
         let tell = self.tell.clone();
         let work = move || {
             let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Event::Died(name));
@@ -168,7 +180,9 @@ impl Run {
     fn next(&self, until: Option<Instant>) -> anyhow::Result<Option<Event>> {
         let event = match until {
             None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(until) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
+            Some(until) => {
+                self.events.recv_timeout(until.saturating_duration_since(Instant::now()))
+            }
         };
         match event {
             Ok(Event::Died(thread)) => {
@@ -216,8 +230,8 @@ impl Run {
         Ok(give)
     }
 
-    /// Opens the log, which takes a while if a killed process has left much; `None` if a second signal came first. An error if the
-    /// deadline of the first signal passes.
+    /// Opens the log, which takes a while if a killed process has left much; `None` if a second
+    /// signal came first. An error if the deadline of the first signal passes.
     fn open(
         &mut self,
         open: impl FnOnce() -> anyhow::Result<(LogWriter, Guard)> + Send + 'static,
@@ -234,14 +248,17 @@ impl Run {
                 }
                 // The file may have been opened before it was moved.
                 Some(Event::Signal(SIGHUP)) => self.is_hangup_due = true,
-                Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => return Ok(None),
+                Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => {
+                    return Ok(None);
+                }
                 None => anyhow::bail!("a signal came, and the log could not be opened in time"),
                 Some(_) => {}
             }
         }
     }
 
-    /// Waits until the input has ended. After the first signal it is read until the deadline, after the second no further.
+    /// Waits until the input has ended. After the first signal it is read until the deadline, after
+    /// the second no further.
     fn wait_for_input(
         &mut self,
         log: &LogWriter,
@@ -283,8 +300,8 @@ impl Run {
         }
     }
 
-    /// Closes the log; `None` if it stopped waiting, because of another signal, or because the deadline is over and nothing more reaches
-    /// the log.
+    /// Closes the log; `None` if it stopped waiting, because of another signal, or because the
+    /// deadline is over and nothing more reaches the log.
     fn close(
         &mut self,
         closer: &Sender<Closing>,
@@ -297,17 +314,20 @@ impl Run {
         let mut closed = None;
         // Waits for a slow disk while it takes anything.
         let mut seen = log.stats().written_bytes;
-        let still = |run: &Self| run.behind_deadline(LATE).map(|end| end.max(Instant::now() + DISK_STILL));
+        let still =
+            |run: &Self| run.behind_deadline(LATE).map(|end| end.max(Instant::now() + DISK_STILL));
         let mut until = still(self);
         while closed.is_none() || self.input.is_none() {
             match self.next(until)? {
                 Some(Event::Closed(result)) => {
                     closed = Some(result);
-                    // The log takes no more lines, so the reader ends, unless it hangs in a read because another process took the input.
+                    // The log takes no more lines, so the reader ends, unless it hangs in a read
+                    // because another process took the input.
                     until = still(self).or_else(|| Some(Instant::now() + OVERTIME));
                 }
                 Some(Event::InputEnded(ended)) => self.input = Some(ended),
-                // The rest goes to the new file: the process that moved the old one may already compress it.
+                // The rest goes to the new file: the process that moved the old one may already
+                // compress it.
                 Some(Event::Signal(SIGHUP)) => log.reopen(),
                 Some(Event::Signal(signal)) if self.is_wish(signal) => {
                     if self.signals > 1 {
@@ -340,11 +360,13 @@ impl Run {
         })
     }
 
-    /// Waits until stderr has taken the final messages, at most for a second or what the deadline leaves of it; another signal ends the
-    /// wait.
+    /// Waits until stderr has taken the final messages, at most for a second or what the deadline
+    /// leaves of it; another signal ends the wait.
     fn end_words(&mut self) {
         let now = Instant::now();
-        let end = self.behind_deadline(OVERTIME).map_or(now + LAST_WORDS, |end| end.min(now + LAST_WORDS));
+        let end = self
+            .behind_deadline(OVERTIME)
+            .map_or(now + LAST_WORDS, |end| end.min(now + LAST_WORDS));
         let until = end.max(now + WORDS_LEAST);
         while Instant::now() < until && !told::finish(LOOK_EVERY) {
             if let Ok(Event::Signal(signal)) = self.events.try_recv()
@@ -366,7 +388,12 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    fn tell(self, input: Option<anyhow::Result<()>>, signal: Option<i32>, is_late: bool) -> ExitCode {
+    fn tell(
+        self,
+        input: Option<anyhow::Result<()>>,
+        signal: Option<i32>,
+        is_late: bool,
+    ) -> ExitCode {
         let read = self.count.read();
         if let Some(signal) = signal
             && is_late
@@ -384,7 +411,9 @@ impl End<'_> {
         if stats.vanished_bytes > 0 {
             is_good = false;
             let bytes = stats.vanished_bytes;
-            say(format_args!("{bytes} bytes that were written are missing: the disk came back without them"));
+            say(format_args!(
+                "{bytes} bytes that were written are missing: the disk came back without them"
+            ));
         }
         if let Some(Err(error)) = &input {
             is_good = false;
@@ -401,7 +430,8 @@ impl End<'_> {
         }
     }
 
-    /// Reports the lines that were read but neither written nor dropped. A line with a part missing is one of them.
+    /// Reports the lines that were read but neither written nor dropped. A line with a part missing
+    /// is one of them.
     fn tell_unwritten(&self, read: super::read::Read, stats: inkstone_appender::Stats) -> bool {
         let bytes = read.bytes.saturating_sub(stats.written_bytes + stats.dropped_bytes);
         let lines = read.lines.saturating_sub(stats.written_lines + stats.dropped_lines);
@@ -409,15 +439,16 @@ impl End<'_> {
         let why = match &self.closed {
             Some(Ok(())) => None,
             // Not the error of closing where there is a cause: that error counts the lines too.
-            Some(Err(error)) => {
-                Some(self.log.trouble().map_or_else(|| error.to_string(), |cause| cause.to_string()))
-            }
+            Some(Err(error)) => Some(
+                self.log.trouble().map_or_else(|| error.to_string(), |cause| cause.to_string()),
+            ),
             None => Some("no time was left to close the log".to_owned()),
         };
         if lines > 0 {
             let why = why.unwrap_or_else(|| "the log was closed".to_owned());
             let is_kept = !matches!(self.arguments.survive, Survives::Nothing);
-            let kept = if is_kept { "; the next start writes those that the log has taken" } else { "" };
+            let kept =
+                if is_kept { "; the next start writes those that the log has taken" } else { "" };
             say(format_args!(
                 "of {} lines that were read, {lines} were not written ({bytes} bytes): {why}{kept}",
                 read.lines

@@ -1,8 +1,10 @@
 //! The messages of `tee` on stderr, which neither logging nor the end ever waits for.
 //!
-//! *Owns*: the messages that wait for stderr, their bound, the count of those left out. *May not touch*: the log, the messages' text.
+//! *Owns*: the messages that wait for stderr, their bound, the count of those left out. *May not
+//! touch*: the log, the messages' text.
 //!
-//! A write into a pipe that nobody reads does not return. So a thread of its own writes, and the others leave their messages here.
+//! A write into a pipe that nobody reads does not return. So a thread of its own writes, and the
+//! others leave their messages here.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,7 +38,8 @@ pub(super) fn say_event(what: impl fmt::Display) {
 
 /// Starts the thread that writes.
 pub(super) fn start() -> anyhow::Result<()> {
-    // Not `std::io::stderr()`: a write that does not return would hold its lock. A closed stderr is no error.
+    // Not `std::io::stderr()`: a write that does not return would hold its lock. A closed stderr is
+    // no error.
     let out = io::stderr().as_fd().try_clone_to_owned().map(File::from).ok();
     let write = move || STDERR.run(out.as_ref());
     Ok(threads::start("stderr", write)?)
@@ -65,7 +68,8 @@ impl State {
     fn put_left_out(&mut self) {
         if self.left_out > 0 {
             let count = std::mem::take(&mut self.left_out);
-            let line = format!("inkstone: {count} messages left out here: nobody read stderr in time\n");
+            let line =
+                format!("inkstone: {count} messages left out here: nobody read stderr in time\n");
             self.waiting.push_back(line);
         }
     }
@@ -105,7 +109,9 @@ impl Told {
                 }
                 match state.waiting.pop_front() {
                     Some(line) => break line,
-                    None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    None => {
+                        state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+                    }
                 }
             };
             state.is_writing = true;
@@ -123,7 +129,8 @@ impl Told {
             if left.is_zero() {
                 return false;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }

@@ -28,16 +28,21 @@ const SMALL: &[&str] = &["--seconds", "100ms", "--bill-commits", "0", "--quiet",
 #[test]
 fn json_holds_each_row_with_its_floor_and_nothing_is_left() {
     let directory = directory();
-    let output = run(directory.path(), &[SMALL, &["--threads", "1,4,async", "--json", "-"]].concat());
+    let output =
+        run(directory.path(), &[SMALL, &["--threads", "1,4,async", "--json", "-"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let json: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     assert_eq!(json["schema_version"], 1);
     let rows = json["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 3);
     for row in rows {
         assert_eq!(row["failed"], serde_json::Value::Null, "{row}");
         let rounds = row["rounds"].as_array().expect("rounds");
-        assert!(rounds.len() >= 5 && rounds.iter().all(|round| round["commits"].as_u64() > Some(0)), "{row}");
+        assert!(
+            rounds.len() >= 5 && rounds.iter().all(|round| round["commits"].as_u64() > Some(0)),
+            "{row}"
+        );
         assert_eq!(row["floor"]["rounds"].as_array().map(Vec::len), Some(rounds.len()));
         assert!(row["floor"]["ratio"]["low"].as_f64() > Some(0.0), "{row}");
         assert!(row["cpu_ns"].as_u64() > Some(0));
@@ -48,7 +53,10 @@ fn json_holds_each_row_with_its_floor_and_nothing_is_left() {
         assert_eq!(row["log"]["records"].as_u64(), Some(commits), "the log counts the same");
     }
     let changes = &json["changes"];
-    assert!(changes["failed"].is_null() && changes["changing"][0]["commits"].as_u64() > Some(0), "{changes}");
+    assert!(
+        changes["failed"].is_null() && changes["changing"][0]["commits"].as_u64() > Some(0),
+        "{changes}"
+    );
     assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
 }
 
@@ -75,27 +83,36 @@ fn children_of(parent: u32) -> Vec<u32> {
     processes.collect()
 }
 
-/// Whether a process runs or waits: one that has ended, and that nobody has waited for yet, does not.
+/// Whether a process runs or waits: one that has ended, and that nobody has waited for yet, does
+/// not.
 fn lives(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
-    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+    stat.is_ok_and(|stat| {
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    })
 }
 
 #[test]
 fn each_load_is_also_run_beside_company_and_followers_see_every_record() {
     let directory = directory();
     let company = ["--busy", "1,2", "--followers", "2", "--tail", "1", "--no-changes"];
-    let output = run(directory.path(), &[SMALL, &company, &["--threads", "2,async", "--json", "-"]].concat());
+    let output = run(
+        directory.path(),
+        &[SMALL, &company, &["--threads", "2,async", "--json", "-"]].concat(),
+    );
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let json: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     let rows = json["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!(row["failed"], serde_json::Value::Null, "{row}");
         let alone = row["rounds"].as_array().map(Vec::len);
         let all = row["beside"].as_array().expect("company");
-        let names: Vec<_> =
-            all.iter().map(|beside| (beside["company"].as_str(), beside["count"].as_u64())).collect();
+        let names: Vec<_> = all
+            .iter()
+            .map(|beside| (beside["company"].as_str(), beside["count"].as_u64()))
+            .collect();
         let expected = [("busy", 1), ("busy", 2), ("followers", 2), ("tail", 1)];
         assert_eq!(names, expected.map(|(name, count)| (Some(name), Some(count))), "{row}");
         for beside in all {
@@ -126,7 +143,8 @@ fn each_load_is_also_run_beside_company_and_followers_see_every_record() {
 #[test]
 fn a_table_has_a_part_for_each_company() {
     let directory = directory();
-    let company = ["--threads", "1", "--no-changes", "--busy", "1", "--followers", "1", "--tail", "2"];
+    let company =
+        ["--threads", "1", "--no-changes", "--busy", "1", "--followers", "1", "--tail", "2"];
     let output = run(directory.path(), &[SMALL, &company].concat());
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
@@ -142,12 +160,14 @@ fn a_table_has_a_part_for_each_company() {
     }
 }
 
-/// A process that spins for ever, or follows a log that is gone, is worse than a directory that is left.
+/// A process that spins for ever, or follows a log that is gone, is worse than a directory that is
+/// left.
 #[test]
 fn a_killed_bench_takes_its_processes_with_it() {
     for company in [&["--busy", "3"][..], &["--tail", "2"]] {
         let directory = directory();
-        let arguments = [&["--seconds", "600", "--bill-commits", "0", "--threads", "1"], company].concat();
+        let arguments =
+            [&["--seconds", "600", "--bill-commits", "0", "--threads", "1"], company].concat();
         let mut command = bench(directory.path(), &arguments);
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command runs");
@@ -195,13 +215,16 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
 #[test]
 fn ctrl_c_ends_it_in_order() {
     let directory = directory();
-    let mut command = bench(directory.path(), &["--seconds", "60", "--bill-commits", "0", "--threads", "1"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command runs");
+    let mut command =
+        bench(directory.path(), &["--seconds", "60", "--bill-commits", "0", "--threads", "1"]);
+    let child =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command runs");
     // It has begun when its working directory is there.
     while entries(directory.path()).is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let killed = Command::new("kill").arg("-INT").arg(child.id().to_string()).status().expect("kill runs");
+    let killed =
+        Command::new("kill").arg("-INT").arg(child.id().to_string()).status().expect("kill runs");
     assert!(killed.success());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stdout));

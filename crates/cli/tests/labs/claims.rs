@@ -9,7 +9,8 @@ fn claims_are_run_and_answered_with_figures_or_reasons() {
     let directory = directory();
     let at = directory.path();
     let only = "overwrite-twice,mmap-fault,direct-not-durable,insert-range-allocates,posix-fallocate-slow,overwrite-no-journal";
-    let found = run(at, &[&["lab", "claims", "--only", only, "--json", "c.json"][..], &TINY].concat());
+    let found =
+        run(at, &[&["lab", "claims", "--only", only, "--json", "c.json"][..], &TINY].concat());
     assert!(found.status.success(), "{}", text(&found.stderr));
     let said = text(&found.stdout);
     assert!(said.contains("6 claims:") && said.contains("checked in article 4"), "{said}");
@@ -19,7 +20,9 @@ fn claims_are_run_and_answered_with_figures_or_reasons() {
     for claim in claims {
         let (low, high) = (&claim["found"]["low"], &claim["found"]["high"]);
         match claim["verdict"].as_str().expect("an answer") {
-            "not-run" => assert!(claim["reason"].as_str().is_some_and(|why| !why.is_empty()), "{claim}"),
+            "not-run" => {
+                assert!(claim["reason"].as_str().is_some_and(|why| !why.is_empty()), "{claim}")
+            }
             "confirmed" | "refuted" | "cannot-tell" => {
                 assert!(low.as_f64() <= high.as_f64() && low.is_f64(), "{claim}")
             }
@@ -47,5 +50,9 @@ fn claims_are_listed_and_an_unknown_one_is_refused() {
     );
     let refused = run(directory.path(), &["lab", "claims", "--only", "nonsense"]);
     assert!(!refused.status.success());
-    assert!(text(&refused.stderr).contains("no claim is called \"nonsense\""), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("no claim is called \"nonsense\""),
+        "{}",
+        text(&refused.stderr)
+    );
 }

@@ -7,7 +7,8 @@ use crate::support::{directory, json, run, text};
 #[test]
 fn memory_is_measured_and_never_recommended() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
-        let _ = std::io::stderr().write_all(b"\nNOT RUN: memory_is_measured: there is no /dev/shm here\n");
+        let _ = std::io::stderr()
+            .write_all(b"\nNOT RUN: memory_is_measured: there is no /dev/shm here\n");
         return;
     };
     let path = |name: &str| {
@@ -31,7 +32,8 @@ fn memory_is_measured_and_never_recommended() {
     assert_eq!(result["sentence"].as_str(), Some(sentence));
     let runs = result["runs"].as_array().expect("runs");
     assert_eq!(runs.len(), 2);
-    let rounds = |run: &serde_json::Value| run["cells"][0]["outcome"]["rounds"].as_array().map(Vec::len);
+    let rounds =
+        |run: &serde_json::Value| run["cells"][0]["outcome"]["rounds"].as_array().map(Vec::len);
     assert_eq!((rounds(&runs[0]), rounds(&runs[1])), (Some(24), Some(24)));
     let compared = run(at, &["lab", "compare", "disks.json", "disks.json"]);
     assert!(matches!(compared.status.code(), Some(0 | 4)), "{}", text(&compared.stderr));

@@ -1,5 +1,6 @@
-//! Every cell of the tables of docs/exit-codes.md that are about measuring, cutting the power, and the text log; and that no command is
-//! missing there. The tables about a log are run by `exit_codes`.
+//! Every cell of the tables of docs/exit-codes.md that are about measuring, cutting the power, and
+//! the text log; and that no command is missing there. The tables about a log are run by
+//! `exit_codes`.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -26,11 +27,21 @@ struct Row {
     needs_root: bool,
 }
 
-const fn row(name: &'static str, done: &'static str, missing: &'static str, long: &'static str) -> Row {
+const fn row(
+    name: &'static str,
+    done: &'static str,
+    missing: &'static str,
+    long: &'static str,
+) -> Row {
     Row { name, done, missing, unreadable: "", long, needs_root: false }
 }
 
-const fn root(name: &'static str, done: &'static str, missing: &'static str, long: &'static str) -> Row {
+const fn root(
+    name: &'static str,
+    done: &'static str,
+    missing: &'static str,
+    long: &'static str,
+) -> Row {
     Row { needs_root: true, ..row(name, done, missing, long) }
 }
 
@@ -51,7 +62,12 @@ const LAB: &[Row] = &[
         "lab bill nowhere",
         "lab bill --commits 1000000 --size 64KiB",
     ),
-    row("lab fallocate", "lab fallocate --size 1MiB", "lab fallocate nowhere", "lab fallocate --size 4GiB"),
+    row(
+        "lab fallocate",
+        "lab fallocate --size 1MiB",
+        "lab fallocate nowhere",
+        "lab fallocate --size 4GiB",
+    ),
     root(
         "lab filesystems",
         "lab filesystems --file-systems ext4 --loops buffered --rounds 5 --size 64KiB --bill-commits 0 --durability fdatasync --reuse reuse",
@@ -79,7 +95,12 @@ const LAB: &[Row] = &[
         "lab compare first.json notes",
     ),
     row("lab all", "", "lab all nowhere", "lab all"),
-    of_file("lab report", "lab report first.json", "lab report nowhere", "lab report notes -o page.html"),
+    of_file(
+        "lab report",
+        "lab report first.json",
+        "lab report nowhere",
+        "lab report notes -o page.html",
+    ),
     of_file(
         "lab report -o -",
         "lab report first.json -o -",
@@ -109,7 +130,12 @@ const POWERLOSS: &[Row] = &[
         "powerloss strategies --fs ext4 --directory nowhere",
         "powerloss strategies --fs ext4 --states 100000",
     ),
-    root("powerloss record", "powerloss record record-again --length 4", "powerloss record nowhere/file", ""),
+    root(
+        "powerloss record",
+        "powerloss record record-again --length 4",
+        "powerloss record nowhere/file",
+        "",
+    ),
     Row {
         unreadable: "powerloss replay notes",
         ..root(
@@ -165,7 +191,12 @@ fn words(line: &'static str) -> Vec<&'static str> {
 
 fn start(at: &Path, arguments: &[&str], out: Out) -> Child {
     let mut command = inkstone();
-    command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(out.stdout()).stderr(Stdio::piped());
+    command
+        .current_dir(at)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(out.stdout())
+        .stderr(Stdio::piped());
     command.spawn().expect("the command runs")
 }
 
@@ -190,7 +221,8 @@ fn catches_the_end(process: u32) -> bool {
     u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << 14 != 0)
 }
 
-/// The code of one cell, in a directory of its own with a result, a recording if there is one, and a file that is neither.
+/// The code of one cell, in a directory of its own with a result, a recording if there is one, and
+/// a file that is neither.
 fn cell(made: &Path, row: &Row, column: &str) -> String {
     let line = match column {
         "missing" => row.missing,
@@ -234,19 +266,23 @@ fn cells(made: &Path, rows: &[&Row]) -> Table {
 fn every_cell(test: &str, heading: &str, rows: &[Row]) {
     let directory = directory();
     let at = directory.path();
-    let measured =
-        "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json first.json";
+    let measured = "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json first.json";
     assert!(run(at, &words(measured)).status.success());
     let mut result = json(&std::fs::read(at.join("first.json")).expect("a result"));
     // The result must not depend on other work of this machine.
     forget_warnings(&mut result);
-    std::fs::write(at.join("first.json"), crate::support::with_times(result, Some("new fdatasync")))
-        .expect("written");
+    std::fs::write(
+        at.join("first.json"),
+        crate::support::with_times(result, Some("new fdatasync")),
+    )
+    .expect("written");
     std::fs::write(at.join("notes"), "of somebody\n").expect("written");
     let why = missing().or_else(|| missing_for(FsKind::Ext4));
     if let Some(why) = &why {
-        let names: Vec<&str> = rows.iter().filter(|row| row.needs_root).map(|row| row.name).collect();
-        let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {names:?}: {why}\n").as_bytes());
+        let names: Vec<&str> =
+            rows.iter().filter(|row| row.needs_root).map(|row| row.name).collect();
+        let _ = std::io::stderr()
+            .write_all(format!("\nNOT RUN: {test}: {names:?}: {why}\n").as_bytes());
     } else if rows.iter().any(|row| row.done.contains("recording")) {
         good_or_said(at, "powerloss record recording --length 4");
     }
@@ -277,7 +313,8 @@ fn good_or_said(at: &Path, line: &'static str) {
 
 #[test]
 fn every_cell_of_the_lab() {
-    let experiments = list::commands(Size::Usual).map(|(experiment, _)| of_experiment(experiment.name()));
+    let experiments =
+        list::commands(Size::Usual).map(|(experiment, _)| of_experiment(experiment.name()));
     let rows: Vec<Row> = LAB.iter().copied().chain(experiments).collect();
     every_cell("every_cell_of_the_lab", "Measuring", &rows);
 }
@@ -310,7 +347,10 @@ fn every_cell_of_the_text_log() {
         let stdin = child.stdin.take();
         until(|| catches_the_end(child.id()));
         signal(&child, "-TERM");
-        found.insert((name.into(), "signal".into()), code(&child.wait_with_output().expect("an end")));
+        found.insert(
+            (name.into(), "signal".into()),
+            code(&child.wait_with_output().expect("an end")),
+        );
         drop(stdin);
     }
     compare("The text log", &found, &[]);
@@ -331,8 +371,10 @@ fn listed(help: &str) -> Vec<String> {
 #[test]
 fn every_command_of_the_help_has_a_row() {
     let directory = directory();
-    let names: Vec<&str> =
-        PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '|']).next()).collect();
+    let names: Vec<&str> = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(['`', '|']).next())
+        .collect();
     let mut open: Vec<Vec<String>> = vec![Vec::new()];
     let (mut seen, mut missing) = (0, Vec::new());
     while let Some(path) = open.pop() {
@@ -342,9 +384,11 @@ fn every_command_of_the_help_has_a_row() {
         let below = listed(&help);
         open.extend(below.iter().map(|name| [&path[..], std::slice::from_ref(name)].concat()));
         // A command that needs a subcommand does nothing by itself.
-        let usage: Vec<&str> = help.lines().skip_while(|line| !line.starts_with("Usage:")).collect();
+        let usage: Vec<&str> =
+            help.lines().skip_while(|line| !line.starts_with("Usage:")).collect();
         let usage = usage.split(|line| line.is_empty()).next().unwrap_or_default();
-        let is_group = !below.is_empty() && usage.iter().all(|line| line.trim_end().ends_with("<COMMAND>"));
+        let is_group =
+            !below.is_empty() && usage.iter().all(|line| line.trim_end().ends_with("<COMMAND>"));
         if is_group {
             continue;
         }

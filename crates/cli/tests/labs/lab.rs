@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{copy_the_command, directory, inkstone, run, side_by_side, signal, text};
 
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
+/// tests.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -43,9 +44,11 @@ fn a_table_and_a_sentence_and_nothing_left() {
 #[test]
 fn json_holds_everything_and_csv_a_row_per_cell() {
     let directory = directory();
-    let output = run(directory.path(), &small(&["--reuse", "new,reuse", "--json", "-", "--csv", "out.csv"]));
+    let output =
+        run(directory.path(), &small(&["--reuse", "new,reuse", "--json", "-", "--csv", "out.csv"]));
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let json: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     assert_eq!(json["schema_version"], 1);
     assert!(json["machine"]["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
     let cells = json["runs"][0]["cells"].as_array().expect("cells");
@@ -112,7 +115,8 @@ fn long_run(directory: &Path, arguments: &[&str]) -> Child {
         .spawn()
         .expect("the command runs");
     let begin = Instant::now();
-    let working = |entries: Vec<PathBuf>| entries.iter().any(|entry| !self::entries(entry).is_empty());
+    let working =
+        |entries: Vec<PathBuf>| entries.iter().any(|entry| !self::entries(entry).is_empty());
     while !working(entries(directory)) {
         assert!(child.try_wait().expect("a state").is_none(), "it ended early");
         assert!(begin.elapsed() < Duration::from_secs(60), "it never began");
@@ -346,13 +350,15 @@ fn memory_does_not_grow_with_the_file() {
         .expect("the command runs");
     let mut peak_kib = 0;
     while child.try_wait().expect("a state").is_none() {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
         let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
         peak_kib = peak_kib.max(kib.unwrap_or(0));
         std::thread::sleep(Duration::from_millis(5));
     }
-    let out = BufReader::new(child.stdout.take().expect("its output")).lines().map_while(Result::ok);
+    let out =
+        BufReader::new(child.stdout.take().expect("its output")).lines().map_while(Result::ok);
     assert!(child.wait().expect("an end").success(), "{}", out.collect::<Vec<_>>().join("\n"));
     assert!(peak_kib > 1000, "it was never seen");
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
@@ -362,7 +368,8 @@ fn memory_does_not_grow_with_the_file() {
 #[test]
 fn zero_range_is_asked_of_each_place_size_sync_and_pass() {
     let directory = directory();
-    let mut arguments = vec!["lab", "zero-range", "--quiet", "--rounds", "5", "--size", "64KiB,128KiB"];
+    let mut arguments =
+        vec!["lab", "zero-range", "--quiet", "--rounds", "5", "--size", "64KiB,128KiB"];
     let places = if is_root() {
         arguments.extend(["--file-systems", "ext4-nojournal"]);
         2

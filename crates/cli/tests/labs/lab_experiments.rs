@@ -1,4 +1,5 @@
-//! The lab's experiments as people run them: what they print, how they exit, what they leave behind.
+//! The lab's experiments as people run them: what they print, how they exit, what they leave
+//! behind.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +16,22 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_table_that_fits_and_json_that_holds_everything() {
     let directory = directory();
-    let arguments =
-        ["lab", "depth", "--size", "64KiB", "--rounds", "5", "--seconds", "1", "--seed", "3", "--quiet"];
+    let arguments = [
+        "lab",
+        "depth",
+        "--size",
+        "64KiB",
+        "--rounds",
+        "5",
+        "--seconds",
+        "1",
+        "--seed",
+        "3",
+        "--quiet",
+    ];
     let out = text(&good(directory.path(), &arguments, b""));
-    for word in ["threads, 64 in flight", "relative: compared with `threads, 1 in flight`", "4KiB"] {
+    for word in ["threads, 64 in flight", "relative: compared with `threads, 1 in flight`", "4KiB"]
+    {
         assert!(out.contains(word), "{word}: {out}");
     }
     assert!(out.lines().all(|line| line.chars().count() <= 120), "{out}");
@@ -63,8 +76,9 @@ fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
         let work = entries(directory.path()).into_iter().find(|path| path.is_dir());
         work.is_some_and(|work| {
             std::fs::read_dir(work).is_ok_and(|mut files| {
-                files
-                    .any(|file| file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("arm-")))
+                files.any(|file| {
+                    file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("arm-"))
+                })
             })
         })
     };
@@ -84,7 +98,8 @@ fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
 #[test]
 fn a_text_log_ended_by_ctrl_c_keeps_what_there_is() {
     let directory = directory();
-    let arguments = ["lab", "text", "--lines", "1000", "--rounds", "1000", "--quiet", "--json", "-"];
+    let arguments =
+        ["lab", "text", "--lines", "1000", "--rounds", "1000", "--quiet", "--json", "-"];
     let child = spawn(directory.path(), &arguments);
     let mut begun = std::collections::BTreeSet::new();
     while begun.len() < 3 {
@@ -96,7 +111,8 @@ fn a_text_log_ended_by_ctrl_c_keeps_what_there_is() {
     let output = child.wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     let rows = json(&output.stdout)["experiments"][0]["rows"].clone();
-    let measured = |row: &serde_json::Value| row["samples"].as_array().is_some_and(|all| !all.is_empty());
+    let measured =
+        |row: &serde_json::Value| row["samples"].as_array().is_some_and(|all| !all.is_empty());
     assert!(rows.as_array().is_some_and(|rows| rows.iter().any(measured)), "{rows}");
 }
 
@@ -112,7 +128,11 @@ fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
         assert!(said.contains(word), "{word}: {said}");
     }
     let found = json(&std::fs::read(at.join("e6.json")).expect("a result"));
-    assert_eq!(found["command"].as_str().map(|line| line.ends_with("e6.json")), Some(true), "{found}");
+    assert_eq!(
+        found["command"].as_str().map(|line| line.ends_with("e6.json")),
+        Some(true),
+        "{found}"
+    );
     let names = |list: &str, key: &str| -> Vec<String> {
         let list = found[list].as_array().expect("a list");
         list.iter().map(|one| one[key].as_str().expect("a name").to_owned()).collect()
@@ -142,13 +162,15 @@ fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
 fn rows_against_themselves_of_any_experiment() {
     let directory = directory();
     let at = directory.path();
-    let arguments = ["lab", "aa", "--of", "wal,log", "--seconds", "3s", "--quiet", "--json", "aa.json"];
+    let arguments =
+        ["lab", "aa", "--of", "wal,log", "--seconds", "3s", "--quiet", "--json", "aa.json"];
     let said = text(&good(at, &arguments, b""));
     assert!(said.contains("all together: "), "{said}");
     let found = json(&std::fs::read(at.join("aa.json")).expect("a result"));
     let twins = found["twins"].as_array().expect("a list");
     assert_eq!(twins.len(), 2);
-    // Cells have five rounds on any disk, and so has the log itself; experiments that share the rest of the time may have fewer.
+    // Cells have five rounds on any disk, and so has the log itself; experiments that share the
+    // rest of the time may have fewer.
     for (one, (cell, least)) in twins.iter().zip([("wal", 4), ("log", 1)]) {
         assert_eq!(one["cell"], cell);
         let number = |name: &str| one[name].as_u64().expect("a count");
@@ -158,7 +180,11 @@ fn rows_against_themselves_of_any_experiment() {
     }
     let output = run(at, &["lab", "aa", "--of", "everything"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("take all, or some of quick"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("take all, or some of quick"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -166,7 +192,8 @@ fn a_result_that_cannot_be_written_is_shown() {
     let directory = directory();
     let at = directory.path();
     std::fs::create_dir(at.join("out.json")).expect("a directory");
-    let arguments = ["lab", "read", "--seconds", "1s", "--rounds", "1", "--quiet", "--json", "out.json"];
+    let arguments =
+        ["lab", "read", "--seconds", "1s", "--rounds", "1", "--quiet", "--json", "out.json"];
     let output = run(at, &arguments);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("write out.json"), "{}", text(&output.stderr));

@@ -1,4 +1,5 @@
-//! Every word of a way of writing, compared with the actual system calls: `strace` against the table that the help prints.
+//! Every word of a way of writing, compared with the actual system calls: `strace` against the
+//! table that the help prints.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -18,7 +19,8 @@ const STEPS: u64 = 16;
 const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,fsync,fdatasync,sync_file_range,msync,mmap,fallocate,\
                       ftruncate,io_uring_enter,io_submit";
 
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
+/// tests.
 fn not_run(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
 }
@@ -26,14 +28,25 @@ fn not_run(what: &str, why: &str) {
 /// A call on the cell's file, with the flags that matter, and how often it was made.
 type Seen = BTreeMap<String, u64>;
 
-/// Runs one cell under strace: the flags with which its file was open, and the calls; or why it was not measured.
+/// Runs one cell under strace: the flags with which its file was open, and the calls; or why it was
+/// not measured.
 fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
     let log = at.join("strace");
     let output = Command::new("strace")
         .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", &format!("trace={TRACED}"), "-o"])
         .arg(&log)
         .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args(["lab", "write", "--quiet", "--rounds", "1", "--bill-commits", "0", "--json", "cell.json"])
+        .args([
+            "lab",
+            "write",
+            "--quiet",
+            "--rounds",
+            "1",
+            "--bill-commits",
+            "0",
+            "--json",
+            "cell.json",
+        ])
         .args(["--size", &FILE_BYTES.to_string()])
         .args(["--preparation", strategy.preparation.name(), "--reuse", strategy.reuse.name()])
         .args(["--access", strategy.access.name(), "--durability", strategy.durability.name()])
@@ -58,19 +71,27 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
 
 /// The calls after the opening of the cell's file in its own mode.
 fn read(log: &str) -> (String, Seen) {
-    // `12 pwrite64(7</dir/.inkstone-lab-1/cell-0>, ...) = 4096`; a call that another thread interrupts has two lines.
+    // `12 pwrite64(7</dir/.inkstone-lab-1/cell-0>, ...) = 4096`; a call that another thread
+    // interrupts has two lines.
     let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/arm-");
     let opens = |line: &&str| {
-        line.contains("openat(") && is_cell(line) && !line.contains("O_CREAT") && line.contains("O_RDWR")
+        line.contains("openat(")
+            && is_cell(line)
+            && !line.contains("O_CREAT")
+            && line.contains("O_RDWR")
     };
     let lines: Vec<&str> = log.lines().collect();
-    let at = lines.iter().position(opens).unwrap_or_else(|| panic!("the cell's file is not opened:\n{log}"));
+    let at = lines
+        .iter()
+        .position(opens)
+        .unwrap_or_else(|| panic!("the cell's file is not opened:\n{log}"));
     let mut seen = Seen::new();
     for line in &lines[at + 1..] {
         let Some((_, call)) = line.split_once(char::is_whitespace) else { continue };
         let call = call.trim_start();
         let Some((name, arguments)) = call.split_once('(') else { continue };
-        if call.starts_with("<...") || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        if call.starts_with("<...") || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        {
             continue;
         }
         let engine = matches!(name, "io_uring_enter" | "io_submit" | "msync");
@@ -106,8 +127,10 @@ fn judge(strategy: &Strategy, opened: &str, seen: &Seen) -> Vec<String> {
     for flag in ["O_DIRECT", "O_SYNC", "O_DSYNC"] {
         let has = opened.split(['|', ',', ')', ' ']).any(|word| word == flag);
         if has != flags.contains(flag) {
-            wrong
-                .push(format!("{flag}: the table has it {}, the call {has}: {opened}", flags.contains(flag)));
+            wrong.push(format!(
+                "{flag}: the table has it {}, the call {has}: {opened}",
+                flags.contains(flag)
+            ));
         }
     }
     for (name, (least, most)) in &calls {
@@ -164,7 +187,8 @@ fn engines_make_the_calls_of_the_table() {
     every_label_of::<EngineKind>();
 }
 
-/// `stream` is fwrite *and* fflush, of small writes and unsynced ones too; a stream would gather them by itself.
+/// `stream` is fwrite *and* fflush, of small writes and unsynced ones too; a stream would gather
+/// them by itself.
 #[test]
 fn a_stream_that_is_flushed_at_each_write_writes_each() {
     const TEST: &str = "stream, 512 B, not synced";
@@ -177,7 +201,17 @@ fn a_stream_that_is_flushed_at_each_write_writes_each() {
         .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", &format!("trace={TRACED}"), "-o"])
         .arg(&log)
         .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args(["lab", "write", "--quiet", "--rounds", "1", "--bill-commits", "0", "--size", "16KiB"])
+        .args([
+            "lab",
+            "write",
+            "--quiet",
+            "--rounds",
+            "1",
+            "--bill-commits",
+            "0",
+            "--size",
+            "16KiB",
+        ])
         .args(["--access", "stream", "--durability", "none", "--write-size", "512B"])
         .current_dir(place.path())
         .output()
@@ -201,7 +235,17 @@ fn reads_make_the_calls_of_the_table() {
         .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", "trace=read,lseek", "-o"])
         .arg(&log)
         .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args(["lab", "read", "--quiet", "--order", "sequential", "--rounds", "1", "--seconds", "600"])
+        .args([
+            "lab",
+            "read",
+            "--quiet",
+            "--order",
+            "sequential",
+            "--rounds",
+            "1",
+            "--seconds",
+            "600",
+        ])
         .args(["--size", &(BLOCKS * 4096).to_string(), "--json", "read.json"])
         .current_dir(place.path())
         .output()
@@ -211,8 +255,11 @@ fn reads_make_the_calls_of_the_table() {
     let result: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     // How many turns each row had: cold and warm, where its pages were where they should be.
     let turns = |name: &str| -> u64 {
-        let rows =
-            result["experiments"].as_array().expect("experiments").iter().flat_map(|e| e["rows"].as_array());
+        let rows = result["experiments"]
+            .as_array()
+            .expect("experiments")
+            .iter()
+            .flat_map(|e| e["rows"].as_array());
         let named = rows.flatten().filter(|row| row["name"] == name);
         named.map(|row| row["samples"].as_array().map_or(0, |samples| samples.len() as u64)).sum()
     };
@@ -227,9 +274,13 @@ fn reads_make_the_calls_of_the_table() {
             call == "lseek" && line.contains(&format!(" {call}(")) && line.contains("/read>, 0,")
         };
         let count = seen.lines().filter(|line| made(line) || first(line)).count() as u64;
-        let its = |access: &Access| labels::reading(*access).calls.iter().any(|(name, _)| *name == call);
-        let wanted: u64 =
-            rows.iter().filter(|(_, access)| its(access)).map(|(name, _)| turns(name) * BLOCKS).sum();
+        let its =
+            |access: &Access| labels::reading(*access).calls.iter().any(|(name, _)| *name == call);
+        let wanted: u64 = rows
+            .iter()
+            .filter(|(_, access)| its(access))
+            .map(|(name, _)| turns(name) * BLOCKS)
+            .sum();
         assert_eq!(count, wanted, "{call}:\n{seen}");
     }
 }
@@ -246,13 +297,18 @@ fn preconditions_make_the_calls_of_the_table() {
         return not_run(TEST, "strace is not installed: no label was held against its calls");
     }
     let place = directory();
-    let image = Image::make(place.path(), ImageKind::Ext4NoJournal, LoopMode::Direct, IMAGE_BYTES_MIN);
+    let image =
+        Image::make(place.path(), ImageKind::Ext4NoJournal, LoopMode::Direct, IMAGE_BYTES_MIN);
     let image = image.expect("an image");
     for precondition in Precondition::ALL {
         let log = place.path().join("strace");
         let output = Command::new("strace")
             .args(["-f", "-y", "-qq", "-e", "signal=none", "-o"])
-            .args([log.as_os_str(), "-e".as_ref(), "trace=pwrite64,fsync,unlinkat,syncfs,ioctl".as_ref()])
+            .args([
+                log.as_os_str(),
+                "-e".as_ref(),
+                "trace=pwrite64,fsync,unlinkat,syncfs,ioctl".as_ref(),
+            ])
             .arg(env!("CARGO_BIN_EXE_inkstone"))
             .args([
                 "lab",
@@ -265,14 +321,24 @@ fn preconditions_make_the_calls_of_the_table() {
                 "--size",
                 "64KiB",
             ])
-            .args(["--reuse", "new", "--precondition", precondition.name(), "--fill-size", "4MiB", "--json"])
+            .args([
+                "--reuse",
+                "new",
+                "--precondition",
+                precondition.name(),
+                "--fill-size",
+                "4MiB",
+                "--json",
+            ])
             .arg(place.path().join("cell.json"))
             .arg(image.path())
             .output()
             .expect("strace");
         assert!(output.status.success(), "{}", text(&output.stderr));
         let seen = std::fs::read_to_string(&log).expect("what strace saw");
-        for (name, _) in Precondition::ALL.iter().flat_map(|other| labels::precondition(*other).calls) {
+        for (name, _) in
+            Precondition::ALL.iter().flat_map(|other| labels::precondition(*other).calls)
+        {
             let counts = |line: &&str| match *name {
                 "ioctl(FITRIM)" => line.contains("ioctl(") && line.contains("FITRIM"),
                 "syncfs" => line.contains("syncfs("),
@@ -282,7 +348,8 @@ fn preconditions_make_the_calls_of_the_table() {
                 call => line.contains(&format!(" {call}(")) && line.contains("/fill>"),
             };
             let count = seen.lines().filter(counts).count() as u64;
-            let is_its = labels::precondition(*precondition).calls.iter().any(|(its, _)| its == name);
+            let is_its =
+                labels::precondition(*precondition).calls.iter().any(|(its, _)| its == name);
             assert_eq!(count, if is_its { ROUNDS } else { 0 }, "{precondition} {name}:\n{seen}");
         }
         let json = std::fs::read_to_string(place.path().join("cell.json")).expect("a result");
@@ -293,7 +360,9 @@ fn preconditions_make_the_calls_of_the_table() {
         match precondition {
             Precondition::None => assert!(bytes.is_empty()),
             Precondition::Fill => assert_eq!(bytes, [4 << 20; ROUNDS as usize]),
-            Precondition::Trim => assert!(bytes.len() as u64 == ROUNDS && bytes[0] > 100 << 20, "{bytes:?}"),
+            Precondition::Trim => {
+                assert!(bytes.len() as u64 == ROUNDS && bytes[0] > 100 << 20, "{bytes:?}")
+            }
         }
     }
     image.remove().expect("removed");

@@ -1,5 +1,6 @@
-//! The claims of `lab text` about article 1's practice, compared with the actual system calls (`strace`): written files of 1 MiB are
-//! reused, in multiples of 4,096 bytes, and nothing allocates blocks.
+//! The claims of `lab text` about article 1's practice, compared with the actual system calls
+//! (`strace`): written files of 1 MiB are reused, in multiples of 4,096 bytes, and nothing
+//! allocates blocks.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -10,7 +11,8 @@ use crate::support::{directory, text};
 const FILE_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
-/// Calls on the files of the practice, by name, each with its numbers behind the file: `pwrite64(7</dir/practice-000001>, "..."..., 4096, 0) = 4096`.
+/// Calls on the files of the practice, by name, each with its numbers behind the file:
+/// `pwrite64(7</dir/practice-000001>, "..."..., 4096, 0) = 4096`.
 fn calls(log: &str) -> Vec<(String, Vec<u64>)> {
     let mut found = Vec::new();
     for line in log.lines().filter(|line| line.contains("/practice-") && !line.contains("<... ")) {
@@ -25,7 +27,8 @@ fn calls(log: &str) -> Vec<(String, Vec<u64>)> {
     found
 }
 
-/// What strace saw of the practice in this time; `None` if there is no strace, which is printed loudly.
+/// What strace saw of the practice in this time; `None` if there is no strace, which is printed
+/// loudly.
 fn traced(seconds: &str) -> Option<String> {
     let directory = directory();
     let at = directory.path();

@@ -1,7 +1,9 @@
-//! The tests of the commands that measure and that cut the power. One program, for cargo runs one program after the other: while a test waits
-//! for a disk, another computes. What a killed lab left in memory is removed by any lab, so that is tested apart, in `lab_mishaps.rs`.
+//! The tests of the commands that measure and that cut the power. One program, for cargo runs one
+//! program after the other: while a test waits for a disk, another computes. What a killed lab left
+//! in memory is removed by any lab, so that is tested apart, in `lab_mishaps.rs`.
 //!
-//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-cli --test labs -- powerloss_kill::` runs one file.
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-cli --test
+//! labs -- powerloss_kill::` runs one file.
 
 #[path = "../support/mod.rs"]
 mod support;

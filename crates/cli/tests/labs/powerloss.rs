@@ -1,4 +1,5 @@
-//! `inkstone powerloss sim` as people use it: what it prints, how it exits, and that its commands show a failure again.
+//! `inkstone powerloss sim` as people use it: what it prints, how it exits, and that its commands
+//! show a failure again.
 
 use crate::support::{directory, json, run, signal, spawn, text};
 
@@ -24,7 +25,8 @@ fn a_certificate_says_what_was_looked_at() {
         printed.contains("every promise held in") && printed.contains("a core opens or covers"),
         "{printed}"
     );
-    let certificate = &json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"))[0];
+    let certificate =
+        &json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"))[0];
     assert_eq!((&certificate["lab"], &certificate["seeds"]), (&"sim".into(), &2.into()));
     let classes = certificate["classes"].as_array().expect("classes");
     assert_eq!(classes.len(), 2);
@@ -58,7 +60,8 @@ fn arguments_that_make_no_sense_are_exit_2() {
 #[test]
 fn a_signal_ends_it_in_order() {
     let directory = directory();
-    let asked = ["powerloss", "sim", "--for", "10min", "--class", "torn-512", "--certificate", "c.json"];
+    let asked =
+        ["powerloss", "sim", "--for", "10min", "--class", "torn-512", "--certificate", "c.json"];
     let child = spawn(directory.path(), &asked);
     // The file is created after the signal handlers are set.
     while !directory.path().join("c.json").exists() {
@@ -76,9 +79,10 @@ fn a_signal_ends_it_in_order() {
 #[test]
 fn the_command_has_no_mistakes() {
     let directory = directory();
-    for asked in
-        [&["powerloss", "mistakes"][..], &["powerloss", "sim", "--seeds", "1", "--mistake", "no-sync"]]
-    {
+    for asked in [
+        &["powerloss", "mistakes"][..],
+        &["powerloss", "sim", "--seeds", "1", "--mistake", "no-sync"],
+    ] {
         let output = run(directory.path(), asked);
         assert_eq!(output.status.code(), Some(2), "{asked:?}: {}", text(&output.stderr));
     }
@@ -106,9 +110,12 @@ mod mistaken {
         let output = run(directory.path(), &asked);
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{printed}");
-        let broken = |printed: &str| printed.lines().find(|line| line.contains("BROKEN")).map(str::to_owned);
-        let command =
-            printed.lines().find_map(|line| line.trim().strip_prefix("again: inkstone ")).expect("a command");
+        let broken =
+            |printed: &str| printed.lines().find(|line| line.contains("BROKEN")).map(str::to_owned);
+        let command = printed
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("again: inkstone "))
+            .expect("a command");
         let again = run(directory.path(), &command.split(' ').collect::<Vec<_>>());
         assert_eq!(again.status.code(), Some(1), "{command}");
         assert_eq!(broken(&text(&again.stdout)), broken(&printed), "{command}");

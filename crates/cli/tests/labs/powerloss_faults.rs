@@ -1,4 +1,5 @@
-//! Faults below the file system: each comes to pass, the log keeps its promises, and a log that does not is found out.
+//! Faults below the file system: each comes to pass, the log keeps its promises, and a log that
+//! does not is found out.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -62,8 +63,9 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
     assert_eq!(tallies.len(), Fault::ALL.len());
     let mut poisoned = 0;
     for (fault, tally) in &tallies {
-        // A fault that never came to pass would be no evidence; nor would a log that was not in use.
-        // Elsewhere may be: data=journal reads nothing back, and btrfs writes each block to a new place.
+        // A fault that never came to pass would be no evidence; nor would a log that was not in
+        // use. Elsewhere may be: data=journal reads nothing back, and btrfs writes each block to a
+        // new place.
         let can_pass_by = match fault {
             Fault::ReadData | Fault::FileSystemFull => true,
             Fault::WriteData | Fault::WriteDataForEver => kind == FsKind::Btrfs,
@@ -89,26 +91,34 @@ fn a_full_file_system_is_met_and_left_behind() {
     let (certificate, tallies) = shown(&campaign);
     assert!(certificate.is_clean(), "{certificate}");
     let tally = &tallies[&Fault::FileSystemFull];
-    assert!(tally.fired >= 1 && tally.outcomes.contains_key("refused, then continued"), "{certificate}");
+    assert!(
+        tally.fired >= 1 && tally.outcomes.contains_key("refused, then continued"),
+        "{certificate}"
+    );
 }
 
-/// What strace saw of the syncs of one file: `Some(true)`: failed; and of the log's openings in between.
+/// What strace saw of the syncs of one file: `Some(true)`: failed; and of the log's openings in
+/// between.
 fn syncs(trace: &str) -> Vec<(String, bool)> {
     let mut seen = Vec::new();
     for line in trace.lines() {
         if line.contains("write(1") && line.contains("begin\\t0\\topen") {
             seen.push((String::new(), false));
         } else if line.contains(" fsync(") || line.contains(" fdatasync(") {
-            // `7 fdatasync(9</mnt/log/1.ink>) = -1 EIO (...)`, where the answer may stand on a later line of the thread.
-            let path = line.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path);
+            // `7 fdatasync(9</mnt/log/1.ink>) = -1 EIO (...)`, where the answer may stand on a
+            // later line of the thread.
+            let path = line
+                .split_once('<')
+                .and_then(|(_, rest)| rest.split_once('>'))
+                .map(|(path, _)| path);
             seen.push((path.unwrap_or_default().to_string(), line.contains("= -1 E")));
         }
     }
     seen
 }
 
-/// Uses logs under strace while their writes fail: how many syncs failed, and how many were asked of a file after that. `None`
-/// where it cannot run.
+/// Uses logs under strace while their writes fail: how many syncs failed, and how many were asked
+/// of a file after that. `None` where it cannot run.
 fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usize)> {
     let strace = Path::new("/usr/bin/strace");
     if !strace.exists() {
@@ -127,7 +137,9 @@ fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usi
             ["-f", "-qq", "-y", "-s", "40", "-e", "signal=none"].map(String::from).into();
         arguments.extend(["-e", "trace=fsync,fdatasync,write", "-o"].map(String::from));
         arguments.push(trace.display().to_string());
-        arguments.extend([env!("CARGO_BIN_EXE_inkstone"), "powerloss", "faults-worker"].map(String::from));
+        arguments.extend(
+            [env!("CARGO_BIN_EXE_inkstone"), "powerloss", "faults-worker"].map(String::from),
+        );
         let program = Program { path: strace.into(), arguments };
         let (faults, ways) = (vec![Fault::WriteDataForEver], vec![Way::BufferedFdatasync]);
         let base = campaign(directory.path(), FsKind::Ext4);
@@ -147,10 +159,13 @@ fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usi
     Some((failed, again))
 }
 
-/// An independent witness: after a file has refused a sync, the log does not sync it again until it is reopened.
+/// An independent witness: after a file has refused a sync, the log does not sync it again until it
+/// is reopened.
 #[test]
 fn strace_sees_no_sync_tried_again() {
-    let Some((failed, again)) = syncs_tried_again("strace_sees_no_sync_tried_again", None) else { return };
+    let Some((failed, again)) = syncs_tried_again("strace_sees_no_sync_tried_again", None) else {
+        return;
+    };
     assert!(failed >= 3 && again == 0, "{failed} syncs failed, {again} came after one that had");
 }
 
@@ -165,7 +180,9 @@ mod mistaken {
         }
         let directory = tempfile::tempdir().unwrap();
         let ways = vec![Way::BufferedFdatasync];
-        for (mistake, fault) in [(Mistake::RetriesSync, Fault::WriteData), (Mistake::NoSync, Fault::Dead)] {
+        for (mistake, fault) in
+            [(Mistake::RetriesSync, Fault::WriteData), (Mistake::NoSync, Fault::Dead)]
+        {
             let base = Campaign {
                 faults: vec![fault],
                 ways: ways.clone(),
@@ -175,11 +192,14 @@ mod mistaken {
             let (sound, _) = shown(&base);
             assert!(sound.is_clean(), "{sound}");
             let is_loss = |what: &str| {
-                what.contains("acknowledged records are lost") || what.contains("promised to be durable")
+                what.contains("acknowledged records are lost")
+                    || what.contains("promised to be durable")
             };
-            // What a round shows depends on what was in flight when the disk failed, which is the machine's: one in two or so does.
+            // What a round shows depends on what was in flight when the disk failed, which is the
+            // machine's: one in two or so does.
             let found = (0..8).any(|more| {
-                let wrong = Campaign { mistake: Some(mistake), seed: base.seed + 3 * more, ..base.clone() };
+                let wrong =
+                    Campaign { mistake: Some(mistake), seed: base.seed + 3 * more, ..base.clone() };
                 shown(&wrong).0.violations.iter().any(|found| is_loss(&found.what))
             });
             assert!(found, "{mistake} is not found");
@@ -188,7 +208,8 @@ mod mistaken {
 
     #[test]
     fn strace_sees_a_sync_that_is_tried_again() {
-        let seen = syncs_tried_again("strace_sees_a_sync_that_is_tried_again", Some(Mistake::RetriesSync));
+        let seen =
+            syncs_tried_again("strace_sees_a_sync_that_is_tried_again", Some(Mistake::RetriesSync));
         assert!(seen.is_none_or(|(_, again)| again > 0), "the mistake is not seen");
     }
 }

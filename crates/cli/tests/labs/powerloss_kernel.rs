@@ -1,4 +1,5 @@
-//! `inkstone powerloss` as people use it: what is sound is found sound on every file system, and a mistake in the log is found.
+//! `inkstone powerloss` as people use it: what is sound is found sound on every file system, and a
+//! mistake in the log is found.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -17,7 +18,9 @@ fn inkstone(arguments: &[&str], directory: &Path) -> Output {
 }
 
 fn text(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat()
 }
 
 /// Whether anything can run here; what cannot is said loudly.
@@ -25,10 +28,14 @@ fn can_run(test: &str) -> bool {
     let kinds = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
     let rights = ["/dev/fuse", "/dev/loop-control"];
     let open = |path: &&str| std::fs::OpenOptions::new().read(true).write(true).open(path).is_err();
-    let tool =
-        |name: &&str| !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists());
-    let missing: Vec<_> =
-        rights.iter().filter(|path| open(path)).chain(kinds.iter().filter(|name| tool(name))).collect();
+    let tool = |name: &&str| {
+        !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists())
+    };
+    let missing: Vec<_> = rights
+        .iter()
+        .filter(|path| open(path))
+        .chain(kinds.iter().filter(|name| tool(name)))
+        .collect();
     let root = inkstone_io::is_root();
     if !missing.is_empty() || !root {
         // Past the test harness, which hides what a passing test prints.
@@ -44,7 +51,8 @@ fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let run = ["run", "--mounted", "66", "--projected", "3000", "--certificate", "certificate.json"];
+    let run =
+        ["run", "--mounted", "66", "--projected", "3000", "--certificate", "certificate.json"];
     let output = inkstone(&run, directory.path());
     let said = text(&output);
     assert!(output.status.success(), "{said}");
@@ -78,9 +86,11 @@ fn a_raft_log_keeps_every_promise_too() {
     assert!(output.status.success(), "{said}");
     assert_eq!(said.matches("every promise held").count(), 4, "{said}");
     assert_eq!(said.matches("calls of a raft log").count(), 4, "{said}");
-    let output = inkstone(&["record", "raft.log-writes", "--raft", "--length", "6"], directory.path());
+    let output =
+        inkstone(&["record", "raft.log-writes", "--raft", "--length", "6"], directory.path());
     assert!(output.status.success(), "{}", text(&output));
-    let output = inkstone(&["replay", "raft.log-writes", "--states", "1", "--again", "1"], directory.path());
+    let output =
+        inkstone(&["replay", "raft.log-writes", "--states", "1", "--again", "1"], directory.path());
     assert!(output.status.success() && text(&output).contains("subject=raft"), "{}", text(&output));
 }
 
@@ -118,7 +128,9 @@ fn what_is_no_recording_is_an_error() {
 /// A lab at work in `directory`: its file system is mounted when this returns.
 fn at_work(directory: &Path) -> std::process::Child {
     let mut command = crate::support::inkstone();
-    command.args(["powerloss", "run", "--fs", "ext4", "--mounted", "100000", "--directory"]).arg(directory);
+    command
+        .args(["powerloss", "run", "--fs", "ext4", "--mounted", "100000", "--directory"])
+        .arg(directory);
     let mut child =
         command.stderr(Stdio::null()).stdout(Stdio::null()).current_dir(directory).spawn().unwrap();
     while mounted_in(directory) < 2 {
@@ -150,7 +162,8 @@ fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(mounted_in(&path) > 0, "a kill takes nothing away");
-    let arguments = ["run", "--fs", "ext4", "--mounted", "3", "--projected", "0", "--directory", "."];
+    let arguments =
+        ["run", "--fs", "ext4", "--mounted", "3", "--projected", "0", "--directory", "."];
     let output = inkstone(&arguments, &path);
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(nothing(), (0, 0));
@@ -161,7 +174,8 @@ fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away
 mod mistaken {
     use super::*;
 
-    /// The first run in which something is found: what is in flight at a cut is the kernel's affair, so some find nothing.
+    /// The first run in which something is found: what is in flight at a cut is the kernel's
+    /// affair, so some find nothing.
     fn found(run: &[&str], first_seed: u32, directory: &Path) -> Output {
         for seed in (first_seed..).step_by(10).take(6) {
             let output = inkstone(&[run, &["--seed", &seed.to_string()]].concat(), directory);
@@ -181,13 +195,23 @@ mod mistaken {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let run =
-            ["run", "--raft", "--fs", "ext4", "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
+        let run = [
+            "run",
+            "--raft",
+            "--fs",
+            "ext4",
+            "--strategy",
+            "buffered-fdatasync",
+            "--mistake",
+            "no-sync",
+        ];
         let output = found(&[&run[..], &["--mounted", "120"]].concat(), 1, directory.path());
         let said = text(&output);
         assert!(said.contains("which is none of") || said.contains("does not open"), "{said}");
-        let again =
-            said.lines().find_map(|line| line.trim().strip_prefix("again: inkstone powerloss ")).unwrap();
+        let again = said
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("again: inkstone powerloss "))
+            .unwrap();
         let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
         assert_eq!(output.status.code(), Some(1), "{again}: {}", text(&output));
         assert!(text(&output).contains("BROKEN at entry"), "{again}: {}", text(&output));
@@ -201,23 +225,32 @@ mod mistaken {
         let kinds = ["ext4", "ext4-nojournal", "ext4-data-journal", "xfs", "btrfs"];
         crate::support::side_by_side(&kinds, |kind| {
             let directory = tempfile::tempdir().unwrap();
-            let mistake = ["run", "--fs", kind, "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
+            let mistake =
+                ["run", "--fs", kind, "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
             let mounted = [&mistake[..], &["--mounted", "120", "--projected", "0"]].concat();
             let output = found(&mounted, 1, directory.path());
             let said = text(&output);
-            // Records that are gone, or a truncation, or bytes that were promised: which one shows first is up to the kernel's timing.
+            // Records that are gone, or a truncation, or bytes that were promised: which one shows
+            // first is up to the kernel's timing.
             let ways = ["was acknowledged, but the last is", "the first LSN is", "does not open"];
             assert!(ways.iter().any(|way| said.contains(way)), "{kind}: {said}");
             // The command that it names shows the same.
-            let again =
-                said.lines().find_map(|line| line.trim().strip_prefix("again: inkstone powerloss ")).unwrap();
+            let again = said
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("again: inkstone powerloss "))
+                .unwrap();
             let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
             assert_eq!(output.status.code(), Some(1), "{kind}: {again}");
-            assert!(text(&output).contains("BROKEN at entry"), "{kind}: {again}: {}", text(&output));
+            assert!(
+                text(&output).contains("BROKEN at entry"),
+                "{kind}: {again}: {}",
+                text(&output)
+            );
         });
     }
 
-    /// Only ext4 with a journal showed it: the same run saw nothing on ext4 without one, xfs and btrfs.
+    /// Only ext4 with a journal showed it: the same run saw nothing on ext4 without one, xfs and
+    /// btrfs.
     #[test]
     fn a_log_that_does_not_sync_its_directory_is_found_on_ext4() {
         if !can_run("a_log_that_does_not_sync_its_directory") {
@@ -228,7 +261,8 @@ mod mistaken {
         let mistake = ["--mounted", "120", "--mistake", "no-directory-sync"];
         let output = found(&[&run[..], &mistake].concat(), 2, directory.path());
         assert!(text(&output).contains("BROKEN"), "{}", text(&output));
-        let sound = inkstone(&[&run[..], &mistake[..2], &["--seed", "2"]].concat(), directory.path());
+        let sound =
+            inkstone(&[&run[..], &mistake[..2], &["--seed", "2"]].concat(), directory.path());
         assert_eq!(sound.status.code(), Some(0), "{}", text(&sound));
     }
 }

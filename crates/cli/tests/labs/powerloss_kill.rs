@@ -1,4 +1,5 @@
-//! `inkstone powerloss kill`: writers that are killed, and the witness that catches a writer that lies.
+//! `inkstone powerloss kill`: writers that are killed, and the witness that catches a writer that
+//! lies.
 
 use std::path::Path;
 
@@ -6,23 +7,31 @@ use crate::support::{directory, inkstone, json, run, spawn, text};
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).expect("the directory");
-    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 #[test]
 fn every_promise_holds_through_kills_and_nothing_is_left_behind() {
     let directory = directory();
-    let arguments = ["powerloss", "kill", "--rounds", "60", "--seed", "7", "--certificate", "kill.json"];
+    let arguments =
+        ["powerloss", "kill", "--rounds", "60", "--seed", "7", "--certificate", "kill.json"];
     let output = run(directory.path(), &arguments);
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
-    let certificate = &json(&std::fs::read(directory.path().join("kill.json")).expect("a certificate"))[0];
+    let certificate =
+        &json(&std::fs::read(directory.path().join("kill.json")).expect("a certificate"))[0];
     let classes = certificate["classes"].as_array().expect("classes");
     let states: u64 = classes.iter().map(|class| class["states"].as_u64().expect("a number")).sum();
     assert_eq!(states, 60, "each round ends in one state: {certificate}");
-    assert_eq!((certificate["lab"].as_str(), certificate["seed"].as_u64()), (Some("kill"), Some(7)));
+    assert_eq!(
+        (certificate["lab"].as_str(), certificate["seed"].as_u64()),
+        (Some("kill"), Some(7))
+    );
     for class in ["opening", "time", "acknowledgements", "while stopped", "continued"] {
-        let is_there =
-            |name: &serde_json::Value| name["name"].as_str().is_some_and(|name| name.contains(class));
+        let is_there = |name: &serde_json::Value| {
+            name["name"].as_str().is_some_and(|name| name.contains(class))
+        };
         assert!(classes.iter().any(is_there), "{class}: {certificate}");
     }
     let words = text(&output.stdout);
@@ -79,9 +88,11 @@ fn ctrl_c_ends_in_order() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let directory = directory();
-    for (arguments, words) in
-        [(&["--rounds", "0"][..], "--rounds"), (&["--lie", "earl"], "early"), (&["--seed", "x"], "--seed")]
-    {
+    for (arguments, words) in [
+        (&["--rounds", "0"][..], "--rounds"),
+        (&["--lie", "earl"], "early"),
+        (&["--seed", "x"], "--seed"),
+    ] {
         let output = run(directory.path(), &[&["powerloss", "kill"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));

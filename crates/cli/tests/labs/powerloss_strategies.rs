@@ -1,4 +1,5 @@
-//! `inkstone powerloss strategies`: under real file systems it finds losses of strategies that are not durable, and of no others.
+//! `inkstone powerloss strategies`: under real file systems it finds losses of strategies that are
+//! not durable, and of no others.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -42,17 +43,24 @@ fn strategies(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 fn words(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 #[test]
 fn each_that_is_not_durable_is_found_and_none_that_is() {
-    let kinds = here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]);
+    let kinds =
+        here("each_that_is_not_durable", &[FsKind::Ext4, FsKind::Ext4NoJournal, FsKind::Xfs]);
     side_by_side(&kinds, |&kind| {
         let place = place();
-        let [json, certificate] = ["rows.json", "certificate.json"].map(|name| place.path().join(name));
+        let [json, certificate] =
+            ["rows.json", "certificate.json"].map(|name| place.path().join(name));
         let files = [json.to_str().unwrap(), certificate.to_str().unwrap()];
-        let arguments = ["--fs", kind.name(), "--states", "8", "--json", files[0], "--certificate", files[1]];
+        let arguments =
+            ["--fs", kind.name(), "--states", "8", "--json", files[0], "--certificate", files[1]];
         let output = strategies(place.path(), &arguments);
         let said = words(&output);
         assert!(output.status.success(), "{said}");
@@ -69,8 +77,13 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
                 Claim::NotPromised => true,
             };
             assert!(looked && agrees, "{row}\n{said}");
-            // Article 1 says that fdatasync leaves holes without a journal: where it is asked, the row has its answer.
-            assert_eq!(row.holes.is_some(), row.strategy == Plain::AppendBatchFdatasync.name(), "{row}");
+            // Article 1 says that fdatasync leaves holes without a journal: where it is asked, the
+            // row has its answer.
+            assert_eq!(
+                row.holes.is_some(),
+                row.strategy == Plain::AppendBatchFdatasync.name(),
+                "{row}"
+            );
             // Bytes in a buffer of the process are lost with the process; nothing else is.
             assert_eq!(row.lost_at_kill > 0, row.strategy == Plain::StdioOnly.name(), "{row}");
         }
@@ -81,16 +94,24 @@ fn each_that_is_not_durable_is_found_and_none_that_is() {
     });
 }
 
-/// Article 1: fdatasync without a journal can leave holes, as blocks reach the medium out of order. In what is not acknowledged yet it can;
-/// what is acknowledged is whole.
+/// Article 1: fdatasync without a journal can leave holes, as blocks reach the medium out of order.
+/// In what is not acknowledged yet it can; what is acknowledged is whole.
 #[test]
 fn holes_before_an_fdatasync_are_found_and_shown_again() {
     for kind in here("holes_before_an_fdatasync", &[FsKind::Ext4NoJournal]) {
         let place = place();
         let json = place.path().join("rows.json");
-        let arguments =
-            ["--fs", kind.name(), "--strategy", "append-batch-fdatasync", "--states", "60", "--json"];
-        let output = strategies(place.path(), &[&arguments[..], &[json.to_str().unwrap()]].concat());
+        let arguments = [
+            "--fs",
+            kind.name(),
+            "--strategy",
+            "append-batch-fdatasync",
+            "--states",
+            "60",
+            "--json",
+        ];
+        let output =
+            strategies(place.path(), &[&arguments[..], &[json.to_str().unwrap()]].concat());
         let said = words(&output);
         assert!(output.status.success() && said.contains("held in 60; a hole in "), "{said}");
         let report: Report = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
@@ -105,12 +126,17 @@ fn one_state_is_shown_again_by_its_words() {
     for kind in here("one_state_is_shown_again", &[FsKind::Ext4]) {
         let place = place();
         let state = |strategy: &str, state: &str| {
-            let output =
-                strategies(place.path(), &["--fs", kind.name(), "--strategy", strategy, "--state", state]);
+            let output = strategies(
+                place.path(),
+                &["--fs", kind.name(), "--strategy", strategy, "--state", state],
+            );
             (output.status.code(), words(&output))
         };
         let (code, said) = state("write-only", "ack:8/none");
-        assert!(code == Some(1) && said.contains("8 lost, 0 torn, 0 garbage of 8 acknowledged"), "{said}");
+        assert!(
+            code == Some(1) && said.contains("8 lost, 0 torn, 0 garbage of 8 acknowledged"),
+            "{said}"
+        );
         let (code, said) = state("append-fdatasync", "ack:8/none");
         assert!(code == Some(0) && said.contains("held in 1 states"), "{said}");
         let (code, said) = state("append-fdatasync", "ack:9/none");

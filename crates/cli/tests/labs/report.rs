@@ -56,8 +56,9 @@ fn a_page_from_a_result_beside_it() {
 #[test]
 fn what_cannot_be_drawn_is_said_and_nothing_is_written() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let write =
-        |name: &str, content: &str| std::fs::write(directory.path().join(name), content).expect("a file");
+    let write = |name: &str, content: &str| {
+        std::fs::write(directory.path().join(name), content).expect("a file")
+    };
     write("later.json", r#"{"schema_version": 2, "inkstone_version": "3.0.0", "runs": []}"#);
     write("bench.json", r#"{"schema_version": 1, "rows": []}"#);
     write("half.json", r#"{"schema_version": 1, "runs": ["#);

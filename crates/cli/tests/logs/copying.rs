@@ -1,4 +1,5 @@
-//! Copies that fail or are killed, with the real program: what they leave does not count as a log, and the next copy starts over.
+//! Copies that fail or are killed, with the real program: what they leave does not count as a log,
+//! and the next copy starts over.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -74,7 +75,8 @@ fn a_killed_copy_is_no_log_and_the_next_one_begins_anew() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    let cases = [("copy", 1), ("copy", 2), ("copy", 3), ("salvage", 1), ("salvage", 2), ("salvage", 3)];
+    let cases =
+        [("copy", 1), ("copy", 2), ("copy", 3), ("salvage", 1), ("salvage", 2), ("salvage", 3)];
     let all = lines(1..=RECORDS).into_bytes();
     side_by_side(&cases, |&(name, segments)| {
         let new = format!("{name} {segments}");
@@ -94,7 +96,9 @@ fn the_first_signal_ends_a_copy_and_nothing_of_it_is_left() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    for (name, sent) in [("copy", "-INT"), ("salvage", "-INT"), ("copy", "-TERM"), ("salvage", "-TERM")] {
+    for (name, sent) in
+        [("copy", "-INT"), ("salvage", "-INT"), ("copy", "-TERM"), ("salvage", "-TERM")]
+    {
         // A copy that had appended everything when it was caught runs to its end.
         let is_stopped = (0..100).any(|_| {
             let child = caught(at, name, "new", 1);
@@ -108,8 +112,10 @@ fn the_first_signal_ends_a_copy_and_nothing_of_it_is_left() {
             }
             assert_eq!(output.status.code(), Some(130), "{name} {sent}: {}", text(&output.stderr));
             assert_eq!(text(&output.stdout), "");
-            let left: Vec<_> =
-                crate::support::snapshot(&at.join("new")).into_iter().map(|(path, _)| path).collect();
+            let left: Vec<_> = crate::support::snapshot(&at.join("new"))
+                .into_iter()
+                .map(|(path, _)| path)
+                .collect();
             assert_eq!(left, [at.join("new/inkstone.lock")], "{name} {sent}");
             assert_eq!(run(at, &["verify", "new"]).status.code(), Some(2));
             true
@@ -224,7 +230,10 @@ fn a_file_that_has_a_name_of_the_copy_is_refused_and_stays() {
                 .expect("bash runs");
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{command}, {name}: {said}");
-            assert!(said.contains(&format!("new/{name} is in the way")), "{command}, {name}: {said}");
+            assert!(
+                said.contains(&format!("new/{name} is in the way")),
+                "{command}, {name}: {said}"
+            );
             let left = std::fs::read(at.join("new").join(name)).expect("it is there still");
             assert_eq!(left, b"mine", "{command}, {name}");
             assert!(!at.join("new/inkstone.incomplete").exists(), "{command}, {name}");

@@ -22,7 +22,8 @@ fn lines(count: u64) -> Vec<u8> {
     (1..=count).flat_map(|number| format!("{}\n", line(number)).into_bytes()).collect()
 }
 
-/// A log in each state: `intact`, `torn`, `corrupt`, `corrupt before`; directories without one; and `large`, which takes time to read.
+/// A log in each state: `intact`, `torn`, `corrupt`, `corrupt before`; directories without one; and
+/// `large`, which takes time to read.
 fn states(at: &Path) {
     good(at, &["append", "intact", "-q", "--segment-size", "64KiB"], &lines(2000));
     good(at, &["append", "large", "-q"], &lines(60_000));
@@ -38,7 +39,8 @@ fn states(at: &Path) {
     let end = info["end"]["byte"].as_u64().expect("a byte") as usize;
     let mut bytes = std::fs::read(&head).expect("the last segment");
     // The beginning of a group: its frame's header is there, but its payload is not.
-    let group = bytes[..end].windows(13).rposition(|window| window == b"record 002000").expect("a record");
+    let group =
+        bytes[..end].windows(13).rposition(|window| window == b"record 002000").expect("a record");
     let torn = bytes[group - 24..group].to_vec();
     bytes[end + 48..end + 48 + torn.len()].copy_from_slice(&torn);
     std::fs::write(&head, bytes).expect("written");
@@ -61,7 +63,12 @@ fn copy_files(from: &Path, to: &Path) {
 /// Runs it; its messages must fit the fate of its output.
 fn output(at: &Path, arguments: &[&str], out: Out) -> Output {
     let mut command = inkstone();
-    command.current_dir(at).args(arguments).stdin(Stdio::piped()).stdout(out.stdout()).stderr(Stdio::piped());
+    command
+        .current_dir(at)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(out.stdout())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command runs");
     let mut stdin = child.stdin.take().expect("a pipe");
     // It may end before it has read it.
@@ -172,17 +179,20 @@ fn works(process: u32) -> bool {
     paths.any(|path: PathBuf| path.to_string_lossy().contains("/LOG/") || path.starts_with("/LOG/"))
 }
 
-/// The code with which it ends when SIGTERM comes while it works. (SIGINT does the same, but is ignored in processes that a shell
-/// starts with `&`, and so in everything that a test starts there.) If it had finished by then, it is run again; on a busy machine
-/// that may be often.
+/// The code with which it ends when SIGTERM comes while it works. (SIGINT does the same, but is
+/// ignored in processes that a shell starts with `&`, and so in everything that a test starts
+/// there.) If it had finished by then, it is run again; on a busy machine that may be often.
 fn with_signal(at: &Path, arguments: &[&str]) -> String {
     let mut last = String::new();
     for tries in 1..=200 {
         let _ = std::fs::remove_dir_all(at.join("NEW"));
         let mut command = inkstone();
         command.current_dir(at).args(arguments).stdin(Stdio::piped());
-        let mut child: Child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+        let mut child: Child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
         let mut is_over = false;
         until(|| {
             is_over = is_over || has_ended(child.id());
@@ -229,7 +239,9 @@ fn without_a_log() -> Vec<(&'static str, Vec<&'static str>, bool)> {
         ("man", words("man"), false),
         (
             "bench",
-            words("bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes --quiet"),
+            words(
+                "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes --quiet",
+            ),
             true,
         ),
         ("lab write", words(write), true),
@@ -249,9 +261,13 @@ fn every_cell_of_the_commands_without_a_log() {
             .collect();
     assert!(run(at, &measured).status.success());
     let result = json(&std::fs::read(at.join("result.json")).expect("a result"));
-    std::fs::write(at.join("first.json"), crate::support::with_times(result.clone(), None)).expect("written");
-    std::fs::write(at.join("slow.json"), crate::support::with_times(result, Some("reuse fdatasync")))
+    std::fs::write(at.join("first.json"), crate::support::with_times(result.clone(), None))
         .expect("written");
+    std::fs::write(
+        at.join("slow.json"),
+        crate::support::with_times(result, Some("reuse fdatasync")),
+    )
+    .expect("written");
     let commands = without_a_log();
     let columns = [
         ("done", Some(Out::Kept)),
@@ -259,8 +275,10 @@ fn every_cell_of_the_commands_without_a_log() {
         ("output full", Some(Out::Full)),
         ("signal", None),
     ];
-    let cells: Vec<_> =
-        commands.iter().flat_map(|command| columns.iter().map(move |column| (command, column))).collect();
+    let cells: Vec<_> = commands
+        .iter()
+        .flat_map(|command| columns.iter().map(move |column| (command, column)))
+        .collect();
     let codes = side_by_side(&cells, |((_, arguments, is_long), (_, out))| {
         let place = tempfile::tempdir_in(at).expect("a directory");
         for result in ["first.json", "slow.json"] {
@@ -272,7 +290,8 @@ fn every_cell_of_the_commands_without_a_log() {
             None => "-".into(),
         }
     });
-    let names = cells.iter().map(|((command, ..), (column, _))| ((*command).into(), (*column).into()));
+    let names =
+        cells.iter().map(|((command, ..), (column, _))| ((*command).into(), (*column).into()));
     let found = names.zip(codes).collect();
     compare_all("Commands without a log", &found);
 }
@@ -305,8 +324,11 @@ fn catches_the_end(process: u32) -> bool {
 fn no_command_is_missing_on_the_page() {
     let directory = directory();
     let help = text(&good(directory.path(), &["--help"], b""));
-    let commands =
-        help.split("Commands:").nth(1).and_then(|rest| rest.split("Options:").next()).expect("a list");
+    let commands = help
+        .split("Commands:")
+        .nth(1)
+        .and_then(|rest| rest.split("Options:").next())
+        .expect("a list");
     let names: Vec<&str> = commands
         .lines()
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))

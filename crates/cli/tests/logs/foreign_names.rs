@@ -56,8 +56,7 @@ fn a_mark_that_a_power_cut_left_without_its_text_is_a_mark() {
     let directory = directory();
     let at = directory.path();
     good(at, &["append", "log", "-q"], b"a\nb\n");
-    let whole =
-        "A copy of a log into this directory has not ended, so what is here is no log.\nIn an older wording.";
+    let whole = "A copy of a log into this directory has not ended, so what is here is no log.\nIn an older wording.";
     for left in [&whole[..0], &whole[..20], "\0\0\0\0", whole] {
         std::fs::create_dir(at.join("new")).expect("a directory");
         std::fs::write(at.join("new/inkstone.incomplete"), left).expect("a mark");

@@ -21,7 +21,8 @@ fn a_million_lines_go_in_and_come_out_byte_for_byte() {
         lines.push(b'\n');
     }
     let lsns = good(directory.path(), &["append", "log"], &lines);
-    let expected: Vec<u8> = (1..=1_000_000).flat_map(|lsn| format!("{lsn}\n").into_bytes()).collect();
+    let expected: Vec<u8> =
+        (1..=1_000_000).flat_map(|lsn| format!("{lsn}\n").into_bytes()).collect();
     assert!(lsns == expected, "{} bytes of LSNs, expected {}", lsns.len(), expected.len());
     let out = good(directory.path(), &["cat", "log"], b"");
     assert!(out == lines, "{} bytes, expected {}", out.len(), lines.len());
@@ -52,10 +53,20 @@ fn a_record_that_is_cut_or_too_large_is_an_error_and_those_before_it_are_durable
     let directory = directory();
     let at = directory.path();
     let cut = run_with(at, &["append", "log", "--binary"], b"\x02\0\0\0hi\x05\0\0\0cut");
-    assert_eq!((cut.status.code(), &cut.stdout[..]), (Some(1), &b"1\n"[..]), "{}", text(&cut.stderr));
+    assert_eq!(
+        (cut.status.code(), &cut.stdout[..]),
+        (Some(1), &b"1\n"[..]),
+        "{}",
+        text(&cut.stderr)
+    );
     assert!(text(&cut.stderr).contains("ends inside record 2"), "{}", text(&cut.stderr));
     let large = run_with(at, &["append", "log", "--record-max", "10B"], b"short\nmuch too long\n");
-    assert_eq!((large.status.code(), &large.stdout[..]), (Some(1), &b"2\n"[..]), "{}", text(&large.stderr));
+    assert_eq!(
+        (large.status.code(), &large.stdout[..]),
+        (Some(1), &b"2\n"[..]),
+        "{}",
+        text(&large.stderr)
+    );
     assert!(text(&large.stderr).contains("--record-max"), "{}", text(&large.stderr));
     assert_eq!(good(at, &["cat", "log"], b""), b"hi\nshort\n");
 }
@@ -70,7 +81,8 @@ fn ways_of_writing_can_be_chosen() {
         ("rwf", &["--durability", "rwf-dsync", "--segment-size", "1MiB", "--record-max", "4KiB"]),
         ("buffered", &["--access", "buffered", "--durability", "fdatasync"]),
     ] {
-        let arguments: Vec<_> = ["append", name, "-q"].into_iter().chain(more.iter().copied()).collect();
+        let arguments: Vec<_> =
+            ["append", name, "-q"].into_iter().chain(more.iter().copied()).collect();
         good(at, &arguments, b"a\nb\n");
         assert_eq!(good(at, &["cat", name], b""), b"a\nb\n", "{name}");
     }
@@ -113,7 +125,11 @@ fn a_signal_ends_append_in_order_with_everything_durable() {
         assert_eq!(status.code(), Some(130), "{name}");
         drop(stdin);
         let info = crate::support::json(&good(directory.path(), &["info", "log", "--json"], b""));
-        assert_eq!((info["last"].as_u64(), info["clean"].as_bool()), (Some(2), Some(true)), "{name}: {info}");
+        assert_eq!(
+            (info["last"].as_u64(), info["clean"].as_bool()),
+            (Some(2), Some(true)),
+            "{name}: {info}"
+        );
         assert_eq!(good(directory.path(), &["cat", "log"], b""), b"a\nb\n");
     }
 }
@@ -164,7 +180,9 @@ fn a_reader_that_leaves_changes_nothing_and_is_not_complained_of() {
     assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
     assert_eq!(good(at, &["cat", "log"], b""), b"one\ntwo\nthree\n", "the rest of the input too");
     good(at, &["append", "log", "-q"], &b"some more of it\n".repeat(100_000));
-    for arguments in [&["cat", "log"][..], &["dump", "log"], &["verify", "log"], &["info", "log", "--json"]] {
+    for arguments in
+        [&["cat", "log"][..], &["dump", "log"], &["verify", "log"], &["info", "log", "--json"]]
+    {
         let mut child = spawn(at, arguments);
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("an end");
@@ -235,9 +253,14 @@ fn errors_name_the_path_and_what_to_do() {
 #[test]
 fn help_has_examples_for_every_subcommand() {
     let directory = directory();
-    for name in ["append", "cat", "get", "verify", "info", "dump", "raft", "truncate", "salvage", "copy"] {
+    for name in
+        ["append", "cat", "get", "verify", "info", "dump", "raft", "truncate", "salvage", "copy"]
+    {
         let help = text(&good(directory.path(), &[name, "--help"], b""));
-        assert!(help.contains("Examples:\n  ") && help.contains(&format!("inkstone {name}")), "{help}");
+        assert!(
+            help.contains("Examples:\n  ") && help.contains(&format!("inkstone {name}")),
+            "{help}"
+        );
     }
 }
 
@@ -245,8 +268,11 @@ fn help_has_examples_for_every_subcommand() {
 fn cat_follows_a_living_writer_over_a_truncation() {
     let directory = directory();
     let at = directory.path();
-    let log = inkstone::Log::open(at.join("log"), inkstone::Options::new().idle(Duration::from_millis(5)))
-        .expect("a log");
+    let log = inkstone::Log::open(
+        at.join("log"),
+        inkstone::Options::new().idle(Duration::from_millis(5)),
+    )
+    .expect("a log");
     for number in 1..=10 {
         log.append_durable(format!("record {number}").as_bytes()).expect("durable");
     }
@@ -269,7 +295,11 @@ fn cat_follows_a_living_writer_over_a_truncation() {
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(130));
-    assert!(text(&output.stderr).contains("LSN 6 to 11 were truncated"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("LSN 6 to 11 were truncated"),
+        "{}",
+        text(&output.stderr)
+    );
     log.close().expect("closed");
 }
 
@@ -312,7 +342,8 @@ fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
     let directory = directory();
     let at = directory.path();
     let options = inkstone::Options::new().segment_bytes(64 << 10).record_bytes_max(4 << 10);
-    let log = inkstone::Log::open(at.join("log"), options.idle(Duration::from_millis(5))).expect("a log");
+    let log =
+        inkstone::Log::open(at.join("log"), options.idle(Duration::from_millis(5))).expect("a log");
     let append = |numbers: std::ops::RangeInclusive<u32>| {
         for number in numbers {
             drop(log.append(format!("{number} {}", "y".repeat(3000)).as_bytes()).expect("room"));
@@ -346,7 +377,12 @@ fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
     signal(&child, "-TERM");
     let output = child.wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(130));
-    assert_eq!(text(&output.stderr).contains("were truncated"), !is_whole, "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr).contains("were truncated"),
+        !is_whole,
+        "{}",
+        text(&output.stderr)
+    );
     log.close().expect("closed");
 }
 
@@ -355,7 +391,8 @@ fn info_says_how_the_log_writes_and_why_and_gives_prometheus_its_numbers() {
     let directory = directory();
     good(directory.path(), &["append", "log", "--quiet"], b"a\nb\n");
     let info = text(&good(directory.path(), &["info", "log"], b""));
-    let writing = info.lines().find(|line| line.starts_with("writing ")).unwrap_or_else(|| panic!("{info}"));
+    let writing =
+        info.lines().find(|line| line.starts_with("writing ")).unwrap_or_else(|| panic!("{info}"));
     assert!(writing.contains(": "), "a reason: {writing}");
     let json = crate::support::json(&good(directory.path(), &["info", "log", "--json"], b""));
     assert!(writing.contains(json["writing"]["access"].as_str().expect("a name")), "{json}");
@@ -381,7 +418,10 @@ fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                     for _ in 0..20 {
                         number += 1;
-                        drop(log.append(format!("{number} {}", "y".repeat(3000)).as_bytes()).expect("room"));
+                        drop(
+                            log.append(format!("{number} {}", "y".repeat(3000)).as_bytes())
+                                .expect("room"),
+                        );
                     }
                     log.sync().expect("durable");
                     if truncates && number > 1000 && number.is_multiple_of(100) {
@@ -403,7 +443,8 @@ fn dump_beside_a_writer_calls_nothing_damaged_that_is_sound() {
                 let shown = text(&output.stdout);
                 let bad: Vec<_> = shown.lines().filter(|line| line.contains("corrupt")).collect();
                 assert!(output.status.success(), "truncates: {truncates}: {said}: {bad:?}");
-                // A writer that truncates may be ahead of the reader, with all records that were there.
+                // A writer that truncates may be ahead of the reader, with all records that were
+                // there.
                 let records = shown.lines().filter(|line| line.contains("\"record\"")).count();
                 assert!(truncates || records > 1000, "{records} records");
             }
@@ -434,7 +475,8 @@ fn append_waits_for_a_stdin_that_does_not_wait() {
     let (stdin, mut to) = not_waiting(&at.join("pipe"));
     let mut command = inkstone();
     command.current_dir(at).args(["append", "log"]).stdin(stdin);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     for (record, lsn) in [("a\n", "1"), ("b\n", "2")] {
         // It has nothing to read until the answer to the one before has come.
@@ -452,7 +494,8 @@ fn append_waits_for_a_stdin_that_does_not_wait() {
 fn cat_waits_for_a_stdout_that_does_not_wait() {
     let directory = directory();
     let at = directory.path();
-    let lines: String = (1..=5000).map(|number| format!("{number} {}\n", "z".repeat(300))).collect();
+    let lines: String =
+        (1..=5000).map(|number| format!("{number} {}\n", "z".repeat(300))).collect();
     good(at, &["append", "log", "-q"], lines.as_bytes());
     let (reader, writer) = not_waiting(&at.join("pipe"));
     // An end that waits: this one reads to the end.
@@ -477,7 +520,8 @@ fn cat_that_follows_ends_when_its_reader_leaves_though_nothing_comes() {
     good(directory.path(), &["append", "log", "-q"], b"one\ntwo\nthree\n");
     let mut cat = inkstone();
     cat.args(["cat", "log", "--follow"]).current_dir(directory.path());
-    let mut cat = cat.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the command runs");
+    let mut cat =
+        cat.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the command runs");
     let mut out = BufReader::new(cat.stdout.take().expect("a pipe"));
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");

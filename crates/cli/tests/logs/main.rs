@@ -1,7 +1,8 @@
-//! The tests of the commands on a log. One program, for cargo runs one program after the other: while a test waits for a process that it has
-//! started, another computes.
+//! The tests of the commands on a log. One program, for cargo runs one program after the other:
+//! while a test waits for a process that it has started, another computes.
 //!
-//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-cli --test logs -- repair::` runs one file.
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-cli --test
+//! logs -- repair::` runs one file.
 
 #[path = "../support/mod.rs"]
 mod support;

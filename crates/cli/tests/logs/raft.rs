@@ -12,7 +12,8 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
     let (first, second) = (Leader::of_term(1), Leader::new(4, *b"n2"));
     raft.save_vote(&Vote::granted(first.clone())).expect("saved");
     let append = |leader: &Leader, index| {
-        raft.append(&[NewEntry { leader, index, payload: &[b'x'; 100] }], |_| {}).expect("appended");
+        raft.append(&[NewEntry { leader, index, payload: &[b'x'; 100] }], |_| {})
+            .expect("appended");
     };
     (1..=30).for_each(|index| append(&first, index));
     raft.truncate_from(26).expect("truncated");
@@ -39,7 +40,8 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
     assert_eq!(after["last"], with(leader(4, "6e32"), "index", json!(40)));
     assert_eq!(after["committed"], with(leader(1, ""), "index", json!(20)));
     assert_eq!(after["purged"], with(leader(1, ""), "index", json!(10)));
-    let leaders = [with(leader(1, ""), "from", json!(11)), with(leader(4, "6e32"), "from", json!(26))];
+    let leaders =
+        [with(leader(1, ""), "from", json!(11)), with(leader(4, "6e32"), "from", json!(26))];
     assert_eq!(after["leaders"], json!(leaders));
     let segment = &after["segments"][0];
     assert_eq!((&segment["entries"], &segment["payload_bytes"]), (&json!(45), &json!(4500)));
@@ -69,7 +71,9 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
     let expected = ["state", "vote"].into_iter().chain(entries(30)).chain(["truncate", "vote"]);
     assert_eq!(kinds, expected.chain(entries(15)).chain(["purge"]).collect::<Vec<_>>());
     assert_eq!(records[2]["raft"]["index"], 1);
-    assert!(records.iter().all(|record| record["payload"].as_str().is_some_and(|hex| hex.len() <= 32)));
+    assert!(
+        records.iter().all(|record| record["payload"].as_str().is_some_and(|hex| hex.len() <= 32))
+    );
 }
 
 fn shown(at: &std::path::Path) -> Value {

@@ -25,7 +25,10 @@ fn info_verify_and_dump_of_a_log_that_is_well() {
     assert_eq!((info["first"].as_u64(), info["last"].as_u64()), (Some(1), Some(2000)), "{info}");
     assert_eq!((info["clean"].as_bool(), info["writer"].is_null()), (Some(true), true), "{info}");
     let verified = json(&good(at, &["verify", "log", "--json"], b""));
-    assert_eq!((verified["records"].as_u64(), verified["intact"].as_bool()), (Some(2000), Some(true)));
+    assert_eq!(
+        (verified["records"].as_u64(), verified["intact"].as_bool()),
+        (Some(2000), Some(true))
+    );
     let bytes: usize = (1..=2000).map(|number| line(number).len()).sum();
     assert_eq!(verified["record_bytes"].as_u64(), Some(bytes as u64));
     let table = text(&good(at, &["info", "log"], b""));
@@ -36,11 +39,18 @@ fn info_verify_and_dump_of_a_log_that_is_well() {
     let entries: Vec<_> = dump.lines().map(|line| json(line.as_bytes())).collect();
     let records: Vec<_> = entries.iter().filter(|entry| entry["kind"] == "record").collect();
     assert_eq!(records.len(), 2000);
-    assert!(records.iter().zip(1..).all(|(entry, lsn)| entry["lsn"] == lsn && entry["payload"] == line(lsn)));
+    assert!(
+        records
+            .iter()
+            .zip(1..)
+            .all(|(entry, lsn)| entry["lsn"] == lsn && entry["payload"] == line(lsn))
+    );
     let count = |what: &str| entries.iter().filter(|entry| entry["what"] == what).count();
     assert_eq!(count("segment"), segments(&at.join("log")).len());
     assert_eq!(count("stop"), count("segment"));
-    assert!(entries.iter().any(|entry| entry["kind"] == "seal" && entry["says"]["next_segment"] == 2));
+    assert!(
+        entries.iter().any(|entry| entry["kind"] == "seal" && entry["says"]["next_segment"] == 2)
+    );
     let hex = text(&good(at, &["dump", "log"], b""));
     assert!(hex.contains("\"7265636f726420303030303120"), "the first 16 bytes in hex");
     assert!(!hex.contains("7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a"), "and no more");
@@ -59,12 +69,17 @@ fn truncate_cuts_at_both_ends_and_refuses_beside_a_writer() {
     let expected: String = (1001..=1999).map(|number| format!("{}\n", line(number))).collect();
     assert_eq!(text(&good(at, &["cat", "log"], b"")), expected);
     let gone = run(at, &["get", "log", "1000"]);
-    assert!(gone.status.code() == Some(1) && text(&gone.stderr).contains("truncate_before"), "{gone:?}");
+    assert!(
+        gone.status.code() == Some(1) && text(&gone.stderr).contains("truncate_before"),
+        "{gone:?}"
+    );
     assert!(text(&good(at, &["verify", "log"], b"")).contains("LSN 1001 to 1999"));
     let log = inkstone::Log::open(at.join("log"), inkstone::Options::new()).expect("the log");
-    for arguments in
-        [&["truncate", "log", "--after", "1500"][..], &["append", "log"], &["salvage", "log", "new"]]
-    {
+    for arguments in [
+        &["truncate", "log", "--after", "1500"][..],
+        &["append", "log"],
+        &["salvage", "log", "new"],
+    ] {
         let refused = run(at, arguments);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
@@ -118,7 +133,10 @@ fn a_damaged_record_is_found_named_and_worked_around() {
         );
         assert!(said.contains(&place), "{place}: {said}");
     }
-    assert!(said.contains("payload checksum: expected") && said.contains("flipping bit 0 of byte"), "{said}");
+    assert!(
+        said.contains("payload checksum: expected") && said.contains("flipping bit 0 of byte"),
+        "{said}"
+    );
     let json_said = json(&run(at, &["verify", "log", "--json"]).stdout);
     assert!(json_said["damage"].as_array().is_some_and(|damage| damage.len() >= 2), "{json_said}");
     let saved = json(&good(at, &["salvage", "log", "new", "--json"], b""));
@@ -133,7 +151,10 @@ fn a_damaged_record_is_found_named_and_worked_around() {
         let [first, last, new] =
             ["first", "last", "new_first"].map(|name| run[name].as_u64().expect("an LSN"));
         for (old, new) in [(first, new), (last, new + last - first)] {
-            assert_eq!(text(&good(at, &["get", "new", &new.to_string()], b"")), format!("{}\n", line(old)));
+            assert_eq!(
+                text(&good(at, &["get", "new", &new.to_string()], b"")),
+                format!("{}\n", line(old))
+            );
         }
     }
     let file = std::fs::read(at.join("new/salvage.json")).expect("salvage.json");
@@ -141,7 +162,10 @@ fn a_damaged_record_is_found_named_and_worked_around() {
     assert_eq!(snapshot(&at.join("log")), before, "the old one is untouched");
     assert!(text(&good(at, &["verify", "new"], b"")).contains("intact: 1997 records"));
     let cat = run(at, &["cat", "log", "--from", &bad[0].to_string()]);
-    assert!(cat.status.code() == Some(1) && text(&cat.stderr).contains("inkstone salvage"), "{cat:?}");
+    assert!(
+        cat.status.code() == Some(1) && text(&cat.stderr).contains("inkstone salvage"),
+        "{cat:?}"
+    );
 }
 
 #[test]
@@ -150,8 +174,9 @@ fn a_missing_segment_and_a_lost_header_cost_no_more_than_they_must() {
     let at = directory.path();
     log_in(at);
     let info = json(&good(at, &["info", "log", "--json"], b""));
-    let range =
-        |index: usize| ["first", "last"].map(|name| info["segments"][index][name].as_u64().expect("an LSN"));
+    let range = |index: usize| {
+        ["first", "last"].map(|name| info["segments"][index][name].as_u64().expect("an LSN"))
+    };
     let files = segments(&at.join("log"));
     std::fs::remove_file(&files[2]).expect("removed");
     let mut bytes = std::fs::read(&files[5]).expect("a segment");
@@ -160,7 +185,9 @@ fn a_missing_segment_and_a_lost_header_cost_no_more_than_they_must() {
     let verified = run(at, &["verify", "log"]);
     let said = text(&verified.stdout);
     assert_eq!(verified.status.code(), Some(1), "{said}");
-    for word in ["found: no such file", "found: zeros", "which segment 4 names", "which segment 7 names"] {
+    for word in
+        ["found: no such file", "found: zeros", "which segment 4 names", "which segment 7 names"]
+    {
         assert!(said.contains(word), "{word}: {said}");
     }
     let [first, last] = range(2);
@@ -182,8 +209,9 @@ fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
     let at = directory.path();
     log_in(at);
     let head = segments(&at.join("log")).pop().expect("a segment");
-    let end =
-        json(&good(at, &["info", "log", "--json"], b""))["end"]["byte"].as_u64().expect("a byte") as usize;
+    let end = json(&good(at, &["info", "log", "--json"], b""))["end"]["byte"]
+        .as_u64()
+        .expect("a byte") as usize;
     // After the end: what a crash may leave.
     let mut bytes = std::fs::read(&head).expect("the head");
     let torn: Vec<u8> = (0..64_u8).map(|byte| byte | 1).collect();
@@ -192,7 +220,8 @@ fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
     good(at, &["verify", "log"], b"");
     // Before it: the last record's header, zeroed.
     let last = b"record 02000";
-    let payload = bytes.windows(last.len()).position(|window| window == last).expect("the last record");
+    let payload =
+        bytes.windows(last.len()).position(|window| window == last).expect("the last record");
     bytes[payload - 24..payload].fill(0);
     std::fs::write(&head, &bytes).expect("written");
     let verified = run(at, &["verify", "log", "--json"]);
@@ -221,7 +250,10 @@ fn verify_counts_what_is_left_and_not_what_was_given_up() {
         assert!(said.contains(&format!("intact: {} records", 2001 - before)), "{said}");
         assert!(said.contains(&format!("{before} to ")), "{said}");
     }
-    assert!(text(&good(at, &["verify", "log"], b"")).contains("1990 to 2000       11"), "the row too");
+    assert!(
+        text(&good(at, &["verify", "log"], b"")).contains("1990 to 2000       11"),
+        "the row too"
+    );
 }
 
 #[test]
@@ -236,7 +268,10 @@ fn dump_answers_as_verify_does() {
     let dumped = run(at, &["dump", "log"]);
     assert_eq!(dumped.status.code(), Some(1));
     assert!(text(&dumped.stderr).contains("inkstone verify log"), "{}", text(&dumped.stderr));
-    assert!(text(&dumped.stdout).contains("\"lsn\":2000,"), "what can be read is shown all the same");
+    assert!(
+        text(&dumped.stdout).contains("\"lsn\":2000,"),
+        "what can be read is shown all the same"
+    );
     std::fs::write(&files[1], sound).expect("put back");
     std::fs::remove_file(&files[2]).expect("removed");
     assert_eq!(run(at, &["dump", "log"]).status.code(), Some(1), "a missing segment");
@@ -279,11 +314,16 @@ fn every_whole_record_of_a_file_that_was_cut_short_is_saved() {
     let bytes = std::fs::read(&head).expect("the segment");
     let place = |number| {
         let what = line(number);
-        bytes.windows(what.len()).position(|window| window == what.as_bytes()).expect("it is there") as u64
+        bytes.windows(what.len()).position(|window| window == what.as_bytes()).expect("it is there")
+            as u64
     };
     let cuts = [(place(484), 483), (place(484) + 5, 483), (place(485) - 24, 484), (place(1), 0)];
     for (round, (len, whole)) in cuts.into_iter().enumerate() {
-        std::fs::OpenOptions::new().write(true).open(&head).and_then(|file| file.set_len(len)).expect("cut");
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&head)
+            .and_then(|file| file.set_len(len))
+            .expect("cut");
         assert_eq!(run(at, &["verify", "log"]).status.code(), Some(1));
         let new = format!("new {round}");
         let salvaged = run(at, &["salvage", "log", &new, "--json"]);
@@ -337,7 +377,12 @@ fn a_log_that_is_being_written_is_never_called_corrupt() {
                 !verified.status.success() || !info.status.success(),
                 std::sync::atomic::Ordering::Relaxed,
             );
-            assert!(verified.status.success(), "{}{}", text(&verified.stdout), text(&verified.stderr));
+            assert!(
+                verified.status.success(),
+                "{}{}",
+                text(&verified.stdout),
+                text(&verified.stderr)
+            );
             assert!(info.status.success(), "{}{}", text(&info.stdout), text(&info.stderr));
             assert!(json(&info.stdout)["last"].as_u64() >= Some(2000));
         }

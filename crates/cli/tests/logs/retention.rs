@@ -1,4 +1,5 @@
-//! `inkstone truncate --keep-bytes`, `--keep-records`, `--keep-for`: they keep what the option says, and remove the rest.
+//! `inkstone truncate --keep-bytes`, `--keep-records`, `--keep-for`: they keep what the option
+//! says, and remove the rest.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,8 @@ fn log_in(at: &Path) -> Vec<(u64, u64)> {
     good(at, &["append", "log", "-q", "--segment-size", "64KiB"], lines.as_bytes());
     let info = json(&good(at, &["info", "log", "--json"], b""));
     let segments = info["segments"].as_array().expect("segments").iter();
-    let number = |segment: &serde_json::Value, name: &str| segment[name].as_u64().expect("a number");
+    let number =
+        |segment: &serde_json::Value, name: &str| segment[name].as_u64().expect("a number");
     segments.map(|segment| (number(segment, "first"), number(segment, "end"))).collect()
 }
 
@@ -43,7 +45,11 @@ fn truncate_and_say(at: &Path, arguments: &[&str]) -> (u64, String) {
     let said = json(&output.stdout);
     assert_eq!((&would["first"], &would["last"]), (&said["first"], &said["last"]), "{arguments:?}");
     let verified = json(&good(at, &["verify", "log", "--json"], b""));
-    assert_eq!((&verified["first"], &verified["last"]), (&said["first"], &said["last"]), "{arguments:?}");
+    assert_eq!(
+        (&verified["first"], &verified["last"]),
+        (&said["first"], &said["last"]),
+        "{arguments:?}"
+    );
     (said["first"].as_u64().expect("an LSN"), text(&output.stderr))
 }
 
@@ -60,7 +66,11 @@ fn so_many_bytes_are_kept_and_not_a_segment_more() {
         assert!(all.iter().any(|(begin, _)| *begin == first), "{first} begins a segment");
         let sum: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
         assert!(sum >= bytes && (kept.len() == 1 || sum - kept[0].1 < bytes), "{bytes}: {kept:?}");
-        assert_eq!(segments(&at.join("log")).len(), kept.len(), "the files of the others are truncated");
+        assert_eq!(
+            segments(&at.join("log")).len(),
+            kept.len(),
+            "the files of the others are truncated"
+        );
     }
     assert_eq!(good(at, &["append", "log"], b"more\n"), b"2001\n");
 }
@@ -70,7 +80,9 @@ fn so_many_records_are_kept_exactly() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    for (keep, first) in [("5000", 1), ("2000", 1), ("700", 1301), ("1000", 1301), ("1", 2000), ("0", 2001)] {
+    for (keep, first) in
+        [("5000", 1), ("2000", 1), ("700", 1301), ("1000", 1301), ("1", 2000), ("0", 2001)]
+    {
         assert_eq!(truncate(at, &["--keep-records", keep]), first, "{keep}");
     }
 }
@@ -84,7 +96,8 @@ fn set_age(file: &Path, days: i32) {
     file.set_modified(time).expect("a time");
 }
 
-/// The log of [`log_in`] whose last segment was changed `last_days` days ago, the one before it a day earlier, and so on; and its files.
+/// The log of [`log_in`] whose last segment was changed `last_days` days ago, the one before it a
+/// day earlier, and so on; and its files.
 fn one_a_day(at: &Path, last_days: i32) -> (Vec<(u64, u64)>, Vec<PathBuf>) {
     let all = log_in(at);
     let files = segments(&at.join("log"));
@@ -146,7 +159,8 @@ fn a_clock_that_is_behind_now_gives_up_nothing() {
 fn a_clock_that_was_ahead_keeps_more_and_not_for_ever() {
     let directory = directory();
     let at = directory.path();
-    // Until yesterday; one was written with a clock that was ahead, by so much that it is past by now.
+    // Until yesterday; one was written with a clock that was ahead, by so much that it is past by
+    // now.
     let (all, files) = one_a_day(at, 1);
     let count = files.len();
     set_age(&files[2], 3);
@@ -162,7 +176,9 @@ fn beside_a_writer_it_is_refused_with_the_reason_and_the_writer_can_do_it() {
     let at = directory.path();
     let all = log_in(at);
     let log = inkstone::Log::open(at.join("log"), inkstone::Options::new()).expect("the log");
-    for what in [["--keep-bytes", "1"], ["--keep-records", "1"], ["--keep-for", "1d"], ["--before", "5"]] {
+    for what in
+        [["--keep-bytes", "1"], ["--keep-records", "1"], ["--keep-for", "1d"], ["--before", "5"]]
+    {
         let refused = run(at, &[&["truncate", "log"][..], &what].concat());
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{said}");
@@ -177,7 +193,10 @@ fn beside_a_writer_it_is_refused_with_the_reason_and_the_writer_can_do_it() {
     assert!(first.get() > 1 && all.iter().any(|(begin, _)| *begin == first.get()));
     log.truncate_before(first).expect("truncated");
     log.close().expect("closed");
-    assert_eq!(json(&good(at, &["verify", "log", "--json"], b""))["first"].as_u64(), Some(first.get()));
+    assert_eq!(
+        json(&good(at, &["verify", "log", "--json"], b""))["first"].as_u64(),
+        Some(first.get())
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Signals to the command: one that was ignored at the start stays ignored, and a hangup for `tee` is for `tee` alone.
+//! Signals to the command: one that was ignored at the start stays ignored, and a hangup for `tee`
+//! is for `tee` alone.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -8,7 +9,11 @@ use std::time::{Duration, Instant};
 use crate::support::{directory, good, inkstone, run, signal, text};
 
 fn start(directory: &Path, command: &mut Command) -> (Child, ChildStdin, BufReader<ChildStdout>) {
-    command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command runs");
     let stdin = child.stdin.take().expect("a pipe");
     let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -40,7 +45,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process ignores a signal, as the kernel sees it.
 fn ignores(child: &Child, number: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("its status");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("its status");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
     u64::from_str_radix(mask.trim(), 16).expect("a number") >> (number - 1) & 1 == 1
 }
@@ -61,7 +67,8 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
         let (mut append, mut stdin, mut out) = start(at, &mut behind(words, &["append", "log"]));
         stdin.write_all(b"one\n").expect("it reads");
         assert_eq!(line(&mut out), "1\n", "{name}");
-        let (mut cat, _open, mut followed) = start(at, &mut behind(words, &["cat", "--follow", "log"]));
+        let (mut cat, _open, mut followed) =
+            start(at, &mut behind(words, &["cat", "--follow", "log"]));
         assert_eq!(line(&mut followed), "one\n", "{name}");
         let (mut tee, mut to_tee, _) = start(at, &mut behind(words, &["tee", "s.log"]));
         wait_until("the text log is open", || at.join("s.log").exists());
@@ -117,7 +124,8 @@ fn without_nohup_a_hangup_ends_a_command_in_order() {
 /// A tee whose process id is in a file; returned when its handlers are set.
 /// SIGTERM is number 15: bit 14 of the signals that it catches.
 fn catches_the_end(process: u32) -> bool {
-    let of = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+    let of =
+        |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
     let status = of("status");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
     of("comm").trim() == "inkstone"
@@ -130,8 +138,10 @@ fn a_signal_that_comes_while_handlers_are_set_up_is_not_lost() {
     let directory = directory();
     let at = directory.path();
     good(at, &["append", "log", "-q"], b"one\n");
-    let slow = "strace -D -f -o /dev/null -e trace=rt_sigaction -e inject=rt_sigaction:delay_exit=50000";
-    let words: Vec<&str> = slow.split(' ').chain(["env", "--default-signal=HUP,INT,TERM"]).collect();
+    let slow =
+        "strace -D -f -o /dev/null -e trace=rt_sigaction -e inject=rt_sigaction:delay_exit=50000";
+    let words: Vec<&str> =
+        slow.split(' ').chain(["env", "--default-signal=HUP,INT,TERM"]).collect();
     let can_trace = Command::new("strace").args(&words[1..words.len() - 2]).arg("true").output();
     if !can_trace.is_ok_and(|output| output.status.success()) {
         let why = "\nNOT RUN: a signal while handlers are set up: strace is not there, or may not trace\n";
@@ -159,8 +169,10 @@ fn tee_with_pid_file(at: &Path, words: &[&str]) -> (Child, ChildStdin) {
     let arguments = ["tee", "s.log", "--flush-every", "1ms", "--pid-file", "s.pid"];
     let mut command = if words.is_empty() { inkstone() } else { behind(words, &[]) };
     let (tee, stdin, _) = start(at, command.args(arguments));
-    let is_told =
-        || std::fs::read_to_string(at.join("s.pid")).is_ok_and(|text| text == format!("{}\n", tee.id()));
+    let is_told = || {
+        std::fs::read_to_string(at.join("s.pid"))
+            .is_ok_and(|text| text == format!("{}\n", tee.id()))
+    };
     wait_until("its number is told", is_told);
     (tee, stdin)
 }
@@ -171,8 +183,12 @@ fn the_helps_own_example_opens_the_file_again_and_ends_nothing_else() {
     let at = directory.path();
     let help = text(&run(at, &["tee", "--help"]).stdout);
     // A kill by name would end every other inkstone command on this machine, so it is not run.
-    assert!(!help.contains("pidof") && !help.contains("pkill") && !help.contains("killall"), "{help}");
-    let example = help.lines().find(|line| line.trim_start().starts_with("kill -HUP")).expect("an example");
+    assert!(
+        !help.contains("pidof") && !help.contains("pkill") && !help.contains("killall"),
+        "{help}"
+    );
+    let example =
+        help.lines().find(|line| line.trim_start().starts_with("kill -HUP")).expect("an example");
     let example = example.trim().split_once("   ").expect("a command, and what it does").0;
     assert!(example.contains("/run/service-log.pid"), "{example}");
     let example = example.replace("/run/service-log.pid", "s.pid");
@@ -228,7 +244,9 @@ fn a_pid_file_never_replaces_anything_else() {
     let output = run(at, &["tee", "s.log", "--pid-file", "notes"]);
     let told = text(&output.stderr);
     assert!(
-        output.status.code() == Some(1) && told.contains("notes") && told.contains("something else"),
+        output.status.code() == Some(1)
+            && told.contains("notes")
+            && told.contains("something else"),
         "{told}"
     );
     assert_eq!(std::fs::read_to_string(at.join("notes")).expect("text"), "mine\n");
@@ -251,11 +269,14 @@ fn a_pid_file_is_never_the_log_itself() {
     std::fs::create_dir(at.join("logs")).expect("made");
     std::os::unix::fs::symlink("logs", at.join("alias")).expect("a link");
     // Missing files are not created, and existing ones are left as they are.
-    for (log, pid_file) in [("n.log", "n.log"), ("logs/n.log", "alias/n.log"), ("new/n.log", "./new/n.log")] {
+    for (log, pid_file) in
+        [("n.log", "n.log"), ("logs/n.log", "alias/n.log"), ("new/n.log", "./new/n.log")]
+    {
         let output = run(at, &["tee", log, "--pid-file", pid_file]);
         let told = text(&output.stderr);
         assert!(
-            output.status.code() == Some(1) && told.contains("is the log itself: name another file"),
+            output.status.code() == Some(1)
+                && told.contains("is the log itself: name another file"),
             "{told}"
         );
         assert!(!at.join(log).exists(), "{log}");
@@ -264,7 +285,10 @@ fn a_pid_file_is_never_the_log_itself() {
     std::fs::hard_link(at.join("old.log"), at.join("hard.log")).expect("a link");
     for pid_file in ["old.log", "hard.log"] {
         let output = run(at, &["tee", "old.log", "--pid-file", pid_file]);
-        assert!(text(&output.stderr).contains("is the log itself: name another file"), "{output:?}");
+        assert!(
+            text(&output.stderr).contains("is the log itself: name another file"),
+            "{output:?}"
+        );
         assert_eq!(std::fs::read_to_string(at.join(pid_file)).expect("text"), "12\n");
     }
     // Nor is a foreign file that is still empty.

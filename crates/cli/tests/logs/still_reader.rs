@@ -1,4 +1,5 @@
-//! A reader that does not read (a pager, a stopped terminal): the first signal ends every command all the same.
+//! A reader that does not read (a pager, a stopped terminal): the first signal ends every command
+//! all the same.
 
 use std::io::{PipeReader, Read as _, Write as _};
 use std::path::Path;
@@ -58,8 +59,7 @@ fn made(at: &Path) {
     good(at, &["append", "log", "-q", "--segment-size", "64KiB"], &lines(5000));
     good(at, &["copy", "log", "corrupt"], b"");
     damage(&segments(&at.join("corrupt"))[0], b"record 000010");
-    let measure =
-        "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json";
+    let measure = "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json";
     let measure: Vec<&str> = measure.split(' ').collect();
     assert!(run(at, &measure).status.success());
 }
@@ -156,11 +156,13 @@ fn a_raw_terminal_that_nobody_reads_makes_no_command_deaf() {
     let directory = directory();
     let at = directory.path();
     made(at);
-    let names = ["cat log", "cat log --follow", "dump log", "dump log --payload hex", "append more"];
+    let names =
+        ["cat log", "cat log --follow", "dump log", "dump log --payload hex", "append more"];
     good(at, &["append", "log", "-q"], &lines(20_000));
     // Its room at the end depends on what was in it before.
-    let jobs: Vec<_> =
-        (0..4_usize).flat_map(|before| names.iter().map(move |line| (*line, before * 1111))).collect();
+    let jobs: Vec<_> = (0..4_usize)
+        .flat_map(|before| names.iter().map(move |line| (*line, before * 1111)))
+        .collect();
     for some in jobs.chunks(5) {
         std::thread::scope(|scope| {
             for &(line, before) in some {

@@ -10,9 +10,13 @@ fn too_many_open_files_are_called_that() {
     let at = directory.path();
     good(at, &["append", "log", "-q"], b"a\n");
     let mut refused = 0;
-    for arguments in
-        ["tee logs/s.log --survive kill", "append log", "append logs/new", "cat log", "copy log copied-"]
-    {
+    for arguments in [
+        "tee logs/s.log --survive kill",
+        "append log",
+        "append logs/new",
+        "cat log",
+        "copy log copied-",
+    ] {
         for limit in 3..24 {
             let line = format!(
                 "ulimit -n {limit}; exec \"$I\" {arguments}{}",
@@ -60,8 +64,9 @@ fn a_log_that_is_not_there_is_said_once_and_in_the_same_words_by_every_command()
     let at = directory.path();
     std::fs::create_dir(at.join("empty")).expect("a directory");
     for (name, what) in [("missing", "directory missing"), ("empty", "log in empty")] {
-        let expected =
-            format!("inkstone: there is no {what}: check the path; `inkstone append` creates a log\n");
+        let expected = format!(
+            "inkstone: there is no {what}: check the path; `inkstone append` creates a log\n"
+        );
         for arguments in [
             &["verify", name][..],
             &["info", name],
@@ -79,21 +84,26 @@ fn a_log_that_is_not_there_is_said_once_and_in_the_same_words_by_every_command()
     }
 }
 
-/// The mistakes that the labs must catch are in the copy of the tree that `.ci/mistaken` makes, and nowhere in the command that users
-/// get: not their names, not what each does. (`no-sync` is also the lab's word for a way of writing.)
+/// The mistakes that the labs must catch are in the copy of the tree that `.ci/mistaken` makes, and
+/// nowhere in the command that users get: not their names, not what each does. (`no-sync` is also
+/// the lab's word for a way of writing.)
 #[cfg(not(inkstone_mistakes))]
 #[test]
 fn the_command_has_no_mistakes_in_it() {
     let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| std::fs::read_to_string(tree.join(name)).expect("a file of mistakes");
     let quoted = read("proof/mistakes/log/mistake.rs");
-    let of_log: Vec<&str> = quoted.split('"').skip(1).step_by(2).filter(|text| *text != "mistake").collect();
+    let of_log: Vec<&str> =
+        quoted.split('"').skip(1).step_by(2).filter(|text| *text != "mistake").collect();
     assert!(of_log.len() > 100 && of_log.contains(&"renamed-first"), "{of_log:?}");
     let raft = read("proof/mistakes/raft/mistake.rs");
     let of_raft = raft.lines().filter_map(|line| line.trim().strip_suffix(',')).filter(|name| {
-        name.starts_with(char::is_uppercase) && name.len() > 10 && name.chars().all(char::is_alphanumeric)
+        name.starts_with(char::is_uppercase)
+            && name.len() > 10
+            && name.chars().all(char::is_alphanumeric)
     });
-    let names: Vec<&str> = of_log.into_iter().chain(of_raft).filter(|name| *name != "no-sync").collect();
+    let names: Vec<&str> =
+        of_log.into_iter().chain(of_raft).filter(|name| *name != "no-sync").collect();
     assert!(names.contains(&"CallbackOutOfOrder"), "{names:?}");
     // The first is there, so that the search is seen to find.
     let control = "Cut the power, and check what is left of a log";

@@ -1,6 +1,7 @@
 //! The tables of docs/exit-codes.md, and the kinds of output of a command.
 //!
-//! *Owns*: reading a table, comparing it with the results. *May not touch*: which commands are run, and how.
+//! *Owns*: reading a table, comparing it with the results. *May not touch*: which commands are run,
+//! and how.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -16,9 +17,11 @@ pub(crate) type Table = BTreeMap<(String, String), String>;
 
 /// The table below this heading.
 pub(crate) fn table(heading: &str) -> Table {
-    let section = PAGE.split("\n## ").find(|section| section.starts_with(heading)).expect("the section");
+    let section =
+        PAGE.split("\n## ").find(|section| section.starts_with(heading)).expect("the section");
     let lines = section.lines().filter(|line| line.starts_with('|') && !line.starts_with("|--"));
-    let mut rows = lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let mut rows =
+        lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
     let columns = rows.next().expect("a table");
     let mut cells = Table::new();
     for row in rows {
@@ -30,14 +33,19 @@ pub(crate) fn table(heading: &str) -> Table {
     cells
 }
 
-/// Fails with every cell that differs, and if the page has other cells than those that were run. Rows of `not_run` are left out.
+/// Fails with every cell that differs, and if the page has other cells than those that were run.
+/// Rows of `not_run` are left out.
 pub(crate) fn compare(heading: &str, found: &Table, not_run: &[&str]) {
     let mut page = table(heading);
     page.retain(|(command, _), _| !not_run.contains(&command.as_str()));
-    let of = |table: &Table, cell: &(String, String)| table.get(cell).cloned().unwrap_or("nothing".into());
+    let of = |table: &Table, cell: &(String, String)| {
+        table.get(cell).cloned().unwrap_or("nothing".into())
+    };
     let cells = page.keys().chain(found.keys()).filter(|cell| page.get(*cell) != found.get(*cell));
     let wrong: Vec<String> = cells
-        .map(|cell| format!("{cell:?}: the page says {}, it was {}", of(&page, cell), of(found, cell)))
+        .map(|cell| {
+            format!("{cell:?}: the page says {}, it was {}", of(&page, cell), of(found, cell))
+        })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The command, with the signals as a shell leaves them: the tests themselves may run under `nohup`, and ignored signals stay ignored.
+/// The command, with the signals as a shell leaves them: the tests themselves may run under
+/// `nohup`, and ignored signals stay ignored.
 pub(crate) fn inkstone() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
@@ -15,8 +16,9 @@ pub(crate) fn inkstone() -> Command {
     command
 }
 
-/// Copies the command for a user who cannot reach it where it is. Another process does it: if this one had the copy open for writing, a child
-/// that another test starts at that moment would have it open too, and until it becomes another program nobody could execute the copy.
+/// Copies the command for a user who cannot reach it where it is. Another process does it: if this
+/// one had the copy open for writing, a child that another test starts at that moment would have it
+/// open too, and until it becomes another program nobody could execute the copy.
 pub(crate) fn copy_the_command(to: &Path) {
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_inkstone")).arg(to).status();
     assert!(copied.expect("cp").success());
@@ -85,7 +87,8 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `jobs`, a few of them at a time, since they mostly wait for a disk. Returns their results, in order.
+/// Runs `jobs`, a few of them at a time, since they mostly wait for a disk. Returns their results,
+/// in order.
 ///
 /// # Panics
 /// If one of them does.
@@ -103,7 +106,9 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(jobs: &[T], run: impl Fn(&T) -> R +
     let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE.min(jobs.len())).map(|_| scope.spawn(work)).collect();
         let ended = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-        ended.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        ended
+            .flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     });
     done.sort_unstable_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, result)| result).collect()
@@ -111,7 +116,8 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(jobs: &[T], run: impl Fn(&T) -> R +
 
 /// Files of segments, lowest first.
 pub(crate) fn segments(log: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(log).expect("the log").map(|entry| entry.expect("an entry").path());
+    let entries =
+        std::fs::read_dir(log).expect("the log").map(|entry| entry.expect("an entry").path());
     let mut files: Vec<_> =
         entries.filter(|path| path.extension().is_some_and(|name| name == "ink")).collect();
     files.sort();
@@ -120,8 +126,9 @@ pub(crate) fn segments(log: &Path) -> Vec<PathBuf> {
 
 /// Every byte of a directory's files, by name.
 pub(crate) fn snapshot(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let entries =
-        std::fs::read_dir(directory).expect("the directory").map(|entry| entry.expect("an entry").path());
+    let entries = std::fs::read_dir(directory)
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").path());
     let mut files: Vec<_> =
         entries.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect();
     files.sort();
@@ -137,8 +144,8 @@ pub(crate) fn damage(file: &Path, what: &[u8]) -> u64 {
     at as u64
 }
 
-/// A real result with made-up times, so that nothing depends on this machine's noise: every cell takes the same time, except
-/// one that takes ten times as long, if `slowed` names it.
+/// A real result with made-up times, so that nothing depends on this machine's noise: every cell
+/// takes the same time, except one that takes ten times as long, if `slowed` names it.
 pub(crate) fn with_times(mut result: serde_json::Value, slowed: Option<&str>) -> String {
     for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
         if cell["outcome"]["kind"] != "measured" {

@@ -10,12 +10,16 @@ use crate::with_tee::{signal, start, text, wait_until};
 fn every_byte_of_stdin_is_in_the_files_in_order() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("logs/a.log");
-    let mut child = start(&file, &["--rotate-size", "64KiB", "--buffers", "256KiB", "--latest", "latest"]);
+    let mut child =
+        start(&file, &["--rotate-size", "64KiB", "--buffers", "256KiB", "--latest", "latest"]);
     let mut text: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
     text += "and an end without a line end";
     child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
     let output = child.wait_with_output().expect("its end");
-    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    assert!(
+        output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(),
+        "{output:?}"
+    );
     let entries = std::fs::read_dir(directory.path().join("logs")).expect("a directory").flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().into_string().expect("text")).collect();
@@ -24,12 +28,15 @@ fn every_byte_of_stdin_is_in_the_files_in_order() {
     names.sort_by_key(|name| {
         (
             name == "a.log",
-            name.rsplit_once('.').map(|(stamp, number)| (stamp.to_owned(), number.parse::<u32>().ok())),
+            name.rsplit_once('.')
+                .map(|(stamp, number)| (stamp.to_owned(), number.parse::<u32>().ok())),
         )
     });
     let found: String = names
         .iter()
-        .map(|name| std::fs::read_to_string(directory.path().join("logs").join(name)).expect("text"))
+        .map(|name| {
+            std::fs::read_to_string(directory.path().join("logs").join(name)).expect("text")
+        })
         .collect();
     assert!(found == text, "{names:?}");
 }
@@ -45,7 +52,8 @@ fn a_line_longer_than_all_buffers_is_one_line() {
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("a.log");
-        let arguments = ["--rotate-size", "1MiB", "--buffers", "256KiB", "--when-full", when_full, "--echo"];
+        let arguments =
+            ["--rotate-size", "1MiB", "--buffers", "256KiB", "--when-full", when_full, "--echo"];
         let mut child = start(&file, &arguments);
         let mut stdin = child.stdin.take().expect("a pipe");
         stdin.write_all(text.as_bytes()).expect("written");
@@ -57,7 +65,11 @@ fn a_line_longer_than_all_buffers_is_one_line() {
         let is_whole = texts.map(|text| text.contains(&long)).filter(|is_whole| *is_whole).count();
         assert_eq!(is_whole, usize::from(kept), "{when_full}: {told}");
         // The echo has such a line as a whole too.
-        assert!(output.stdout == text.as_bytes(), "{when_full}: {} bytes: {told}", output.stdout.len());
+        assert!(
+            output.stdout == text.as_bytes(),
+            "{when_full}: {} bytes: {told}",
+            output.stdout.len()
+        );
         assert_eq!(told.contains("1 lines were dropped"), !kept, "{told}");
         assert!(!told.contains("not written") && !told.contains("not echoed"), "{told}");
     }
@@ -90,7 +102,8 @@ fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
 fn arguments_that_make_no_sense_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     for arguments in [&["--rotate-every", "10ms"][..], &["--when-full", "wait"]] {
-        let output = start(&directory.path().join("a.log"), arguments).wait_with_output().expect("its end");
+        let output =
+            start(&directory.path().join("a.log"), arguments).wait_with_output().expect("its end");
         assert_eq!(output.status.code(), Some(2), "{arguments:?} {output:?}");
     }
     // A directory in its place.
@@ -99,7 +112,8 @@ fn arguments_that_make_no_sense_are_refused() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("open log"), "{output:?}");
 }
 
-/// The command has no C library unless it is asked for. Without it, `--compress zstd` is an error that says how to get it, before a line is taken.
+/// The command has no C library unless it is asked for. Without it, `--compress zstd` is an error
+/// that says how to get it, before a line is taken.
 #[cfg(not(feature = "zstd"))]
 #[test]
 fn a_build_without_zstd_says_how_to_get_one() {

@@ -1,7 +1,8 @@
-//! `inkstone tee` beside others on the same file: one of them at a time reads and writes, the others wait or are refused.
+//! `inkstone tee` beside others on the same file: one of them at a time reads and writes, the
+//! others wait or are refused.
 //!
-//! A few rounds; as many as asked:
-//! `INKSTONE_TEE_ROUNDS=300 cargo test --release -p inkstone-cli --test text -- tee_alone:: --nocapture`
+//! A few rounds; as many as asked: `INKSTONE_TEE_ROUNDS=300 cargo test --release -p inkstone-cli
+//! --test text -- tee_alone:: --nocapture`
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -70,11 +71,12 @@ fn lines_of(file: &Path) -> BTreeMap<String, u32> {
     found
 }
 
-/// Two, three and four at once, with rotation and compression, and restarted again and again. Each line that was read is in the log once; a
-/// tee that was refused had read none.
+/// Two, three and four at once, with rotation and compression, and restarted again and again. Each
+/// line that was read is in the log once; a tee that was refused had read none.
 #[test]
 fn of_several_on_one_file_each_has_all_its_lines_in_the_log_or_was_refused_before_it_read() {
-    let rounds: u32 = std::env::var(ROUNDS).map_or(4, |rounds| rounds.parse().expect("a number of rounds"));
+    let rounds: u32 =
+        std::env::var(ROUNDS).map_or(4, |rounds| rounds.parse().expect("a number of rounds"));
     let (mut written, mut refused) = (0, 0);
     for round in 0..rounds {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -113,7 +115,11 @@ fn of_several_on_one_file_each_has_all_its_lines_in_the_log_or_was_refused_befor
                 assert_eq!(of(0), LINES, "{}: refused, and yet it read: {told}", ended.name);
             } else {
                 written += 1;
-                assert!(matches!(ended.output.status.code(), Some(0 | 130)), "{}: {told}", ended.name);
+                assert!(
+                    matches!(ended.output.status.code(), Some(0 | 130)),
+                    "{}: {told}",
+                    ended.name
+                );
                 let ends = (of(0), of(1));
                 assert_eq!(ends, (0, LINES), "{}: missing, once: {told}", ended.name);
             }
@@ -125,7 +131,8 @@ fn of_several_on_one_file_each_has_all_its_lines_in_the_log_or_was_refused_befor
     );
 }
 
-/// The second one says that it waits, takes nothing from its pipe, and is refused with words when the grace is over.
+/// The second one says that it waits, takes nothing from its pipe, and is refused with words when
+/// the grace is over.
 #[test]
 fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -144,7 +151,10 @@ fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
         let told = said(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(since.elapsed() >= Duration::from_millis(300), "{told}");
-        assert!(told.contains("waiting for another writer") && told.contains("end that one first"), "{told}");
+        assert!(
+            told.contains("waiting for another writer") && told.contains("end that one first"),
+            "{told}"
+        );
         assert_eq!(text(&file), "one\n");
     }
     // One that comes while the first ends has the log then.
@@ -157,7 +167,8 @@ fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
     assert_eq!(text(&file).lines().count() as u64, 1 + LINES);
 }
 
-/// Lines of a killed tee whose directory is another one now: the next start says whose they are, and the commands list and append them.
+/// Lines of a killed tee whose directory is another one now: the next start says whose they are,
+/// and the commands list and append them.
 #[test]
 fn lines_that_wait_are_told_listed_and_brought_back_or_discarded() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
@@ -167,8 +178,9 @@ fn lines_that_wait_are_told_listed_and_brought_back_or_discarded() {
     let (logs, file) = (made.path().join("logs"), made.path().join("logs/a.log"));
     let stages = ["--stage-directory", memory.path().to_str().expect("text")];
     let arguments = [&stages[..], &["--survive", "kill", "--buffers", "64KiB"]].concat();
-    let ask =
-        |more: &[&str]| start(&file, &[&stages[..], more].concat()).wait_with_output().expect("its end");
+    let ask = |more: &[&str]| {
+        start(&file, &[&stages[..], more].concat()).wait_with_output().expect("its end")
+    };
     for command in ["--bring-back", "--discard"] {
         let mut killed = start(&file, &[&arguments[..], &["--flush-every", "1h"]].concat());
         killed.stdin.as_mut().expect("a pipe").write_all(b"one\ntwo\n").expect("written");

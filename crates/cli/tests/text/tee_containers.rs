@@ -10,7 +10,8 @@ use crate::with_tee::{said, text, wait_until};
 /// The number of the service inside each of them.
 const NOBODY: u32 = 65_534;
 
-/// Prints loudly that a test did not run, past the test harness, which hides what a passing test prints.
+/// Prints loudly that a test did not run, past the test harness, which hides what a passing test
+/// prints.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -59,7 +60,9 @@ struct Container<'a> {
 impl<'a> Container<'a> {
     fn new(memory: &'a Memory, made: &Path, outside: u32) -> Self {
         let at = made.join(outside.to_string());
-        std::fs::create_dir(&at).and_then(|()| chown(&at, Some(outside), Some(outside))).expect("made");
+        std::fs::create_dir(&at)
+            .and_then(|()| chown(&at, Some(outside), Some(outside)))
+            .expect("made");
         Self { memory, at, outside }
     }
 
@@ -67,13 +70,22 @@ impl<'a> Container<'a> {
         self.at.join("s.log")
     }
 
-    /// `tee` there, whose lines wait in its stage for an hour; `None` where there are no user namespaces.
+    /// `tee` there, whose lines wait in its stage for an hour; `None` where there are no user
+    /// namespaces.
     fn tee(&self, program: &Path) -> Option<(Child, ChildStdin)> {
         let id = self.memory.0.id().to_string();
         let outside = self.outside.to_string();
         let mut child = Command::new("nsenter")
             .args(["--target", &id, "--mount", "setpriv", "--clear-groups", "--reuid", &outside])
-            .args(["--regid", &outside, "unshare", "--user", "sh", "-c", "read mapped && exec \"$0\" \"$@\""])
+            .args([
+                "--regid",
+                &outside,
+                "unshare",
+                "--user",
+                "sh",
+                "-c",
+                "read mapped && exec \"$0\" \"$@\"",
+            ])
             .arg(program)
             .arg("tee")
             .arg(self.log())
@@ -86,10 +98,12 @@ impl<'a> Container<'a> {
         let of = |id: &str| std::fs::read_link(format!("/proc/{id}/ns/user")).ok();
         let id = child.id().to_string();
         wait_until("the namespace", || {
-            of(&id).is_some_and(|own| Some(own) != of("self")) || child.try_wait().expect("asked").is_some()
+            of(&id).is_some_and(|own| Some(own) != of("self"))
+                || child.try_wait().expect("asked").is_some()
         });
         let map = format!("{NOBODY} {} 1\n", self.outside);
-        let mapped = ["uid_map", "gid_map"].map(|name| std::fs::write(format!("/proc/{id}/{name}"), &map));
+        let mapped =
+            ["uid_map", "gid_map"].map(|name| std::fs::write(format!("/proc/{id}/{name}"), &map));
         if mapped.iter().any(Result::is_err) {
             let _ = child.kill().and_then(|()| child.wait());
             return None;
@@ -126,12 +140,16 @@ fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line
     if !inkstone_io::is_root() {
         return not_run(name, "root alone can be other users and mount");
     }
-    let Some(memory) = Memory::new() else { return not_run(name, "unshare --mount does not work here") };
+    let Some(memory) = Memory::new() else {
+        return not_run(name, "unshare --mount does not work here");
+    };
     let made = tempfile::tempdir().expect("a directory");
-    std::fs::set_permissions(made.path(), std::fs::Permissions::from_mode(0o755)).expect("for everybody");
+    std::fs::set_permissions(made.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("for everybody");
     let program = made.path().join("inkstone");
     crate::support::copy_the_command(&program);
-    let containers = [165_534, 265_534].map(|outside| Container::new(&memory, made.path(), outside));
+    let containers =
+        [165_534, 265_534].map(|outside| Container::new(&memory, made.path(), outside));
     // Each is killed with a line that is only in its stage, and recovers it.
     for round in 0..2 {
         let mut running = Vec::new();
@@ -143,7 +161,8 @@ fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line
             // It may be refused.
             let _ = stdin.write_all(line.as_bytes());
             wait_until("its line in a stage", || {
-                !stages_with(&memory, &line).is_empty() || child.try_wait().expect("asked").is_some()
+                !stages_with(&memory, &line).is_empty()
+                    || child.try_wait().expect("asked").is_some()
             });
             if child.try_wait().expect("asked").is_some() {
                 panic!("{}", said(&child.wait_with_output().expect("its end")));
@@ -161,7 +180,8 @@ fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line
     for container in containers.iter().rev() {
         let output = end(container.tee(&program).expect("as before"));
         assert!(output.status.success(), "{}", said(&output));
-        let lines = [0, 1].map(|round| format!("round {round} of {}\n", container.outside)).concat();
+        let lines =
+            [0, 1].map(|round| format!("round {round} of {}\n", container.outside)).concat();
         assert_eq!(text(&container.log()), lines, "{}", said(&output));
     }
 }

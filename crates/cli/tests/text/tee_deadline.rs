@@ -1,5 +1,5 @@
-//! How long `inkstone tee` takes to end after the first signal: one deadline for reading the rest, a disk that fails, and the echo.
-//! And that it ends in order if no more threads can be created.
+//! How long `inkstone tee` takes to end after the first signal: one deadline for reading the rest,
+//! a disk that fails, and the echo. And that it ends in order if no more threads can be created.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{copy_the_command, directory, inkstone, signal, text, until};
 
-/// Prints loudly that a test did not run, past the test harness, which hides what a passing test prints.
+/// Prints loudly that a test did not run, past the test harness, which hides what a passing test
+/// prints.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -33,12 +34,26 @@ fn end(child: &mut Child) -> Duration {
     since.elapsed()
 }
 
-/// A tee that reads more than its disk accepts, and gets a signal: how long it took to end, and what is left.
-fn end_on_a_full_disk(at: &Path, arguments: &[&str], stdout: Stdio, stderr: Stdio) -> (Duration, Child) {
+/// A tee that reads more than its disk accepts, and gets a signal: how long it took to end, and
+/// what is left.
+fn end_on_a_full_disk(
+    at: &Path,
+    arguments: &[&str],
+    stdout: Stdio,
+    stderr: Stdio,
+) -> (Duration, Child) {
     // No more than 100 KiB go into a file: a disk that is full.
     let mut tee = Command::new("bash");
-    tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", "env", "--default-signal=TERM"]);
-    tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--buffers", "64KiB"]).args(arguments);
+    tee.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 100; exec \"$@\"",
+        "bash",
+        "env",
+        "--default-signal=TERM",
+    ]);
+    tee.arg(env!("CARGO_BIN_EXE_inkstone"))
+        .args(["tee", "s.log", "--buffers", "64KiB"])
+        .args(arguments);
     let tee = tee.current_dir(at).stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
     let mut tee = tee.spawn().expect("bash");
     let mut stdin = tee.stdin.take().expect("a pipe");
@@ -58,8 +73,12 @@ fn a_disk_that_fails_gets_what_reading_on_has_left_of_the_deadline() {
     // Repeated if this machine is too slow to distinguish once from twice.
     for _ in 0..3 {
         let directory = directory();
-        let (lasted, mut tee) =
-            end_on_a_full_disk(directory.path(), &["--grace", "6s"], Stdio::inherit(), Stdio::piped());
+        let (lasted, mut tee) = end_on_a_full_disk(
+            directory.path(),
+            &["--grace", "6s"],
+            Stdio::inherit(),
+            Stdio::piped(),
+        );
         let mut told = String::new();
         tee.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
         assert_eq!(tee.wait().expect("its end").code(), Some(1), "{told}");
@@ -88,7 +107,8 @@ fn a_full_disk_a_stuck_echo_and_a_stuck_stderr_share_one_second_behind_the_grace
     for _ in 0..4 {
         let directory = directory();
         let ((_one, out), (_other, told)) = (full_pipe(), full_pipe());
-        let (lasted, mut tee) = end_on_a_full_disk(directory.path(), &["--echo", "--grace", "2s"], out, told);
+        let (lasted, mut tee) =
+            end_on_a_full_disk(directory.path(), &["--echo", "--grace", "2s"], out, told);
         assert_eq!(tee.wait().expect("its end").code(), Some(1));
         if lasted < grace + Duration::from_millis(1500) {
             return;
@@ -104,8 +124,16 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
     for survive in ["nothing", "kill"] {
         let directory = directory();
         let mut command = inkstone();
-        command.current_dir(directory.path()).args(["tee", "s.log", "--grace", "0s", "--survive", survive]);
-        let mut tee = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
+        command.current_dir(directory.path()).args([
+            "tee",
+            "s.log",
+            "--grace",
+            "0s",
+            "--survive",
+            survive,
+        ]);
+        let mut tee =
+            command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
         let mut stdin = tee.stdin.take().expect("a pipe");
         // It is stopped, so that bytes wait in the pipe; the handed-over bytes are counted.
         let file = directory.path().join("s.log");
@@ -126,7 +154,12 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
     // A full disk: nothing is retried, and everything is counted.
     let directory = directory();
     let mut tee = Command::new("bash");
-    tee.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_inkstone")]);
+    tee.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 100; exec \"$@\"",
+        "bash",
+        env!("CARGO_BIN_EXE_inkstone"),
+    ]);
     tee.args(["tee", "s.log", "--grace", "0s"]).current_dir(directory.path());
     let mut tee = tee.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
     let mut stdin = tee.stdin.take().expect("a pipe");
@@ -139,7 +172,11 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
     let counted = numbers(&text(&output.stderr), "were not written");
     assert_eq!((output.status.code(), counted[0]), (Some(1), 5000), "{}", text(&output.stderr));
     // A whole buffer of which the disk took a part counts as not written.
-    assert!(counted[2] + len(&directory.path().join("s.log")) >= 500_000, "{}", text(&output.stderr));
+    assert!(
+        counted[2] + len(&directory.path().join("s.log")) >= 500_000,
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// logrotate compresses the moved file as soon as the signal is sent.
@@ -149,10 +186,27 @@ fn a_hangup_while_the_log_is_being_closed_sends_what_is_left_to_the_new_file() {
     let (file, moved) = (directory.path().join("s.log"), directory.path().join("s.log.1"));
     let mut tee = Command::new("bash");
     // A disk that is full until the limit is raised.
-    tee.args(["-c", "trap '' XFSZ; ulimit -S -f 100; exec \"$@\"", "bash", "env", "--default-signal=HUP"]);
-    tee.arg(env!("CARGO_BIN_EXE_inkstone")).args(["tee", "s.log", "--grace", "10m", "--flush-every", "1h"]);
-    let mut tee =
-        tee.current_dir(directory.path()).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
+    tee.args([
+        "-c",
+        "trap '' XFSZ; ulimit -S -f 100; exec \"$@\"",
+        "bash",
+        "env",
+        "--default-signal=HUP",
+    ]);
+    tee.arg(env!("CARGO_BIN_EXE_inkstone")).args([
+        "tee",
+        "s.log",
+        "--grace",
+        "10m",
+        "--flush-every",
+        "1h",
+    ]);
+    let mut tee = tee
+        .current_dir(directory.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("bash");
     let mut stdin = tee.stdin.take().expect("a pipe");
     std::fs::write(&file, vec![b'\n'; 100 << 10]).expect("full");
     stdin.write_all(b"the last words\n").expect("it reads");
@@ -273,7 +327,11 @@ fn it_ends_in_order_where_no_more_threads_can_be_made() {
         out.read_to_end(&mut echoed).expect("what is in the pipe");
         assert_eq!(output.status.code(), Some(i32::from(echo)), "{told}");
         let missing = if echo { numbers(&told, "were not echoed")[1] } else { 0 };
-        assert_eq!(echoed.len() as u64 + missing, if echo { lines.len() as u64 } else { 0 }, "{told}");
+        assert_eq!(
+            echoed.len() as u64 + missing,
+            if echo { lines.len() as u64 } else { 0 },
+            "{told}"
+        );
         assert!(echo || told.is_empty(), "{told}");
         std::fs::remove_file(at.join("s.log")).expect("removed");
     }
@@ -292,16 +350,25 @@ fn waiting(port: u16) -> u64 {
 
 #[test]
 fn all_that_waits_is_read_last_also_where_that_is_more_than_a_mebibyte() {
-    // A pipe of that size needs rights; the end of a connection grows by itself while it is read fast.
+    // A pipe of that size needs rights; the end of a connection grows by itself while it is read
+    // fast.
     let name = "all_that_waits_is_read_last_also_where_that_is_more_than_a_mebibyte";
     let directory = directory();
     let file = directory.path().join("s.log");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut far = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+    let mut far =
+        TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
     let (near, _) = listener.accept().expect("accepted");
     let port = near.local_addr().expect("an address").port();
     let mut command = inkstone();
-    command.current_dir(directory.path()).args(["tee", "s.log", "--grace", "0s", "--buffers", "64MiB"]);
+    command.current_dir(directory.path()).args([
+        "tee",
+        "s.log",
+        "--grace",
+        "0s",
+        "--buffers",
+        "64MiB",
+    ]);
     let tee = command.stdin(OwnedFd::from(near)).stderr(Stdio::piped()).spawn().expect("inkstone");
     let piece = b"a line of the service, again and again and again\n".repeat(4000);
     let mut sent = 0;

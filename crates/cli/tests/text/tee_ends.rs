@@ -1,4 +1,5 @@
-//! How `inkstone tee` ends, and what is in the log then: with a service beside it, signals to both, a disk that fails.
+//! How `inkstone tee` ends, and what is in the log then: with a service beside it, signals to both,
+//! a disk that fails.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::with_tee::{said, signal, start, tee, text, wait_until};
 
-/// Acts like a service: prints its last steps when it gets a signal. It creates the file `$1` when it could print them all.
+/// Acts like a service: prints its last steps when it gets a signal. It creates the file `$1` when
+/// it could print them all.
 const SERVICE: &str = r#"
     steps() { for step in 1 2 3 4 5; do echo "step $step"; sleep 0.1; done; printf unfinished; : >"$1"; exit 0; }
     trap 'steps "$1"' TERM INT
@@ -37,7 +39,10 @@ fn group(directory: &Path, arguments: &[&str]) -> (Child, Child) {
 
 fn ends_with_all_steps(directory: &Path, tee: Child, mut service: Child) {
     let ended: ExitStatus = service.wait().expect("its end");
-    assert!(ended.success() && directory.join("done").exists(), "the service met a closed pipe: {ended}");
+    assert!(
+        ended.success() && directory.join("done").exists(),
+        "the service met a closed pipe: {ended}"
+    );
     let output = tee.wait_with_output().expect("its end");
     assert_eq!((output.status.code(), said(&output).as_str()), (Some(130), ""));
     assert_eq!(text(&directory.join("s.log")), ITS_LINES);
@@ -57,7 +62,8 @@ fn a_group_that_is_signalled_has_the_services_last_lines_in_the_log() {
 
 #[test]
 fn a_signal_that_comes_twice_at_once_is_one() {
-    // As `timeout` sends it: to the process and to its group. Repeated if this machine is too slow for the two to count as one.
+    // As `timeout` sends it: to the process and to its group. Repeated if this machine is too slow
+    // for the two to count as one.
     for _ in 0..20 {
         let directory = tempfile::tempdir().expect("a directory");
         let (mut tee, mut service) = group(directory.path(), &["--grace", "2m"]);
@@ -100,7 +106,11 @@ fn reading_on_has_an_end_and_what_was_in_the_pipe_is_in_the_log() {
         signal("-TERM", tee.id());
         let output = tee.wait_with_output().expect("its end");
         assert_eq!(output.status.code(), Some(130));
-        assert!(text(&file) == lines.clone() + "unfinished", "{grace}: {} bytes", text(&file).len());
+        assert!(
+            text(&file) == lines.clone() + "unfinished",
+            "{grace}: {} bytes",
+            text(&file).len()
+        );
         let told = said(&output);
         assert!(
             grace == "0s" && told.is_empty() || told.contains("SIGTERM: stdin did not end in time"),
@@ -167,7 +177,8 @@ fn a_terminal_had_no_time_to_run_out_of() {
 
 #[test]
 fn lines_that_were_read_and_cannot_be_written_are_counted() {
-    // It may end by the end of its input, or by a signal while it holds lines that there is no room for.
+    // It may end by the end of its input, or by a signal while it holds lines that there is no room
+    // for.
     for is_signalled in [false, true] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("logs/s.log");
@@ -255,7 +266,8 @@ fn an_idle_tee_sleeps() {
         let mut stdin = tee.stdin.take().expect("a pipe");
         stdin.write_all(b"one\n").expect("written");
         wait_until("a line", || text(&file) == "one\n");
-        // Once a second would be three in each; what it does just after a line may be in the first few.
+        // Once a second would be three in each; what it does just after a line may be in the first
+        // few.
         let window = Duration::from_secs(3);
         let mut seen = Vec::new();
         wait_until(&format!("{way:?} sleeps"), || {
@@ -288,8 +300,12 @@ fn lines(count: usize) -> String {
 
 /// The lines and bytes that were not echoed, according to stderr.
 fn not_echoed(told: &str) -> (usize, usize) {
-    let line = told.lines().find(|line| line.contains("were not echoed")).unwrap_or_else(|| panic!("{told}"));
-    let mut numbers = line.split(|other: char| !other.is_ascii_digit()).filter_map(|word| word.parse().ok());
+    let line = told
+        .lines()
+        .find(|line| line.contains("were not echoed"))
+        .unwrap_or_else(|| panic!("{told}"));
+    let mut numbers =
+        line.split(|other: char| !other.is_ascii_digit()).filter_map(|word| word.parse().ok());
     (numbers.next().expect("lines"), numbers.next().expect("bytes"))
 }
 
@@ -334,7 +350,10 @@ fn a_reader_of_the_echo_that_leaves_ends_nothing() {
     drop(stdin);
     let output = tee.wait_with_output().expect("its end");
     assert!(text(&file) == all);
-    assert_eq!((output.status.code(), not_echoed(&said(&output))), (Some(1), (100_000, 10_000_000)));
+    assert_eq!(
+        (output.status.code(), not_echoed(&said(&output))),
+        (Some(1), (100_000, 10_000_000))
+    );
     assert!(said(&output).contains("its reader closed it"), "{}", said(&output));
     // A failing output is reported as such.
     let full = std::fs::File::create("/dev/full").expect("/dev/full");
@@ -360,7 +379,8 @@ fn a_slow_reader_of_the_echo_gets_everything_that_fits() {
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(all.as_bytes()).expect("written");
     let (mut echoed, mut piece) = (Vec::new(), vec![0; 50_000]);
-    // The input stays open meanwhile: at its end tee would not wait for a reader that takes nothing for a second.
+    // The input stays open meanwhile: at its end tee would not wait for a reader that takes nothing
+    // for a second.
     while echoed.len() < all.len() {
         let count = out.read(&mut piece).expect("read");
         assert!(count > 0, "it ended after {} bytes", echoed.len());

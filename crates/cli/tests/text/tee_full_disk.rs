@@ -1,8 +1,9 @@
-//! `inkstone tee` at full speed, with rotation and compression, on a small disk that another process fills now and then: there are
-//! never more files than configured, no line is lost, and room comes back by itself. It needs root and a loop device.
+//! `inkstone tee` at full speed, with rotation and compression, on a small disk that another
+//! process fills now and then: there are never more files than configured, no line is lost, and
+//! room comes back by itself. It needs root and a loop device.
 //!
-//! It runs for a few seconds; for a longer run:
-//! `INKSTONE_TEE_SECONDS=600 cargo test --release -p inkstone-cli --test text -- tee_full_disk:: --nocapture`
+//! It runs for a few seconds; for a longer run: `INKSTONE_TEE_SECONDS=600 cargo test --release -p
+//! inkstone-cli --test text -- tee_full_disk:: --nocapture`
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -46,8 +47,11 @@ impl SmallDisk {
         let image = directory.path().join("image");
         File::create(&image).and_then(|file| file.set_len(DISK_BYTES)).expect("an image");
         let options = LoopOptions { direct_io: false, sector_bytes: 512, read_only: false };
-        let device = LoopDevice::attach(&image, options).map_err(|error| not_run(&error.to_string())).ok()?;
-        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(device.path()).status();
+        let device = LoopDevice::attach(&image, options)
+            .map_err(|error| not_run(&error.to_string()))
+            .ok()?;
+        let made =
+            Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(device.path()).status();
         if !made.is_ok_and(|status| status.success()) {
             not_run("there is no mkfs.ext4");
             return None;
@@ -56,7 +60,8 @@ impl SmallDisk {
         std::fs::create_dir(&target).expect("made");
         let mount = Mount::new(device.path(), &target, "ext4", "").expect("mounted");
         let disk = Self { _mount: mount, _device: device, directory };
-        let free = usize::try_from(inkstone_io::free_bytes(&disk.path()).expect("told")).expect("small");
+        let free =
+            usize::try_from(inkstone_io::free_bytes(&disk.path()).expect("told")).expect("small");
         let rest = vec![1; free.checked_sub(FREE_BYTES).expect("a disk with more room than that")];
         std::fs::write(disk.path().join("rest"), rest).expect("written");
         Some(disk)
@@ -90,11 +95,14 @@ fn rotated(folder: &Path) -> BTreeSet<String> {
     let names = entries.map(|entry| entry.file_name().into_string().expect("text"));
     names
         .filter(|name| !name.ends_with(".part"))
-        .filter_map(|name| name.strip_prefix("s.log.").map(|name| name.trim_end_matches(".gz").to_owned()))
+        .filter_map(|name| {
+            name.strip_prefix("s.log.").map(|name| name.trim_end_matches(".gz").to_owned())
+        })
         .collect()
 }
 
-/// When a file was rotated: its second, and its number within that. As text the tenth would come before the second.
+/// When a file was rotated: its second, and its number within that. As text the tenth would come
+/// before the second.
 fn place(name: &str) -> (&str, u32) {
     let (second, number) = name.split_once('.').expect("a second and a number");
     (second, number.parse().expect("a number"))
@@ -106,7 +114,8 @@ fn text(folder: &Path, name: &str) -> String {
     if let Ok(text) = std::fs::read_to_string(&plain) {
         return text;
     }
-    let output = Command::new("gzip").arg("-dc").arg(folder.join(format!("s.log.{name}.gz"))).output();
+    let output =
+        Command::new("gzip").arg("-dc").arg(folder.join(format!("s.log.{name}.gz"))).output();
     let output = output.expect("gzip");
     assert!(output.status.success(), "{name}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
@@ -115,7 +124,8 @@ fn text(folder: &Path, name: &str) -> String {
 /// Checks that each line is the next number; returns the last.
 fn last_of(text: &str, mut before: Option<u64>) -> Option<u64> {
     for line in text.lines() {
-        let number: u64 = line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+        let number: u64 =
+            line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
         assert!(before.is_none_or(|before| number == before + 1), "{number} behind {before:?}");
         before = Some(number);
     }
@@ -129,7 +139,8 @@ fn serve(tee: &mut Child, stop: &AtomicBool) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         page.clear();
         for _ in 0..500 {
-            writeln!(page, "{number:012} a line of a service that has much to say").expect("memory");
+            writeln!(page, "{number:012} a line of a service that has much to say")
+                .expect("memory");
             number += 1;
         }
         pipe.write_all(&page).expect("tee reads");
@@ -151,7 +162,8 @@ fn watch(folder: &Path, stop: &AtomicBool) -> (usize, u64) {
 #[test]
 fn a_small_disk_that_is_full_now_and_then_loses_no_line_and_has_no_file_too_many() {
     let Some(disk) = SmallDisk::new() else { return };
-    let seconds: u64 = std::env::var(SECONDS).map_or(5, |seconds| seconds.parse().expect("seconds"));
+    let seconds: u64 =
+        std::env::var(SECONDS).map_or(5, |seconds| seconds.parse().expect("seconds"));
     let folder = disk.path().join("logs");
     std::fs::create_dir(&folder).expect("a directory");
     let arguments = ["--rotate-size", "4MiB", "--keep-files", "3", "--compress", "gzip"];
@@ -171,7 +183,8 @@ fn a_small_disk_that_is_full_now_and_then_loses_no_line_and_has_no_file_too_many
                 thread::sleep(round - round / FILL_EVERY);
                 disk.stay_full(round / FILL_EVERY);
             }
-            // The last fifth has ended with a full disk: lines continue by themselves, or the pipe stays full for ever.
+            // The last fifth has ended with a full disk: lines continue by themselves, or the pipe
+            // stays full for ever.
             thread::sleep(Duration::from_millis(500));
             stop.store(true, Ordering::Relaxed);
         });

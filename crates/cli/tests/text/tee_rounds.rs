@@ -1,11 +1,13 @@
-//! `inkstone tee` beside a service at full speed, killed and told to end again and again: each byte that the service handed
-//! over is in the log, or lost as the table "What is kept" in docs/tee.md says, exactly.
+//! `inkstone tee` beside a service at full speed, killed and told to end again and again: each byte
+//! that the service handed over is in the log, or lost as the table "What is kept" in docs/tee.md
+//! says, exactly.
 //!
-//! A few rounds each way; as many as asked:
-//! `INKSTONE_TEE_ROUNDS=300 cargo test --release -p inkstone-cli --test text -- tee_rounds:: --nocapture --test-threads 1`
+//! A few rounds each way; as many as asked: `INKSTONE_TEE_ROUNDS=300 cargo test --release -p
+//! inkstone-cli --test text -- tee_rounds:: --nocapture --test-threads 1`
 //!
-//! The service is this program again. Before each write of at most a page (which is atomic in a pipe) it stores its position after
-//! the write, and after it that it is there: so what it has handed over is known even when it is killed.
+//! The service is this program again. Before each write of at most a page (which is atomic in a
+//! pipe) it stores its position after the write, and after it that it is there: so what it has
+//! handed over is known even when it is killed.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read as _, Write as _};
@@ -60,7 +62,8 @@ fn stream(bytes: usize) -> Vec<u8> {
     Lines::default().next(bytes)
 }
 
-/// The service, in a process of its own. It writes to stderr, since the test runner prints to stdout.
+/// The service, in a process of its own. It writes to stderr, since the test runner prints to
+/// stdout.
 #[test]
 fn service() {
     let Some(path) = std::env::var_os(PROGRESS) else { return };
@@ -117,19 +120,27 @@ fn tee(directory: &Path, arguments: &[String], stdin: impl Into<Stdio>) -> Comma
 impl Pair {
     fn start(arguments: &[&str], holds_pipe: bool) -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let arguments: Vec<String> =
+            arguments.iter().map(|&argument| argument.to_owned()).collect();
         let (reader, writer) = io::pipe().expect("a pipe");
         let pipe = holds_pipe.then(|| reader.try_clone().expect("a descriptor"));
-        let tee = tee(directory.path(), &arguments, reader).process_group(0).spawn().expect("inkstone");
+        let tee =
+            tee(directory.path(), &arguments, reader).process_group(0).spawn().expect("inkstone");
         // As for tee: where the tests run under `nohup`, no hangup would end it.
         let mut service = Command::new("env");
-        service.arg("--default-signal=HUP,INT,TERM").arg(std::env::current_exe().expect("this program"));
+        service
+            .arg("--default-signal=HUP,INT,TERM")
+            .arg(std::env::current_exe().expect("this program"));
         service
             .args(["--exact", "tee_rounds::service", "--nocapture"])
             .env(PROGRESS, directory.path().join("progress"));
         service.process_group(i32::try_from(tee.id()).expect("a number"));
-        let service =
-            service.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer).spawn().expect("a service");
+        let service = service
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(writer)
+            .spawn()
+            .expect("a service");
         let pair = Self { directory, tee, service, pipe, arguments };
         let since = Instant::now();
         while std::fs::metadata(log(pair.directory.path())).map_or(0, |facts| facts.len()) == 0 {
@@ -157,13 +168,15 @@ impl Pair {
         self.signal(name, -i64::from(self.tee.id()));
     }
 
-    /// Whether the service ended in order, and between which positions is the end of what it handed over.
+    /// Whether the service ended in order, and between which positions is the end of what it handed
+    /// over.
     fn handed_over(&mut self) -> (bool, usize, usize) {
         let ended = self.service.wait().expect("its end");
         let mut progress = [0; 16];
         let file = File::open(self.directory.path().join("progress")).expect("its place");
         let _ = file.read_at(&mut progress, 0).expect("its progress");
-        let number = |at: usize| u64::from_le_bytes(progress[at..at + 8].try_into().expect("eight bytes"));
+        let number =
+            |at: usize| u64::from_le_bytes(progress[at..at + 8].try_into().expect("eight bytes"));
         let number = |at| usize::try_from(number(at)).expect("small");
         let in_order = ended.code() == Some(IN_ORDER);
         assert!(in_order || ended.code().is_none(), "the service met a closed pipe: {ended}");
@@ -186,7 +199,8 @@ impl Pair {
     fn log(&self) -> Vec<u8> {
         let directory = self.directory.path().join("logs");
         let names = std::fs::read_dir(&directory).expect("the directory");
-        let names = names.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+        let names =
+            names.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
         let order = |name: &String| {
             let mut parts = name.split('.').skip(2);
             let stamp = parts.next().unwrap_or("~").to_owned();
@@ -245,7 +259,12 @@ impl Seen {
         eprintln!(
             "{way}: {} rounds, {} lines, {} bytes in the log; bytes lost outside the pipe: in {} rounds, at most {}; left in the \
              pipe: at most {}",
-            self.rounds, self.lines, self.bytes, self.lost_rounds, self.lost_most, self.in_pipe_most
+            self.rounds,
+            self.lines,
+            self.bytes,
+            self.lost_rounds,
+            self.lost_most,
+            self.in_pipe_most
         );
     }
 }
@@ -264,7 +283,8 @@ fn options(round: u32) -> Vec<&'static str> {
     options
 }
 
-/// Tee ended without a message. A signal that came only after the end of its input is not in its exit code.
+/// Tee ended without a message. A signal that came only after the end of its input is not in its
+/// exit code.
 fn ended_well(pair: &mut Pair) {
     let (code, told) = pair.ended();
     assert!(matches!(code, Some(0 | 130)) && told.is_empty(), "{code:?} {told}");
@@ -325,7 +345,11 @@ fn term_to_tee_and_a_service_that_does_not_end_loses_nothing_but_what_is_in_the_
         let mut pair = Pair::start(&["--grace", grace, "--survive", survive], true);
         pair.signal_tee("-TERM");
         let (code, told) = pair.ended();
-        assert_eq!((code, told.contains("did not end in time")), (Some(130), round % 2 == 1), "{told}");
+        assert_eq!(
+            (code, told.contains("did not end in time")),
+            (Some(130), round % 2 == 1),
+            "{told}"
+        );
         pair.signal_service("-KILL");
         let (_, done, intended) = pair.handed_over();
         let log = pair.log();
@@ -374,7 +398,8 @@ fn hangups_of_tee_lose_nothing() {
         let mut pair = Pair::start(&["--grace", "2m", "--survive", survive], false);
         let at = log(pair.directory.path());
         for number in 0..3 {
-            std::fs::rename(&at, at.with_file_name(format!("s.log.moved.{number}"))).expect("moved");
+            std::fs::rename(&at, at.with_file_name(format!("s.log.moved.{number}")))
+                .expect("moved");
             pair.signal_tee("-HUP");
             let since = Instant::now();
             while !at.exists() {
@@ -387,7 +412,11 @@ fn hangups_of_tee_lose_nothing() {
         ended_well(&mut pair);
         assert_eq!(done, intended);
         let log = pair.log();
-        assert!(log.len() == done && log == stream(done), "{} of {done} bytes, in some order", log.len());
+        assert!(
+            log.len() == done && log == stream(done),
+            "{} of {done} bytes, in some order",
+            log.len()
+        );
         seen.round(&log);
     }
     seen.tell("HUP to tee, three times");
@@ -407,14 +436,16 @@ fn gap(all: &[u8], of: &[u8]) -> Option<usize> {
     (all[same..] == of[same + gap..]).then_some(gap)
 }
 
-/// The same of a log that keeps nothing through a kill: a kill within a write leaves half a line there, and the next start ends it.
+/// The same of a log that keeps nothing through a kill: a kill within a write leaves half a line
+/// there, and the next start ends it.
 fn gap_behind_half(all: &[u8], of: &[u8]) -> Option<usize> {
     let same = all.iter().zip(of).take_while(|(one, other)| one == other).count();
     let is_half = same > 0 && all[same - 1] != b'\n' && all.get(same) == Some(&b'\n');
     gap(all, of).or_else(|| is_half.then(|| gap(&[&all[..same], &all[same + 1..]].concat(), of))?)
 }
 
-/// The page that was read last, of which not all lines may have been handed to the log, and the beginning of a line before it.
+/// The page that was read last, of which not all lines may have been handed to the log, and the
+/// beginning of a line before it.
 const LOST_MOST: usize = PAGE + LINE_BYTES_MAX;
 
 /// Kills tee, and starts another with its pipe, as a supervisor does that has kept the pipe.
@@ -474,7 +505,8 @@ fn a_kill_of_both_loses_no_more_than_that_and_the_pipe() {
         let lost = [done, intended]
             .iter()
             .find_map(|bytes| gap(&all, &stream(*bytes)).filter(|gap| *gap <= LOST_MOST));
-        let lost = lost.unwrap_or_else(|| panic!("{} and {} of {done} bytes", log.len(), rest.len()));
+        let lost =
+            lost.unwrap_or_else(|| panic!("{} and {} of {done} bytes", log.len(), rest.len()));
         seen.lost(lost);
         seen.in_pipe_most = seen.in_pipe_most.max(rest.len());
         seen.round(&log);

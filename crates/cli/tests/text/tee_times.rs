@@ -25,7 +25,8 @@ fn run(file: &Path, zone: &str, arguments: &[&str], pieces: &[&[u8]]) -> Output 
         stdin.write_all(piece).expect("taken");
         lines += piece.iter().filter(|byte| **byte == b'\n').count();
         wait_until("its lines", || {
-            std::fs::read(file).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count() == lines
+            std::fs::read(file).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count()
+                == lines
         });
     }
     drop(stdin);
@@ -47,9 +48,12 @@ fn stamps(text: &[u8], len: usize, read: &[u8]) -> Vec<String> {
 
 #[test]
 fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
-    let pieces: [&[u8]; 5] = [b"one\n\nth", b"r\xff\0ee\r\nfour\n", &[b'x'; 9000], b"\nand ", b"an end"];
+    let pieces: [&[u8]; 5] =
+        [b"one\n\nth", b"r\xff\0ee\r\nfour\n", &[b'x'; 9000], b"\nand ", b"an end"];
     let read = pieces.concat();
-    for (form, minutes_ahead, end) in [("utc", 345, "Z"), ("local", 345, "+05:45"), ("local", 0, "+00:00")] {
+    for (form, minutes_ahead, end) in
+        [("utc", 345, "Z"), ("local", 345, "+05:45"), ("local", 0, "+00:00")]
+    {
         // A line longer than a buffer, and one longer than all buffers: it is put in pieces.
         for buffers in ["1MiB", "8KiB"] {
             let directory = tempfile::tempdir().expect("a directory");
@@ -62,11 +66,16 @@ fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
             let len = "2026-11-21T16:05:33.123456".len() + end.len();
             let stamps = stamps(&found, len, &read);
             assert_eq!(stamps.len(), 6, "{stamps:?}");
-            assert!(stamps.is_sorted() && stamps[0] == stamps[2] && stamps[2] < stamps[3], "{stamps:?}");
+            assert!(
+                stamps.is_sorted() && stamps[0] == stamps[2] && stamps[2] < stamps[3],
+                "{stamps:?}"
+            );
             let shown = stamps[0].strip_suffix(end).expect("its zone");
             let shown = format!("{shown}{}", if form == "utc" { "Z" } else { end });
-            let since =
-                std::process::Command::new("date").args(["+%s", "-d", &shown]).output().expect("date");
+            let since = std::process::Command::new("date")
+                .args(["+%s", "-d", &shown])
+                .output()
+                .expect("date");
             let since: u64 = String::from_utf8_lossy(&since.stdout).trim().parse().expect("a time");
             let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(since));
             assert!(age.is_ok_and(|age| age < crate::with_tee::LONG), "{stamps:?}");
@@ -78,9 +87,10 @@ fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
 fn lines_that_are_dropped_are_counted_with_their_stamps() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("a.log");
-    let mut child = tee(&file, &["--stamp", "utc", "--when-full", "drop-newest", "--buffers", "8KiB"])
-        .spawn()
-        .expect("tee");
+    let mut child =
+        tee(&file, &["--stamp", "utc", "--when-full", "drop-newest", "--buffers", "8KiB"])
+            .spawn()
+            .expect("tee");
     let line = format!("{}\n", "x".repeat(600_000));
     child.stdin.take().expect("a pipe").write_all(line.as_bytes()).expect("taken");
     let output = child.wait_with_output().expect("its end");
@@ -111,6 +121,10 @@ fn a_local_day_begins_at_local_midnight() {
         assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
         let found = std::fs::read_dir(directory.path()).expect("listed").count();
         assert_eq!(found, files, "{zone}");
-        assert_eq!(text(&file), if files == 2 { "today\n" } else { "yesterday\ntoday\n" }, "{zone}");
+        assert_eq!(
+            text(&file),
+            if files == 2 { "today\n" } else { "yesterday\ntoday\n" },
+            "{zone}"
+        );
     }
 }

@@ -56,7 +56,8 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
     wait_until("a line", || text(&file) == "one\n");
     std::fs::remove_dir_all(&logs).expect("removed");
     stdin.write_all(b"two\n").expect("written");
-    // Time to fail at writing it, and to report so. If it were too short, this would only show less.
+    // Time to fail at writing it, and to report so. If it were too short, this would only show
+    // less.
     std::thread::sleep(Duration::from_secs(1));
     std::fs::create_dir(&logs).expect("made");
     wait_until("the log goes on", || text(&file) == "two\n");
@@ -69,7 +70,11 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
     assert_eq!(ends(&mut tee), Some(0));
     assert_eq!(text(&file), "two\nthree\n");
     let told = told.join().expect("a thread").expect("text");
-    assert!(told.contains("cannot be written") && told.contains("written again"), "{}", told.trim());
+    assert!(
+        told.contains("cannot be written") && told.contains("written again"),
+        "{}",
+        told.trim()
+    );
 }
 
 #[test]
@@ -112,7 +117,8 @@ fn a_log_is_not_its_own_input() {
     // Less would be read to its end before any of it is written.
     let lines = b"a line\n".repeat(4 << 20);
     std::fs::write(&file, &lines).expect("written");
-    let mut tee = tee(&file, &[]).stdin(File::open(&file).expect("opened")).spawn().expect("inkstone");
+    let mut tee =
+        tee(&file, &[]).stdin(File::open(&file).expect("opened")).spawn().expect("inkstone");
     assert_eq!(ends(&mut tee), Some(1));
     let told = said(&tee.wait_with_output().expect("its end"));
     assert!(told.contains("stdin is the log"), "{told}");

@@ -1,6 +1,8 @@
-//! Segments with good checksums that say what cannot be: no crash makes them, and no reader may go along with them.
+//! Segments with good checksums that say what cannot be: no crash makes them, and no reader may go
+//! along with them.
 //!
-//! *Owns*: summing a changed header again, by the formulas of `docs/format.md`. *May not touch*: the encoder.
+//! *Owns*: summing a changed header again, by the formulas of `docs/format.md`. *May not touch*:
+//! the encoder.
 
 use inkstone_format::{Batch, Control, Fault, Lsn, PayloadSum, PromiseReason, checksum};
 
@@ -35,7 +37,8 @@ fn sum_frame(bytes: &mut [u8], at: usize) {
     bytes[at + 20..at + 24].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Every contradiction that has a name. Offsets are in the last group (`group`) or in one of its frames (`frame`).
+/// Every contradiction that has a name. Offsets are in the last group (`group`) or in one of its
+/// frames (`frame`).
 pub fn contradictions() -> Vec<Contradiction> {
     let mut writer = Writer::create(log_id(6));
     writer.append(&[vec![1; 16]]);
@@ -111,13 +114,25 @@ fn in_control_frames(good: &Writer) -> Vec<Contradiction> {
     };
     let idle = Control::Promise(PromiseReason::Idle);
     control("an unknown reason", Fault::Control, idle, &[3]);
-    control("more truncated than there is", Fault::Control, Control::TruncateBefore(Lsn::new(1)), &[200]);
+    control(
+        "more truncated than there is",
+        Fault::Control,
+        Control::TruncateBefore(Lsn::new(1)),
+        &[200],
+    );
     control("a seal that names itself", Fault::Control, Control::Seal(segment(2)), &[1]);
     let opening = Control::Epoch { previous: None, recovered: Lsn::new(1) };
     control("an epoch after itself", Fault::Control, opening, &[1]);
-    control("an epoch that recovered something else", Fault::Control, opening, &[0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    control(
+        "an epoch that recovered something else",
+        Fault::Control,
+        opening,
+        &[0, 0, 0, 0, 0, 0, 0, 0, 9],
+    );
     // Behind the seal, in the same group.
-    for (what, is_record) in [("a control frame after the seal", false), ("a record after the seal", true)] {
+    for (what, is_record) in
+        [("a control frame after the seal", false), ("a record after the seal", true)]
+    {
         let mut writer = good.clone();
         writer.group(|group, buffer| {
             group.control(buffer, &Control::Padding(8)).unwrap();

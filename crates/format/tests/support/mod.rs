@@ -1,6 +1,7 @@
 //! A log in memory, written the way a writer must write it, and what the tests compare with.
 //!
-//! *Owns*: the only writer of the tests. *May not touch*: bytes directly; everything goes through the public encoder.
+//! *Owns*: the only writer of the tests. *May not touch*: bytes directly; everything goes through
+//! the public encoder.
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses a part of it.
 #![allow(clippy::unwrap_used)] // A test may fail so.
@@ -138,7 +139,9 @@ impl Writer {
         let mut lsns = Vec::new();
         self.group(|group, buffer| {
             for payload in payloads {
-                lsns.push(group.record(buffer, payload, PayloadSum::of(payload), Batch::Alone).unwrap());
+                lsns.push(
+                    group.record(buffer, payload, PayloadSum::of(payload), Batch::Alone).unwrap(),
+                );
             }
         });
         self.records.extend(lsns.into_iter().zip(payloads.iter().cloned()));
@@ -201,7 +204,8 @@ impl Writer {
 
     /// Continues in a next segment: its header, then the seal of this one.
     pub fn roll(&mut self, recycled: Option<Vec<u8>>) {
-        let header = self.next_header(Roll::Full, Position { segment: self.header.number, byte: self.at });
+        let header =
+            self.next_header(Roll::Full, Position { segment: self.header.number, byte: self.at });
         self.control(&Control::Seal(header.number));
         self.begin_segment(header, recycled);
     }
@@ -217,8 +221,13 @@ impl Writer {
         let header = self.next_header(Roll::Cut, end);
         // The seal belongs to the old history: its LSN is the one that was next there.
         let old_next = self.groups.last().unwrap().next_lsn;
-        let mut old =
-            Self { header: seal_in, at: seal_at.0, epoch: seal_at.1, next_lsn: old_next, ..self.clone() };
+        let mut old = Self {
+            header: seal_in,
+            at: seal_at.0,
+            epoch: seal_at.1,
+            next_lsn: old_next,
+            ..self.clone()
+        };
         old.control(&Control::Seal(header.number));
         self.files = old.files;
         self.begin_segment(header, None);
@@ -237,12 +246,17 @@ impl Writer {
 
 pub fn survey_of(files: &[File]) -> (Survey, Vec<(Lsn, Vec<u8>)>) {
     let mut shown = Vec::new();
-    let found =
-        survey_with(files, &SurveyOptions::default(), |lsn, payload| shown.push((lsn, payload.to_vec())));
+    let found = survey_with(files, &SurveyOptions::default(), |lsn, payload| {
+        shown.push((lsn, payload.to_vec()))
+    });
     (found, shown)
 }
 
-pub fn survey_with(files: &[File], options: &SurveyOptions, mut visit: impl FnMut(Lsn, &[u8])) -> Survey {
+pub fn survey_with(
+    files: &[File],
+    options: &SurveyOptions,
+    mut visit: impl FnMut(Lsn, &[u8]),
+) -> Survey {
     let files: Vec<(SegmentNumber, &[u8])> =
         files.iter().map(|file| (file.number, &file.bytes[..])).collect();
     survey(&files, options, &mut visit)
@@ -252,7 +266,8 @@ pub fn random_bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.u8(..)).collect()
 }
 
-/// One segment with every kind of frame that a segment can hold, full up to byte `until` or nearly, not closed.
+/// One segment with every kind of frame that a segment can hold, full up to byte `until` or nearly,
+/// not closed.
 pub fn full_segment(random: &mut fastrand::Rng, until: u64) -> Writer {
     full_segment_in(Version::One, random, until)
 }
@@ -291,15 +306,17 @@ pub fn full_segment_in(version: Version, random: &mut fastrand::Rng, until: u64)
         match round % 3 {
             0 => writer.idle(),
             1 => writer.reopen(),
-            _ => writer
-                .control(&Control::Padding(random.usize(0..1500).min((until - writer.at) as usize - 300))),
+            _ => writer.control(&Control::Padding(
+                random.usize(0..1500).min((until - writer.at) as usize - 300),
+            )),
         }
         round += 1;
     }
     writer
 }
 
-/// The names of the tests that a missing program keeps from running: past the harness, which captures `eprintln`.
+/// The names of the tests that a missing program keeps from running: past the harness, which
+/// captures `eprintln`.
 pub fn not_run(why: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
@@ -348,7 +365,8 @@ fn golden_files(directory: &std::path::Path) -> Vec<File> {
     files
 }
 
-/// Every header, group and frame of a directory, and the verdict, as text that no renaming in the code changes.
+/// Every header, group and frame of a directory, and the verdict, as text that no renaming in the
+/// code changes.
 pub fn dump(files: &[File]) -> String {
     let mut text = String::new();
     for file in files {
@@ -380,7 +398,8 @@ fn dump_header(block: &HeaderBlock, header: &SegmentHeader) -> String {
         Roll::Cut => "cut",
     };
     let predecessor = header.predecessor.map_or("-".to_string(), |end| end.to_string());
-    let SegmentHeader { log, number, segment_bytes, first_lsn, first_live, epoch, promise, .. } = header;
+    let SegmentHeader { log, number, segment_bytes, first_lsn, first_live, epoch, promise, .. } =
+        header;
     format!(
         "file {number} log {log} bytes {segment_bytes} lsn {first_lsn} live {first_live} epoch {epoch} \
          promise {promise} predecessor {predecessor} roll {roll} copies {copies} stray {stray}\n"
@@ -412,7 +431,10 @@ fn dump_groups(bytes: &[u8], header: &SegmentHeader) -> String {
                 } else {
                     frame.payload.escape_ascii().to_string()
                 };
-                text += &format!("    {} kind {kind} batch {batch} lsn {} {payload}\n", frame.at, frame.lsn);
+                text += &format!(
+                    "    {} kind {kind} batch {batch} lsn {} {payload}\n",
+                    frame.at, frame.lsn
+                );
             }
             Step::GroupEnd(_) => {}
             Step::Stop(stop) => {

@@ -1,9 +1,11 @@
-//! Standard input whose reader another thread can stop; waiting for pipes, and for an output that takes bytes again.
+//! Standard input whose reader another thread can stop; waiting for pipes, and for an output that
+//! takes bytes again.
 //!
-//! *Owns*: waiting for bytes, for room or for the request to stop. *May not touch*: what is read or written.
+//! *Owns*: waiting for bytes, for room or for the request to stop. *May not touch*: what is read or
+//! written.
 //!
-//! A read of an idle pipe returns when a process writes, which may be never. So each read first waits, for the input and for a
-//! pipe of its own; closing the other end of that pipe stops it.
+//! A read of an idle pipe returns when a process writes, which may be never. So each read first
+//! waits, for the input and for a pipe of its own; closing the other end of that pipe stops it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -63,7 +65,8 @@ impl Input {
         made().map_err(|source: io::Error| Error::new("open", STDIN, source))
     }
 
-    /// Whether it is a pipe or a socket: a process is at its other end, and unread bytes are lost when it is closed.
+    /// Whether it is a pipe or a socket: a process is at its other end, and unread bytes are lost
+    /// when it is closed.
     pub fn is_stream(&self) -> bool {
         self.is_stream
     }
@@ -74,7 +77,8 @@ impl Input {
     /// What the kernel answers.
     pub fn read(&mut self, into: &mut [u8]) -> Result<Got> {
         loop {
-            let mut waited = [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
+            let mut waited =
+                [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
             wait(&mut waited, None)?;
             if !waited[0].revents().is_empty() {
                 return Ok(Got::Nothing);
@@ -115,7 +119,8 @@ impl Input {
     }
 }
 
-/// Sleeps until a file takes bytes or a write would return an error: for a file that another process has made non-blocking.
+/// Sleeps until a file takes bytes or a write would return an error: for a file that another
+/// process has made non-blocking.
 ///
 /// # Errors
 /// What the kernel answers.
@@ -123,8 +128,8 @@ pub fn wait_to_write(file: &File) -> Result<()> {
     wait(&mut [PollFd::new(file, PollFlags::OUT)], None)
 }
 
-/// Sleeps until one of the pipes has something to read, or the time has passed. Returns the first pipe that has something; `None`
-/// if the time has passed.
+/// Sleeps until one of the pipes has something to read, or the time has passed. Returns the first
+/// pipe that has something; `None` if the time has passed.
 ///
 /// # Errors
 /// What the kernel answers.
@@ -190,7 +195,11 @@ mod tests {
         to_one.write_all(b"x").expect("told");
         assert_eq!(wait_to_read(&[&one, &two], Some(Duration::MAX)).expect("asked"), Some(0));
         drop(to_two);
-        assert_eq!(wait_to_read(&[&two], None).expect("asked"), Some(0), "its end is something, too");
+        assert_eq!(
+            wait_to_read(&[&two], None).expect("asked"),
+            Some(0),
+            "its end is something, too"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The engine without threads: the caller's thread makes the call, inside `submit`.
 //!
-//! *Owns*: the completions that were not taken yet; how a request becomes blocking calls on a file, also for the threads of the
-//! pool.
+//! *Owns*: the completions that were not taken yet; how a request becomes blocking calls on a file,
+//! also for the threads of the pool.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -62,6 +62,8 @@ pub(crate) fn carry_out<F: BlockingFile>(request: Request<F>, on: ThenOn) -> Com
             }
             Completion { token, buffer: Some(buffer), result }
         }
-        Operation::Sync(kind) => Completion { token, buffer: None, result: file.sync(kind).map(|()| 0) },
+        Operation::Sync(kind) => {
+            Completion { token, buffer: None, result: file.sync(kind).map(|()| 0) }
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! The engines of the operating system, which make the system calls.
 //!
-//! *Owns*: the threads. *May not touch*: what is written, or when; an engine carries out requests. [`OsEngine::open`] opens one by
-//! its kind; both behave alike (see [`crate::seam::Engine`]).
+//! *Owns*: the threads. *May not touch*: what is written, or when; an engine carries out requests.
+//! [`OsEngine::open`] opens one by its kind; both behave alike (see [`crate::seam::Engine`]).
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
 //! | `caller` | `pwrite`, `pwritev2(RWF_DSYNC)` | `pread` | `fsync`, `fdatasync` | the two calls, at once |
 //! | `pool` | as `caller`, on one of its threads | same | same | the two calls, on one thread |
 //!
-//! `pool` queues a request beyond its depth, and a thread that waits for completions helps. The engines that submit entries to the
-//! kernel (io_uring, Linux AIO) are those of the lab, in `inkstone-host`.
+//! `pool` queues a request beyond its depth, and a thread that waits for completions helps. The
+//! engines that submit entries to the kernel (io_uring, Linux AIO) are those of the lab, in
+//! `inkstone-host`.
 
 mod caller;
 mod pool;
@@ -23,15 +24,18 @@ use crate::fork::LeftInChild;
 use crate::seam::{Completion, Engine, File, Persist, Request};
 use crate::strategy::{EngineKind, NamedChoice};
 
-/// More requests in flight than any device can use; it bounds threads, and what other engines ask of the kernel.
+/// More requests in flight than any device can use; it bounds threads, and what other engines ask
+/// of the kernel.
 pub const MAX_DEPTH: usize = 1024;
 
 /// A file on which an engine of blocking calls can work.
 pub trait BlockingFile: File + fmt::Debug {
-    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it returns.
+    /// Writes all of `bytes` at `offset` and makes them as durable as `persist` says before it
+    /// returns.
     ///
     /// # Errors
-    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an error.
+    /// What the kernel answers, with the offset. See [`File::sync`] for what is known after an
+    /// error.
     fn write_with(&self, bytes: &[u8], offset: u64, persist: Persist) -> Result<()>;
 }
 
@@ -52,8 +56,8 @@ pub fn check_depth(kind: EngineKind, depth: usize) -> Result<usize> {
     Ok(depth.max(1))
 }
 
-/// An engine of blocking calls. A forked child does not have its threads, and gets an error from it ([`Error::is_forked`]); only
-/// engine `caller` can still read there.
+/// An engine of blocking calls. A forked child does not have its threads, and gets an error from it
+/// ([`Error::is_forked`]); only engine `caller` can still read there.
 #[derive(Debug)]
 pub struct OsEngine<F: BlockingFile = OsFile> {
     kind: EngineKind,
@@ -77,11 +81,12 @@ macro_rules! each {
 }
 
 impl<F: BlockingFile> OsEngine<F> {
-    /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's thread always has one at a time).
+    /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's
+    /// thread always has one at a time).
     ///
     /// # Errors
-    /// When it is an engine of the lab ([unsupported](Error::is_unsupported)), or a thread cannot be started: the message names the
-    /// remedy. When `depth` is above [`MAX_DEPTH`].
+    /// When it is an engine of the lab ([unsupported](Error::is_unsupported)), or a thread cannot
+    /// be started: the message names the remedy. When `depth` is above [`MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         let depth = check_depth(kind, depth)?;
         let inner = match kind {
@@ -139,7 +144,10 @@ mod tests {
                 continue;
             }
             let error = opened.expect_err("refused");
-            assert!(error.is_unsupported() && error.to_string().contains("in inkstone-host"), "{error}");
+            assert!(
+                error.is_unsupported() && error.to_string().contains("in inkstone-host"),
+                "{error}"
+            );
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A pool of threads that make blocking calls.
 //!
-//! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request becomes calls; that is
-//! [`super::caller::carry_out`]. No lock is held across a call.
+//! *Owns*: the threads and the queue between them and the caller. *May not touch*: how a request
+//! becomes calls; that is [`super::caller::carry_out`]. No lock is held across a call.
 //!
-//! If more requests are in flight than there are threads, a caller that waits for a completion carries out a request that no
-//! thread has begun. Asleep, it would have to be woken; and if there is one thread for each other processor, its own processor
-//! would be idle.
+//! If more requests are in flight than there are threads, a caller that waits for a completion
+//! carries out a request that no thread has begun. Asleep, it would have to be woken; and if there
+//! is one thread for each other processor, its own processor would be idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -53,14 +53,20 @@ impl<F: BlockingFile> Pool<F> {
     }
 
     fn open_with(depth: usize, work: Work<F>) -> Result<Self> {
-        let mut pool =
-            Self { shared: Arc::new(Shared::new()), threads: Vec::with_capacity(depth), work, in_flight: 0 };
+        let mut pool = Self {
+            shared: Arc::new(Shared::new()),
+            threads: Vec::with_capacity(depth),
+            work,
+            in_flight: 0,
+        };
         for number in 0..depth {
             let name = format!("inkstone-pool-{number}");
             let shared = Arc::clone(&pool.shared);
             // On failure `pool` is dropped, which ends the threads that were started.
-            let thread =
-                Builder::new().name(name.clone()).spawn(move || shared.serve(work)).map_err(|source| {
+            let thread = Builder::new()
+                .name(name.clone())
+                .spawn(move || shared.serve(work))
+                .map_err(|source| {
                     Error::new("start thread", &name, source)
                         .advise(format!("a smaller depth needs fewer threads; {MORE_THREADS}"))
                 })?;
@@ -72,8 +78,13 @@ impl<F: BlockingFile> Pool<F> {
 
 impl<F: BlockingFile> Shared<F> {
     fn new() -> Self {
-        let queues = Queues { requests: VecDeque::new(), completions: VecDeque::new(), is_closing: false };
-        Self { queues: Mutex::new(queues), has_request: Condvar::new(), has_completion: Condvar::new() }
+        let queues =
+            Queues { requests: VecDeque::new(), completions: VecDeque::new(), is_closing: false };
+        Self {
+            queues: Mutex::new(queues),
+            has_request: Condvar::new(),
+            has_completion: Condvar::new(),
+        }
     }
 
     /// No code can panic while the lock is held, so a poisoned lock guards sound queues.
@@ -103,7 +114,8 @@ impl<F: BlockingFile> Shared<F> {
         }
     }
 
-    /// Waits for a completion; with `helps` it may instead carry out a request that no thread has begun.
+    /// Waits for a completion; with `helps` it may instead carry out a request that no thread has
+    /// begun.
     fn next_completion(&self, helps: Option<Work<F>>) -> Completion {
         let mut queues = self.lock();
         loop {
@@ -121,13 +133,13 @@ impl<F: BlockingFile> Shared<F> {
     }
 }
 
-/// Turns a panic into the request's error: the caller waits for a completion, which a dead thread would never return. The buffer
-/// is lost with the stack that held it.
+/// Turns a panic into the request's error: the caller waits for a completion, which a dead thread
+/// would never return. The buffer is lost with the stack that held it.
 fn carry_out_whatever_happens<F: BlockingFile>(work: Work<F>, request: Request<F>) -> Completion {
     let token = request.token;
     let file = Arc::clone(&request.file);
-    // Unwind safety: the panic can leave half done only the request, which no code sees again, and the file, whose locks recover
-    // from a panicked holder.
+    // Unwind safety: the panic can leave half done only the request, which no code sees again, and
+    // the file, whose locks recover from a panicked holder.
     catch_unwind(AssertUnwindSafe(|| work(request))).unwrap_or_else(|payload| {
         let text = payload
             .downcast_ref::<&str>()
@@ -135,7 +147,11 @@ fn carry_out_whatever_happens<F: BlockingFile>(work: Work<F>, request: Request<F
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".to_owned());
         let source = io::Error::other(format!("a thread of the pool panicked: {text}"));
-        Completion { token, buffer: None, result: Err(Error::new("carry out", file.path(), source)) }
+        Completion {
+            token,
+            buffer: None,
+            result: Err(Error::new("carry out", file.path(), source)),
+        }
     })
 }
 
@@ -195,11 +211,13 @@ mod tests {
     #[test]
     fn a_panic_becomes_an_error_and_the_thread_lives_on() {
         let directory = tempfile::tempdir().unwrap();
-        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let file =
+            Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
         let mut pool = Pool::open_with(1, panicking).unwrap();
         for token in 0..10 {
             let buffer = AlignedBuf::zeroed(4096);
-            let operation = Operation::Write { buffer, len: 4096, offset: 0, persist: Persist::Later };
+            let operation =
+                Operation::Write { buffer, len: 4096, offset: 0, persist: Persist::Later };
             pool.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
         }
         let mut failed = 0;
@@ -219,7 +237,11 @@ mod tests {
     /// Returns the name of the thread that carried it out.
     fn name(request: Request<OsFile>) -> Completion {
         let name = std::thread::current().name().unwrap_or_default().to_owned();
-        Completion { token: request.token, buffer: None, result: Err(Error::invalid("name", name, "")) }
+        Completion {
+            token: request.token,
+            buffer: None,
+            result: Err(Error::invalid("name", name, "")),
+        }
     }
 
     #[test]
@@ -235,7 +257,8 @@ mod tests {
             name(request)
         }
         let directory = tempfile::tempdir().unwrap();
-        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let file =
+            Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
         let submit = |pool: &mut Pool<OsFile>, token| {
             let operation = Operation::Sync(crate::seam::SyncKind::All);
             pool.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
@@ -262,7 +285,8 @@ mod tests {
     #[test]
     fn the_threads_have_names() {
         let directory = tempfile::tempdir().unwrap();
-        let file = Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let file =
+            Arc::new(OsFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
         let mut pool = Pool::open_with(1, name).unwrap();
         let operation = Operation::Sync(crate::seam::SyncKind::All);
         let completion = pool.run(Request { token: 0, file, operation }).unwrap();

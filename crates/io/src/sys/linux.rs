@@ -1,7 +1,7 @@
 //! The calls of Linux.
 //!
-//! *Owns*: the numbers that the build machine's headers may lack (from the kernel's uapi headers, 6.18). *May not touch*: policy;
-//! each function here is one call.
+//! *Owns*: the numbers that the build machine's headers may lack (from the kernel's uapi headers,
+//! 6.18). *May not touch*: policy; each function here is one call.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, Statx, StatxFlags, Timespec, fstat, fstatfs, openat, statx,
+    AtFlags, FallocateFlags, Mode, OFlags, Statx, StatxFlags, Timespec, fstat, fstatfs, openat,
+    statx,
 };
 use rustix::io::ReadWriteFlags;
 use rustix::thread::futex::{self, Flags};
@@ -41,7 +42,8 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
 pub(crate) struct Sleepers;
 
 impl Sleepers {
-    /// Sleeps while the word has this value, for at most `time`; true if the time is over. It may return early.
+    /// Sleeps while the word has this value, for at most `time`; true if the time is over. It may
+    /// return early.
     pub(crate) fn sleep(&self, word: &AtomicU32, value: u32, time: Duration) -> bool {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -60,8 +62,9 @@ impl Sleepers {
     }
 }
 
-/// A file's size, and nothing else: asking for the time stamps makes the next write change them, and a sync may wait for that.
-/// Without the call (Linux 4.11, and a sandbox may refuse it) that is the price.
+/// A file's size, and nothing else: asking for the time stamps makes the next write change them,
+/// and a sync may wait for that. Without the call (Linux 4.11, and a sandbox may refuse it) that is
+/// the price.
 pub(crate) fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
     match statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::SIZE) {
         Err(error) if is_not_here(&error.into()) => Ok(fstat(fd)?.st_size.cast_unsigned()),
@@ -139,22 +142,26 @@ pub(crate) fn random_bytes(bytes: &mut [u8; 16]) -> io::Result<()> {
     Ok(rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()).map(drop)?)
 }
 
-/// Makes the kernel wipe a page in children. Where it does not (before 4.14, and some kernels that only look like Linux), the
-/// handler in the child does it. Miri knows neither such advice nor forks.
+/// Makes the kernel wipe a page in children. Where it does not (before 4.14, and some kernels that
+/// only look like Linux), the handler in the child does it. Miri knows neither such advice nor
+/// forks.
 ///
 /// # Safety
 /// The page is the caller's mapping of `bytes`, and zeros are a value of what is in it.
 pub(crate) unsafe fn wipe_in_children(page: *mut u8, bytes: usize) {
     if !cfg!(miri) {
         // SAFETY: handed on.
-        let _ = unsafe { rustix::mm::madvise(page.cast(), bytes, rustix::mm::Advice::LinuxWipeOnFork) };
+        let _ =
+            unsafe { rustix::mm::madvise(page.cast(), bytes, rustix::mm::Advice::LinuxWipeOnFork) };
     }
 }
 
-/// Replaces a descriptor by an eventfd that no code uses. All calls in it may be made in a child of `fork`.
+/// Replaces a descriptor by an eventfd that no code uses. All calls in it may be made in a child of
+/// `fork`.
 ///
 /// # Safety
-/// The number is the caller's, who closes it at most once more and takes it for no file before that.
+/// The number is the caller's, who closes it at most once more and takes it for no file before
+/// that.
 pub(crate) unsafe fn replace(descriptor: RawFd) {
     // Closed first, so that a number is free even if all were in use.
     // SAFETY: handed on; the eventfd is ours.
@@ -168,7 +175,8 @@ pub(crate) unsafe fn replace(descriptor: RawFd) {
     }
 }
 
-/// Takes the pending signals of a set of one, which this thread has blocked; false if one may still be pending.
+/// Takes the pending signals of a set of one, which this thread has blocked; false if one may still
+/// be pending.
 pub(crate) fn take_pending(set: &libc::sigset_t, signal: i32) -> bool {
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the set and the time live as long as the call, which may be told to give no details.
@@ -197,13 +205,14 @@ pub(crate) fn drop_cached(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// One FIEMAP call; the answer is in `request`.
 pub(crate) fn fiemap(fd: BorrowedFd<'_>, request: &mut Fiemap) -> io::Result<()> {
-    // SAFETY: `request` is a live, exclusively borrowed `struct fiemap` whose `extent_count` says how many extents
-    // follow it, and the kernel writes no more than that.
+    // SAFETY: `request` is a live, exclusively borrowed `struct fiemap` whose `extent_count` says
+    // how many extents follow it, and the kernel writes no more than that.
     let answer = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP, std::ptr::from_mut(request)) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The number of `cachestat` (Linux 6.5); new calls have the same number on all architectures but alpha.
+/// The number of `cachestat` (Linux 6.5); new calls have the same number on all architectures but
+/// alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`.
@@ -228,9 +237,16 @@ struct Cachestat {
 pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     let range = CachestatRange { offset, len };
     let mut answer = Cachestat::default();
-    // SAFETY: both structures are live and laid out as the kernel's; it reads the first, fills the second, and keeps neither.
+    // SAFETY: both structures are live and laid out as the kernel's; it reads the first, fills the
+    // second, and keeps neither.
     let code = unsafe {
-        libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut answer, 0 as libc::c_uint)
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            &raw const range,
+            &raw mut answer,
+            0 as libc::c_uint,
+        )
     };
     if code == 0 { Ok(answer.cached) } else { Err(io::Error::last_os_error()) }
 }

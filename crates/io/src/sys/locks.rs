@@ -1,6 +1,7 @@
 //! The lock of an open file description, which Linux and macOS have by the same names.
 //!
-//! *Owns*: the calls and their structure. *May not touch*: the table of the locks that this process holds (`lock_table.rs`).
+//! *Owns*: the calls and their structure. *May not touch*: the table of the locks that this process
+//! holds (`lock_table.rs`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,14 +15,16 @@ const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockedBytes {
     All,
-    /// One byte far behind the end of any file: where locks are mandatory (SMB), others may still read and write the file.
+    /// One byte far behind the end of any file: where locks are mandatory (SMB), others may still
+    /// read and write the file.
     FarAway,
 }
 
 /// A record lock of these bytes, of this type, as `fcntl` takes it.
 fn lock_of(bytes: LockedBytes, lock_type: libc::c_short) -> libc::flock {
-    // SAFETY: `struct flock` is integers only, for which zeros are a value; an open-file-description lock demands that
-    // `l_pid` be 0, and start and length 0 mean the whole file.
+    // SAFETY: `struct flock` is integers only, for which zeros are a value; an
+    // open-file-description lock demands that `l_pid` be 0, and start and length 0 mean the whole
+    // file.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = lock_type;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -33,9 +36,14 @@ fn lock_of(bytes: LockedBytes, lock_type: libc::c_short) -> libc::flock {
 }
 
 /// Takes or releases the open file description's exclusive lock on these bytes; never waits.
-pub(crate) fn set_description_lock(fd: BorrowedFd<'_>, bytes: LockedBytes, take: bool) -> io::Result<()> {
+pub(crate) fn set_description_lock(
+    fd: BorrowedFd<'_>,
+    bytes: LockedBytes,
+    take: bool,
+) -> io::Result<()> {
     let lock = lock_of(bytes, if take { EXCLUSIVE } else { FREE });
-    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` lives through the call, which only reads it.
+    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` lives through the call,
+    // which only reads it.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -52,9 +60,13 @@ pub(crate) struct LockInTheWay {
 }
 
 /// The lock that is in the way of an exclusive lock on these bytes, if there is one. Takes no lock.
-pub(crate) fn lock_in_the_way(fd: BorrowedFd<'_>, bytes: LockedBytes) -> io::Result<Option<LockInTheWay>> {
+pub(crate) fn lock_in_the_way(
+    fd: BorrowedFd<'_>,
+    bytes: LockedBytes,
+) -> io::Result<Option<LockInTheWay>> {
     let mut lock = lock_of(bytes, EXCLUSIVE);
-    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively borrowed `struct flock`.
+    // SAFETY: the descriptor is open for as long as it is borrowed; `lock` is a live, exclusively
+    // borrowed `struct flock`.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
         0 => Ok((lock.l_type != FREE).then(|| LockInTheWay {
             is_to_read: lock.l_type == TO_READ,

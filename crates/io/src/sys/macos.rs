@@ -1,6 +1,7 @@
 //! The calls of macOS, as far as a log needs them.
 //!
-//! *Owns*: the calls, and the answer "unsupported" where there is none. *May not touch*: policy; each function here is one call.
+//! *Owns*: the calls, and the answer "unsupported" where there is none. *May not touch*: policy;
+//! each function here is one call.
 //!
 //! This compiles, and no test runs it (docs/assumptions.md, "macOS").
 
@@ -60,11 +61,13 @@ pub(crate) fn unnamed_file(_: BorrowedFd<'_>, _: i32) -> io::Result<OwnedFd> {
     Err(unsupported())
 }
 
-/// The file system of an open file, by its name: the numbers are given out as file systems are loaded.
+/// The file system of an open file, by its name: the numbers are given out as file systems are
+/// loaded.
 pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<FileSystem> {
     let answer = fstatfs(fd)?;
     let bytes = answer.f_fstypename.map(libc::c_char::cast_unsigned);
-    let name = CStr::from_bytes_until_nul(&bytes).ok().map(|name| name.to_string_lossy().into_owned());
+    let name =
+        CStr::from_bytes_until_nul(&bytes).ok().map(|name| name.to_string_lossy().into_owned());
     Ok(FileSystem { number: 0, name })
 }
 
@@ -86,7 +89,8 @@ pub(crate) fn sync_directory(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Random bytes; up to 256 come complete, or not at all.
 pub(crate) fn random_bytes(bytes: &mut [u8; 16]) -> io::Result<()> {
-    // SAFETY: the array is exclusively borrowed, and the call writes at most the length that it gets, which is the array's.
+    // SAFETY: the array is exclusively borrowed, and the call writes at most the length that it
+    // gets, which is the array's.
     match unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -102,10 +106,11 @@ pub(crate) unsafe fn wipe_in_children(_: *mut u8, _: usize) {}
 /// Replaces a descriptor by `/dev/null`. All calls in it may be made in a child of `fork`.
 ///
 /// # Safety
-/// The number is the caller's, who closes it at most once more and takes it for no file before that.
+/// The number is the caller's, who closes it at most once more and takes it for no file before
+/// that.
 pub(crate) unsafe fn replace(descriptor: RawFd) {
-    // Closed first, so that a number is free even if all were in use.
-    // SAFETY: handed on; the path is a NUL-terminated literal, and the descriptor opened here is ours.
+    // Closed first, so that a number is free even if all were in use. SAFETY: handed on; the path
+    // is a NUL-terminated literal, and the descriptor opened here is ours.
     unsafe {
         libc::close(descriptor);
         let harmless = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
@@ -117,10 +122,12 @@ pub(crate) unsafe fn replace(descriptor: RawFd) {
     }
 }
 
-/// Whether no signal of the set is pending. A pending one is not taken: no call here takes one without waiting.
+/// Whether no signal of the set is pending. A pending one is not taken: no call here takes one
+/// without waiting.
 pub(crate) fn take_pending(_: &libc::sigset_t, signal: i32) -> bool {
     let mut pending: libc::sigset_t = 0;
-    // SAFETY: the set lives as long as the calls, and 0 is the empty one, should the first call fail.
+    // SAFETY: the set lives as long as the calls, and 0 is the empty one, should the first call
+    // fail.
     unsafe {
         libc::sigpending(&raw mut pending);
         libc::sigismember(&raw const pending, signal) != 1
@@ -140,8 +147,8 @@ pub(crate) fn fiemap(_: BorrowedFd<'_>, _: &mut Fiemap) -> io::Result<()> {
     Err(unsupported())
 }
 
-/// There is no such call. It is only advice on Linux too, so this is no error: who must see the medium reads with `O_DIRECT`,
-/// which macOS lacks as well (docs/assumptions.md, A8).
+/// There is no such call. It is only advice on Linux too, so this is no error: who must see the
+/// medium reads with `O_DIRECT`, which macOS lacks as well (docs/assumptions.md, A8).
 pub(crate) fn drop_cached(_: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }

@@ -1,11 +1,14 @@
-//! What differs between systems: a file for each, with the same functions; the rest of the crate knows only their names.
+//! What differs between systems: a file for each, with the same functions; the rest of the crate
+//! knows only their names.
 //!
-//! *Owns*: the choice of the file; the kernels' numbers; the calls that rustix has no safe form for. *May not touch*: policy;
-//! each function here is one call, or what stands in for it where a sandbox refuses it, or the answer that there is no such call.
+//! *Owns*: the choice of the file; the kernels' numbers; the calls that rustix has no safe form
+//! for. *May not touch*: policy; each function here is one call, or what stands in for it where a
+//! sandbox refuses it, or the answer that there is no such call.
 //!
-//! `linux.rs` is the system that Inkstone is made for and tested on. `macos.rs` lets a log run on a laptop by `pwrite` and
-//! `F_FULLFSYNC`: it compiles, and no promise is tested there (docs/assumptions.md). What macOS lacks is "unsupported", or
-//! unknown, in the types that Linux uses for a file system that lacks it.
+//! `linux.rs` is the system that Inkstone is made for and tested on. `macos.rs` lets a log run on a
+//! laptop by `pwrite` and `F_FULLFSYNC`: it compiles, and no promise is tested there
+//! (docs/assumptions.md). What macOS lacks is "unsupported", or unknown, in the types that Linux
+//! uses for a file system that lacks it.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -27,9 +30,10 @@ use rustix::fs::{Mode, RawMode, Stat};
 
 pub(crate) use locks::{LockInTheWay, LockedBytes, lock_in_the_way, set_description_lock};
 pub(crate) use system::{
-    GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, ask_nothing, born_nanos, cached_pages,
-    device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system, let_others_go_first, mount_id,
-    pwrite_dsync, random_bytes, replace, size, sync_directory, take_pending, unnamed_file, wipe_in_children,
+    GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, ask_nothing, born_nanos,
+    cached_pages, device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system,
+    let_others_go_first, mount_id, pwrite_dsync, random_bytes, replace, size, sync_directory,
+    take_pending, unnamed_file, wipe_in_children,
 };
 
 /// A file system, as the kernel names it.
@@ -54,7 +58,11 @@ pub(crate) fn names_and_mode(stat: &Stat) -> (u64, u32) {
 }
 
 /// When a file was last written: seconds and nanoseconds since 1970, 0 before that.
-#[allow(clippy::unnecessary_cast, clippy::useless_conversion, reason = "the types differ between systems")]
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::useless_conversion,
+    reason = "the types differ between systems"
+)]
 pub(crate) fn modified(stat: &Stat) -> std::time::Duration {
     std::time::Duration::new(
         u64::try_from(stat.st_mtime).unwrap_or(0),

@@ -9,13 +9,15 @@ use std::time::Duration;
 /// The threads that sleep beside one word.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
-    /// Held while the word is looked at, so that a change between looking and sleeping is not missed.
+    /// Held while the word is looked at, so that a change between looking and sleeping is not
+    /// missed.
     looking: Mutex<()>,
     woken: Condvar,
 }
 
 impl Sleepers {
-    /// Sleeps while the word has this value, for at most `time`; true if the time is over. It may return early.
+    /// Sleeps while the word has this value, for at most `time`; true if the time is over. It may
+    /// return early.
     pub(crate) fn sleep(&self, word: &AtomicU32, value: u32, time: Duration) -> bool {
         let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         if word.load(Ordering::Acquire) != value {
@@ -69,7 +71,11 @@ mod tests {
                     for round in 0..1000 {
                         wait_for(2 * round + first);
                         word.fetch_add(1, Ordering::Release);
-                        if round % 2 == 0 { sleepers.wake_one(word) } else { sleepers.wake_all(word) }
+                        if round % 2 == 0 {
+                            sleepers.wake_one(word)
+                        } else {
+                            sleepers.wake_all(word)
+                        }
                     }
                 });
             }

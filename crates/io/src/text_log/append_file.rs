@@ -2,8 +2,8 @@
 //!
 //! *Owns*: appending, the identity of the file. *May not touch*: lines.
 //!
-//! It is opened with `O_APPEND`: a truncation by another program (`copytruncate`) leaves no hole, and other programs that append
-//! overwrite nothing.
+//! It is opened with `O_APPEND`: a truncation by another program (`copytruncate`) leaves no hole,
+//! and other programs that append overwrite nothing.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
@@ -20,11 +20,13 @@ use crate::seam::{Directory as _, SyncKind};
 use crate::sys;
 use crate::transfer::retry;
 
-/// A name that is made free may be taken again by another program; it is made free at most this often.
+/// A name that is made free may be taken again by another program; it is made free at most this
+/// often.
 const TRIES: u32 = 100;
 /// With so many bytes free, bytes are not what is missing: a buffer has a quarter of them.
 const MUCH: u64 = 1 << 20;
-/// The bits that a log's file may get from the mode of another: not those that make a program run as its owner.
+/// The bits that a log's file may get from the mode of another: not those that make a program run
+/// as its owner.
 const MODE_GIVEN: u32 = 0o777;
 
 /// The identity and the size of a file.
@@ -82,8 +84,8 @@ impl Owner {
         Self { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 }
     }
 
-    /// Whether this process may follow a link of this owner. Root follows only links of root: another user could make it write
-    /// where only root may.
+    /// Whether this process may follow a link of this owner. Root follows only links of root:
+    /// another user could make it write where only root may.
     pub fn may_lead(self) -> bool {
         self.user == 0 || !rustix::process::geteuid().is_root()
     }
@@ -152,12 +154,13 @@ impl OsDirectory {
 }
 
 impl AppendFile {
-    /// Opens the file of this name in the directory, or creates it empty. The name may also be a link to a file; root follows
-    /// only links of root ([`Owner::may_lead`]). The name is durable after a sync of the directory.
+    /// Opens the file of this name in the directory, or creates it empty. The name may also be a
+    /// link to a file; root follows only links of root ([`Owner::may_lead`]). The name is durable
+    /// after a sync of the directory.
     ///
     /// # Errors
-    /// This process is root and the name is a link of another user; it is not a plain file (a pipe is refused without waiting);
-    /// or what the file system answers.
+    /// This process is root and the name is a link of another user; it is not a plain file (a pipe
+    /// is refused without waiting); or what the file system answers.
     pub fn open(directory: &OsDirectory, name: &str) -> Result<Self> {
         let advice = "check that its directory exists and belongs to you";
         let mode = directory.mode_of_files();
@@ -166,7 +169,8 @@ impl AppendFile {
             .map_err(|error| if error.is_full() { error } else { error.advise(advice) })
     }
 
-    /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]); the name must be free.
+    /// Creates it, for this user alone until it is given to its owner ([`AppendFile::give_to`]);
+    /// the name must be free.
     ///
     /// # Errors
     /// The name is in use, or what the file system answers.
@@ -174,8 +178,9 @@ impl AppendFile {
         Self::open_with(directory, name, "create log", OFlags::CREATE | OFlags::EXCL, FILE_MODE)
     }
 
-    /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes anything else of that name,
-    /// and does not touch what a link leads to: any user who may write to the directory may have made a link there.
+    /// As [`AppendFile::create_private`], but takes an empty file that it has made before. Removes
+    /// anything else of that name, and does not touch what a link leads to: any user who may write
+    /// to the directory may have made a link there.
     ///
     /// # Errors
     /// The present entry of the name cannot be removed, or what the file system answers.
@@ -197,12 +202,14 @@ impl AppendFile {
         Err(Error::invalid("create log", directory.held().join(name), why))
     }
 
-    /// The file of this name, if [`AppendFile::create_private`] could have made it, and it has no other name.
+    /// The file of this name, if [`AppendFile::create_private`] could have made it, and it has no
+    /// other name.
     fn open_private(directory: &OsDirectory, name: &str) -> Option<Self> {
         let held = directory.held();
         let file = held.open_file(name, OFlags::WRONLY | OFlags::APPEND, 0).ok()?;
         let facts = file.metadata().ok()?;
-        let is_own = facts.uid() == rustix::process::geteuid().as_raw() && facts.mode() & 0o7077 == 0;
+        let is_own =
+            facts.uid() == rustix::process::geteuid().as_raw() && facts.mode() & 0o7077 == 0;
         let is_new = facts.nlink() == 1 && facts.len() == 0;
         (is_own && is_new).then(|| Self { file, path: held.join(name) })
     }
@@ -234,11 +241,12 @@ impl AppendFile {
         &self.file
     }
 
-    /// Gives it this owner, group and mode, without the bits that make a program run as its owner. If it cannot be given to the
-    /// group, the group gets no more rights than all users.
+    /// Gives it this owner, group and mode, without the bits that make a program run as its owner.
+    /// If it cannot be given to the group, the group gets no more rights than all users.
     ///
     /// # Errors
-    /// Owner, group or mode could not be set: only root may change the owner, and other users only to groups of theirs.
+    /// Owner, group or mode could not be set: only root may change the owner, and other users only
+    /// to groups of theirs.
     pub fn give_to(&self, owner: Owner) -> Result<()> {
         let now = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         let mut mode = owner.mode & MODE_GIVEN;
@@ -248,7 +256,9 @@ impl AppendFile {
         let give = |user: Option<u32>, group: Option<u32>| {
             retry(|| fchown(&self.file, user, group))
                 .map_err(|source| Error::new("fchown", &self.path, source))
-                .map_err(|error| error.advise("the file has another owner or group than the one before it"))
+                .map_err(|error| {
+                    error.advise("the file has another owner or group than the one before it")
+                })
         };
         let group = if now.gid() == owner.group { Ok(()) } else { give(None, Some(owner.group)) };
         let user = if now.uid() == owner.user { Ok(()) } else { give(Some(owner.user), None) };
@@ -266,7 +276,8 @@ impl AppendFile {
     /// # Errors
     /// What the file system answers.
     pub fn facts(&self) -> Result<AppendFacts> {
-        let metadata = self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
+        let metadata =
+            self.file.metadata().map_err(|source| Error::new("fstat", &self.path, source))?;
         Ok(AppendFacts::of(&metadata))
     }
 
@@ -281,7 +292,8 @@ impl AppendFile {
         }
     }
 
-    /// Writes from the front of `bytes`, once; returns how many were written, 0 only for no bytes. Not durable on return.
+    /// Writes from the front of `bytes`, once; returns how many were written, 0 only for no bytes.
+    /// Not durable on return.
     ///
     /// # Errors
     /// What the file system answers; then no byte was written.
@@ -318,7 +330,8 @@ impl AppendFile {
 /// What to do about a full file system: bytes may be free, and something else used up.
 fn say_what_is_full(error: Error, on: impl AsFd) -> Error {
     let facts = fstatvfs(on).ok();
-    let has_bytes = facts.as_ref().is_some_and(|facts| facts.f_bavail.saturating_mul(facts.f_frsize) >= MUCH);
+    let has_bytes =
+        facts.as_ref().is_some_and(|facts| facts.f_bavail.saturating_mul(facts.f_frsize) >= MUCH);
     let advice = match &facts {
         _ if error.kind() == io::ErrorKind::QuotaExceeded => {
             "a quota of the user, the group or the project is used up: free some of it, or raise it"
@@ -354,7 +367,8 @@ pub(crate) fn follow_flags(directory: &OsDirectory, name: &str) -> Result<OFlags
 /// # Errors
 /// What the kernel answers.
 pub fn let_others_go_first() -> Result<()> {
-    sys::let_others_go_first().map_err(|error| Error::new("setpriority", Path::new("this thread"), error))
+    sys::let_others_go_first()
+        .map_err(|error| Error::new("setpriority", Path::new("this thread"), error))
 }
 
 #[cfg(test)]
@@ -374,7 +388,10 @@ mod tests {
         }
         std::os::unix::fs::symlink("/dev/null", directory.path().join("device")).expect("a link");
         assert!(
-            AppendFile::open(&held, "device").expect_err("a device").to_string().contains("no plain file")
+            AppendFile::open(&held, "device")
+                .expect_err("a device")
+                .to_string()
+                .contains("no plain file")
         );
         std::os::unix::fs::symlink("log", directory.path().join("link")).expect("a link");
         AppendFile::open(&held, "link").expect("opened").append(b"one\n").expect("taken");

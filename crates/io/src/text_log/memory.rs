@@ -1,11 +1,12 @@
-//! Memory that is divided into buffers of one size, each with a few words beside it: private to this process, or mapped from a
-//! file.
+//! Memory that is divided into buffers of one size, each with a few words beside it: private to
+//! this process, or mapped from a file.
 //!
 //! *Owns*: the mapping, and that no two buffers overlap. *May not touch*: what the words mean.
 //!
-//! If a file in memory (tmpfs) is mapped, the contents of a buffer survive a kill of the process: the stores *are* the file. A
-//! word is stored after the bytes that it describes, so a killed process leaves no word about missing bytes. With a file on a
-//! disk writers would wait for write-back, so only [`crate::StageFile`] maps one.
+//! If a file in memory (tmpfs) is mapped, the contents of a buffer survive a kill of the process:
+//! the stores *are* the file. A word is stored after the bytes that it describes, so a killed
+//! process leaves no word about missing bytes. With a file on a disk writers would wait for
+//! write-back, so only [`crate::StageFile`] maps one.
 
 use std::fs::File;
 use std::io;
@@ -47,7 +48,10 @@ impl StageLayout {
     fn checked_len(&self) -> Option<usize> {
         let words = self.buffers.checked_mul(WORDS_BYTES)?.checked_next_multiple_of(PAGE)?;
         let data = self.buffers.checked_mul(self.buffer_bytes)?;
-        self.head_bytes.checked_add(words)?.checked_add(data).filter(|len| isize::try_from(*len).is_ok())
+        self.head_bytes
+            .checked_add(words)?
+            .checked_add(data)
+            .filter(|len| isize::try_from(*len).is_ok())
     }
 
     /// The total size in bytes; 0 if the layout is not sound.
@@ -73,8 +77,8 @@ struct Region {
     len: usize,
 }
 
-// SAFETY: the mapping is owned memory, not tied to a thread; it is reached only through `StageBuffer`s, each of which has
-// a range of its own, and through atomics.
+// SAFETY: the mapping is owned memory, not tied to a thread; it is reached only through
+// `StageBuffer`s, each of which has a range of its own, and through atomics.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -97,20 +101,29 @@ fn failed(path: &Path, source: impl Into<io::Error>) -> Error {
 pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
     let path = Path::new("memory");
     check(path, layout)?;
-    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
-    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
-    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), layout.len_bytes(), protection, flags) };
+    let (protection, flags) =
+        (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of
+    // ours.
+    let start =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), layout.len_bytes(), protection, flags) };
     cut(path, start.map_err(|error| failed(path, error))?.cast(), layout)
 }
 
-/// Buffers in a file, which has the layout's size, is in memory and is used by this process alone. A child does not inherit the
-/// mapping, where the kernel can see to that.
-pub(crate) fn buffers_in_file(file: &File, path: &Path, layout: StageLayout) -> Result<Vec<StageBuffer>> {
+/// Buffers in a file, which has the layout's size, is in memory and is used by this process alone.
+/// A child does not inherit the mapping, where the kernel can see to that.
+pub(crate) fn buffers_in_file(
+    file: &File,
+    path: &Path,
+    layout: StageLayout,
+) -> Result<Vec<StageBuffer>> {
     check(path, layout)?;
-    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
-    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours. The file's blocks are
-    // allocated (the caller did), so that no access can fail for room.
-    let start = unsafe { mmap(std::ptr::null_mut(), layout.len_bytes(), protection, flags, file, 0) };
+    let (protection, flags) =
+        (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no memory of ours. The
+    // file's blocks are allocated (the caller did), so that no access can fail for room.
+    let start =
+        unsafe { mmap(std::ptr::null_mut(), layout.len_bytes(), protection, flags, file, 0) };
     let start = start.map_err(|error| failed(path, error))?;
     let buffers = cut(path, start.cast(), layout)?;
     // A sandbox may refuse it: a child that has the mapping puts nothing into it (`ForkMark`).
@@ -123,20 +136,29 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
     if layout.is_sound() {
         return Ok(());
     }
-    let why = format!("{layout:?}: head and buffers are multiples of {PAGE} bytes, and fit into memory");
+    let why =
+        format!("{layout:?}: head and buffers are multiples of {PAGE} bytes, and fit into memory");
     Err(Error::invalid("map buffers in", path, why))
 }
 
 /// Divides a fresh mapping of the layout's length into its buffers: each part is used once.
 fn cut(path: &Path, start: *mut u8, layout: StageLayout) -> Result<Vec<StageBuffer>> {
-    let start =
-        NonNull::new(start).ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
+    let start = NonNull::new(start)
+        .ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
     let region = Arc::new(Region { start, len: layout.len_bytes() });
     let buffer = |number| {
-        // SAFETY: both offsets lie inside the mapping, by the layout's own arithmetic, which was checked.
-        let (words, data) =
-            unsafe { (start.add(layout.words_at(number)).cast(), start.add(layout.buffer_at(number))) };
-        StageBuffer { words, data, capacity: layout.buffer_bytes, used: 0, _region: Arc::clone(&region) }
+        // SAFETY: both offsets lie inside the mapping, by the layout's own arithmetic, which was
+        // checked.
+        let (words, data) = unsafe {
+            (start.add(layout.words_at(number)).cast(), start.add(layout.buffer_at(number)))
+        };
+        StageBuffer {
+            words,
+            data,
+            capacity: layout.buffer_bytes,
+            used: 0,
+            _region: Arc::clone(&region),
+        }
     };
     Ok((0..layout.buffers).map(buffer).collect())
 }
@@ -154,7 +176,8 @@ pub struct StageBuffer {
 
 // SAFETY: its range belongs to no other buffer, and is not tied to a thread.
 unsafe impl Send for StageBuffer {}
-// SAFETY: what can be done through a shared reference is reading bytes that only `&mut self` changes, and atomics.
+// SAFETY: what can be done through a shared reference is reading bytes that only `&mut self`
+// changes, and atomics.
 unsafe impl Sync for StageBuffer {}
 
 impl StageBuffer {
@@ -198,10 +221,14 @@ impl StageBuffer {
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.room(), "no room in the buffer");
-        // SAFETY: the range lies inside this buffer (asserted), which no other code reads or writes while it is borrowed
-        // exclusively; a caller's slice cannot overlap it for the same reason.
+        // SAFETY: the range lies inside this buffer (asserted), which no other code reads or writes
+        // while it is borrowed exclusively; a caller's slice cannot overlap it for the same reason.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.as_ptr().add(self.used), bytes.len())
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.data.as_ptr().add(self.used),
+                bytes.len(),
+            )
         };
         self.used += bytes.len();
     }
@@ -220,8 +247,8 @@ impl StageBuffer {
 
     /// The bytes that it holds.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: these bytes were written by `put`, and change only through `&mut self`. A file under the mapping is
-        // locked, of this user alone, and not mapped by a forked child.
+        // SAFETY: these bytes were written by `put`, and change only through `&mut self`. A file
+        // under the mapping is locked, of this user alone, and not mapped by a forked child.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.used) }
     }
 
@@ -245,8 +272,8 @@ impl StageBuffer {
     #[inline]
     fn atomic(&self, number: usize) -> &AtomicU64 {
         assert!(number < STAGE_WORDS, "a buffer has {STAGE_WORDS} words");
-        // SAFETY: the words lie inside the mapping that the region keeps, are aligned (64 bytes a buffer from a page's
-        // start), belong to this buffer alone and are only used as atomics.
+        // SAFETY: the words lie inside the mapping that the region keeps, are aligned (64 bytes a
+        // buffer from a page's start), belong to this buffer alone and are only used as atomics.
         unsafe { AtomicU64::from_ptr(self.words.as_ptr().add(number)) }
     }
 }

@@ -1,9 +1,10 @@
 //! A file in memory (tmpfs) that keeps a process's buffers when the process is killed.
 //!
-//! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks. *May not touch*: what is in it:
-//! that belongs to [`crate::StageBuffer`]s and their user.
+//! *Owns*: opening it safely in a directory that every user may write to, its lock, its blocks.
+//! *May not touch*: what is in it: that belongs to [`crate::StageBuffer`]s and their user.
 //!
-//! Its lock is that of a log's directory (`lock.rs`): a forked child does not keep it, so after a kill the next start finds it free.
+//! Its lock is that of a log's directory (`lock.rs`): a forked child does not keep it, so after a
+//! kill the next start finds it free.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
@@ -37,7 +38,8 @@ pub struct StageFile {
 }
 
 impl StageFile {
-    /// Opens or creates it, for this user alone (mode 0600), and locks it; `None` if another holder has the lock.
+    /// Opens or creates it, for this user alone (mode 0600), and locks it; `None` if another holder
+    /// has the lock.
     ///
     /// # Errors
     /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
@@ -46,12 +48,13 @@ impl StageFile {
         Ok(locked.map(|locked| Self { locked, path: path.to_path_buf(), elsewhere: None }))
     }
 
-    /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which is created if it is missing:
-    /// `inkstone-UID`, or, if another user has that name, `inkstone-UID.1` and so on. A directory that has the file already comes
-    /// first.
+    /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which
+    /// is created if it is missing: `inkstone-UID`, or, if another user has that name,
+    /// `inkstone-UID.1` and so on. A directory that has the file already comes first.
     ///
     /// # Errors
-    /// Other users have all those names, or the directory cannot be created; as [`StageFile::open`].
+    /// Other users have all those names, or the directory cannot be created; as
+    /// [`StageFile::open`].
     pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
         for _ in 0..TRIES {
             let Some((directory, elsewhere)) = own_directory(parent, name)? else { continue };
@@ -98,13 +101,16 @@ impl StageFile {
         Ok(paths)
     }
 
-    /// The first bytes of a stage file, `most` at most, and its length. Takes no lock: a living process may have it.
+    /// The first bytes of a stage file, `most` at most, and its length. Takes no lock: a living
+    /// process may have it.
     ///
     /// # Errors
     /// It is gone, not a stage of this user, or what the file system answers.
     pub fn read_head(path: &Path, most: usize) -> Result<(Vec<u8>, u64)> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let how = || OpenOptions::new().read(true).custom_flags(flags).open(path).and_then(above_standard);
+        let how = || {
+            OpenOptions::new().read(true).custom_flags(flags).open(path).and_then(above_standard)
+        };
         let failed = |source| Error::new("read stage", path, source);
         let file = retry(how).map_err(failed)?;
         check(&file, path)?;
@@ -154,15 +160,22 @@ impl StageFile {
     /// # Errors
     /// What the file system answers.
     pub fn clear(&self) -> Result<()> {
-        retry(|| self.file().set_len(0)).map_err(|source| Error::new("ftruncate stage", &self.path, source))
+        retry(|| self.file().set_len(0))
+            .map_err(|source| Error::new("ftruncate stage", &self.path, source))
     }
 
-    /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error here and not a signal later),
-    /// writes `head` at the front and maps its buffers. After that the file can only be removed.
+    /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error
+    /// here and not a signal later), writes `head` at the front and maps its buffers. After that
+    /// the file can only be removed.
     ///
     /// # Errors
-    /// The layout is not sound, the head is longer than its place, or there is no room; then the file is removed.
-    pub fn into_buffers(self, layout: StageLayout, head: &[u8]) -> Result<(StageLock, Vec<StageBuffer>)> {
+    /// The layout is not sound, the head is longer than its place, or there is no room; then the
+    /// file is removed.
+    pub fn into_buffers(
+        self,
+        layout: StageLayout,
+        head: &[u8],
+    ) -> Result<(StageLock, Vec<StageBuffer>)> {
         self.check_head(head, layout.head_bytes)?;
         self.clear()?;
         let len = layout.len_bytes().max(1);
@@ -199,11 +212,13 @@ impl StageFile {
         if self.file().metadata().is_ok_and(|facts| facts.nlink() == 0) {
             return Ok(());
         }
-        std::fs::remove_file(&self.path).map_err(|source| Error::new("unlink stage", &self.path, source))
+        std::fs::remove_file(&self.path)
+            .map_err(|source| Error::new("unlink stage", &self.path, source))
     }
 }
 
-/// A stage file whose buffers are in use: its lock, and nothing that could change the bytes under them.
+/// A stage file whose buffers are in use: its lock, and nothing that could change the bytes under
+/// them.
 #[derive(Debug)]
 pub struct StageLock {
     file: StageFile,
@@ -225,7 +240,8 @@ impl StageLock {
         self.file.write_at(head, 0)
     }
 
-    /// Whether it was removed: the next start will not find its contents, and nothing keeps another writer away.
+    /// Whether it was removed: the next start will not find its contents, and nothing keeps another
+    /// writer away.
     pub fn is_removed(&self) -> bool {
         self.file.file().metadata().is_ok_and(|facts| facts.nlink() == 0)
     }
@@ -253,7 +269,8 @@ enum Whose {
 }
 
 impl Whose {
-    /// Every user may write to a directory in memory: a name below it must belong to this user, and must not be a link.
+    /// Every user may write to a directory in memory: a name below it must belong to this user, and
+    /// must not be a link.
     fn of(path: &Path) -> Result<Self> {
         let facts = match retry(|| std::fs::symlink_metadata(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobodys),
@@ -273,25 +290,32 @@ impl Whose {
     }
 }
 
-/// Whether the kernel takes this user for the owner. User numbers are not enough: in a user namespace every unknown user has the
-/// number of `nobody`, which may also be that of the process. Only the owner may set the time of a directory.
+/// Whether the kernel takes this user for the owner. User numbers are not enough: in a user
+/// namespace every unknown user has the number of `nobody`, which may also be that of the process.
+/// Only the owner may set the time of a directory.
 fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     let accessed = Timespec { tv_sec: facts.atime(), tv_nsec: facts.atime_nsec() as _ };
     let modified = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
     let times = Timestamps { last_access: accessed, last_modification: modified };
-    match retry(|| utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)) {
+    match retry(|| utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from))
+    {
         Ok(()) => Ok(true),
         // It is gone by now, so it was not in use.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        // Not the owner, or a sandbox refuses the call. The other call that only the owner may make tells.
+        // Not the owner, or a sandbox refuses the call. The other call that only the owner may make
+        // tells.
         Err(_) => {
             let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
             let opened = retry(|| OpenOptions::new().read(true).custom_flags(flags).open(path));
-            let changed = opened.and_then(|directory| directory.set_permissions(facts.permissions()));
+            let changed =
+                opened.and_then(|directory| directory.set_permissions(facts.permissions()));
             match changed {
                 Ok(()) => Ok(true),
                 Err(error)
-                    if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOENT)) =>
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EPERM | libc::EACCES | libc::ENOENT)
+                    ) =>
                 {
                     Ok(false)
                 }
@@ -301,8 +325,9 @@ fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     }
 }
 
-/// The directory for a stage of this name, and why it is not the first one; `None` if another process was faster. A user number may
-/// belong to another user in another container, and every user may make a directory of any name: so one name is not enough.
+/// The directory for a stage of this name, and why it is not the first one; `None` if another
+/// process was faster. A user number may belong to another user in another container, and every
+/// user may make a directory of any name: so one name is not enough.
 fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Error>)>> {
     let (mut own, mut free, mut others) = (None, None, None);
     for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
@@ -316,10 +341,13 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
             Whose::Others => drop(others.get_or_insert(path)),
         }
     }
-    let foreign = |path| Error::invalid("open stage directory", path, "it is not a directory of this user");
+    let foreign =
+        |path| Error::invalid("open stage directory", path, "it is not a directory of this user");
     let Some(path) = own.clone().or(free) else {
         let path = others.unwrap_or_else(|| parent.join(directory_name(0)));
-        return Err(foreign(path).advise("check who made it: lines may wait in it, so move it away"));
+        return Err(
+            foreign(path).advise("check who made it: lines may wait in it, so move it away")
+        );
     };
     if own.is_none() {
         match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
@@ -335,17 +363,21 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
     }
     let is_first = path == parent.join(directory_name(0));
     let others = others.filter(|_| !is_first).map(|other| {
-        foreign(other).advise(format!("the stage is in {} instead; check who made the first", path.display()))
+        foreign(other)
+            .advise(format!("the stage is in {} instead; check who made the first", path.display()))
     });
     Ok(Some((path, others)))
 }
 
-/// Whether the stage exists. An error is returned, not taken for "no": the stage would not be found again.
+/// Whether the stage exists. An error is returned, not taken for "no": the stage would not be found
+/// again.
 fn is_there(path: &Path) -> Result<bool> {
     match retry(|| std::fs::symlink_metadata(path)) {
         Ok(_) => Ok(true),
         // No file can have this name: the opening returns the error.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENAMETOOLONG)) => Ok(false),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENAMETOOLONG)) => {
+            Ok(false)
+        }
         Err(source) => Err(Error::new("stat stage", path, source)),
     }
 }
@@ -364,7 +396,8 @@ fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
     };
     let open = || {
         let file = retry(how).map_err(|source| {
-            Error::new("open stage", path, source).advise("name a tmpfs directory that you may write to")
+            Error::new("open stage", path, source)
+                .advise("name a tmpfs directory that you may write to")
         })?;
         check(&file, path).map(|()| file)
     };
@@ -373,7 +406,8 @@ fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
             return Ok(None);
         };
         // The former holder may have removed it between the two calls.
-        let held = locked.file().metadata().map_err(|source| Error::new("stat stage", path, source))?;
+        let held =
+            locked.file().metadata().map_err(|source| Error::new("stat stage", path, source))?;
         if std::fs::symlink_metadata(path).is_ok_and(|named| named.ino() == held.ino()) {
             return Ok(Some(locked));
         }
@@ -381,13 +415,16 @@ fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
     Err(Error::invalid("open stage", path, "it was removed each time it was made"))
 }
 
-/// Every user may write to a directory in memory: checks that the file is one that this crate makes.
+/// Every user may write to a directory in memory: checks that the file is one that this crate
+/// makes.
 fn check(file: &File, path: &Path) -> Result<()> {
     let facts = file.metadata().map_err(|source| Error::new("stat stage", path, source))?;
     let mine = rustix::process::geteuid().as_raw();
     if !facts.is_file() || facts.uid() != mine || facts.permissions().mode() & 0o077 != 0 {
         let why = "it is not a plain file of this user alone";
-        return Err(Error::invalid("open stage", path, why).advise("check who made it, and remove it"));
+        return Err(
+            Error::invalid("open stage", path, why).advise("check who made it, and remove it")
+        );
     }
     let system = fstatfs(file).map_err(|error| Error::new("statfs", path, error))?.f_type;
     #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
@@ -459,12 +496,16 @@ mod tests {
         lock.remove().expect("nothing to remove");
         assert!(own.join("a").exists(), "what is there by then is not its own");
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        let error = StageFile::open_below(&parent, "b").expect_err("others may look into it").to_string();
+        let error =
+            StageFile::open_below(&parent, "b").expect_err("others may look into it").to_string();
         assert!(error.contains("may look into it") && error.contains("0700"), "{error}");
         // Root can, and is no better for it: a service of this user cannot.
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o500)).expect("mode");
         let error = StageFile::open_below(&parent, "b").expect_err("nobody may use it").to_string();
-        assert!(error.contains("does not let this user use it") && error.contains("0700"), "{error}");
+        assert!(
+            error.contains("does not let this user use it") && error.contains("0700"),
+            "{error}"
+        );
         std::fs::remove_dir_all(&parent).expect("removed");
     }
 

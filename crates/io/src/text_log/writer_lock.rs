@@ -1,9 +1,11 @@
 //! The lock that keeps a second writer away from a log's file.
 //!
-//! *Owns*: taking it, and the file that has it. *May not touch*: what the file holds; when it is taken, and what for.
+//! *Owns*: taking it, and the file that has it. *May not touch*: what the file holds; when it is
+//! taken, and what for.
 //!
-//! It is on the file, not beside it: who may write the log may lock it, nothing is left behind, and a second name of the file (a hard link)
-//! leads to the same lock. It moves with the file when that is renamed, so whoever has the lock of the *name* opens the name again behind it.
+//! It is on the file, not beside it: who may write the log may lock it, nothing is left behind, and
+//! a second name of the file (a hard link) leads to the same lock. It moves with the file when that
+//! is renamed, so whoever has the lock of the *name* opens the name again behind it.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -41,8 +43,8 @@ pub enum Taken {
 }
 
 impl WriterLock {
-    /// Takes the lock of the file of this name, without waiting; `own`: the lock that the caller has already. A link is followed, but by
-    /// root only if it is root's.
+    /// Takes the lock of the file of this name, without waiting; `own`: the lock that the caller
+    /// has already. A link is followed, but by root only if it is root's.
     ///
     /// # Errors
     /// The name leads to something else than a plain file, or what the file system answers.

@@ -1,5 +1,6 @@
-//! The committer, the log's own thread: it writes full buffers, leads for futures and callbacks, commits records without a waiter,
-//! makes room for callers that may not block, and writes the last promise when the log is idle.
+//! The committer, the log's own thread: it writes full buffers, leads for futures and callbacks,
+//! commits records without a waiter, makes room for callers that may not block, and writes the last
+//! promise when the log is idle.
 //!
 //! *Owns*: when each of these is due. *May not touch*: how it is done (`commit/`, `change/`).
 
@@ -50,17 +51,24 @@ pub(crate) fn run(shared: &Shared) {
             None => due(shared, &state, &mut since),
         };
         match due {
-            // The committer does not wait for the turn: a caller may hand it the turn meanwhile, with a group to write.
+            // The committer does not wait for the turn: a caller may hand it the turn meanwhile,
+            // with a group to write.
             Work::Commit | Work::Roll(_) | Work::Promise if state.taken => {
                 state.committer_waits = true;
                 drop(shared.sleep(shared.queue(WaitQueue::Committer), state));
             }
             Work::Nothing => {
                 state.committer_rests = true;
-                drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, Duration::from_secs(3600)));
+                drop(shared.sleep_for(
+                    shared.queue(WaitQueue::Committer),
+                    state,
+                    Duration::from_secs(3600),
+                ));
             }
             Work::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
-            Work::In(time) => drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, time)),
+            Work::In(time) => {
+                drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, time))
+            }
             Work::Handed => {
                 since = None;
                 shared.write_handed(state);
@@ -118,7 +126,8 @@ struct Timer {
 /// What is due for futures and callbacks: their group, as soon as all that are expected are there.
 fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
     let has_other_work = state.handed.is_some() || state.roll_wanted.is_some() || state.room_wanted;
-    // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on it.
+    // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on
+    // it.
     let holds = timer.as_ref().is_some_and(|timer| timer.group == state.group);
     if has_other_work || !(state.rule.is_for_committer() || holds) {
         return None;
@@ -128,7 +137,8 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
     }
     let now = Instant::now();
     let left = |timer: &Timer| timer.ends.saturating_duration_since(now);
-    let held = timer.take().filter(|timer| timer.group == state.group).inspect(|_| state.rule.timer());
+    let held =
+        timer.take().filter(|timer| timer.group == state.group).inspect(|_| state.rule.timer());
     let is_late = held.as_ref().is_some_and(|held| left(held).is_zero());
     if is_late && !state.rule.has_waiters() {
         state.rule.expect_no_tasks();

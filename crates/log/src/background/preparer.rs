@@ -1,12 +1,15 @@
-//! The preparer, the thread that prepares files before they are needed and removes those that are not needed any more.
+//! The preparer, the thread that prepares files before they are needed and removes those that are
+//! not needed any more.
 //!
-//! *Owns*: when files are prepared, how fast, and how many; that seals are written. *May not touch*: how (`segment/`,
-//! `change/seal.rs`), or anything that a commit waits for: it never takes the turn.
+//! *Owns*: when files are prepared, how fast, and how many; that seals are written. *May not
+//! touch*: how (`segment/`, `change/seal.rs`), or anything that a commit waits for: it never takes
+//! the turn.
 //!
-//! **Pace.** Zeros compete with commits for the device. The preparer writes them in pieces and pauses after each, for as long as
-//! the time until the file is needed allows: it hardly disturbs a log that fills slowly, and has the file in time for one that
-//! fills fast. Where groups are large, or the last segment change found no file, it only reserves blocks: zeros would be a second
-//! write of every byte, and pay only where many small groups share a block's metadata.
+//! **Pace.** Zeros compete with commits for the device. The preparer writes them in pieces and
+//! pauses after each, for as long as the time until the file is needed allows: it hardly disturbs a
+//! log that fills slowly, and has the file in time for one that fills fast. Where groups are large,
+//! or the last segment change found no file, it only reserves blocks: zeros would be a second write
+//! of every byte, and pay only where many small groups share a block's metadata.
 
 use std::time::Duration;
 
@@ -25,7 +28,8 @@ const LARGE_GROUP_BYTES: u64 = 128 << 10;
 const RETRY: Duration = Duration::from_secs(1);
 /// Other threads wake the preparer when there is work.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Surplus files are removed after this time. A log that fills fast and truncates several segments at once uses them again before.
+/// Surplus files are removed after this time. A log that fills fast and truncates several segments
+/// at once uses them again before.
 const REMOVAL_AGE: Duration = Duration::from_secs(1);
 /// Small segments fill up faster than a file can be prepared, so several are kept ready.
 const READY_BYTES: u64 = 4 << 20;
@@ -74,8 +78,8 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// One step: prepares one more file, or removes a piece of what is not needed. A failed sync poisons the log; anything else is
-/// tried again.
+/// One step: prepares one more file, or removes a piece of what is not needed. A failed sync
+/// poisons the log; anything else is tried again.
 ///
 /// # Errors
 /// Why a file could not be prepared.
@@ -101,8 +105,11 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     let (ready, _) = shared.pool.level();
     let last = shared.pool.last_ready_bytes().unwrap_or(head_bytes);
     let next_bytes = shared.options.next_segment_bytes(last, 0);
-    let wanted =
-        if shared.options.prepare_ahead { (READY_BYTES / next_bytes).clamp(1, READY_MAX) } else { 0 };
+    let wanted = if shared.options.prepare_ahead {
+        (READY_BYTES / next_bytes).clamp(1, READY_MAX)
+    } else {
+        0
+    };
     if (ready as u64) < wanted {
         return make_ready(shared, next_bytes, is_paced);
     }
@@ -131,8 +138,12 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
         let (is_over, pause) = {
             let mut state = shared.lock();
             state.stats.prepared_bytes += progress.piece_bytes;
-            let rate = (state.stats.group_bytes - written) as f64 / started.elapsed().as_secs_f64().max(1e-6);
-            (state.closed || state.poison.is_some(), pause(&progress, state.gathering.record_room(), rate))
+            let rate = (state.stats.group_bytes - written) as f64
+                / started.elapsed().as_secs_f64().max(1e-6);
+            (
+                state.closed || state.poison.is_some(),
+                pause(&progress, state.gathering.record_room(), rate),
+            )
         };
         if is_paced && !is_over && !pause.is_zero() {
             sleep(pause);
@@ -150,8 +161,8 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
     }
 }
 
-/// The pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate` bytes a second: the file is to be
-/// ready in half the time that is left.
+/// The pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate`
+/// bytes a second: the file is to be ready in half the time that is left.
 fn pause(progress: &Progress, room_bytes: u64, rate: f64) -> Duration {
     let pieces = progress.left_bytes.div_ceil(progress.piece_bytes.max(1));
     if rate < 1.0 || pieces == 0 {
@@ -167,8 +178,11 @@ mod tests {
 
     #[test]
     fn the_pause_shrinks_as_the_file_is_needed_sooner() {
-        let progress =
-            Progress { left_bytes: 32 << 20, took: Duration::from_micros(300), piece_bytes: 256 << 10 };
+        let progress = Progress {
+            left_bytes: 32 << 20,
+            took: Duration::from_micros(300),
+            piece_bytes: 256 << 10,
+        };
         let at = |rate| pause(&progress, 32 << 20, rate);
         assert_eq!(at(0.0), PAUSE_MAX);
         assert_eq!(at(1e6), PAUSE_MAX, "16 s are left for 128 pieces");

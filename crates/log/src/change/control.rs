@@ -1,7 +1,7 @@
 //! Control groups: the log's own frames between the records.
 //!
-//! *Owns*: the epoch of an opening, promises, the frames of a truncation, and the segment changes that these need. *May not
-//! touch*: the order of a segment change (`roll.rs`).
+//! *Owns*: the epoch of an opening, promises, the frames of a truncation, and the segment changes
+//! that these need. *May not touch*: the order of a segment change (`roll.rs`).
 
 use inkstone_format::limits::{BLOCK_BYTES, CONTROL_RESERVE_BYTES};
 use inkstone_format::{Control, EncodeError, PromiseReason};
@@ -12,12 +12,13 @@ use crate::commit::state::Guard;
 use crate::error::{Error, Result};
 use crate::sync::Instant;
 
-/// Optional promises (idle, close) are left out when less room than this is left for control groups: later epochs and truncations
-/// need it more.
+/// Optional promises (idle, close) are left out when less room than this is left for control
+/// groups: later epochs and truncations need it more.
 const PROMISE_ROOM_BYTES: u64 = CONTROL_RESERVE_BYTES / 2;
 
 impl Shared {
-    /// Changes to a segment that has room for records of `frame_bytes`, unless another thread has done so meanwhile.
+    /// Changes to a segment that has room for records of `frame_bytes`, unless another thread has
+    /// done so meanwhile.
     ///
     /// # Errors
     /// [`Error::NoRoom`] and others that leave the log unchanged; or the poison.
@@ -39,12 +40,16 @@ impl Shared {
         result.and_then(|()| self.after_turn(state))
     }
 
-    /// Commits what is gathered, then writes a control group; in the next segment if this one has no room. Durable when it
-    /// returns `Ok`.
+    /// Commits what is gathered, then writes a control group; in the next segment if this one has
+    /// no room. Durable when it returns `Ok`.
     ///
     /// # Errors
     /// The poison; or why there is no next segment, and nothing has changed.
-    pub(crate) fn control<'a>(&'a self, state: Guard<'a>, control: &Control) -> (Guard<'a>, Result<()>) {
+    pub(crate) fn control<'a>(
+        &'a self,
+        state: Guard<'a>,
+        control: &Control,
+    ) -> (Guard<'a>, Result<()>) {
         let (mut state, mut result) = self.write_gathered(state);
         if result.is_err() {
             return (state, result);
@@ -96,9 +101,15 @@ impl Shared {
     ///
     /// # Errors
     /// The poison.
-    pub(crate) fn promise<'a>(&'a self, state: Guard<'a>, reason: PromiseReason) -> (Guard<'a>, Result<()>) {
+    pub(crate) fn promise<'a>(
+        &'a self,
+        state: Guard<'a>,
+        reason: PromiseReason,
+    ) -> (Guard<'a>, Result<()>) {
         let (mut state, result) = self.write_gathered(state);
-        if result.is_err() || state.epoch_due.is_some() || state.gathering.control_room() < PROMISE_ROOM_BYTES
+        if result.is_err()
+            || state.epoch_due.is_some()
+            || state.gathering.control_room() < PROMISE_ROOM_BYTES
         {
             state.unpromised = false;
             return (state, result);

@@ -1,12 +1,14 @@
 //! Rolls: changes from one segment to the next.
 //!
-//! *Owns*: the order of durability when the segment changes. *May not touch*: how a group is written (`commit/group.rs`), where
-//! files come from (`segment/pool.rs`), why the segment changes (`control.rs`, `truncate.rs`).
+//! *Owns*: the order of durability when the segment changes. *May not touch*: how a group is
+//! written (`commit/group.rs`), where files come from (`segment/pool.rs`), why the segment changes
+//! (`control.rs`, `truncate.rs`).
 //!
-//! The order of a roll: everything in the old segment becomes durable; then a file with the new segment's name; then its header;
-//! then the first group is written. After a crash between any two of these steps, an opening finds the same records. A seal in
-//! the old segment names the new one, at any time after the header is durable: with a background thread, commits do not wait for
-//! the seal (`seal.rs`).
+//! The order of a roll: everything in the old segment becomes durable; then a file with the new
+//! segment's name; then its header; then the first group is written. After a crash between any two
+//! of these steps, an opening finds the same records. A seal in the old segment names the new one,
+//! at any time after the header is durable: with a background thread, commits do not wait for the
+//! seal (`seal.rs`).
 
 use std::sync::Arc;
 
@@ -37,7 +39,11 @@ pub(super) struct Next {
 
 impl Shared {
     /// The caller has the turn, and `changing` is set.
-    pub(super) fn roll_in_turn<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> (Guard<'a>, Result<()>) {
+    pub(super) fn roll_in_turn<'a>(
+        &'a self,
+        state: Guard<'a>,
+        frame_bytes: u64,
+    ) -> (Guard<'a>, Result<()>) {
         let (state, result) = self.write_gathered(state);
         if result.is_err() {
             return (state, result);
@@ -58,9 +64,13 @@ impl Shared {
         Box::new(lock(&self.segments).head().segment.header)
     }
 
-    /// Obtains a file, makes its header durable, seals the old segment, and continues in the new one. The caller has the turn,
-    /// nothing is gathered, and everything before is durable.
-    pub(super) fn begin_segment<'a>(&'a self, mut state: Guard<'a>, next: Next) -> (Guard<'a>, Result<()>) {
+    /// Obtains a file, makes its header durable, seals the old segment, and continues in the new
+    /// one. The caller has the turn, nothing is gathered, and everything before is durable.
+    pub(super) fn begin_segment<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        next: Next,
+    ) -> (Guard<'a>, Result<()>) {
         let (log, first_live) = {
             let segments = lock(&self.segments);
             (segments.head().segment.header.log, segments.first_live)
@@ -102,12 +112,14 @@ impl Shared {
             }
             self.enter(&mut state, header, ready);
         }
-        // Now, since no group may follow: readers in other processes that find another head than was posted poll.
+        // Now, since no group may follow: readers in other processes that find another head than
+        // was posted poll.
         self.post_head(&mut state);
         (state, Ok(()))
     }
 
-    /// Continues after a cut, which is durable. Readers without the lock see all of the change or ask again.
+    /// Continues after a cut, which is durable. Readers without the lock see all of the change or
+    /// ask again.
     fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
@@ -156,7 +168,8 @@ impl Shared {
         let written = self.write_header(&ready.file, &header);
         match written.result {
             Ok(()) => Ok((header, ready)),
-            // Before the log continues without this file, no crash may find a header in it, complete or not.
+            // Before the log continues without this file, no crash may find a header in it,
+            // complete or not.
             Err(error) if written.is_refused => match self.pool.give_back(ready, &self.options) {
                 Ok(()) => Err(ObtainError::Retry(refused(HEADER_BYTES as u64, error))),
                 Err(_) => Err(ObtainError::Poison(error)),
@@ -165,9 +178,15 @@ impl Shared {
         }
     }
 
-    /// Writes the seal of the old segment, which ends with the record `last`: the seal names the next segment. If the epoch of this
-    /// opening is not written yet, it comes first. Without room for it the seal is left out: the new header says the same.
-    fn seal<'a>(&'a self, mut state: Guard<'a>, next: SegmentNumber, last: Lsn) -> (Guard<'a>, Result<()>) {
+    /// Writes the seal of the old segment, which ends with the record `last`: the seal names the
+    /// next segment. If the epoch of this opening is not written yet, it comes first. Without room
+    /// for it the seal is left out: the new header says the same.
+    fn seal<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        next: SegmentNumber,
+        last: Lsn,
+    ) -> (Guard<'a>, Result<()>) {
         if self.would_rewrite(&state) {
             // The new header says what the seal would say.
             let segment = Arc::clone(&lock(&self.segments).head().segment);
@@ -193,14 +212,21 @@ impl Shared {
         if !state.gathering.is_empty() {
             let frozen = self.freeze(&mut state);
             let file = Arc::clone(&lock(&self.writer).file);
-            self.seal_later(Seal::of(&frozen.memory[..frozen.len], frozen.offset, segment, file, last));
+            self.seal_later(Seal::of(
+                &frozen.memory[..frozen.len],
+                frozen.offset,
+                segment,
+                file,
+                last,
+            ));
             self.keep_memory(&mut state, frozen.is_large, Some(frozen.memory));
         }
         (state, Ok(()))
     }
 
-    /// Whether the next group of a padded log would rewrite the block in which the log ends, because the log was written without
-    /// padding until now. The format has no padding between two groups, so the log continues in another segment.
+    /// Whether the next group of a padded log would rewrite the block in which the log ends,
+    /// because the log was written without padding until now. The format has no padding between two
+    /// groups, so the log continues in another segment.
     pub(super) fn would_rewrite(&self, state: &State) -> bool {
         self.pads() && !state.gathering.at().is_multiple_of(BLOCK_BYTES as u64)
     }
@@ -214,8 +240,10 @@ impl Shared {
         match header.predecessor {
             Some(end) => {
                 // After a cut the log may end in a segment before the head.
-                let keep = segments.links.partition_point(|link| link.segment.number() <= end.segment);
-                let cut_off: Vec<_> = segments.links.drain(keep..).map(|link| link.segment).collect();
+                let keep =
+                    segments.links.partition_point(|link| link.segment.number() <= end.segment);
+                let cut_off: Vec<_> =
+                    segments.links.drain(keep..).map(|link| link.segment).collect();
                 segments.obsolete.extend(cut_off);
                 segments.push(segment, end.byte);
             }

@@ -1,10 +1,11 @@
 //! The last group of a full segment: the seal, a frame that names the next segment.
 //!
-//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment in use, or the turn. No other thread
-//! writes into a full segment, so a seal needs neither.
+//! *Owns*: seals that wait to be written, and writing them. *May not touch*: the segment in use, or
+//! the turn. No other thread writes into a full segment, so a seal needs neither.
 //!
-//! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash or a poison may leave it out. It
-//! lets an archiver see the end of a segment from the segment alone.
+//! The next segment's header says all that a seal says, so no commit waits for a seal, and a crash
+//! or a poison may leave it out. It lets an archiver see the end of a segment from the segment
+//! alone.
 
 use std::sync::Arc;
 
@@ -25,20 +26,25 @@ impl Shared {
         lock(&self.seals).push(seal);
     }
 
-    /// Writes the waiting seals, durably, and sends the events of their segments; `false` when there were none.
+    /// Writes the waiting seals, durably, and sends the events of their segments; `false` when
+    /// there were none.
     ///
     /// # Errors
     /// A write or a sync failed: nothing was lost, but the device cannot be trusted any more.
     pub(crate) fn write_seals(&self) -> Result<bool> {
         let mut count = 0;
-        // One at a time: the listener may end the log, which writes the other seals and releases the lock. After that nothing may
-        // be written here.
+        // One at a time: the listener may end the log, which writes the other seals and releases
+        // the lock. After that nothing may be written here.
         while let Some(Seal { segment, file, memory, offset, last }) = self.take_seal() {
             let mut engine = self.directory.engine(EngineKind::Caller, 1)?;
             let len = memory.len();
             let write = Operation::Write { buffer: memory, len, offset, persist: Persist::Later };
-            match engine.run(Request { token: 0, file: Arc::clone(&file), operation: write })?.result {
-                // An overwrite needs room here and there is none; the next segment's header says what the seal says.
+            match engine
+                .run(Request { token: 0, file: Arc::clone(&file), operation: write })?
+                .result
+            {
+                // An overwrite needs room here and there is none; the next segment's header says
+                // what the seal says.
                 Err(error) if is_full(&error) => {}
                 written => {
                     written?;

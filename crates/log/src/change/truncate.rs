@@ -1,7 +1,7 @@
 //! Truncation at both ends.
 //!
-//! *Owns*: what must be durable before records are truncated, and before their files are used again. *May not touch*: readers; they
-//! ask for the number of the last change.
+//! *Owns*: what must be durable before records are truncated, and before their files are used
+//! again. *May not touch*: readers; they ask for the number of the last change.
 
 use inkstone_format::{Control, Kind, Lsn, Position, Roll};
 
@@ -16,10 +16,12 @@ use crate::sync::lock;
 use crate::walk::window::{Item, Walk, Window};
 
 impl Shared {
-    /// Truncates all records before `first`. Durable on return; the files that held only those records are given back after the turn.
+    /// Truncates all records before `first`. Durable on return; the files that held only those
+    /// records are given back after the turn.
     pub(crate) fn truncate_before(&self, first: Lsn) -> Result<()> {
         let (mut state, turn) = self.take_turn(self.lock())?;
-        // Nothing may be gathered after the control group: it could not be taken back then (`commit/room.rs`).
+        // Nothing may be gathered after the control group: it could not be taken back then
+        // (`commit/room.rs`).
         state.changing = self.options.keeps_room;
         let (mut state, mut result) = self.begin_epoch(state);
         if result.is_ok() {
@@ -92,7 +94,8 @@ impl Shared {
         if result.is_err() {
             return (state, result);
         }
-        // The cut is durable and was posted. The epoch must be written before anything else, if there is room for it.
+        // The cut is durable and was posted. The epoch must be written before anything else, if
+        // there is room for it.
         state.epoch_due = Some(Control::Epoch { previous: Some(previous), recovered: last });
         (state, result) = self.begin_epoch(state);
         // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).
@@ -105,7 +108,9 @@ impl Shared {
             let segments = lock(&self.segments);
             (segments.find(lsn).cloned(), segments.first_live)
         };
-        let Some(link) = link else { return Err(Error::TruncatedBefore { lsn, first: first_live }) };
+        let Some(link) = link else {
+            return Err(Error::TruncatedBefore { lsn, first: first_live });
+        };
         let file = link.segment.file(&self.directory, &open_for_reading(&self.options))?;
         let decoder = link.segment.decoder_at(lsn, link.end, &*file)?;
         let mut walk = Walk::new(Window::new(file, 256 << 10), decoder);
@@ -115,7 +120,13 @@ impl Shared {
                     return Ok(Position { segment: link.segment.number(), byte: frame.end });
                 }
                 Item::Stop(stop) => {
-                    return Err(damage(&mut walk, &self.directory, &stop, self.durable(), link.end)?);
+                    return Err(damage(
+                        &mut walk,
+                        &self.directory,
+                        &stop,
+                        self.durable(),
+                        link.end,
+                    )?);
                 }
                 _ => {}
             }

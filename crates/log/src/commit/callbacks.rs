@@ -1,9 +1,10 @@
 //! Calls the callbacks of decided records, one at a time.
 //!
-//! *Owns*: their order, and that each is called once. *May not touch*: which record is decided (`state.rs`).
+//! *Owns*: their order, and that each is called once. *May not touch*: which record is decided
+//! (`state.rs`).
 //!
-//! A thread that finds another thread calling leaves its callbacks to that thread. So they are called in order, and a callback that
-//! uses the log never runs inside another one.
+//! A thread that finds another thread calling leaves its callbacks to that thread. So they are
+//! called in order, and a callback that uses the log never runs inside another one.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +42,8 @@ impl Callbacks {
         lock(&self.due).queue.extend(decided.drain(..));
     }
 
-    /// Calls them all, unless another thread does, or this one further up its stack. The caller has no lock, and not the turn.
+    /// Calls them all, unless another thread does, or this one further up its stack. The caller has
+    /// no lock, and not the turn.
     pub(crate) fn call(&self) {
         let mut due = lock(&self.due);
         if due.is_calling {

@@ -1,12 +1,12 @@
 //! How readers wait for the watermark.
 //!
-//! *Owns*: when a follower sleeps, and that a reader wants the tail. *May not touch*: what it reads (`read/`), the waiters of records
-//! (`wait.rs`).
+//! *Owns*: when a follower sleeps, and that a reader wants the tail. *May not touch*: what it reads
+//! (`read/`), the waiters of records (`wait.rs`).
 //!
-//! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes the state's lock, so that no group
-//! becomes durable between its last look and its sleep. When it wakes, it asks again without the lock,
-//! which the writer needs then. Where writers come back at once it naps first (`post.rs`), and after a nap that ran out it
-//! sleeps.
+//! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes
+//! the state's lock, so that no group becomes durable between its last look and its sleep. When it
+//! wakes, it asks again without the lock, which the writer needs then. Where writers come back at
+//! once it naps first (`post.rs`), and after a nap that ran out it sleeps.
 
 use inkstone_format::Lsn;
 
@@ -24,7 +24,8 @@ impl Shared {
         }
     }
 
-    /// The watermark, and the number of cuts before it. In a forked child, as far as that is known without a lock.
+    /// The watermark, and the number of cuts before it. In a forked child, as far as that is known
+    /// without a lock.
     pub(crate) fn watermark_and_cuts(&self) -> (Lsn, usize) {
         if self.is_forked() {
             return (self.durable(), 0);
@@ -51,8 +52,9 @@ impl Shared {
                 break;
             }
             state.check_open()?;
-            let left =
-                until.map_or(FALLBACK, |until| until.saturating_duration_since(Instant::now()).min(FALLBACK));
+            let left = until.map_or(FALLBACK, |until| {
+                until.saturating_duration_since(Instant::now()).min(FALLBACK)
+            });
             if left.is_zero() {
                 break;
             }

@@ -1,10 +1,11 @@
 //! The futures and callbacks of records whose outcome is open.
 //!
-//! *Owns*: their lists: one waker for each future, found again by its ticket. *May not touch*: when they are decided (`state.rs`);
-//! running them (`waking.rs`, `callbacks.rs`).
+//! *Owns*: their lists: one waker for each future, found again by its ticket. *May not touch*: when
+//! they are decided (`state.rs`); running them (`waking.rs`, `callbacks.rs`).
 //!
-//! One group is in flight at a time. So a record that is not decided is in that group or in the gathering, and a list for each of
-//! these two is enough. Registering a waker is one step, however many there are, and a whole list is taken at once.
+//! One group is in flight at a time. So a record that is not decided is in that group or in the
+//! gathering, and a list for each of these two is enough. Registering a waker is one step, however
+//! many there are, and a whole list is taken at once.
 
 use std::task::Waker;
 
@@ -24,14 +25,16 @@ pub(crate) struct Ticket {
 pub(crate) struct Wakers {
     /// How often they were woken. A ticket of an earlier round has no place any more.
     round: u64,
-    /// In a place whose future was dropped is a waker that does nothing: so the whole list can be taken as it is.
+    /// In a place whose future was dropped is a waker that does nothing: so the whole list can be
+    /// taken as it is.
     list: Vec<Waker>,
     /// Such places.
     free: Vec<usize>,
 }
 
 impl Wakers {
-    /// Leaves the waker of a future. Returns the one that it replaces, which must be dropped without the lock.
+    /// Leaves the waker of a future. Returns the one that it replaces, which must be dropped
+    /// without the lock.
     pub(crate) fn leave(&mut self, ticket: &mut Option<Ticket>, waker: Waker) -> Option<Waker> {
         if let Some(Ticket { round, place }) = *ticket
             && round == self.round
@@ -53,8 +56,8 @@ impl Wakers {
         None
     }
 
-    /// Frees the place of a future that is dropped. Returns its waker, which must be dropped without the lock; `None` if it was
-    /// taken to be woken.
+    /// Frees the place of a future that is dropped. Returns its waker, which must be dropped
+    /// without the lock; `None` if it was taken to be woken.
     pub(crate) fn forget(&mut self, ticket: Ticket) -> Option<Waker> {
         let there = self.list.get_mut(ticket.place).filter(|_| ticket.round == self.round)?;
         self.free.push(ticket.place);

@@ -1,14 +1,14 @@
 //! The gathering: the group that is being gathered, in the buffer from which it will be written.
 //!
-//! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same bytes), then the group. *May not
-//! touch*: files, locks, waiters.
+//! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same
+//! bytes), then the group. *May not touch*: files, locks, waiters.
 
 use std::io::IoSlice;
 
 use inkstone_format::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, HEADER_BYTES};
 use inkstone_format::{
-    Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise, SegmentHeader,
-    Version,
+    Batch, Control, EncodeError, Epoch, GroupEncoder, Identity, Lsn, PayloadSum, Promise,
+    SegmentHeader, Version,
 };
 use inkstone_io::AlignedBuf;
 
@@ -18,10 +18,12 @@ use crate::tail::Placed;
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
-/// A buffer for a large record grows in steps of this size, so that the next one, which may be a little larger, finds it large enough.
+/// A buffer for a large record grows in steps of this size, so that the next one, which may be a
+/// little larger, finds it large enough.
 const GROWTH_BYTES: usize = 64 << 10;
 
-/// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was too near, 4 KiB no better.
+/// How far ahead of the records memory is prefetched: half a microsecond of small records. 512 was
+/// too near, 4 KiB no better.
 const PREFETCH_BYTES: usize = 2048;
 
 /// The bytes of a record that is appended: in one piece, or in parts that follow each other.
@@ -204,15 +206,19 @@ impl Gathering {
         self.is_held = is_held;
     }
 
-    /// Adds records, all or none; several are a batch. If they are too large for the buffer and the group is empty, the buffer
-    /// grows, unless it is one that has grown before.
-    pub(crate) fn records<P: Payload>(&mut self, payloads: &[(P, PayloadSum)]) -> Result<Lsn, EncodeError> {
+    /// Adds records, all or none; several are a batch. If they are too large for the buffer and the
+    /// group is empty, the buffer grows, unless it is one that has grown before.
+    pub(crate) fn records<P: Payload>(
+        &mut self,
+        payloads: &[(P, PayloadSum)],
+    ) -> Result<Lsn, EncodeError> {
         let version = self.coded.version;
         let needed: usize = payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len())).sum();
         if needed as u64 > self.record_room() {
             return Err(EncodeError::SegmentFull { needed, room: self.record_room() });
         }
-        // All or none: every reason for which the encoder could refuse a later record is checked before the first.
+        // All or none: every reason for which the encoder could refuse a later record is checked
+        // before the first.
         if self.encoder.next_lsn().plus(payloads.len() as u64).is_none() {
             return Err(EncodeError::LsnsUsedUp);
         }
@@ -240,7 +246,8 @@ impl Gathering {
             lsn = self.encoder.record_of_parts(group, payload.parts(), *sum, place)?;
             // As much as was just used, so that each byte is prefetched once.
             let asked = version.frame_bytes(sum.len()).min(PREFETCH_BYTES);
-            self.memory.expect_writes(self.prefix + self.encoder.used() + PREFETCH_BYTES - asked, asked);
+            self.memory
+                .expect_writes(self.prefix + self.encoder.used() + PREFETCH_BYTES - asked, asked);
         }
         Ok(lsn)
     }
@@ -257,8 +264,8 @@ impl Gathering {
         self.encoder.control(&mut self.memory[self.prefix..], control)
     }
 
-    /// This group is the last one before the log is closed. A crash may have left bytes in the block after it, which the next
-    /// opening would take for the beginning of a torn group.
+    /// This group is the last one before the log is closed. A crash may have left bytes in the
+    /// block after it, which the next opening would take for the beginning of a torn group.
     pub(crate) fn clear_behind(&mut self) {
         self.clears_behind = true;
     }
@@ -310,8 +317,9 @@ impl Gathering {
         self.prefix + self.encoder.used() + CLOSING_BYTES > self.usual_bytes
     }
 
-    /// Takes back a group without records that began at byte `at` and was not written: the next group begins there. Exchanges its
-    /// buffer for the one in use. Nothing may be gathered after it.
+    /// Takes back a group without records that began at byte `at` and was not written: the next
+    /// group begins there. Exchanges its buffer for the one in use. Nothing may be gathered after
+    /// it.
     pub(crate) fn take_back(&mut self, at: u64, memory: AlignedBuf) -> AlignedBuf {
         debug_assert!(self.is_empty(), "records gathered behind a group that is taken back");
         self.prefix = (at % BLOCK_BYTES as u64) as usize;
@@ -322,8 +330,9 @@ impl Gathering {
 
 /// The size of frames with these payloads, in the version of the format in which they are largest.
 pub(crate) fn needed_bytes<P: Payload>(payloads: &[(P, PayloadSum)]) -> u64 {
-    let in_version =
-        |version: &Version| payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len()) as u64).sum();
+    let in_version = |version: &Version| {
+        payloads.iter().map(|(_, sum)| version.frame_bytes(sum.len()) as u64).sum()
+    };
     Version::ALL.iter().map(in_version).max().unwrap_or(0)
 }
 
@@ -332,7 +341,8 @@ mod tests {
     use super::*;
     use inkstone_format::{LogId, Roll, SegmentNumber};
 
-    /// The buffer has room for the batch, the group has not: none of it is added, and what was gathered before can be written.
+    /// The buffer has room for the batch, the group has not: none of it is added, and what was
+    /// gathered before can be written.
     #[test]
     fn a_batch_that_crosses_the_largest_group_is_refused_as_a_whole() {
         let coded = SegmentHeader {

@@ -1,11 +1,12 @@
 //! Group commit: how a group gets from its buffer to the disk, and what is known after that.
 //!
-//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group (`turn.rs`, `wait.rs`), the
-//! calls to the file system (`writer.rs`).
+//! *Owns*: closing a group, writing it, moving the watermark. *May not touch*: waiting for a group
+//! (`turn.rs`, `wait.rs`), the calls to the file system (`writer.rs`).
 //!
-//! The thread that has the turn writes the group: a waiter that leads, or the committer. A caller that finds the buffer full and
-//! does not wait for its records *hands the group over*: it closes the group, leaves it to the committer together with the turn,
-//! and continues in the other buffer. So gathering and writing overlap, and still only one group is in flight at a time.
+//! The thread that has the turn writes the group: a waiter that leads, or the committer. A caller
+//! that finds the buffer full and does not wait for its records *hands the group over*: it closes
+//! the group, leaves it to the committer together with the turn, and continues in the other buffer.
+//! So gathering and writing overlap, and still only one group is in flight at a time.
 
 use inkstone_format::{Lsn, Promise};
 use inkstone_io::AlignedBuf;
@@ -38,11 +39,16 @@ impl Shared {
         self.write_closed(state, group, &Way::Usual, None)
     }
 
-    /// As [`Shared::write_gathered`]. If the write needs room and there is none, a group without records is withdrawn.
+    /// As [`Shared::write_gathered`]. If the write needs room and there is none, a group without
+    /// records is withdrawn.
     ///
     /// # Errors
     /// The poison; [`Error::NoRoom`] when the group was withdrawn: the log is unchanged.
-    pub(crate) fn write_control<'a>(&'a self, mut state: Guard<'a>, need: Need) -> (Guard<'a>, Result<()>) {
+    pub(crate) fn write_control<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        need: Need,
+    ) -> (Guard<'a>, Result<()>) {
         if !self.options.keeps_room {
             return self.write_gathered(state);
         }
@@ -67,8 +73,8 @@ impl Shared {
         Group { number, frozen, waiters, since }
     }
 
-    /// Closes the gathering and leaves it, with the turn, to the committer. The caller has checked that the turn is free and that
-    /// something is gathered, and continues gathering.
+    /// Closes the gathering and leaves it, with the turn, to the committer. The caller has checked
+    /// that the turn is free and that something is gathered, and continues gathering.
     ///
     /// # Errors
     /// When the log is poisoned or closed.
@@ -88,7 +94,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a closed group. `need` says what to do if there is no room for a control group (`room.rs`).
+    /// Writes a closed group. `need` says what to do if there is no room for a control group
+    /// (`room.rs`).
     pub(crate) fn write_closed<'a>(
         &'a self,
         state: Guard<'a>,
@@ -99,7 +106,8 @@ impl Shared {
         self.wake_nappers(state);
         let Group { number, frozen, waiters, since } = group;
         let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
-        let (has_records, is_large, placed) = (frozen.has_records(), frozen.is_large, frozen.placed());
+        let (has_records, is_large, placed) =
+            (frozen.has_records(), frozen.is_large, frozen.placed());
         let mut written = match need {
             Some(Need::Must) => self.write_with_room(frozen, way),
             _ => lock(&self.writer).group(frozen, way),
@@ -128,7 +136,8 @@ impl Shared {
         }
         let posted = self.note_group(last, end, &state);
         self.set_durable(&mut state, last);
-        state.naps_go_on = naps_go_on(waiters, written.started.saturating_duration_since(state.last_commit));
+        state.naps_go_on =
+            naps_go_on(waiters, written.started.saturating_duration_since(state.last_commit));
         let naps_go_on = state.naps_go_on;
         state.to_post = state.board.post(posted, naps_go_on);
         state.rule.committed(waiters, took);
@@ -154,13 +163,14 @@ impl Shared {
         }
         let memory = self.tail.keep(&placed, written.memory);
         self.keep_memory(&mut state, is_large, memory);
-        // When the lock is released: waking a follower takes some microseconds, and the writers who were woken want the lock.
+        // When the lock is released: waking a follower takes some microseconds, and the writers who
+        // were woken want the lock.
         state.owes_nappers = state.to_post.wake(&self.followers, &self.nappers);
         (state, Ok(()))
     }
 
-    /// Releases the lock and wakes the readers that nap, in this process and in others: while a group is written, nobody misses a
-    /// processor.
+    /// Releases the lock and wakes the readers that nap, in this process and in others: while a
+    /// group is written, nobody misses a processor.
     fn wake_nappers(&self, mut state: Guard<'_>) {
         let owes_nappers = std::mem::take(&mut state.owes_nappers);
         let bulletin = state.board.nappers();
@@ -188,11 +198,17 @@ impl Shared {
     }
 
     /// Keeps a group's buffer for the next one.
-    pub(crate) fn keep_memory(&self, state: &mut State, is_large: bool, memory: Option<AlignedBuf>) {
+    pub(crate) fn keep_memory(
+        &self,
+        state: &mut State,
+        is_large: bool,
+        memory: Option<AlignedBuf>,
+    ) {
         state.spare = memory.filter(|memory| self.is_kept(memory, is_large));
     }
 
-    /// Whether a buffer is used again. One that has grown is, as long as groups need it; the first that does not ends that.
+    /// Whether a buffer is used again. One that has grown is, as long as groups need it; the first
+    /// that does not ends that.
     fn is_kept(&self, memory: &AlignedBuf, is_large: bool) -> bool {
         let usual = memory_bytes(self.options.buffer_bytes);
         memory.len() == usual || (is_large && (usual..=GROWN_BYTES_MAX).contains(&memory.len()))
@@ -211,7 +227,8 @@ impl Shared {
         state.post_head(segments.head().segment.number(), segments.first_live);
     }
 
-    /// Notes the end of this group in the segment's index, as a place where reading can begin; returns what to post.
+    /// Notes the end of this group in the segment's index, as a place where reading can begin;
+    /// returns what to post.
     fn note_group(&self, last: Lsn, end: u64, state: &State) -> Posted {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;

@@ -1,23 +1,29 @@
-//! Posting to readers in other processes: how far the log is durable, and where that ends. The followers in this process are woken
-//! with it.
+//! Posting to readers in other processes: how far the log is durable, and where that ends. The
+//! followers in this process are woken with it.
 //!
-//! *Owns*: what the words of a bulletin mean, the order of posts, and that both happen while no lock of the log is held. *May not
-//! touch*: the page and its memory (`inkstone-io`); when the watermark moves (`group.rs`); when a follower sleeps (`following.rs`).
+//! *Owns*: what the words of a bulletin mean, the order of posts, and that both happen while no
+//! lock of the log is held. *May not touch*: the page and its memory (`inkstone-io`); when the
+//! watermark moves (`group.rs`); when a follower sleeps (`following.rs`).
 //!
-//! A post is made after the waiters of the group were woken and the state's lock was released: it can cost a system call, if a
-//! reader sleeps, and no commit waits for that. Two threads may then post at the same time, so posts have numbers that rise under
-//! the lock, and an older one changes nothing.
+//! A post is made after the waiters of the group were woken and the state's lock was released: it
+//! can cost a system call, if a reader sleeps, and no commit waits for that. Two threads may then
+//! post at the same time, so posts have numbers that rise under the lock, and an older one changes
+//! nothing.
 //!
-//! Where several waiters come back at once for the next group, they want the processors until its write begins; a reader that was
-//! woken then cost eight threads a fifth of their rate on two processors. So readers *nap* there, in this process (`following.rs`) and
-//! in others (`read/news.rs`): they look again by themselves after a moment, and are woken by the thread that begins that write, which
-//! takes some microseconds longer for it. In all other cases the post wakes them.
+//! Where several waiters come back at once for the next group, they want the processors until its
+//! write begins; a reader that was woken then cost eight threads a fifth of their rate on two
+//! processors. So readers *nap* there, in this process (`following.rs`) and in others
+//! (`read/news.rs`): they look again by themselves after a moment, and are woken by the thread that
+//! begins that write, which takes some microseconds longer for it. In all other cases the post
+//! wakes them.
 //!
-//! Before the post, and under the lock, the writer copies the bytes of the durable group into shared memory, so that groups follow
-//! each other there. It copies them only for a reader that asked a moment ago.
+//! Before the post, and under the lock, the writer copies the bytes of the durable group into
+//! shared memory, so that groups follow each other there. It copies them only for a reader that
+//! asked a moment ago.
 //!
-//! A post says nothing that its reader may believe without looking (`read/fresh.rs`). Of a truncation it says only that there was one: the
-//! reader looks into the files then, where cuts and truncations are groups and headers (`read/view.rs`).
+//! A post says nothing that its reader may believe without looking (`read/fresh.rs`). Of a
+//! truncation it says only that there was one: the reader looks into the files then, where cuts and
+//! truncations are groups and headers (`read/view.rs`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +50,8 @@ pub(crate) struct Posted {
     pub(crate) first: Lsn,
 }
 
-/// What a truncation changes of a post: a cut the epoch, `truncate_before` the first record. (An opening changes the epoch too.)
+/// What a truncation changes of a post: a cut the epoch, `truncate_before` the first record. (An
+/// opening changes the epoch too.)
 pub(crate) type Truncations = [u64; 2];
 /// The places of these words.
 pub(crate) const TRUNCATIONS_AT: [usize; 2] = [3, 4];
@@ -66,13 +73,16 @@ impl Posted {
     }
 }
 
-/// How long a reader naps: longer than it takes from one write to the next on a fast disk. It is also the delay of the last record,
-/// and some 70 us more for the timer, if the writes stop that were thought to go on.
+/// How long a reader naps: longer than it takes from one write to the next on a fast disk. It is
+/// also the delay of the last record, and some 70 us more for the timer, if the writes stop that
+/// were thought to go on.
 pub(crate) const NAP: Duration = Duration::from_micros(250);
-/// A write that begins within this time after the last one has ended comes at once: eight threads take 25 to 45 us.
+/// A write that begins within this time after the last one has ended comes at once: eight threads
+/// take 25 to 45 us.
 const SOON: Duration = Duration::from_micros(60);
 
-/// Whether readers may nap until the next write begins, after a group of so many waiters whose write began so long after the last one.
+/// Whether readers may nap until the next write begins, after a group of so many waiters whose
+/// write began so long after the last one.
 pub(crate) fn naps_go_on(waiters: usize, after: Duration) -> bool {
     waiters > 1 && after < SOON
 }
@@ -90,7 +100,8 @@ impl Board {
         Self { bulletin, last: 0 }
     }
 
-    /// Shares the bytes of a durable group with readers that want them. The caller has woken the group's waiters.
+    /// Shares the bytes of a durable group with readers that want them. The caller has woken the
+    /// group's waiters.
     #[inline]
     pub(crate) fn share(&self, placed: &Placed, memory: Option<&[u8]>) {
         if let (Some(bulletin), Some(memory)) = (&self.bulletin, memory) {
@@ -109,7 +120,8 @@ impl Board {
     pub(crate) fn post(&mut self, posted: Posted, naps_go_on: bool) -> Post {
         self.last += 1;
         let number = self.last;
-        let words = self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words()));
+        let words =
+            self.bulletin.as_ref().map(|bulletin| (Arc::clone(bulletin), number, posted.words()));
         Post { words, naps_go_on, followers: None, nappers: None }
     }
 }
@@ -129,15 +141,17 @@ impl Post {
         self.words.is_some() || self.followers.is_some() || self.nappers.is_some()
     }
 
-    /// This instead of an older post that was not made yet; it wakes those whom the older one was to wake.
+    /// This instead of an older post that was not made yet; it wakes those whom the older one was
+    /// to wake.
     pub(crate) fn instead_of(mut self, mut older: Self) -> Self {
         older.words = None;
         (self.followers, self.nappers) = (older.followers.take(), older.nappers.take());
         self
     }
 
-    /// Wakes the followers too, if any sleeps, and those that nap, unless their naps go on. The caller holds the lock, with which they
-    /// fall asleep, and has raised the watermark. True if a follower naps on.
+    /// Wakes the followers too, if any sleeps, and those that nap, unless their naps go on. The
+    /// caller holds the lock, with which they fall asleep, and has raised the watermark. True if a
+    /// follower naps on.
     #[inline]
     pub(crate) fn wake(&mut self, followers: &Arc<Sleepers>, nappers: &Arc<Sleepers>) -> bool {
         if followers.is_any_here() {
@@ -198,6 +212,8 @@ mod tests {
             }
             assert!(!napper.join().expect("no panic"), "woken");
         });
-        assert!(naps_go_on(2, Duration::ZERO) && !naps_go_on(1, Duration::ZERO) && !naps_go_on(2, SOON));
+        assert!(
+            naps_go_on(2, Duration::ZERO) && !naps_go_on(1, Duration::ZERO) && !naps_go_on(2, SOON)
+        );
     }
 }

@@ -1,11 +1,14 @@
 //! Giving back the files of segments that are no part of the log any more.
 //!
-//! *Owns*: how many at a time, and that none is touched after the end of the log. *May not touch*: which segments those are; what is durable
-//! before (`change/truncate.rs`); how a file is kept or removed (`segment/pool.rs`).
+//! *Owns*: how many at a time, and that none is touched after the end of the log. *May not touch*:
+//! which segments those are; what is durable before (`change/truncate.rs`); how a file is kept or
+//! removed (`segment/pool.rs`).
 //!
-//! Removing a file can take longer than a commit, and a truncation may leave thousands. So no thread has the turn meanwhile. A log with a
-//! preparer leaves them to it. In any other log each thread that ends a turn gives back a few, whatever the turn was for, and the
-//! committer all that are left when the log is idle. A thread that needs room which the disk does not have gives back all of them first.
+//! Removing a file can take longer than a commit, and a truncation may leave thousands. So no
+//! thread has the turn meanwhile. A log with a preparer leaves them to it. In any other log each
+//! thread that ends a turn gives back a few, whatever the turn was for, and the committer all that
+//! are left when the log is idle. A thread that needs room which the disk does not have gives back
+//! all of them first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +19,16 @@ use crate::segment::Segment;
 use crate::segment::pool::{ObtainError, Obtained, Unnamed};
 use crate::sync::{lock, try_lock};
 
-/// How many files are given back after a turn, at most; of a file that is removed in pieces, how many pieces.
+/// How many files are given back after a turn, at most; of a file that is removed in pieces, how
+/// many pieces.
 const FILES_A_TURN: usize = 4;
 
 impl Shared {
     /// Gives back a few files; whether there may be more.
     ///
     /// # Errors
-    /// A file could not be renamed or removed; it is tried again later, at the latest by the next opening. The poison, if a sync failed.
+    /// A file could not be renamed or removed; it is tried again later, at the latest by the next
+    /// opening. The poison, if a sync failed.
     pub(super) fn give_some_back(&self) -> Result<bool> {
         let mut unnamed = Unnamed::new();
         let is_more = self.give_steps_back(&mut unnamed);
@@ -37,7 +42,8 @@ impl Shared {
 
     fn give_steps_back(&self, unnamed: &mut Unnamed) -> Obtained<bool> {
         for _ in 0..FILES_A_TURN {
-            // `close` waits for this lock once the log is closed. Another thread that has it goes on soon.
+            // `close` waits for this lock once the log is closed. Another thread that has it goes
+            // on soon.
             let Some(_giving_back) = try_lock(&self.giving_back) else { return Ok(true) };
             {
                 let state = self.lock();
@@ -60,7 +66,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// Takes back the files of all segments that are no part of the log any more and have no reader; whether there were any.
+    /// Takes back the files of all segments that are no part of the log any more and have no
+    /// reader; whether there were any.
     ///
     /// # Errors
     /// A file could not be renamed.
@@ -77,7 +84,8 @@ impl Shared {
     }
 
     fn retire(&self, segment: Arc<Segment>) -> Result<()> {
-        let retired = self.pool.retire(segment.number(), segment.header.segment_bytes, &self.options);
+        let retired =
+            self.pool.retire(segment.number(), segment.header.segment_bytes, &self.options);
         if retired.is_err() {
             // It is tried again with the next one.
             lock(&self.segments).obsolete.push(segment);

@@ -1,17 +1,21 @@
 //! What a log does where overwriting its own blocks needs room that the disk may not have.
 //!
-//! *Owns*: when reserved room is released, and what happens to a control group or a header without room. *May not touch*:
-//! records: a group with records that finds no room poisons the log, like any other failure.
+//! *Owns*: when reserved room is released, and what happens to a control group or a header without
+//! room. *May not touch*: records: a group with records that finds no room poisons the log, like
+//! any other failure.
 //!
-//! On a file system that writes every block to a new place (btrfs), even an overwrite can fail with ENOSPC. Opening, reading and
-//! truncating from the front must work all the same. So the log reserves room in a file of unused blocks, and removes the file
-//! when a control group finds no room; removing a file needs none. Then it writes the group again, the same bytes to the same
-//! place. That is sound because the *write* was refused, before any sync: such a group is written and synced in two steps, even
-//! if the log's usual way is one. A sync that fails is never tried again.
+//! On a file system that writes every block to a new place (btrfs), even an overwrite can fail with
+//! ENOSPC. Opening, reading and truncating from the front must work all the same. So the log
+//! reserves room in a file of unused blocks, and removes the file when a control group finds no
+//! room; removing a file needs none. Then it writes the group again, the same bytes to the same
+//! place. That is sound because the *write* was refused, before any sync: such a group is written
+//! and synced in two steps, even if the log's usual way is one. A sync that fails is never tried
+//! again.
 //!
-//! If there is still no room, an opening holds its epoch group back. The log shows what it found, which was synced and read from
-//! the medium before, and writes nothing, so no crash can take that back. The epoch group remains the first group to be written:
-//! appending and truncating try to write it, and return [`Error::NoRoom`] as long as that fails.
+//! If there is still no room, an opening holds its epoch group back. The log shows what it found,
+//! which was synced and read from the medium before, and writes nothing, so no crash can take that
+//! back. The epoch group remains the first group to be written: appending and truncating try to
+//! write it, and return [`Error::NoRoom`] as long as that fails.
 
 use std::sync::Arc;
 
@@ -44,20 +48,24 @@ impl Shared {
         let how = open_for_groups(&self.options).durability(Durability::None);
         match self.directory.open(&names::segment(segment), &how) {
             Ok(file) => Way::InSteps(Some(file)),
-            // It can still be written, but a failure does not show then whether the write or its sync failed.
+            // It can still be written, but a failure does not show then whether the write or its
+            // sync failed.
             Err(_) => Way::Usual,
         }
     }
 
-    /// Writes the header of a segment that is not part of the log yet, as [`Shared::write_with_room`] writes a group.
+    /// Writes the header of a segment that is not part of the log yet, as
+    /// [`Shared::write_with_room`] writes a group.
     pub(crate) fn write_header(&self, file: &Arc<dyn File>, header: &SegmentHeader) -> Written {
-        let way = if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
+        let way =
+            if self.options.keeps_room { self.step_by_step(header.number) } else { Way::Usual };
         let write = || lock(&self.writer).header(file, header, &way);
         let written = write();
         self.while_refused(written, |_| write())
     }
 
-    /// Writes a group. While the write is refused because there is no room, releases reserved room and writes the group again.
+    /// Writes a group. While the write is refused because there is no room, releases reserved room
+    /// and writes the group again.
     pub(crate) fn write_with_room(&self, frozen: Frozen, way: &Way) -> Written {
         let Frozen { len, offset, identity, first_lsn, at, end, next_lsn, is_large, .. } = frozen;
         let written = lock(&self.writer).group(frozen, way);
@@ -78,9 +86,13 @@ impl Shared {
         })
     }
 
-    /// Releases reserved room piece by piece and writes the same bytes to the same place `again`, until they fit or nothing is left
-    /// to release. Then reserves room again, as much as there is.
-    fn while_refused(&self, mut written: Written, mut again: impl FnMut(AlignedBuf) -> Written) -> Written {
+    /// Releases reserved room piece by piece and writes the same bytes to the same place `again`,
+    /// until they fit or nothing is left to release. Then reserves room again, as much as there is.
+    fn while_refused(
+        &self,
+        mut written: Written,
+        mut again: impl FnMut(AlignedBuf) -> Written,
+    ) -> Written {
         let mut gave_up = false;
         while written.is_refused && self.options.keeps_room && self.give_up_some() {
             gave_up = true;

@@ -2,14 +2,16 @@
 //!
 //! *Owns*: the counts, and what follows from them. *May not touch*: locks, threads, the clock.
 //!
-//! *Gathering by expectation*: the waiter that completes the expected number writes the group. Expected are the waiters of the
-//! group that was just acknowledged and those that were waiting already. The first waiter of a group holds a timer of about one
-//! commit, in case the others do not come. A lone waiter expects only itself, and never waits for others.
+//! *Gathering by expectation*: the waiter that completes the expected number writes the group.
+//! Expected are the waiters of the group that was just acknowledged and those that were waiting
+//! already. The first waiter of a group holds a timer of about one commit, in case the others do
+//! not come. A lone waiter expects only itself, and never waits for others.
 //!
-//! If the waiter that holds the timer does not get the processor, another one takes over: they watch for three times the timer.
+//! If the waiter that holds the timer does not get the processor, another one takes over: they
+//! watch for three times the timer.
 //!
-//! A *task* is a waiter that is no thread: a future, or a callback. It counts like any other; the committer leads for tasks, and holds
-//! the timer for them.
+//! A *task* is a waiter that is no thread: a future, or a callback. It counts like any other; the
+//! committer leads for tasks, and holds the timer for them.
 
 use std::time::Duration;
 
@@ -66,7 +68,8 @@ impl Rule {
         self.is_timed
     }
 
-    /// Whether the committer may have to lead or to hold the timer: the gathering has tasks, or those of the last group may return.
+    /// Whether the committer may have to lead or to hold the timer: the gathering has tasks, or
+    /// those of the last group may return.
     pub(crate) fn is_for_committer(&self) -> bool {
         self.tasks > 0 || self.expects_tasks
     }
@@ -76,7 +79,8 @@ impl Rule {
         self.waiting += 1;
     }
 
-    /// One more waiter for the gathering that is no thread. True if the committer is to be woken, to lead or to hold the timer.
+    /// One more waiter for the gathering that is no thread. True if the committer is to be woken,
+    /// to lead or to hold the timer.
     pub(crate) fn task_arrives(&mut self, is_writing: bool) -> bool {
         self.tasks += 1;
         self.waiting += 1;
@@ -94,8 +98,8 @@ impl Rule {
         self.expects_tasks = false;
     }
 
-    /// The next step of a waiter that was counted. `is_writing`: another group is being written. `is_late`: the waiter's timer has
-    /// ended, or it was not woken in time.
+    /// The next step of a waiter that was counted. `is_writing`: another group is being written.
+    /// `is_late`: the waiter's timer has ended, or it was not woken in time.
     pub(crate) fn step(&mut self, is_writing: bool, is_late: bool) -> Step {
         if is_writing {
             Step::Sleep
@@ -114,7 +118,8 @@ impl Rule {
         self.is_timed = false;
     }
 
-    /// The gathering is closed; returns the number of its waiters. The first waiter of the next group takes a new timer.
+    /// The gathering is closed; returns the number of its waiters. The first waiter of the next
+    /// group takes a new timer.
     pub(crate) fn close(&mut self) -> usize {
         self.is_timed = false;
         self.expects_tasks = std::mem::take(&mut self.tasks) > 0;
@@ -134,7 +139,8 @@ mod tests {
 
     const TOOK: Duration = Duration::from_micros(100);
 
-    /// After a group of `acknowledged` waiters, when `early` others waited already, `now` waiters are there.
+    /// After a group of `acknowledged` waiters, when `early` others waited already, `now` waiters
+    /// are there.
     fn after(acknowledged: usize, early: usize, now: usize) -> Rule {
         let mut rule = Rule::new();
         (0..acknowledged).for_each(|_| rule.arrive());
@@ -188,7 +194,11 @@ mod tests {
         assert!(!rule.is_timed() && !rule.has_waiters());
         rule.committed(2, TOOK);
         rule.arrive();
-        assert_eq!(rule.step(false, false), Step::Hold(TOOK), "the next group has a timer of its own");
+        assert_eq!(
+            rule.step(false, false),
+            Step::Hold(TOOK),
+            "the next group has a timer of its own"
+        );
     }
 
     #[test]

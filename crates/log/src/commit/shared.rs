@@ -1,23 +1,27 @@
 //! What all users of one open log share: the state, the turn, the watermark, the poison.
 //!
-//! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads, sending events. *May not touch*:
-//! how a group is written (`group.rs`), waiting (`turn.rs`, `wait.rs`), segment changes (`change/`), reading (`read/`).
+//! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads,
+//! sending events. *May not touch*: how a group is written (`group.rs`), waiting (`turn.rs`,
+//! `wait.rs`), segment changes (`change/`), reading (`read/`).
 //!
-//! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it durable without holding the
-//! state's lock, moves the watermark, and notifies that group's waiters. Meanwhile other threads fill the next group. The gathering
-//! rule decides which waiter leads (`rule.rs`).
+//! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it
+//! durable without holding the state's lock, moves the watermark, and notifies that group's
+//! waiters. Meanwhile other threads fill the next group. The gathering rule decides which waiter
+//! leads (`rule.rs`).
 //!
-//! **Results.** No flag of success exists that a later group could overwrite. The watermark only rises, by groups that are
-//! durable. The poison is set once, and the watermark never moves after that: a group in flight when another thread's sync fails
-//! is not acknowledged, whatever its own sync returns (a file system that has just failed one sync may report success for the
-//! other: docs/assumptions.md, A13). A record at or below the watermark is durable; a record above it in a poisoned log is never
-//! acknowledged. After a cut LSNs are given again; a record from before the cut was durable before it, so its handle returns
-//! `Ok`.
+//! **Results.** No flag of success exists that a later group could overwrite. The watermark only
+//! rises, by groups that are durable. The poison is set once, and the watermark never moves after
+//! that: a group in flight when another thread's sync fails is not acknowledged, whatever its own
+//! sync returns (a file system that has just failed one sync may report success for the other:
+//! docs/assumptions.md, A13). A record at or below the watermark is durable; a record above it in a
+//! poisoned log is never acknowledged. After a cut LSNs are given again; a record from before the
+//! cut was durable before it, so its handle returns `Ok`.
 //!
-//! **Locks**, in this order: `giving_back`, `state`, `writer` (held by the thread that has the turn), `segments`, that of the tail. Only
-//! `giving_back` and `writer` are held across a system call. No thread waits for `writer`, because it waits for the turn first; no
-//! commit waits for `giving_back`, unless it needs room that is just being given back. User code (wakers, the listener) runs while
-//! no lock is held, and the listener also after the end of the turn.
+//! **Locks**, in this order: `giving_back`, `state`, `writer` (held by the thread that has the
+//! turn), `segments`, that of the tail. Only `giving_back` and `writer` are held across a system
+//! call. No thread waits for `writer`, because it waits for the turn first; no commit waits for
+//! `giving_back`, unless it needs room that is just being given back. User code (wakers, the
+//! listener) runs while no lock is held, and the listener also after the end of the turn.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -61,35 +65,38 @@ pub(crate) struct Shared {
     pub(crate) segments: Mutex<Segments>,
     /// Files that stay open for readers.
     pub(crate) kept: KeptFiles,
-    /// Held by a thread that gives files back, one step at a time and mostly outside a turn. Taken before every other lock.
+    /// Held by a thread that gives files back, one step at a time and mostly outside a turn. Taken
+    /// before every other lock.
     pub(crate) giving_back: Mutex<()>,
     /// The groups that were written last, for readers.
     pub(crate) tail: Tail,
     /// Seals of full segments, for the preparer to write.
     pub(crate) seals: Mutex<Vec<Seal>>,
-    /// A copy of the durable watermark that is read without the lock. Written with `Release` under the state's lock when a group is
-    /// durable; read with `Acquire` by handles and readers.
+    /// A copy of the durable watermark that is read without the lock. Written with `Release` under
+    /// the state's lock when a group is durable; read with `Acquire` by handles and readers.
     durable: AtomicU64,
-    /// A number that changes with each truncation: readers check it for each record, without a lock. It is odd while a cut is
-    /// changing the state.
+    /// A number that changes with each truncation: readers check it for each record, without a
+    /// lock. It is odd while a cut is changing the state.
     changes: AtomicU64,
-    /// A record of the gathering was polled or its handle dropped: the committer is to commit it. Cleared with the lock held when
-    /// a group is frozen. `Relaxed` is enough: a thread sets it for a record after it held the lock since the group before that
-    /// record was frozen, so a `true` that is seen here was set for this group or a later one.
+    /// A record of the gathering was polled or its handle dropped: the committer is to commit it.
+    /// Cleared with the lock held when a group is frozen. `Relaxed` is enough: a thread sets it for
+    /// a record after it held the lock since the group before that record was frozen, so a `true`
+    /// that is seen here was set for this group or a later one.
     pub(crate) unclaimed: AtomicBool,
-    /// The writer's lock is or will soon be released, so the files of segments are not kept any more. Stored with `Release` before
-    /// that, loaded with `Acquire`.
+    /// The writer's lock is or will soon be released, so the files of segments are not kept any
+    /// more. Stored with `Release` before that, loaded with `Acquire`.
     pub(crate) has_ended: Arc<AtomicBool>,
-    /// A thread panicked that the log cannot do without. Stored with `Release` while unwinding, loaded with `Acquire` after each
-    /// locking.
+    /// A thread panicked that the log cannot do without. Stored with `Release` while unwinding,
+    /// loaded with `Acquire` after each locking.
     panicked: AtomicBool,
     /// That thread had the turn. Stored before `panicked`, with `Release`.
     turn_lost: AtomicBool,
 }
 
-/// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a panic), it poisons the log, whose
-/// state may be half changed. The unwinding thread may hold the state's lock itself; if it cannot lock, it only leaves a mark,
-/// and the next thread that locks poisons the log.
+/// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a
+/// panic), it poisons the log, whose state may be half changed. The unwinding thread may hold the
+/// state's lock itself; if it cannot lock, it only leaves a mark, and the next thread that locks
+/// poisons the log.
 pub(crate) struct Turn<'a> {
     shared: &'a Shared,
     is_back: bool,
@@ -111,7 +118,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Starts one of the log's own threads. If the thread panics, the log is poisoned: otherwise its work would silently stop.
+/// Starts one of the log's own threads. If the thread panics, the log is poisoned: otherwise its
+/// work would silently stop.
 ///
 /// # Errors
 /// When the system cannot start a thread.
@@ -120,8 +128,9 @@ pub(crate) fn start(shared: &Arc<Shared>, name: &str, run: fn(&Shared)) -> Resul
     let run = move || {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&theirs))) {
             theirs.mark_panic();
-            // This thread holds no lock any more, so it can wait for the state's. It must: another thread may have left a future
-            // there a moment ago, and no other thread may come to poison the log and wake it.
+            // This thread holds no lock any more, so it can wait for the state's. It must: another
+            // thread may have left a future there a moment ago, and no other thread may come to
+            // poison the log and wake it.
             drop(theirs.lock());
             resume_unwind(panic);
         }
@@ -169,16 +178,17 @@ impl Shared {
         }
     }
 
-    /// Locks the state. A panic while it was held has poisoned the log through the turn, or left a record whose LSN no caller got;
-    /// the lock itself stays usable.
+    /// Locks the state. A panic while it was held has poisoned the log through the turn, or left a
+    /// record whose LSN no caller got; the lock itself stays usable.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
         let state = try_lock(&self.state).unwrap_or_else(|| self.lock_contended());
         self.guard(state)
     }
 
-    /// Every public call checks this first. In a forked child there is one thread, and locks that others held at the fork are held
-    /// forever: the child must not touch a lock, nor overwrite what its parent writes. (The files refuse that too.)
+    /// Every public call checks this first. In a forked child there is one thread, and locks that
+    /// others held at the fork are held forever: the child must not touch a lock, nor overwrite
+    /// what its parent writes. (The files refuse that too.)
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -196,9 +206,10 @@ impl Shared {
         self.directory.is_forked()
     }
 
-    /// Waits for the lock. Beside a producer that drops its handles, the thread yields and tries again first: if it slept, the
-    /// producer would have to wake it by a system call again and again, and two producers would reach half the rate
-    /// (docs/performance.md). If all threads wait for their records, the lock is soon free for long, and sleeping is better.
+    /// Waits for the lock. Beside a producer that drops its handles, the thread yields and tries
+    /// again first: if it slept, the producer would have to wake it by a system call again and
+    /// again, and two producers would reach half the rate (docs/performance.md). If all threads
+    /// wait for their records, the lock is soon free for long, and sleeping is better.
     #[cold]
     fn lock_contended(&self) -> MutexGuard<'_, State> {
         let is_claimed = || self.unclaimed.load(Ordering::Relaxed);
@@ -212,8 +223,8 @@ impl Shared {
         locked.unwrap_or_else(|| lock(&self.state))
     }
 
-    /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to sleep sees the mark or hears the
-    /// bell.
+    /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to
+    /// sleep sees the mark or hears the bell.
     fn mark_panic(&self) {
         self.panicked.store(true, Ordering::Release);
         let marked = self.state.try_lock().ok().map(|state| self.guard(state));
@@ -231,8 +242,9 @@ impl Shared {
         self.turn_lost.load(Ordering::Acquire)
     }
 
-    /// Poisons the log if a thread panicked while it had the turn, or one of the log's own did at any time. Takes what the lock returned: a
-    /// [`Guard`] handed in and out is copied, which cost a fifth of a small append.
+    /// Poisons the log if a thread panicked while it had the turn, or one of the log's own did at
+    /// any time. Takes what the lock returned: a [`Guard`] handed in and out is copied, which cost
+    /// a fifth of a small append.
     #[inline]
     fn guard<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Guard<'a> {
         if self.is_panicked() {
@@ -255,8 +267,9 @@ impl Shared {
         self.changes.fetch_add(2, Ordering::Release);
     }
 
-    /// Called before and after a cut, with the state's lock held from the one call to the other. A reader without the lock may see
-    /// half of the change in between; it asks for the number again before it believes what it saw.
+    /// Called before and after a cut, with the state's lock held from the one call to the other. A
+    /// reader without the lock may see half of the change in between; it asks for the number again
+    /// before it believes what it saw.
     pub(crate) fn note_half_a_change(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -299,7 +312,8 @@ impl Shared {
     pub(crate) fn poison_now(&self, cause: Error) -> Error {
         let mut state = self.lock();
         let poisoned = self.poison(&mut state, cause);
-        // Inside a turn its end sends the event: the listener may close the log, which waits for the turn.
+        // Inside a turn its end sends the event: the listener may close the log, which waits for
+        // the turn.
         if !state.is_in_turn() {
             drop(self.tell_all(state));
         }
@@ -319,7 +333,8 @@ impl Shared {
         // One waiter of the next group takes over: it leads at once, or holds the timer.
         let gathering = WaitQueue::group(state.group);
         state.wake_ups.one(gathering);
-        // A committer with a timer wakes by itself: waking it after each group would cost a lone writer a switch each time.
+        // A committer with a timer wakes by itself: waking it after each group would cost a lone
+        // writer a switch each time.
         let is_resting = std::mem::take(&mut state.committer_rests);
         let is_waiting = std::mem::take(&mut state.committer_waits);
         let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
@@ -328,7 +343,8 @@ impl Shared {
         }
     }
 
-    /// How often a thread slept at once, since yielding did not pay, and for how many microseconds it did not.
+    /// How often a thread slept at once, since yielding did not pay, and for how many microseconds
+    /// it did not.
     pub(crate) fn rests(&self) -> (u64, u64) {
         let [(sleeps, rested), (of_committer, its_rests)] =
             [&self.yielding, &self.yielding_for_tasks].map(Yielding::rests);

@@ -1,7 +1,7 @@
 //! Threads that sleep until a state under a lock changes.
 //!
-//! *Owns*: their count; that they are woken after the lock is released. *May not touch*: what they wait for. Waking costs no
-//! system call if no thread sleeps: a commit wakes half a dozen of these.
+//! *Owns*: their count; that they are woken after the lock is released. *May not touch*: what they
+//! wait for. Waking costs no system call if no thread sleeps: a commit wakes half a dozen of these.
 
 use std::ops::Index;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::sync::{AtomicUsize, Bell, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     bell: Bell,
-    /// Raised with the lock held. A thread that wakes others holds the lock, or held it after its change, so no thread is about to
-    /// sleep on the old state: `Relaxed` is enough, the lock orders it. Lowered later, without the lock: a count that is too high
-    /// costs a system call.
+    /// Raised with the lock held. A thread that wakes others holds the lock, or held it after its
+    /// change, so no thread is about to sleep on the old state: `Relaxed` is enough, the lock
+    /// orders it. Lowered later, without the lock: a count that is too high costs a system call.
     count: AtomicUsize,
 }
 
 impl Sleepers {
-    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields first, if that may pay. Does not
-    /// sleep if `is_over` is true after the bell was read: so no change is missed that is made without the lock and
-    /// followed by [`Sleepers::ring`].
+    /// Releases the lock and sleeps until woken, or for `time`; true if the time has passed. Yields
+    /// first, if that may pay. Does not sleep if `is_over` is true after the bell was read: so no
+    /// change is missed that is made without the lock and followed by [`Sleepers::ring`].
     pub(crate) fn sleep<G>(
         &self,
         guard: G,
@@ -61,8 +61,8 @@ impl Sleepers {
         }
     }
 
-    /// Wakes all threads, and keeps threads awake that are about to sleep: after changes that were made without the lock, or when
-    /// the lock was released since.
+    /// Wakes all threads, and keeps threads awake that are about to sleep: after changes that were
+    /// made without the lock, or when the lock was released since.
     pub(crate) fn ring(&self) {
         self.bell.ring_all();
     }
@@ -103,7 +103,8 @@ impl WaitQueues {
         self.0.iter()
     }
 
-    /// The threads that are due. The caller has the lock, and drops this after it has released the lock.
+    /// The threads that are due. The caller has the lock, and drops this after it has released the
+    /// lock.
     pub(crate) fn due(&self, wake_ups: &mut WakeUps) -> DueThreads<'_> {
         DueThreads { queues: self, wake_ups: std::mem::take(wake_ups) }
     }
@@ -135,8 +136,9 @@ enum WakeUp {
     All,
 }
 
-/// The threads that are due to be woken when the lock is released. A thread that is woken earlier asks for the lock at once, finds
-/// it taken and sleeps again: with 64 waiters each record cost two sleeps instead of one, and half of the rate.
+/// The threads that are due to be woken when the lock is released. A thread that is woken earlier
+/// asks for the lock at once, finds it taken and sleeps again: with 64 waiters each record cost two
+/// sleeps instead of one, and half of the rate.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WakeUps([WakeUp; 4]);
 
@@ -163,7 +165,8 @@ mod tests {
     #[test]
     fn marked_threads_are_woken_when_they_are_due_and_not_before() {
         let queues = WaitQueues::default();
-        let all = [WaitQueue::EvenGroup, WaitQueue::OddGroup, WaitQueue::Room, WaitQueue::Committer];
+        let all =
+            [WaitQueue::EvenGroup, WaitQueue::OddGroup, WaitQueue::Room, WaitQueue::Committer];
         // As if a thread slept at each.
         queues.iter().for_each(|sleepers| _ = sleepers.count.fetch_add(1, Ordering::Relaxed));
         let rings = || all.map(|queue| queues[queue].bell.rings());

@@ -1,7 +1,7 @@
 //! The state under an open log's lock, and the guard of that lock.
 //!
-//! *Owns*: the fields, the questions that they alone answer, and that wakers run after the lock is released. *May not touch*:
-//! files; the order of changes (`group.rs`, `change/`).
+//! *Owns*: the fields, the questions that they alone answer, and that wakers run after the lock is
+//! released. *May not touch*: files; the order of changes (`group.rs`, `change/`).
 
 use std::ops::{Deref, DerefMut};
 
@@ -32,11 +32,13 @@ pub(crate) struct State {
     pub(crate) group: u64,
     /// A thread has the turn.
     pub(crate) taken: bool,
-    /// A group that was handed to the committer together with the turn, and that it has not begun to write.
+    /// A group that was handed to the committer together with the turn, and that it has not begun
+    /// to write.
     pub(crate) handed: Option<Group>,
     /// The thread of the committer, which writes groups that are handed over.
     pub(crate) committer: Option<ThreadId>,
-    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where its work wakes it.
+    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where
+    /// its work wakes it.
     pub(crate) committer_is_away: bool,
     /// The segment is changing: nothing may be gathered.
     pub(crate) changing: bool,
@@ -76,7 +78,8 @@ pub(crate) struct State {
     pub(crate) naps_go_on: bool,
     /// A follower naps that was not woken for the last group.
     pub(crate) owes_nappers: bool,
-    /// A caller found the buffer full while another group was being written: the gathering is to be committed next.
+    /// A caller found the buffer full while another group was being written: the gathering is to be
+    /// committed next.
     pub(crate) room_wanted: bool,
     /// A caller that does not wait asked for a segment that can hold a frame of this size.
     pub(crate) roll_wanted: Option<u64>,
@@ -92,7 +95,8 @@ pub(crate) struct State {
     pub(crate) committer_waits: bool,
     /// When the first record of the gathering was appended.
     pub(crate) gathered_since: Option<Instant>,
-    /// The preparer has work to do; without one, files may be there that are to be given back (`retiring.rs`).
+    /// The preparer has work to do; without one, files may be there that are to be given back
+    /// (`retiring.rs`).
     pub(crate) files_wanted: bool,
     /// The last segment change found no file ready.
     pub(crate) was_pool_empty: bool,
@@ -166,7 +170,8 @@ impl State {
         if matches!(self.ending, Ending::NotBegun) { Ok(()) } else { Err(Error::Closed) }
     }
 
-    /// Poisons the log because a thread panicked, unless it is poisoned already. `had_turn`: that thread had the turn.
+    /// Poisons the log because a thread panicked, unless it is poisoned already. `had_turn`: that
+    /// thread had the turn.
     #[cold]
     pub(crate) fn end_by_panic(&mut self, had_turn: bool) {
         if had_turn {
@@ -184,8 +189,8 @@ impl State {
         self.taken && self.handed.is_none()
     }
 
-    /// Marks all futures and callbacks, since the log is poisoned. The thread that has the turn does that at its end: what is the
-    /// user's does not run inside a turn.
+    /// Marks all futures and callbacks, since the log is poisoned. The thread that has the turn
+    /// does that at its end: what is the user's does not run inside a turn.
     pub(crate) fn wake_after_poison(&mut self) {
         if !self.is_in_turn() {
             self.wake_futures();
@@ -217,7 +222,8 @@ impl State {
         self.stats.group_bytes / self.stats.groups.max(1)
     }
 
-    /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it may still become durable.
+    /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it may still
+    /// become durable.
     pub(crate) fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
         if cuts != self.cut_count() || lsn <= self.durable {
             return Some(Ok(()));
@@ -228,14 +234,16 @@ impl State {
         self.closed.then_some(Err(Error::Closed))
     }
 
-    /// What waits for a record that is not decided: it is in the gathering, or in the group before, which is being written.
+    /// What waits for a record that is not decided: it is in the gathering, or in the group before,
+    /// which is being written.
     pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut Waiting {
-        let group = if lsn >= self.gathering.first_lsn() { self.group } else { self.group.wrapping_sub(1) };
+        let group =
+            if lsn >= self.gathering.first_lsn() { self.group } else { self.group.wrapping_sub(1) };
         &mut self.waiting[(group % 2) as usize]
     }
 
-    /// Posts what is durable, when the lock is released: this segment is the head, the log goes on where the gathering is, and `first` is
-    /// the first record that is left.
+    /// Posts what is durable, when the lock is released: this segment is the head, the log goes on
+    /// where the gathering is, and `first` is the first record that is left.
     pub(crate) fn post_head(&mut self, segment: SegmentNumber, first: Lsn) {
         let (durable, end, epoch) = (self.durable, self.gathering.at(), self.epoch);
         let post = self.board.post(Posted { durable, segment, end, epoch, first }, false);
@@ -255,20 +263,22 @@ impl State {
         self.room_wakers.move_to(&mut self.woken.wakers);
     }
 
-    /// The group with this number is durable: its futures and callbacks, and the tasks that awaited this watermark, are woken when the
-    /// turn ends.
+    /// The group with this number is durable: its futures and callbacks, and the tasks that awaited
+    /// this watermark, are woken when the turn ends.
     pub(crate) fn note_written(&mut self, group: u64) {
         self.written.add(&mut self.waiting[(group % 2) as usize]);
         self.watchers.reach(self.durable, &mut self.written.futures);
     }
 
-    /// The log was cut after the record `last`: all tasks that await a watermark are woken when the turn ends.
+    /// The log was cut after the record `last`: all tasks that await a watermark are woken when the
+    /// turn ends.
     pub(crate) fn note_cut(&mut self, last: Lsn) {
         self.cuts.push(last);
         self.watchers.reach(Lsn::new(u64::MAX), &mut self.written.futures);
     }
 
-    /// Marks the futures and callbacks of the groups that were written; of all records if the log has ended.
+    /// Marks the futures and callbacks of the groups that were written; of all records if the log
+    /// has ended.
     pub(crate) fn wake_futures(&mut self) {
         if self.poison.is_some() || self.closed {
             self.note_written(self.group.wrapping_sub(1));
@@ -300,8 +310,8 @@ pub(crate) enum Ending {
     Over(Result<()>),
 }
 
-/// The locked state. Dropping it first releases the lock, then wakes threads, posts, and runs the wakers and callbacks that were
-/// marked meanwhile.
+/// The locked state. Dropping it first releases the lock, then wakes threads, posts, and runs the
+/// wakers and callbacks that were marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
@@ -328,7 +338,10 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.state.wake_ups.is_empty() || self.state.to_post.is_due() || !self.state.woken.is_empty() {
+        if !self.state.wake_ups.is_empty()
+            || self.state.to_post.is_due()
+            || !self.state.woken.is_empty()
+        {
             self.take_marked();
         }
     }

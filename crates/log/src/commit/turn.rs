@@ -1,7 +1,8 @@
 //! Waiting for the turn, and committing with it.
 //!
-//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn, and what comes after it; writing the gathering, or a group that was handed
-//! over. *May not touch*: which record a caller waits for (`wait.rs`).
+//! *Owns*: how threads sleep, the log's own and its callers'; taking the turn, and what comes after
+//! it; writing the gathering, or a group that was handed over. *May not touch*: which record a
+//! caller waits for (`wait.rs`).
 
 use std::time::Duration;
 
@@ -26,12 +27,15 @@ impl Shared {
         state: Guard<'a>,
         time: Duration,
     ) -> (Guard<'a>, bool) {
-        let Some(state) = self.write_what_is_handed_here(on, state) else { return (self.lock(), false) };
+        let Some(state) = self.write_what_is_handed_here(on, state) else {
+            return (self.lock(), false);
+        };
         let timed_out = on.sleep(state, time, None, || self.is_panicked());
         (self.lock(), timed_out)
     }
 
-    /// For the committer: sleeps for `time`, or until the tasks that it expects have come. They come at once, so it yields first.
+    /// For the committer: sleeps for `time`, or until the tasks that it expects have come. They
+    /// come at once, so it yields first.
     pub(crate) fn sleep_for_tasks<'a>(&'a self, state: Guard<'a>, time: Duration) {
         let on = self.queue(WaitQueue::Committer);
         if let Some(state) = self.write_what_is_handed_here(on, state) {
@@ -39,10 +43,15 @@ impl Shared {
         }
     }
 
-    /// A waker, callback or listener on the committer's thread may append and wait there. If a group was handed to the committer
-    /// meanwhile, this writes it first, since no other thread would. `None` if there was one. If one is handed over later, all
-    /// sleeping threads are woken, and this one comes here again.
-    fn write_what_is_handed_here<'a>(&'a self, on: &Sleepers, mut state: Guard<'a>) -> Option<Guard<'a>> {
+    /// A waker, callback or listener on the committer's thread may append and wait there. If a
+    /// group was handed to the committer meanwhile, this writes it first, since no other thread
+    /// would. `None` if there was one. If one is handed over later, all sleeping threads are woken,
+    /// and this one comes here again.
+    fn write_what_is_handed_here<'a>(
+        &'a self,
+        on: &Sleepers,
+        mut state: Guard<'a>,
+    ) -> Option<Guard<'a>> {
         if !state.is_committer_here() {
             return Some(state);
         }
@@ -54,9 +63,9 @@ impl Shared {
         None
     }
 
-    /// As [`Shared::sleep_for`]; returns `None`, without taking the lock again, if the record is durable by then. So the waiters
-    /// that a group wakes need not queue for the lock. (A cut that lowers the watermark makes everything before it durable
-    /// first.)
+    /// As [`Shared::sleep_for`]; returns `None`, without taking the lock again, if the record is
+    /// durable by then. So the waiters that a group wakes need not queue for the lock. (A cut that
+    /// lowers the watermark makes everything before it durable first.)
     pub(super) fn sleep_for_durable<'a>(
         &'a self,
         on: &Sleepers,
@@ -89,11 +98,12 @@ impl Shared {
         }
     }
 
-    /// After a turn: in a log without a preparer the thread gives back a few files that are not needed any more.
+    /// After a turn: in a log without a preparer the thread gives back a few files that are not
+    /// needed any more.
     ///
     /// # Errors
-    /// The poison, if a sync failed. What failed otherwise is tried again after the next change of segments, at the latest by the next
-    /// opening.
+    /// The poison, if a sync failed. What failed otherwise is tried again after the next change of
+    /// segments, at the latest by the next opening.
     pub(crate) fn after_turn<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>> {
         if !state.files_wanted || self.prepares_ahead() {
             return Ok(state);
@@ -105,7 +115,8 @@ impl Shared {
         }
     }
 
-    /// Gives back files that are not needed any more, a few, or has the preparer do that. No thread is kept from the turn meanwhile.
+    /// Gives back files that are not needed any more, a few, or has the preparer do that. No thread
+    /// is kept from the turn meanwhile.
     ///
     /// # Errors
     /// A file could not be renamed or removed; the poison, if a sync failed.
@@ -138,11 +149,13 @@ impl Shared {
         result.and_then(|()| self.after_turn(state))
     }
 
-    /// Waits until no thread has the turn or gives files back. The log is closed: none begins to any more.
+    /// Waits until no thread has the turn or gives files back. The log is closed: none begins to
+    /// any more.
     pub(crate) fn wait_for_last_turn(&self) {
         let mut state = self.lock();
         while state.is_in_turn() {
-            // Not awake for the mark of any other panic, which stays: this would turn in a circle as long as the turn lasts.
+            // Not awake for the mark of any other panic, which stays: this would turn in a circle
+            // as long as the turn lasts.
             self.queue(WaitQueue::Room).sleep(state, FALLBACK, None, || self.is_turn_lost());
             state = self.lock();
         }
@@ -151,7 +164,8 @@ impl Shared {
         drop(lock(&self.giving_back));
     }
 
-    /// Runs the wakers and callbacks that an earlier turn has marked: inside the next one they could wait for it.
+    /// Runs the wakers and callbacks that an earlier turn has marked: inside the next one they
+    /// could wait for it.
     fn wake_before_turn<'a>(&'a self, state: Guard<'a>) -> Guard<'a> {
         if state.woken.is_empty() {
             return state;
@@ -160,7 +174,8 @@ impl Shared {
         self.lock()
     }
 
-    /// For the committer: writes the group that was handed over, and ends the turn that came with it.
+    /// For the committer: writes the group that was handed over, and ends the turn that came with
+    /// it.
     pub(crate) fn write_handed<'a>(&'a self, state: Guard<'a>) {
         let mut state = self.wake_before_turn(state);
         let Some(group) = state.handed.take() else { return };

@@ -1,6 +1,8 @@
-//! Waiting for a record: by a thread that may lead the commit, or by a future; and records without a waiter.
+//! Waiting for a record: by a thread that may lead the commit, or by a future; and records without
+//! a waiter.
 //!
-//! *Owns*: carrying out the gathering rule (`rule.rs`). *May not touch*: how a group is written (`group.rs`).
+//! *Owns*: carrying out the gathering rule (`rule.rs`). *May not touch*: how a group is written
+//! (`group.rs`).
 
 use std::task::Waker;
 
@@ -16,7 +18,8 @@ use crate::error::Result;
 use crate::sync::{FALLBACK, Ordering};
 
 impl Shared {
-    /// Waits until the record is acknowledged: durable, unless the options say that being appended is enough.
+    /// Waits until the record is acknowledged: durable, unless the options say that being appended
+    /// is enough.
     ///
     /// # Errors
     /// As [`Shared::wait`].
@@ -62,13 +65,16 @@ impl Shared {
             match state.rule.step(is_writing, is_late) {
                 Step::Lead => state = self.commit(state)?,
                 Step::Sleep => {
-                    let Some((locked, slept)) = self.sleep_for_durable(on, state, FALLBACK, lsn) else {
+                    let Some((locked, slept)) = self.sleep_for_durable(on, state, FALLBACK, lsn)
+                    else {
                         return Ok(());
                     };
                     state = locked;
                     // No thread writes or holds the timer, and none has woken this one.
-                    let is_missed =
-                        slept && !state.taken && !state.rule.is_timed() && counted == Some(state.group);
+                    let is_missed = slept
+                        && !state.taken
+                        && !state.rule.is_timed()
+                        && counted == Some(state.group);
                     state.stats.missed_wakeups += u64::from(is_missed);
                     is_late |= is_missed;
                 }
@@ -95,7 +101,8 @@ impl Shared {
         }
     }
 
-    /// Returns the outcome without waiting. If it is still open, leaves the waker in the place that `ticket` names from then on.
+    /// Returns the outcome without waiting. If it is still open, leaves the waker in the place that
+    /// `ticket` names from then on.
     pub(crate) fn poll(
         &self,
         lsn: Lsn,
@@ -130,7 +137,8 @@ impl Shared {
         None
     }
 
-    /// A future that was polled is dropped: frees the place of its waker, and does not count it as a waiter any more.
+    /// A future that was polled is dropped: frees the place of its waker, and does not count it as
+    /// a waiter any more.
     pub(crate) fn forget_future(&self, lsn: Lsn, cuts: usize, ticket: Ticket) {
         if lsn <= self.durable() || self.is_forked() {
             return;
@@ -147,7 +155,8 @@ impl Shared {
         }
     }
 
-    /// Counts a future or callback as a waiter of its group, if that is still gathered. The committer is woken if it is to lead.
+    /// Counts a future or callback as a waiter of its group, if that is still gathered. The
+    /// committer is woken if it is to lead.
     pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
         let is_writing = state.taken;
         if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
@@ -174,7 +183,9 @@ impl Shared {
                 state.written.push(Callback { lsn, cuts, function });
             }
             // The guard calls it, after those that are due already.
-            Some(outcome) => state.woken.decided.push(Decided { function, outcome: outcome.map(|()| lsn) }),
+            Some(outcome) => {
+                state.woken.decided.push(Decided { function, outcome: outcome.map(|()| lsn) })
+            }
         }
         drop(state);
     }
@@ -190,8 +201,8 @@ impl Shared {
     /// Asks the committer to commit up to `lsn` soon.
     #[inline]
     pub(crate) fn want(&self, lsn: Lsn) {
-        // Checked before the lock is taken, since each record of a producer that does not wait comes here. While it is set, the
-        // committer is awake or has a timer.
+        // Checked before the lock is taken, since each record of a producer that does not wait
+        // comes here. While it is set, the committer is awake or has a timer.
         if lsn > self.durable() && !self.unclaimed.load(Ordering::Relaxed) && !self.is_forked() {
             self.claim(&mut self.lock());
         }

@@ -1,7 +1,7 @@
 //! Wakes threads, and runs the user's wakers and callbacks, while the log holds no lock.
 //!
-//! *Owns*: the one rule about them: wakers are cloned, woken and dropped, and callbacks called, while no lock of the log is held.
-//! *May not touch*: which of them is due (`state.rs`).
+//! *Owns*: the one rule about them: wakers are cloned, woken and dropped, and callbacks called,
+//! while no lock of the log is held. *May not touch*: which of them is due (`state.rs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;

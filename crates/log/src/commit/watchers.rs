@@ -1,9 +1,11 @@
 //! Tasks that await the watermark, by the LSN that each waits for.
 //!
-//! *Owns*: their wakers, each found again by its seat. *May not touch*: what the watermark is; running the wakers (`waking.rs`).
+//! *Owns*: their wakers, each found again by its seat. *May not touch*: what the watermark is;
+//! running the wakers (`waking.rs`).
 //!
-//! Registering a waker is quick, however many there are: an LSN that is not below the others goes to the end of the order, and
-//! a task that registers again replaces the waker in its seat. Only tasks whose LSN is reached are woken.
+//! Registering a waker is quick, however many there are: an LSN that is not below the others goes
+//! to the end of the order, and a task that registers again replaces the waker in its seat. Only
+//! tasks whose LSN is reached are woken.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +13,8 @@ use std::task::Waker;
 
 use inkstone_format::Lsn;
 
-/// A task that has left stays in the order until its LSN is reached, or until the order is much longer than the number of tasks.
+/// A task that has left stays in the order until its LSN is reached, or until the order is much
+/// longer than the number of tasks.
 const GONE_MAX: usize = 64;
 
 /// Where a task has left its waker.
@@ -34,8 +37,14 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
-    /// Leaves the waker of a task that waits for `lsn`. Returns the one that it replaces, which must be dropped without the lock.
-    pub(crate) fn leave(&mut self, lsn: Lsn, seat: &mut Option<Seat>, waker: Waker) -> Option<Waker> {
+    /// Leaves the waker of a task that waits for `lsn`. Returns the one that it replaces, which
+    /// must be dropped without the lock.
+    pub(crate) fn leave(
+        &mut self,
+        lsn: Lsn,
+        seat: &mut Option<Seat>,
+        waker: Waker,
+    ) -> Option<Waker> {
         if let Some(seat) = seat
             && let Some(Some((there, old))) = self.seats.get_mut(seat.place)
             && there == seat
@@ -54,8 +63,8 @@ impl Watchers {
         None
     }
 
-    /// Frees the seat of a task that waits no more. Returns its waker, which must be dropped without the lock; `None` if it was
-    /// taken to be woken.
+    /// Frees the seat of a task that waits no more. Returns its waker, which must be dropped
+    /// without the lock; `None` if it was taken to be woken.
     pub(crate) fn forget(&mut self, seat: Seat) -> Option<Waker> {
         let waker = self.take(seat)?;
         let there = self.seats.len() - self.free.len();

@@ -1,7 +1,7 @@
 //! Awaiting the watermark: until it reaches an LSN, or the log is cut, closed or poisoned.
 //!
-//! *Owns*: what one such task has registered with the log, and unregistering it. *May not touch*: waiters of records (`wait.rs`), threads that
-//! follow (`following.rs`), whose rule this is.
+//! *Owns*: what one such task has registered with the log, and unregistering it. *May not touch*:
+//! waiters of records (`wait.rs`), threads that follow (`following.rs`), whose rule this is.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,8 @@ use crate::commit::shared::Shared;
 use crate::commit::watchers::Seat;
 use crate::error::Result;
 
-/// Ready when `lsn` is durable or the log was cut; an error when the log is poisoned or closed and `lsn` is not durable.
+/// Ready when `lsn` is durable or the log was cut; an error when the log is poisoned or closed and
+/// `lsn` is not durable.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     lsn: Lsn,
@@ -27,7 +28,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `wants_commit`: it waits as the caller that appended the record does; otherwise as a reader, which takes no part in the commit.
+    /// `wants_commit`: it waits as the caller that appended the record does; otherwise as a reader,
+    /// which takes no part in the commit.
     pub(crate) fn new(shared: Arc<Shared>, lsn: Lsn, cuts: usize, wants_commit: bool) -> Self {
         Self { shared, lsn, cuts, wants_commit, is_counted: false, seat: None }
     }
@@ -65,7 +67,8 @@ impl Future for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let Some(seat) = self.seat.filter(|_| self.lsn > self.shared.durable() && !self.shared.is_forked())
+        let Some(seat) =
+            self.seat.filter(|_| self.lsn > self.shared.durable() && !self.shared.is_forked())
         else {
             return;
         };

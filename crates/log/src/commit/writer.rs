@@ -1,7 +1,8 @@
 //! Writes groups and headers, one at a time, and makes them durable.
 //!
-//! *Owns*: the engine, the file of the segment in use, and the one rule about failure: a failed sync is never tried again. *May not
-//! touch*: the content of a group, its waiters. Only the thread that has the turn (`shared.rs`) uses it.
+//! *Owns*: the engine, the file of the segment in use, and the one rule about failure: a failed
+//! sync is never tried again. *May not touch*: the content of a group, its waiters. Only the thread
+//! that has the turn (`shared.rs`) uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_io::{
-    AlignedBuf, AnyDirectory, AnyEngine, Durability, EngineKind, File, Operation, Persist, Request, SyncKind,
+    AlignedBuf, AnyDirectory, AnyEngine, Durability, EngineKind, File, Operation, Persist, Request,
+    SyncKind,
 };
 
 use crate::choice::Asks;
@@ -22,8 +24,8 @@ use crate::sync::Instant;
 pub(crate) enum Way {
     /// The log's usual way.
     Usual,
-    /// First the write and then the sync, so that it is known which of the two failed. With another handle if writes through the
-    /// usual one sync by themselves.
+    /// First the write and then the sync, so that it is known which of the two failed. With another
+    /// handle if writes through the usual one sync by themselves.
     InSteps(Option<Arc<dyn File>>),
 }
 
@@ -51,13 +53,19 @@ pub(crate) struct Writer {
     step: Persist,
     /// What the writer does instead of what was chosen, to be told once.
     pub(crate) notice: Option<String>,
-    /// After a group it asks whether the file system still accepts changes: the group's sync may have waited for metadata.
+    /// After a group it asks whether the file system still accepts changes: the group's sync may
+    /// have waited for metadata.
     pub(crate) asks: bool,
 }
 
 impl Writer {
-    /// Asks after the first groups: the name and the blocks of the file may be as new as the opening.
-    pub(crate) fn new(directory: &AnyDirectory, file: Arc<dyn File>, options: &Options) -> Result<Self> {
+    /// Asks after the first groups: the name and the blocks of the file may be as new as the
+    /// opening.
+    pub(crate) fn new(
+        directory: &AnyDirectory,
+        file: Arc<dyn File>,
+        options: &Options,
+    ) -> Result<Self> {
         let persist = match options.durability_chosen() {
             Durability::Fsync => Persist::Sync(SyncKind::All),
             Durability::RwfDsync => Persist::Dsync,
@@ -86,14 +94,16 @@ impl Writer {
         if let Some(at) = frozen.clears {
             // A separate write: one block that lands elsewhere leaves one of a header's two copies.
             let zeros = AlignedBuf::zeroed(BLOCK_BYTES);
-            let persist = if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
+            let persist =
+                if matches!(persist, Persist::Sync(_)) { Persist::Later } else { persist };
             let cleared = self.write(Arc::clone(&file), zeros, BLOCK_BYTES, at, persist);
             // If there is no room for it, the next opening finds a torn tail, and nothing is lost.
             if cleared.result.as_ref().is_err_and(|error| !error.is_for_room()) {
                 return cleared;
             }
         }
-        let mut written = self.write(Arc::clone(&file), frozen.memory, frozen.len, frozen.offset, persist);
+        let mut written =
+            self.write(Arc::clone(&file), frozen.memory, frozen.len, frozen.offset, persist);
         if written.result.is_ok() && self.asks {
             written.result = file.check_takes_changes().map_err(Into::into);
         }
@@ -102,7 +112,12 @@ impl Writer {
     }
 
     /// Writes a segment's header into its file; durable on success.
-    pub(crate) fn header(&mut self, file: &Arc<dyn File>, header: &SegmentHeader, way: &Way) -> Written {
+    pub(crate) fn header(
+        &mut self,
+        file: &Arc<dyn File>,
+        header: &SegmentHeader,
+        way: &Way,
+    ) -> Written {
         let mut memory = AlignedBuf::zeroed(HEADER_BYTES);
         let block = (&mut memory[..]).try_into().expect("a block has the size of a header block");
         header.encode(block);
@@ -118,8 +133,9 @@ impl Writer {
         }
     }
 
-    /// Writes; where the write that syncs by itself is refused as such (an old sandbox, a file system without it), nothing is written and
-    /// no sync has failed: from then on the sync is a separate step.
+    /// Writes; where the write that syncs by itself is refused as such (an old sandbox, a file
+    /// system without it), nothing is written and no sync has failed: from then on the sync is a
+    /// separate step.
     fn write(
         &mut self,
         file: Arc<dyn File>,
@@ -129,7 +145,8 @@ impl Writer {
         persist: Persist,
     ) -> Written {
         let written = self.write_once(Arc::clone(&file), buffer, len, offset, persist);
-        let (Persist::Dsync, Err(Error::Io(error)), Some(_)) = (persist, &written.result, &written.memory)
+        let (Persist::Dsync, Err(Error::Io(error)), Some(_)) =
+            (persist, &written.result, &written.memory)
         else {
             return written;
         };
@@ -168,7 +185,11 @@ impl Writer {
         Written { result, is_refused, memory, notice: None, started, write, sync }
     }
 
-    fn run(&mut self, file: &Arc<dyn File>, operation: Operation) -> (Result<()>, Option<AlignedBuf>) {
+    fn run(
+        &mut self,
+        file: &Arc<dyn File>,
+        operation: Operation,
+    ) -> (Result<()>, Option<AlignedBuf>) {
         match self.engine.run(Request { token: 0, file: Arc::clone(file), operation }) {
             Ok(done) => (done.result.map(drop).map_err(Into::into), done.buffer),
             Err(error) => (Err(error.into()), None),

@@ -1,9 +1,10 @@
-//! Copies a log, also beside a living writer, into a new log with the same records under the same LSNs.
+//! Copies a log, also beside a living writer, into a new log with the same records under the same
+//! LSNs.
 //!
 //! *Owns*: copying. *May not touch*: the source log; it is read as any reader reads it.
 //!
-//! The copy is a separate log with its own id, since two directories with one log id could be mixed up. The copy does not keep
-//! which records were appended as one batch.
+//! The copy is a separate log with its own id, since two directories with one log id could be mixed
+//! up. The copy does not keep which records were appended as one batch.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,22 +29,24 @@ pub struct Copied {
     pub last: Lsn,
     /// The number of copied records.
     pub records: u64,
-    /// What could not be made sure of in the old log, a sentence each ([`crate::Recovery::doubts`]).
+    /// What could not be made sure of in the old log, a sentence each
+    /// ([`crate::Recovery::doubts`]).
     pub doubts: Vec<String>,
 }
 
-/// Copies the records of the log in `from` that are durable now into a new log in `to`; each keeps its LSN. A writer may append
-/// meanwhile; then "durable now" is what a [`Reader`] sees that opens now, which may lack the writer's latest group. `options` apply to the new log; its segments and records may become as large as those of the old log if they are
-/// larger.
+/// Copies the records of the log in `from` that are durable now into a new log in `to`; each keeps
+/// its LSN. A writer may append meanwhile; then "durable now" is what a [`Reader`] sees that opens
+/// now, which may lack the writer's latest group. `options` apply to the new log; its segments and
+/// records may become as large as those of the old log if they are larger.
 ///
-/// Opening the copy before it is complete is [`Error::Incomplete`]. A copy that fails removes its files; the files of a copy that
-/// was killed are removed by the next copy into the same directory.
+/// Opening the copy before it is complete is [`Error::Incomplete`]. A copy that fails removes its
+/// files; the files of a copy that was killed are removed by the next copy into the same directory.
 ///
 /// # Errors
-/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that the copy needs (`salvage.json` too);
-/// [`Error::Locked`] when another copy into `to` is running;
-/// [`Error::TruncatedBefore`] when records were truncated before they were copied (copy again); as [`Reader::open`],
-/// [`crate::Log::open`] and [`crate::Log::append`].
+/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that the copy needs
+/// (`salvage.json` too); [`Error::Locked`] when another copy into `to` is running;
+/// [`Error::TruncatedBefore`] when records were truncated before they were copied (copy again); as
+/// [`Reader::open`], [`crate::Log::open`] and [`crate::Log::append`].
 ///
 /// # Durability
 /// On `Ok` the copy is on stable storage, and closed.
@@ -68,7 +71,8 @@ pub fn copy_until(
     copy_in(&OsDirectory::open(from.as_ref())?, || new_directory(to, options), options, stop)
 }
 
-/// As [`copy_until`], between any two directories ([`AnyDirectory`]); `to` is called once the old log can be read.
+/// As [`copy_until`], between any two directories ([`AnyDirectory`]); `to` is called once the old
+/// log can be read.
 ///
 /// # Errors
 /// As [`copy_until`].
@@ -83,7 +87,8 @@ pub fn copy_in<N: Into<AnyDirectory>>(
 ) -> Result<Copied> {
     let from = from.into();
     let looked = steady(&from, Depth::Ends, stop)?.report;
-    let largest = looked.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
+    let largest =
+        looked.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
     let reader = Reader::open_in(from, Options::new())?;
     let first = reader.first();
     let making = Making::begin(to()?.into(), options_for(options, largest).begin_at(first))?;
@@ -98,7 +103,8 @@ fn fill(reader: &Reader, first: Lsn, making: &Making, stop: &AtomicBool) -> Resu
     let mut last = reader.durable();
     let mut cursor = reader.from(first);
     let doubts = reader.recovery().map_or_else(Vec::new, |recovery| recovery.doubts);
-    let mut copied = Copied { first, last: first.before().unwrap_or(Lsn::ZERO), records: 0, doubts };
+    let mut copied =
+        Copied { first, last: first.before().unwrap_or(Lsn::ZERO), records: 0, doubts };
     while copied.last < last {
         if stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);

@@ -2,9 +2,10 @@
 //!
 //! *Owns*: the order in which they are shown. *May not touch*: what they mean.
 //!
-//! Beside a writer the files change after the survey: the last segment gets a successor, and segments become obsolete. So
-//! damage counts only if a second survey still has the segment and reading stops in the same place again. The dump shows
-//! the segments of the first survey; one that is no longer part of the log ends without a stop.
+//! Beside a writer the files change after the survey: the last segment gets a successor, and
+//! segments become obsolete. So damage counts only if a second survey still has the segment and
+//! reading stops in the same place again. The dump shows the segments of the first survey; one that
+//! is no longer part of the log ends without a stop.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,8 @@ pub enum Entry {
         /// What a control frame says.
         control: Option<Control>,
     },
-    /// Reading the segment stops here. If this is damage, the entries that can be read after it follow.
+    /// Reading the segment stops here. If this is damage, the entries that can be read after it
+    /// follow.
     Stop {
         /// Its segment.
         segment: SegmentNumber,
@@ -108,7 +110,8 @@ struct Shown {
 /// Everything in the log in `path`, with at most `payload_bytes_max` bytes of each payload.
 ///
 /// # Errors
-/// As [`super::verify`]; also [`Error::Corrupt`] when the damage does not even show which segments belong to the log.
+/// As [`super::verify`]; also [`Error::Corrupt`] when the damage does not even show which segments
+/// belong to the log.
 pub fn dump(path: impl AsRef<Path>, payload_bytes_max: usize) -> Result<Dump> {
     dump_in(&OsDirectory::open(path.as_ref())?, payload_bytes_max)
 }
@@ -123,7 +126,8 @@ pub fn dump_in(directory: impl Into<AnyDirectory>, payload_bytes_max: usize) -> 
     if let (true, Some(damage)) = (surveyed.spans.is_empty(), surveyed.report.damage.first()) {
         return Err(Error::from(damage.clone()));
     }
-    let (spans, damage, doubts) = (surveyed.spans.into(), surveyed.report.damage, surveyed.report.doubts);
+    let (spans, damage, doubts) =
+        (surveyed.spans.into(), surveyed.report.damage, surveyed.report.doubts);
     Ok(Dump { directory, spans, damage, doubts, now: None, payload_bytes_max, is_over: false })
 }
 
@@ -141,8 +145,8 @@ impl Iterator for Dump {
 }
 
 impl Dump {
-    /// The damage that was known before the first entry: damaged headers, links and last segment, and missing files. The rest
-    /// comes as [`Entry::Stop`].
+    /// The damage that was known before the first entry: damaged headers, links and last segment,
+    /// and missing files. The rest comes as [`Entry::Stop`].
     pub fn damage(&self) -> &[Corruption] {
         &self.damage
     }
@@ -186,7 +190,8 @@ impl Dump {
         }
     }
 
-    /// The entry of a stop; `None` where the segment is read again first, or the stop was shown before.
+    /// The entry of a stop; `None` where the segment is read again first, or the stop was shown
+    /// before.
     fn stop(&mut self, mut now: Shown, stop: Stop) -> Result<Option<Entry>> {
         let (entry, is_damage) = describe(&now.span, &mut now.strip, stop)?;
         if !is_damage {
@@ -207,19 +212,24 @@ impl Dump {
         Ok(Some(entry).filter(|_| !is_shown))
     }
 
-    /// The same segment from its front, as a new survey finds it; `None` where it is no longer part of the log.
+    /// The same segment from its front, as a new survey finds it; `None` where it is no longer part
+    /// of the log.
     fn look_again(&self, now: Shown, doubted: u64) -> Result<Option<Shown>> {
-        let Some((span, is_still)) = self.survey_again(now.span.header.number)? else { return Ok(None) };
+        let Some((span, is_still)) = self.survey_again(now.span.header.number)? else {
+            return Ok(None);
+        };
         let Some((span, strip)) = self.strip_of(span)? else { return Ok(None) };
         Ok(Some(Shown { span, strip, doubted: Some(doubted), is_still, ..now }))
     }
 
-    /// A segment as it is now, and whether no writer lives; `None` where it is no longer part of the log, without damage.
+    /// A segment as it is now, and whether no writer lives; `None` where it is no longer part of
+    /// the log, without damage.
     fn survey_again(&self, number: SegmentNumber) -> Result<Option<(Span, bool)>> {
         let surveyed = steady(&self.directory, Depth::Ends, &AtomicBool::new(false))?;
         let is_still = surveyed.report.writer.is_none();
         let span = surveyed.spans.into_iter().find(|span| span.header.number == number);
-        let missed = surveyed.report.damage.into_iter().find(|damage| damage.segment == Some(number));
+        let missed =
+            surveyed.report.damage.into_iter().find(|damage| damage.segment == Some(number));
         match (span, missed) {
             (Some(span), _) => Ok(Some((span, is_still))),
             (None, Some(damage)) => Err(damage.into()),
@@ -237,17 +247,26 @@ impl Dump {
             is_header_lost: span.is_stand_in,
             named_end: span.end(),
         };
-        self.now =
-            Some(Shown { span, strip, shown_to: 0, damage: Vec::new(), doubted: None, is_still: false });
+        self.now = Some(Shown {
+            span,
+            strip,
+            shown_to: 0,
+            damage: Vec::new(),
+            doubted: None,
+            is_still: false,
+        });
         Ok(Some(entry))
     }
 
-    /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is obsolete.
+    /// Opens the segment, as a new survey finds it if its file is gone; `None` where the segment is
+    /// obsolete.
     fn strip_of(&self, mut span: Span) -> Result<Option<(Span, Strip)>> {
         for _ in 1..LOOKS_MAX {
             match self.strip(&span) {
                 Err(error) if is_gone(&error) => {
-                    let Some((again, _)) = self.survey_again(span.header.number)? else { return Ok(None) };
+                    let Some((again, _)) = self.survey_again(span.header.number)? else {
+                        return Ok(None);
+                    };
                     span = again;
                 }
                 answer => return Ok(Some((span, answer?))),
@@ -259,7 +278,8 @@ impl Dump {
 
     fn strip(&self, span: &Span) -> Result<Strip> {
         let file = past_the_cache(&self.directory, span.header.number)?;
-        // The seal of a full segment lies after the end that the next segment names. After a cut lie truncated records.
+        // The seal of a full segment lies after the end that the next segment names. After a cut
+        // lie truncated records.
         let end = span.end().filter(|_| span.successor.is_none_or(|next| next.roll == Roll::Cut));
         Strip::new(file, &span.header, end)
     }

@@ -1,16 +1,18 @@
 //! A new log that is a copy: it cannot be opened before it is complete.
 //!
-//! *Owns*: the file `inkstone.incomplete` (the mark), and what is removed when a copy fails. *May not touch*: which records the
-//! copy has.
+//! *Owns*: the file `inkstone.incomplete` (the mark), and what is removed when a copy fails. *May
+//! not touch*: which records the copy has.
 //!
-//! The order of the steps, so that a power cut at any moment does no harm: take the lock; create the mark and make its name
-//! durable; write the log and close it, so that all of it is durable; write the file beside it, durably; remove the mark,
-//! durably. While the mark exists, every opening and every inspection returns [`Error::Incomplete`]. The lock is held throughout,
-//! so that a second copy into the same directory cannot take a running copy for one that was killed.
+//! The order of the steps, so that a power cut at any moment does no harm: take the lock; create
+//! the mark and make its name durable; write the log and close it, so that all of it is durable;
+//! write the file beside it, durably; remove the mark, durably. While the mark exists, every
+//! opening and every inspection returns [`Error::Incomplete`]. The lock is held throughout, so that
+//! a second copy into the same directory cannot take a running copy for one that was killed.
 //!
-//! The mark is created only in a directory without any file of a name that is removed here ([`is_made_here`]). So files of such
-//! names beside a mark whose lock is free were left by a copy that was killed, and the next copy into the directory removes
-//! them. A file with the mark's name and other content belongs to the user; it is left alone, and the copy is refused.
+//! The mark is created only in a directory without any file of a name that is removed here
+//! ([`is_made_here`]). So files of such names beside a mark whose lock is free were left by a copy
+//! that was killed, and the next copy into the directory removes them. A file with the mark's name
+//! and other content belongs to the user; it is left alone, and the copy is refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::panicking;
@@ -24,7 +26,8 @@ use crate::options::Options;
 use crate::segment::listing::Listing;
 
 /// The text in the mark, for people.
-const NOTE: &[u8] = b"A copy of a log into this directory has not ended, so what is here is no log.\n\
+const NOTE: &[u8] =
+    b"A copy of a log into this directory has not ended, so what is here is no log.\n\
 If no copy is running: copy again (it starts over), or remove the directory.\n";
 
 /// Every mark begins so, also those of older versions.
@@ -38,22 +41,24 @@ pub(super) struct Making {
     log: Option<Log>,
     /// This copy wrote the map of a salvage.
     has_map: bool,
-    /// Dropping removes nothing: nothing was made yet, or the copy is a log by now, or the mark stays.
+    /// Dropping removes nothing: nothing was made yet, or the copy is a log by now, or the mark
+    /// stays.
     is_over: bool,
 }
 
 impl Making {
-    /// Begins a log that cannot be opened yet. Removes what an earlier copy has left. Dropped before it is finished, it removes
-    /// what it has made.
+    /// Begins a log that cannot be opened yet. Removes what an earlier copy has left. Dropped
+    /// before it is finished, it removes what it has made.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here; [`Error::Locked`] when another
-    /// copy is running; errors of the file system.
+    /// [`Error::Invalid`] when there is a log already, or a file of a name that is made here;
+    /// [`Error::Locked`] when another copy is running; errors of the file system.
     pub(super) fn begin(directory: AnyDirectory, options: Options) -> Result<Self> {
         // First without the lock, which would create a file.
         check_is_free(&directory)?;
         let lock = take_lock(&directory)?;
-        let mut making = Self { directory, lock: Some(lock), log: None, has_map: false, is_over: true };
+        let mut making =
+            Self { directory, lock: Some(lock), log: None, has_map: false, is_over: true };
         let is_left = check_is_free(&making.directory)?;
         // Only what comes after this line may be removed.
         making.is_over = false;
@@ -64,7 +69,8 @@ impl Making {
 
     fn mark(&self, is_there: bool) -> Result<()> {
         if is_there {
-            // The map too: it cannot be the user's, since the mark is only created where there is no map.
+            // The map too: it cannot be the user's, since the mark is only created where there is
+            // no map.
             self.remove_log(true)?;
         } else {
             let mark = self.directory.open(names::INCOMPLETE, &OpenFile::new_file())?;
@@ -90,7 +96,8 @@ impl Making {
         self.log.as_ref().ok_or(Error::Closed)
     }
 
-    /// Makes the log durable, and then lets it be opened. `beside` is the name and the bytes of a file to write beside it.
+    /// Makes the log durable, and then lets it be opened. `beside` is the name and the bytes of a
+    /// file to write beside it.
     ///
     /// # Errors
     /// As [`Log::close`]; errors of the file system. Then the copy is removed, or the mark stays.
@@ -129,9 +136,11 @@ impl Making {
     /// Removes what was made. If a removal fails, the mark stays.
     fn give_up(&mut self) {
         let directory = &self.directory;
-        // An opening that failed has dropped the lock. Another copy may have it by now, or have finished.
+        // An opening that failed has dropped the lock. Another copy may have it by now, or have
+        // finished.
         let lock = self.lock.take().or_else(|| take_lock(directory).ok());
-        if lock.is_none() || !Listing::of_any(directory).is_ok_and(|listing| listing.is_incomplete) {
+        if lock.is_none() || !Listing::of_any(directory).is_ok_and(|listing| listing.is_incomplete)
+        {
             return;
         }
         let _ = self.remove_log(self.has_map).and_then(|()| {
@@ -167,14 +176,14 @@ impl Drop for Making {
     }
 }
 
-/// Whether a file of this name is made under the mark, and removed when that fails. Only `salvage` writes the map, but a mark does
-/// not say whether a copy or a salvage was killed.
+/// Whether a file of this name is made under the mark, and removed when that fails. Only `salvage`
+/// writes the map, but a mark does not say whether a copy or a salvage was killed.
 fn is_made_here(name: &str) -> bool {
     names::parse(name).is_some() || [names::ROOM, names::SALVAGE].contains(&name)
 }
 
-/// Whether a copy that was killed has left files. Without a mark, a log is an error, and so is any file with a name that is made
-/// here: it belongs to the user.
+/// Whether a copy that was killed has left files. Without a mark, a log is an error, and so is any
+/// file with a name that is made here: it belongs to the user.
 fn check_is_free(directory: &AnyDirectory) -> Result<bool> {
     let listing = Listing::of_any(directory)?;
     if listing.is_incomplete {
@@ -184,8 +193,10 @@ fn check_is_free(directory: &AnyDirectory) -> Result<bool> {
         return Ok(true);
     }
     if listing.highest().is_some() {
-        let why =
-            format!("{} already holds a log; choose a directory without one", directory.path().display());
+        let why = format!(
+            "{} already holds a log; choose a directory without one",
+            directory.path().display()
+        );
         return Err(Error::Invalid(why));
     }
     match directory.list()?.iter().find(|name| is_made_here(name)) {
@@ -194,8 +205,8 @@ fn check_is_free(directory: &AnyDirectory) -> Result<bool> {
     }
 }
 
-/// Whether the file with the mark's name is a mark. Its text may be missing in part or whole: a full disk has no block for it,
-/// and a power cut may leave zeros.
+/// Whether the file with the mark's name is a mark. Its text may be missing in part or whole: a
+/// full disk has no block for it, and a power cut may leave zeros.
 fn is_mark(directory: &AnyDirectory) -> Result<bool> {
     let mut bytes = [0; NOTE_BEGINS.len()];
     let file = directory.open(names::INCOMPLETE, &OpenFile::existing().read_only())?;

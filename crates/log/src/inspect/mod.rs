@@ -1,11 +1,12 @@
 //! Inspects a log's files from outside: whole or damaged, beside a living writer or without one.
 //!
-//! *Owns*: `verify`, `look`, `dump`, `salvage`, `copy`, which the commands `verify`, `info`, `dump`, `salvage` and `copy` show.
-//! *May not touch*: the inspected log: it writes no byte of it and takes no lock. Only `salvage` and `copy` write, into a new
-//! log elsewhere.
+//! *Owns*: `verify`, `look`, `dump`, `salvage`, `copy`, which the commands `verify`, `info`,
+//! `dump`, `salvage` and `copy` show. *May not touch*: the inspected log: it writes no byte of it
+//! and takes no lock. Only `salvage` and `copy` write, into a new log elsewhere.
 //!
-//! The questions and their order are those of recovery (`recovery/headers.rs`, `recovery/recover.rs`, docs/format.md), but asked of
-//! every segment instead of the last. Inspection does not stop at the first damage: it reads every link and segment that it can.
+//! The questions and their order are those of recovery (`recovery/headers.rs`,
+//! `recovery/recover.rs`, docs/format.md), but asked of every segment instead of the last.
+//! Inspection does not stop at the first damage: it reads every link and segment that it can.
 
 mod copy;
 mod dump;
@@ -25,8 +26,9 @@ use inkstone_io::{AnyDirectory, OsDirectory};
 pub use copy::{Copied, copy, copy_in, copy_until};
 pub use dump::{Dump, Entry, dump, dump_in};
 pub use inkstone_format::{
-    Batch, Control, Copies, EpochIs, Evidence, Fault, Found, GroupHeader, HeaderBlock, HeaderTraces,
-    Identity, Kind, Place, Predecessor, Promise, PromiseReason, Roll, SegmentHeader, Stop, Tail, Version,
+    Batch, Control, Copies, EpochIs, Evidence, Fault, Found, GroupHeader, HeaderBlock,
+    HeaderTraces, Identity, Kind, Place, Predecessor, Promise, PromiseReason, Roll, SegmentHeader,
+    Stop, Tail, Version,
 };
 pub use report::{Counts, FileState, OtherFile, Report, SegmentReport, SegmentState};
 pub use retention::{Keep, Kept, first_to_keep, first_to_keep_in, what_to_keep};
@@ -41,13 +43,16 @@ use crate::options::Options;
 use crate::strategy::choose;
 use crate::strategy::tuned::Stored;
 
-/// Reads the whole log in `path` and reports every segment and every damaged place that can be found.
+/// Reads the whole log in `path` and reports every segment and every damaged place that can be
+/// found.
 ///
-/// Beside a living writer the files change while they are read, so damage counts only if a second pass finds it in the same place.
+/// Beside a living writer the files change while they are read, so damage counts only if a second
+/// pass finds it in the same place.
 ///
 /// # Errors
-/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; errors of the file system, of the kind
-/// `ResourceBusy` where a writer changes the files faster than they can be read. Damage is not an error: it is in the report.
+/// [`Error::NoLog`]; [`Error::UnknownVersion`] where a newer program has written; errors of the
+/// file system, of the kind `ResourceBusy` where a writer changes the files faster than they can be
+/// read. Damage is not an error: it is in the report.
 pub fn verify(path: impl AsRef<Path>) -> Result<Report> {
     verify_in(&OsDirectory::open(path.as_ref())?)
 }
@@ -61,7 +66,8 @@ pub fn verify_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report>
     survey::steady(&directory, survey::Depth::Everything, stop).map(|surveyed| surveyed.report)
 }
 
-/// Reads the headers and the last segment of the log in `path`, and reports what an opening would find.
+/// Reads the headers and the last segment of the log in `path`, and reports what an opening would
+/// find.
 ///
 /// # Errors
 /// As [`verify`].
@@ -78,7 +84,8 @@ pub fn look_until(path: impl AsRef<Path>, stop: &AtomicBool) -> Result<Report> {
     survey::steady(&directory, survey::Depth::Ends, stop).map(|surveyed| surveyed.report)
 }
 
-/// The way of writing that a log in `path` uses where its options leave it open, as tuned or by rule, and why.
+/// The way of writing that a log in `path` uses where its options leave it open, as tuned or by
+/// rule, and why.
 ///
 /// # Errors
 /// When the directory is missing.

@@ -74,7 +74,8 @@ pub struct SegmentReport {
     pub first: Lsn,
     /// Its last record that can be read; one below `first` if there is none.
     pub last: Lsn,
-    /// The byte after the last whole group (or after the frame that the next segment names as the last).
+    /// The byte after the last whole group (or after the frame that the next segment names as the
+    /// last).
     pub end: u64,
     /// The epoch of its last group.
     pub epoch: Epoch,

@@ -1,13 +1,16 @@
 //! Which records of a log may be truncated, given how much of it is to be kept.
 //!
-//! *Owns*: the way from a size, a count or an age to the first record to keep. *May not touch*: the log; the caller truncates.
+//! *Owns*: the way from a size, a count or an age to the first record to keep. *May not touch*: the
+//! log; the caller truncates.
 //!
-//! By bytes and by age only whole segments are truncated, since only whole files free space, and only files have times. At least
-//! what was asked for is kept. The last segment always stays.
+//! By bytes and by age only whole segments are truncated, since only whole files free space, and
+//! only files have times. At least what was asked for is kept. The last segment always stays.
 //!
-//! **Times.** Appends go forward: a record is not younger than the last change of its segment's file, nor than that of any later
-//! segment, nor than now. A clock may have been wrong: [`inkstone_io::kept_by_age`] says which times count, and what cannot be detected. A power
-//! cut may set a file's time back by as long as the file system keeps times in memory: seconds, or hours with the mount option `lazytime`.
+//! **Times.** Appends go forward: a record is not younger than the last change of its segment's
+//! file, nor than that of any later segment, nor than now. A clock may have been wrong:
+//! [`inkstone_io::kept_by_age`] says which times count, and what cannot be detected. A power cut
+//! may set a file's time back by as long as the file system keeps times in memory: seconds, or
+//! hours with the mount option `lazytime`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -36,19 +39,20 @@ pub enum Keep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kept {
-    /// The first record to keep, for `truncate_before`; the first record of the log if all are kept.
+    /// The first record to keep, for `truncate_before`; the first record of the log if all are
+    /// kept.
     pub first: Lsn,
-    /// Segment files whose time lies in the future of this machine's clock: the clock is behind now, or was ahead. Their times
-    /// were not used, so more may be kept than asked for.
+    /// Segment files whose time lies in the future of this machine's clock: the clock is behind
+    /// now, or was ahead. Their times were not used, so more may be kept than asked for.
     pub of_the_future: Vec<PathBuf>,
 }
 
-/// The first record to keep of the log in `path`, for `truncate_before`; the first record of the log if all are kept. Changes
-/// nothing. A writer may append meanwhile.
+/// The first record to keep of the log in `path`, for `truncate_before`; the first record of the
+/// log if all are kept. Changes nothing. A writer may append meanwhile.
 ///
 /// # Errors
-/// As [`super::look`]; [`Error::Corrupt`] when the log is damaged, so that it is unknown what may be truncated; [`Error::Invalid`]
-/// when files have no times.
+/// As [`super::look`]; [`Error::Corrupt`] when the log is damaged, so that it is unknown what may
+/// be truncated; [`Error::Invalid`] when files have no times.
 pub fn first_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Lsn> {
     what_to_keep(path, keep).map(|kept| kept.first)
 }
@@ -65,11 +69,19 @@ pub fn what_to_keep(path: impl AsRef<Path>, keep: Keep) -> Result<Kept> {
 ///
 /// # Errors
 /// As [`first_to_keep`].
-pub fn first_to_keep_in(directory: impl Into<AnyDirectory>, keep: Keep, now: SystemTime) -> Result<Lsn> {
+pub fn first_to_keep_in(
+    directory: impl Into<AnyDirectory>,
+    keep: Keep,
+    now: SystemTime,
+) -> Result<Lsn> {
     what_to_keep_in(&directory.into(), keep, || now).map(|kept| kept.first)
 }
 
-fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, clock: impl FnOnce() -> SystemTime) -> Result<Kept> {
+fn what_to_keep_in(
+    directory: &AnyDirectory,
+    keep: Keep,
+    clock: impl FnOnce() -> SystemTime,
+) -> Result<Kept> {
     let report = look_in(directory.clone())?;
     let mut of_the_future = Vec::new();
     if let Some(damage) = report.damage.first() {
@@ -80,7 +92,8 @@ fn what_to_keep_in(directory: &AnyDirectory, keep: Keep, clock: impl FnOnce() ->
         Keep::Bytes(bytes) => first_of(&report, by_bytes(&report, bytes)),
         Keep::For(age) => {
             let times = times(directory, &report)?;
-            // Asked after the files: a writer may change them until then, and what it changes is not of the future.
+            // Asked after the files: a writer may change them until then, and what it changes is
+            // not of the future.
             let now = clock();
             let newest = report.segments.iter().rev();
             let ahead = newest.zip(&times).filter(|(_, time)| **time > now);
@@ -112,14 +125,18 @@ fn by_bytes(report: &Report, bytes: u64) -> usize {
 fn times(directory: &AnyDirectory, report: &Report) -> Result<Vec<SystemTime>> {
     let mut times = Vec::with_capacity(report.segments.len());
     for segment in report.segments.iter().rev() {
-        let file = match directory.open(&names::segment(segment.number), &OpenFile::existing().read_only()) {
+        let file = match directory
+            .open(&names::segment(segment.number), &OpenFile::existing().read_only())
+        {
             // The writer has truncated it, and with it all older ones.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
             answer => answer?,
         };
         let Some(modified) = file.facts()?.modified else {
-            let why =
-                format!("{}: files have no times here; keep by bytes or by records", report.path.display());
+            let why = format!(
+                "{}: files have no times here; keep by bytes or by records",
+                report.path.display()
+            );
             return Err(Error::Invalid(why));
         };
         times.push(modified);
@@ -146,10 +163,12 @@ mod tests {
             now
         };
         let directory = AnyDirectory::new(OsDirectory::open(&path).expect("the log's"));
-        let kept = what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), clock).expect("kept");
+        let kept =
+            what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), clock).expect("kept");
         assert_eq!(kept, Kept { first: Lsn::FIRST, of_the_future: Vec::new() });
         let early = SystemTime::now() - Duration::from_secs(60);
-        let kept = what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), || early).expect("kept");
+        let kept =
+            what_to_keep_in(&directory, Keep::For(Duration::from_secs(9)), || early).expect("kept");
         assert_eq!(kept.of_the_future.len(), 1, "a clock that is behind");
     }
 }

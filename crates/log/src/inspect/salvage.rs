@@ -1,17 +1,21 @@
 //! Copies the readable records of a damaged log into a new one.
 //!
-//! *Owns*: which records count as readable, and how old LSNs become new ones. *May not touch*: the damaged log.
+//! *Owns*: which records count as readable, and how old LSNs become new ones. *May not touch*: the
+//! damaged log.
 //!
-//! **What is saved.** Every record of a whole group. Of a damaged group that was promised to be durable, each record whose frame
-//! and payload are sound: they were acknowledged. Nothing of a torn tail. What is left of a damaged batch is saved; the gaps show
-//! the rest. Where a file was shortened, its promises are lost with its end: there every whole record is saved, since each may
+//! **What is saved.** Every record of a whole group. Of a damaged group that was promised to be
+//! durable, each record whose frame and payload are sound: they were acknowledged. Nothing of a
+//! torn tail. What is left of a damaged batch is saved; the gaps show the rest. Where a file was
+//! shortened, its promises are lost with its end: there every whole record is saved, since each may
 //! have been acknowledged.
 //!
-//! **What is unknown.** The number of lost records is known only as far as a remaining promise or header names a higher LSN. If
-//! the last segment or its end is missing, nothing does: [`Salvage::unknown_behind`].
+//! **What is unknown.** The number of lost records is known only as far as a remaining promise or
+//! header names a higher LSN. If the last segment or its end is missing, nothing does:
+//! [`Salvage::unknown_behind`].
 //!
-//! **LSNs.** They are dense, so not every record can keep its own. The new log begins at the LSN of the first record that could be
-//! read. Up to the first gap every record keeps its LSN; after a gap it is lower by the number of lost records. [`Run`] holds both.
+//! **LSNs.** They are dense, so not every record can keep its own. The new log begins at the LSN of
+//! the first record that could be read. Up to the first gap every record keeps its LSN; after a gap
+//! it is lower by the number of lost records. [`Run`] holds both.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +49,8 @@ pub struct Salvage {
     pub runs: Vec<Run>,
     /// The lost records, as far as they are known.
     pub gaps: Vec<Gap>,
-    /// The log had, or may have had, records after this LSN, and nothing is left that shows how many.
+    /// The log had, or may have had, records after this LSN, and nothing is left that shows how
+    /// many.
     pub unknown_behind: Option<Lsn>,
     /// The number of saved records.
     pub records: u64,
@@ -71,20 +76,22 @@ pub struct Run {
 pub struct Gap {
     /// The LSN of the first, in the old log.
     pub first: Lsn,
-    /// The LSN of the last, in the old log. At the end of the log: the last that is known to have been durable.
+    /// The LSN of the last, in the old log. At the end of the log: the last that is known to have
+    /// been durable.
     pub last: Lsn,
 }
 
-/// Copies every readable record of the log in `from` into a new log in `to`. `options` apply to the new log; its segments and
-/// records may become as large as those of the old log if they are larger.
+/// Copies every readable record of the log in `from` into a new log in `to`. `options` apply to the
+/// new log; its segments and records may become as large as those of the old log if they are
+/// larger.
 ///
-/// Opening the new log before it is complete is [`Error::Incomplete`]. A salvage that fails removes its files; the files of one
-/// that was killed are removed by the next into the same directory.
+/// Opening the new log before it is complete is [`Error::Incomplete`]. A salvage that fails removes
+/// its files; the files of one that was killed are removed by the next into the same directory.
 ///
 /// # Errors
-/// [`Error::Locked`] when the log is open for writing, or another copy into `to` is running; [`Error::Invalid`] when `to` already
-/// holds a log, or a file with a name that is needed there; [`Error::Corrupt`] when no record can be read; as
-/// [`super::verify`] and [`crate::Log::open`].
+/// [`Error::Locked`] when the log is open for writing, or another copy into `to` is running;
+/// [`Error::Invalid`] when `to` already holds a log, or a file with a name that is needed there;
+/// [`Error::Corrupt`] when no record can be read; as [`super::verify`] and [`crate::Log::open`].
 ///
 /// # Durability
 /// On `Ok` the new log is on stable storage, and closed.
@@ -92,8 +99,8 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: &Options) 
     salvage_until(from, to, options, &AtomicBool::new(false), |_| None)
 }
 
-/// As [`salvage`], but stops soon after `stop` has become true. The bytes that `note` returns become the file `salvage.json` beside
-/// the new log; it is durable before the log can be opened.
+/// As [`salvage`], but stops soon after `stop` has become true. The bytes that `note` returns
+/// become the file `salvage.json` beside the new log; it is durable before the log can be opened.
 ///
 /// # Errors
 /// As [`salvage`]; [`Error::Stopped`], and then only the directory and its lock file are left.
@@ -111,7 +118,8 @@ pub fn salvage_until(
     salvage_between(&from, || new_directory(to, options), options, stop, note)
 }
 
-/// As [`salvage`], between any two directories ([`AnyDirectory`]); `to` is called once there is a record to save.
+/// As [`salvage`], between any two directories ([`AnyDirectory`]); `to` is called once there is a
+/// record to save.
 ///
 /// # Errors
 /// As [`salvage`].
@@ -138,11 +146,17 @@ fn salvage_between(
     }
     let surveyed = steady(from, Depth::Everything, stop)?;
     let report = surveyed.report;
-    let largest = report.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
+    let largest =
+        report.segments.iter().map(|segment| segment.header.segment_bytes).max().unwrap_or(0);
     let options = options_for(options, largest);
     let mut begin = Some(|first| Making::begin(to()?, options.begin_at(first)));
-    let mut saved =
-        Saved { first_live: report.first, new: None, runs: Vec::new(), records: 0, record_bytes: 0 };
+    let mut saved = Saved {
+        first_live: report.first,
+        new: None,
+        runs: Vec::new(),
+        records: 0,
+        record_bytes: 0,
+    };
     let last_number = surveyed.spans.last().map(|span| span.header.number);
     // An unreadable file above the last segment was a segment of the log.
     let mut is_end_lost = report.damage.iter().any(|damage| damage.segment > last_number);
@@ -233,7 +247,8 @@ impl Saved {
 
 type Visit<'v> = &'v mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
-/// Visits every sound record of a segment in order. Returns whether the segment ends in damage with nothing after it.
+/// Visits every sound record of a segment in order. Returns whether the segment ends in damage with
+/// nothing after it.
 fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result<bool> {
     let file = past_the_cache(directory, span.header.number)?;
     let mut strip = Strip::new(file, &span.header, span.end())?;
@@ -255,7 +270,8 @@ fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result
                 if !matches!(verdict, Verdict::Corrupt(_)) {
                     return Ok(false);
                 }
-                let covered = if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };
+                let covered =
+                    if stop.file_short { Evidence { end: u64::MAX, ..evidence } } else { evidence };
                 show(&mut group, Some(&covered), visit)?;
                 let open_group = strip.group_of(&stop);
                 let epoch = open_group.map_or(stop.tail.epoch, |group| group.header.epoch);
@@ -270,7 +286,11 @@ fn read_sound(directory: &AnyDirectory, span: &Span, visit: Visit<'_>) -> Result
 }
 
 /// Visits the records of a group: all of them, or those that the evidence covers.
-fn show(group: &mut Vec<(FrameAt, Vec<u8>)>, covered_by: Option<&Evidence>, visit: Visit<'_>) -> Result<()> {
+fn show(
+    group: &mut Vec<(FrameAt, Vec<u8>)>,
+    covered_by: Option<&Evidence>,
+    visit: Visit<'_>,
+) -> Result<()> {
     for (frame, record) in group.drain(..) {
         if covered_by.is_none_or(|evidence| was_durable(evidence, frame.lsn, frame.end)) {
             visit(frame.lsn, &record)?;
@@ -298,20 +318,24 @@ fn read_loose(
     let window = &mut strip.walk.window;
     let mut at = stop.at;
     while at + header_bytes as u64 <= to {
-        if at < window.at() || at + header_bytes as u64 > window.at() + window.bytes().len() as u64 {
+        if at < window.at() || at + header_bytes as u64 > window.at() + window.bytes().len() as u64
+        {
             window.load(at, READ_BYTES)?;
             if window.at() + (window.bytes().len() as u64) < at + header_bytes as u64 {
                 return Ok(());
             }
         }
         let header = FrameHeader::decode(&id, at, epoch, window.slice(at, header_bytes));
-        let Some(header) = header.filter(|header| header.payload_bytes as usize <= RECORD_BYTES_MAX) else {
+        let Some(header) =
+            header.filter(|header| header.payload_bytes as usize <= RECORD_BYTES_MAX)
+        else {
             at += ALIGN as u64;
             continue;
         };
         let len = header.payload_bytes as usize;
         let end = at + id.version().frame_bytes(len) as u64;
-        if end <= to && header.kind == Kind::Record as u8 && was_durable(evidence, header.lsn, end) {
+        if end <= to && header.kind == Kind::Record as u8 && was_durable(evidence, header.lsn, end)
+        {
             window.load(at, header_bytes + len)?;
             if window.at() + (window.bytes().len() as u64) < at + (header_bytes + len) as u64 {
                 return Ok(());

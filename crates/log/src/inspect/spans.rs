@@ -1,17 +1,18 @@
 //! Finds the files of the log, also where its chain of segments is broken.
 //!
-//! *Owns*: continuing after a broken link; what a stop means in a segment of such a chain. *May not touch*: groups, except the first
-//! group of a segment whose header is lost.
+//! *Owns*: continuing after a broken link; what a stop means in a segment of such a chain. *May not
+//! touch*: groups, except the first group of a segment whose header is lost.
 //!
-//! `Chain::resolve` follows an unbroken chain. Where a link names a segment that is missing or has no header of its own, the
-//! next older segment with a header is taken for the end of another chain, if it begins before the segments found so far. If
-//! both the header that names a cut and the first group after it are gone, records that the cut truncated look like records of the
-//! log; they are left out where newer segments have the same LSNs.
+//! `Chain::resolve` follows an unbroken chain. Where a link names a segment that is missing or has
+//! no header of its own, the next older segment with a header is taken for the end of another
+//! chain, if it begins before the segments found so far. If both the header that names a cut and
+//! the first group after it are gone, records that the cut truncated look like records of the log;
+//! they are left out where newer segments have the same LSNs.
 
 use inkstone_format::limits::HEADER_BYTES;
 use inkstone_format::{
-    Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll, Row,
-    ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version, judge,
+    Chain, ChainFault, ChainLink, Epoch, Evidence, GroupHeader, Identity, LogId, Lsn, Reason, Roll,
+    Row, ScanAhead, SegmentHeader, SegmentNumber, Stop, Verdict, Version, judge,
 };
 use inkstone_io::AnyDirectory;
 
@@ -40,8 +41,13 @@ impl Span {
         ChainLink { header: self.header, successor: self.successor }.end()
     }
 
-    /// Judges a stop in it: the evidence that durable data follows, the row that fits, and what the row means here.
-    pub(crate) fn judge(&self, strip: &mut Strip, stop: &Stop) -> Result<(Evidence, &'static Row, Verdict)> {
+    /// Judges a stop in it: the evidence that durable data follows, the row that fits, and what the
+    /// row means here.
+    pub(crate) fn judge(
+        &self,
+        strip: &mut Strip,
+        stop: &Stop,
+    ) -> Result<(Evidence, &'static Row, Verdict)> {
         let evidence = self.evidence(strip, stop)?;
         let row = judge(&stop.facts(&evidence));
         Ok((evidence, row, self.verdict_of(row)))
@@ -55,7 +61,8 @@ impl Span {
         }
     }
 
-    /// What a row means here. A missing next segment is reported where a header names it, not a second time here.
+    /// What a row means here. A missing next segment is reported where a header names it, not a
+    /// second time here.
     fn verdict_of(&self, row: &Row) -> Verdict {
         if row.name == "S1" && !self.is_head { Verdict::End } else { row.verdict }
     }
@@ -84,7 +91,8 @@ impl Spans {
         Ok(found)
     }
 
-    /// Takes the chain that ends with `last`; returns the end of the next older chain if this one is broken.
+    /// Takes the chain that ends with `last`; returns the end of the next older chain if this one
+    /// is broken.
     fn follow(
         &mut self,
         directory: &AnyDirectory,
@@ -105,11 +113,15 @@ impl Spans {
             Err(fault) => fault,
         };
         self.faults.push(fault);
-        let own =
-            |number| headers.files.iter().find(|file| file.number == number)?.own(last.header.log).copied();
+        let own = |number| {
+            headers.files.iter().find(|file| file.number == number)?.own(last.header.log).copied()
+        };
         // The links hold up to the segment that names the missing one.
-        let named_by =
-            if fault.named_by == last.header.number { Some(last.header) } else { own(fault.named_by) };
+        let named_by = if fault.named_by == last.header.number {
+            Some(last.header)
+        } else {
+            own(fault.named_by)
+        };
         let Some(named_by) = named_by else { return Ok(None) };
         if let Ok(chain) = Chain::resolve(&headers.files, &last.header, named_by.first_lsn) {
             self.take(last, &chain);
@@ -147,12 +159,14 @@ fn end_of_chain(header: SegmentHeader) -> Span {
 /// The newest segment below `above` that begins before it.
 fn older(headers: &Headers<'_>, above: &SegmentHeader) -> Option<Span> {
     let own = headers.files.iter().filter_map(|file| file.own(above.log));
-    let before = own.filter(|header| header.number < above.number && header.first_lsn <= above.first_lsn);
+    let before =
+        own.filter(|header| header.number < above.number && header.first_lsn <= above.first_lsn);
     let newest = before.max_by_key(|header| header.number)?;
     Some(Span { below: Some(above.first_lsn), ..end_of_chain(*newest) })
 }
 
-/// A header for a segment that lost its own, rebuilt from its first sound group; `None` if it has none.
+/// A header for a segment that lost its own, rebuilt from its first sound group; `None` if it has
+/// none.
 pub(crate) fn stand_in(
     directory: &AnyDirectory,
     headers: &Headers<'_>,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use inkstone_format::limits::ALIGN;
 use inkstone_format::{
-    Decoder, Evidence, GroupHeader, GroupStart, Place, ScanAhead, SegmentHeader, Stop, Tail, explain,
+    Decoder, Evidence, GroupHeader, GroupStart, Place, ScanAhead, SegmentHeader, Stop, Tail,
+    explain,
 };
 use inkstone_io::File;
 
@@ -17,14 +18,19 @@ use crate::walk::window::{Item, Walk, Window};
 /// A segment being read.
 pub(crate) struct Strip {
     pub(crate) walk: Walk,
-    /// Where reading ends at the latest: at the named end, the end of the segment or the end of its file.
+    /// Where reading ends at the latest: at the named end, the end of the segment or the end of its
+    /// file.
     pub(crate) to: u64,
     group: Option<GroupStart>,
 }
 
 impl Strip {
     /// Begins at the first group; `end` is the end that the next segment's header names.
-    pub(crate) fn new(file: Arc<dyn File>, header: &SegmentHeader, end: Option<u64>) -> Result<Self> {
+    pub(crate) fn new(
+        file: Arc<dyn File>,
+        header: &SegmentHeader,
+        end: Option<u64>,
+    ) -> Result<Self> {
         let file_bytes = file.len_bytes()?;
         let decoder = Decoder::new(header, file_bytes);
         let decoder = match end {
@@ -86,7 +92,8 @@ impl Strip {
         let tail = Tail {
             end: at,
             next_lsn: header.first_lsn,
-            // Its own: whether it begins an epoch cannot be checked, since the group before it is damaged.
+            // Its own: whether it begins an epoch cannot be checked, since the group before it is
+            // damaged.
             epoch: header.epoch,
             promise: stop.tail.promise.max(header.promise.lsn),
             closed: false,

@@ -1,14 +1,14 @@
 //! Surveys a whole directory: every segment, every damaged place.
 //!
-//! *Owns*: the order of the questions when the survey must not end at the first damage. *May not touch*: what a stop means
-//! (`inkstone-format`), which files are the log (`spans.rs`).
+//! *Owns*: the order of the questions when the survey must not end at the first damage. *May not
+//! touch*: what a stop means (`inkstone-format`), which files are the log (`spans.rs`).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use inkstone_format::{
-    Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop, Tail,
-    Verdict,
+    Copies, Fault, HeaderBlock, Kind, Lsn, Position, Reason, SegmentHeader, SegmentNumber, Stop,
+    Tail, Verdict,
 };
 use inkstone_io::{AnyDirectory, OpenFile};
 
@@ -27,7 +27,8 @@ use crate::walk::window::Item;
 /// Surveys of a log beside a living writer, at most, until two in a row find the same damage.
 pub(super) const LOOKS_MAX: usize = 30;
 
-/// Threads that read segments at the same time, at most, and the bytes for which one more thread is worth its start.
+/// Threads that read segments at the same time, at most, and the bytes for which one more thread is
+/// worth its start.
 const THREADS_MAX: usize = 8;
 const BYTES_PER_THREAD: u64 = 8 << 20;
 
@@ -51,7 +52,8 @@ pub(crate) struct Surveyed {
 /// # Errors
 /// As [`super::verify`].
 pub fn verify_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
-    steady(&directory.into(), Depth::Everything, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
+    steady(&directory.into(), Depth::Everything, &AtomicBool::new(false))
+        .map(|surveyed| surveyed.report)
 }
 
 /// As [`super::look`], in any directory ([`AnyDirectory`]).
@@ -62,9 +64,13 @@ pub fn look_in(directory: impl Into<AnyDirectory>) -> Result<Report> {
     steady(&directory.into(), Depth::Ends, &AtomicBool::new(false)).map(|surveyed| surveyed.report)
 }
 
-/// Surveys the directory. Beside a living writer files come, go and grow while they are read, so damage counts only when two
-/// surveys in a row find it in the same place.
-pub(crate) fn steady(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
+/// Surveys the directory. Beside a living writer files come, go and grow while they are read, so
+/// damage counts only when two surveys in a row find it in the same place.
+pub(crate) fn steady(
+    directory: &AnyDirectory,
+    depth: Depth,
+    stop: &AtomicBool,
+) -> Result<Surveyed> {
     let mut before = Vec::new();
     for _ in 0..LOOKS_MAX {
         let is_alive = may_live(directory)?;
@@ -79,7 +85,8 @@ pub(crate) fn steady(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) 
                 let damage = &mut surveyed.report.damage;
                 let places: Vec<_> = damage.iter().map(place).collect();
                 damage.retain(|damage| before.contains(&place(damage)));
-                let confirmed = damage.first().map(|first| (Verdict::Corrupt(first.reason), first.row));
+                let confirmed =
+                    damage.first().map(|first| (Verdict::Corrupt(first.reason), first.row));
                 if let Some(confirmed) = confirmed {
                     (surveyed.report.verdict, surveyed.report.row) = confirmed;
                 }
@@ -104,12 +111,14 @@ pub(super) fn may_live(directory: &AnyDirectory) -> Result<bool> {
 fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<Surveyed> {
     let options = Options::default().for_reading();
     let listing = Listing::of(directory)?;
-    // There was no mark of a copy; after a power cut there must be none either (`recovery/beside.rs`).
+    // There was no mark of a copy; after a power cut there must be none either
+    // (`recovery/beside.rs`).
     options.doubts.flushed(directory.sync())?;
     options.doubts.about_locks(directory)?;
     let headers = Headers::read(directory, &options, &listing.segments)?;
     let mut found = Surveyed { report: nothing(directory)?, spans: Vec::new() };
-    let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))? else {
+    let Some(Judged { log, head, torn }) = headers.ask(&mut |fault| found.report.blame(fault))?
+    else {
         return match found.report.is_intact() {
             true => Err(Error::NoLog { path: directory.path().to_path_buf() }),
             false => Ok(found),
@@ -117,7 +126,8 @@ fn survey(directory: &AnyDirectory, depth: Depth, stop: &AtomicBool) -> Result<S
     };
     found.report.log = Some(log);
     read_all(directory, &headers, &head, (depth, stop), &mut found)?;
-    (found.report.verdict, found.report.row) = with_torn_header(found.report.verdict, found.report.row, torn);
+    (found.report.verdict, found.report.row) =
+        with_torn_header(found.report.verdict, found.report.row, torn);
     found.report.others = others(directory, &listing, &found, &headers)?;
     found.report.doubts = options.doubts.all();
     Ok(found)
@@ -162,7 +172,8 @@ impl Report {
     }
 }
 
-/// Reads the head, which says what `truncate_before` has truncated, then the other segments if `depth` asks for them.
+/// Reads the head, which says what `truncate_before` has truncated, then the other segments if
+/// `depth` asks for them.
 fn read_all(
     directory: &AnyDirectory,
     headers: &Headers<'_>,
@@ -177,20 +188,29 @@ fn read_all(
         found.report.blame(with_details(error, headers, fault.segment, fault.named_by))?;
     }
     // A file above the head has groups but no header: the log continued there.
-    let above: Vec<SegmentNumber> = found.report.damage.iter().filter_map(|damage| damage.segment).collect();
+    let above: Vec<SegmentNumber> =
+        found.report.damage.iter().filter_map(|damage| damage.segment).collect();
     for number in above.into_iter().filter(|number| *number > head.number) {
         if let Some(header) = stand_in(directory, headers, head.log, number)? {
             // A cut may have begun it.
             for span in spans.iter_mut().filter(|span| !span.is_stand_in) {
-                span.below = Some(span.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
+                span.below =
+                    Some(span.below.map_or(header.first_lsn, |below| below.min(header.first_lsn)));
             }
-            spans.push(Span { header, successor: None, is_head: true, is_stand_in: true, ..head_span });
+            spans.push(Span {
+                header,
+                successor: None,
+                is_head: true,
+                is_stand_in: true,
+                ..head_span
+            });
         }
     }
     let report = &mut found.report;
     (report.first, report.clean) =
         (first_live, head_read.tail.closed && head_read.report.verdict == Verdict::End);
-    let others: Vec<&Span> = spans.iter().filter(|span| span.header.number != head.number).collect();
+    let others: Vec<&Span> =
+        spans.iter().filter(|span| span.header.number != head.number).collect();
     let mut others = match depth {
         Depth::Everything => read_spans(directory, headers, &others, (first_live, stop)),
         Depth::Ends => others.iter().map(|span| unread(directory, headers, span)).collect(),
@@ -234,9 +254,14 @@ fn with_details(
         Some(HeaderBlock::Short) => "found: a file too short for a header".into(),
         Some(HeaderBlock::Damaged(traces)) if traces.magic => "found: a damaged header".into(),
         Some(HeaderBlock::Damaged(_)) => "found: no trace of a header".into(),
-        Some(HeaderBlock::Unknown { version, .. }) => format!("found: a header of version {version}"),
+        Some(HeaderBlock::Unknown { version, .. }) => {
+            format!("found: a header of version {version}")
+        }
         Some(HeaderBlock::Valid { header, .. }) => {
-            format!("found: segment {} from LSN {}, epoch {}", header.number, header.first_lsn, header.epoch)
+            format!(
+                "found: segment {} from LSN {}, epoch {}",
+                header.number, header.first_lsn, header.epoch
+            )
         }
     });
     corruption.into()
@@ -318,10 +343,16 @@ fn notes(headers: &Headers<'_>, number: SegmentNumber) -> Vec<String> {
     match copies {
         Copies::Both => {}
         Copies::Only(copy) => {
-            notes.push(format!("only copy {} of its header is good; the other is damaged", copy + 1));
+            notes.push(format!(
+                "only copy {} of its header is good; the other is damaged",
+                copy + 1
+            ));
         }
         Copies::Newer(copy) => {
-            notes.push(format!("the copies of its header differ; copy {} is newer and is used", copy + 1));
+            notes.push(format!(
+                "the copies of its header differ; copy {} is newer and is used",
+                copy + 1
+            ));
         }
     }
     if stray {
@@ -355,7 +386,8 @@ fn read_spans(
     };
     let mut found = std::thread::scope(|scope| {
         // If no more threads can be started, the ones there are and this one do the work.
-        let spawn = || std::thread::Builder::new().name("inkstone-verify".into()).spawn_scoped(scope, work);
+        let spawn =
+            || std::thread::Builder::new().name("inkstone-verify".into()).spawn_scoped(scope, work);
         let others: Vec<_> = (1..threads).map_while(|_| spawn().ok()).collect();
         let mut found = work();
         for other in others {
@@ -409,22 +441,24 @@ fn read_span(
     Ok(read)
 }
 
-/// Reads the head until what it says of the log is what it was read with: where the log begins, and that it is the last segment. Returns
-/// it with the first record of the log.
+/// Reads the head until what it says of the log is what it was read with: where the log begins, and
+/// that it is the last segment. Returns it with the first record of the log.
 fn read_head(
     directory: &AnyDirectory,
     headers: &Headers<'_>,
     head: &SegmentHeader,
     stop: &AtomicBool,
 ) -> Result<(Span, Read, Lsn)> {
-    let mut span = Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
+    let mut span =
+        Span { header: *head, successor: None, is_head: true, is_stand_in: false, below: None };
     let mut first_live = head.first_live;
     for _ in 1..LOOKS_MAX {
         let read = read_span(directory, headers, &span, (first_live, stop))?;
         if read.is_sealed_without_successor()
             && let Some(next) = successor_of(directory, headers, head)?
         {
-            // It came after the listing: the log is shown as it was then. A look takes longer than a segment on a busy disk.
+            // It came after the listing: the log is shown as it was then. A look takes longer than
+            // a segment on a busy disk.
             span = Span { successor: Some(next), is_head: false, ..span };
             // A cut may have truncated the group that said where the log begins.
             first_live = first_live.max(read.tail.first_live).max(next.first_live);
@@ -458,7 +492,8 @@ fn successor_of(
     above.retain(|number| *number > head.number);
     let files = Headers::read(directory, headers.options, &above)?.files;
     let begun = files.iter().filter_map(|file| file.own(head.log).copied());
-    let names_it = |next: &SegmentHeader| next.predecessor.is_some_and(|end| end.segment == head.number);
+    let names_it =
+        |next: &SegmentHeader| next.predecessor.is_some_and(|end| end.segment == head.number);
     Ok(begun.filter(names_it).max_by_key(|next| next.number))
 }
 
@@ -472,10 +507,17 @@ impl Read {
     }
 
     /// Judges a stop. Returns whether it is damage, after which more groups may follow.
-    fn stop(&mut self, strip: &mut Strip, span: &Span, stop: &Stop, is_first: bool) -> Result<bool> {
+    fn stop(
+        &mut self,
+        strip: &mut Strip,
+        span: &Span,
+        stop: &Stop,
+        is_first: bool,
+    ) -> Result<bool> {
         let number = span.header.number;
         let (evidence, row, verdict) = span.judge(strip, stop)?;
-        self.tail = Tail { first_live: self.tail.first_live.max(stop.tail.first_live), ..stop.tail };
+        self.tail =
+            Tail { first_live: self.tail.first_live.max(stop.tail.first_live), ..stop.tail };
         self.promise = self.promise.max(stop.tail.promise).max(evidence.lsn);
         self.report.promise = self.report.promise.max(stop.tail.promise);
         self.report.end = stop.tail.end;
@@ -552,13 +594,17 @@ fn others(
         (*number, names::segment(*number), state)
     });
     let free = listing.free.iter().map(|number| (*number, names::free(*number), FileState::Free));
-    let new = listing.unfinished.iter().map(|number| (*number, names::new(*number), FileState::Unfinished));
+    let new = listing
+        .unfinished
+        .iter()
+        .map(|number| (*number, names::new(*number), FileState::Unfinished));
     let mut files = Vec::new();
     for (number, name, state) in segments.chain(free).chain(new) {
         let path = directory.path().join(&name);
         match file_bytes(directory, &name) {
             Ok(bytes) => files.push(OtherFile { number, path, bytes, state }),
-            // It was used or removed since it was listed; it is not part of the log, so it does not matter.
+            // It was used or removed since it was listed; it is not part of the log, so it does not
+            // matter.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

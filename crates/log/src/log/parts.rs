@@ -1,6 +1,7 @@
 //! Appending records whose bytes are in several places, without joining them first.
 //!
-//! *Owns*: the calls. *May not touch*: how a record is gathered: these records go the way of all others (`log.rs`).
+//! *Owns*: the calls. *May not touch*: how a record is gathered: these records go the way of all
+//! others (`log.rs`).
 
 use std::io::IoSlice;
 
@@ -17,8 +18,9 @@ fn sum_of(parts: &[IoSlice<'_>]) -> PayloadSum {
 }
 
 impl Log {
-    /// Appends one record whose bytes are in several parts: the same as [`Log::append`] of the parts joined. Each part is copied
-    /// once, to its place in the group, and summed once; nothing is allocated. No part, or only empty ones, is an empty record.
+    /// Appends one record whose bytes are in several parts: the same as [`Log::append`] of the
+    /// parts joined. Each part is copied once, to its place in the group, and summed once; nothing
+    /// is allocated. No part, or only empty ones, is an empty record.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -55,7 +57,8 @@ impl Log {
         self.try_gather(parts, sum_of(parts), None)
     }
 
-    /// Appends one record in parts; waits as a future where [`Log::append_parts`] would block. Works in any runtime or none.
+    /// Appends one record in parts; waits as a future where [`Log::append_parts`] would block.
+    /// Works in any runtime or none.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -67,7 +70,8 @@ impl Log {
         self.append_when_there_is_room(parts, sum_of(parts)).await
     }
 
-    /// Appends several records in parts, all or none: the same as [`Log::append_batch`] of records that are joined.
+    /// Appends several records in parts, all or none: the same as [`Log::append_batch`] of records
+    /// that are joined.
     ///
     /// # Errors
     /// As [`Log::append_batch`].
@@ -76,7 +80,9 @@ impl Log {
     /// None on return: wait for the handle.
     pub fn append_batch_parts(&self, records: &[&[IoSlice<'_>]]) -> Result<Append<'_>> {
         match records {
-            [] => Err(Error::Invalid("the batch is empty: a batch needs at least one record".into())),
+            [] => {
+                Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()))
+            }
             [one] => self.append_parts(one),
             _ => self.append_all(&self.sum_batch(records.iter().copied())?),
         }

@@ -1,7 +1,7 @@
 //! Awaiting room: appending where a caller may not block.
 //!
-//! *Owns*: trying again when there may be room, and that a future which is dropped leaves nothing behind. *May not touch*: when there
-//! is room (`commit/`).
+//! *Owns*: trying again when there may be room, and that a future which is dropped leaves nothing
+//! behind. *May not touch*: when there is room (`commit/`).
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -22,7 +22,8 @@ struct InLine<'log> {
 }
 
 impl Log {
-    /// Appends one record; waits as a future where [`Log::append`] would block. Works in any runtime or none.
+    /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
+    /// runtime or none.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -45,7 +46,8 @@ impl Log {
             let mut tried = self.try_gather(record, sum, None);
             if matches!(tried, Err(Error::Busy)) {
                 // `clone` is the user's code, so it runs without the lock.
-                tried = self.try_gather(record, sum, Some((&mut line.ticket, context.waker().clone())));
+                tried =
+                    self.try_gather(record, sum, Some((&mut line.ticket, context.waker().clone())));
             }
             match tried {
                 Err(Error::Busy) => Poll::Pending,

@@ -1,7 +1,8 @@
 //! Pieces of a log for a cursor that comes right behind a writer of another process.
 //!
-//! *Owns*: from where a cursor gets the last bytes of the head: from memory, or read up to the byte that is durable and no further.
-//! *May not touch*: what is durable (`view.rs`). Everything else is read ahead (`walk/ahead.rs`).
+//! *Owns*: from where a cursor gets the last bytes of the head: from memory, or read up to the byte
+//! that is durable and no further. *May not touch*: what is durable (`view.rs`). Everything else is
+//! read ahead (`walk/ahead.rs`).
 
 use inkstone_io::AlignedBuf;
 use std::sync::Arc;
@@ -37,11 +38,17 @@ impl Behind {
 }
 
 impl Pieces for Behind {
-    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece> {
+    fn piece(
+        &mut self,
+        at: u64,
+        spare: Option<AlignedBuf>,
+        prover: Option<Prover>,
+    ) -> Result<Piece> {
         let number = self.now.number;
         let Some(len) = self.few(number, at) else { return self.ahead.piece(at, spare, prover) };
         let enough = spare.filter(|spare| spare.len() >= len);
-        let mut memory = enough.unwrap_or_else(|| AlignedBuf::zeroed(len.next_multiple_of(BLOCK_BYTES)));
+        let mut memory =
+            enough.unwrap_or_else(|| AlignedBuf::zeroed(len.next_multiple_of(BLOCK_BYTES)));
         let mut read = len;
         if !self.view.copy_fresh(number, at, &mut memory[..len]) {
             read = self.now.file.read_at(&mut memory[..len], at)?;

@@ -1,12 +1,14 @@
 //! A position in a log from which records are read in order.
 //!
-//! *Owns*: walking from record to record and from segment to segment, and telling damage from bytes that were read before they were
-//! written. *May not touch*: the log's state; it asks its source.
+//! *Owns*: walking from record to record and from segment to segment, and telling damage from bytes
+//! that were read before they were written. *May not touch*: the log's state; it asks its source.
 //!
-//! A cursor of a log that this process writes reads from memory what the tail has, and from files what lies before. It changes over
-//! between two records: an LSN is in the tail or it is not. In the files it holds the segment that it reads, so that the file is
-//! not used for anything else. If another process writes the log, a file may be used again while the cursor reads it. The cursor
-//! notices, since every checksum covers segment and position, and observes the log again before it reports damage.
+//! A cursor of a log that this process writes reads from memory what the tail has, and from files
+//! what lies before. It changes over between two records: an LSN is in the tail or it is not. In
+//! the files it holds the segment that it reads, so that the file is not used for anything else. If
+//! another process writes the log, a file may be used again while the cursor reads it. The cursor
+//! notices, since every checksum covers segment and position, and observes the log again before it
+//! reports damage.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,8 +63,9 @@ pub struct Cursor {
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
     recent: Option<Recent>,
     place: Option<Place>,
-    /// The record that was found last. It stands here, and not in what the calls below return, since a result that may be an error is
-    /// copied at each of them: a sixth of the time that reading a small record takes.
+    /// The record that was found last. It stands here, and not in what the calls below return,
+    /// since a result that may be an error is copied at each of them: a sixth of the time that
+    /// reading a small record takes.
     found: RecordAt,
 }
 
@@ -73,7 +76,8 @@ struct Place {
     walk: Walk,
     /// Where the walk stopped last. A second stop there is damage, not a read that came too early.
     stopped_at: Option<u64>,
-    /// The watermark when the bytes were read. If another process writes, bytes after it may have changed since.
+    /// The watermark when the bytes were read. If another process writes, bytes after it may have
+    /// changed since.
     durable: Lsn,
 }
 
@@ -120,14 +124,17 @@ impl Cursor {
         self.leave();
     }
 
-    /// The next record; `None` when it is not durable yet. Call again later, or use [`Cursor::next_within`].
+    /// The next record; `None` when it is not durable yet. Call again later, or use
+    /// [`Cursor::next_within`].
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to continue); [`Error::TruncatedAfter`]
-    /// when `truncate_after` has truncated records before this position, also if a new cursor is the first of its reader to learn of it
-    /// (the next call continues after the last one left);
-    /// [`Error::Corrupt`]; [`Error::Forked`]; [`Error::Invalid`] for LSN 0. A cursor of a reader from [`crate::Reader::open`] learns
-    /// of truncations as [`crate::Reader::get`] does, and also gets the errors of the file system that it gets then.
+    /// [`Error::TruncatedBefore`] when `truncate_before` has truncated the record (seek to
+    /// continue); [`Error::TruncatedAfter`] when `truncate_after` has truncated records before this
+    /// position, also if a new cursor is the first of its reader to learn of it (the next call
+    /// continues after the last one left); [`Error::Corrupt`]; [`Error::Forked`];
+    /// [`Error::Invalid`] for LSN 0. A cursor of a reader from [`crate::Reader::open`] learns of
+    /// truncations as [`crate::Reader::get`] does, and also gets the errors of the file system that
+    /// it gets then.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
@@ -146,8 +153,9 @@ impl Cursor {
         Some(Record { lsn: found.lsn, bytes })
     }
 
-    /// Walks to the next record; `false` if it is not durable yet. If a cut changed the log meanwhile, or another reader observed it
-    /// again, the result may mix old and new, so the walk is repeated.
+    /// Walks to the next record; `false` if it is not durable yet. If a cut changed the log
+    /// meanwhile, or another reader observed it again, the result may mix old and new, so the walk
+    /// is repeated.
     fn find_undisturbed(&mut self) -> Result<bool> {
         loop {
             let Some((mut version, durable)) = self.ask()? else { return Ok(false) };
@@ -155,7 +163,8 @@ impl Cursor {
             let is_found = self.find_or_observe_again(durable, &mut version);
             let is_undisturbed = self.source.version() == version;
             match is_found {
-                // `Ok(true)` is made anew, since copying a result that may be an error takes longer.
+                // `Ok(true)` is made anew, since copying a result that may be an error takes
+                // longer.
                 Ok(true) if is_undisturbed || self.is_still_there() => return Ok(true),
                 Ok(false) => return Ok(false),
                 Err(error) if is_undisturbed || matches!(error, Error::TruncatedAfter { .. }) => {
@@ -168,8 +177,9 @@ impl Cursor {
         }
     }
 
-    /// Whether a record that was found during a change is what the log has there now: there was no cut since this cursor last
-    /// asked, and the record lies between the first one and the watermark. So a reader makes progress beside endless changes.
+    /// Whether a record that was found during a change is what the log has there now: there was no
+    /// cut since this cursor last asked, and the record lies between the first one and the
+    /// watermark. So a reader makes progress beside endless changes.
     fn is_still_there(&self) -> bool {
         let version = self.source.version();
         let now = self.source.now();
@@ -177,8 +187,8 @@ impl Cursor {
         self.source.is_still(version) && now.cuts == self.cuts && is_there
     }
 
-    /// The watermark, if the next record is at or below it, and the version to which it belongs. As long as the last answer counts, this
-    /// takes no lock.
+    /// The watermark, if the next record is at or below it, and the version to which it belongs. As
+    /// long as the last answer counts, this takes no lock.
     fn ask(&mut self) -> Result<Option<(u64, Lsn)>> {
         self.source.check_process()?;
         let version = self.source.version();
@@ -187,7 +197,8 @@ impl Cursor {
             && self.next >= now.first
         {
             if self.next > now.durable
-                && let Some(durable) = self.source.watermark().filter(|_| self.source.is_still(version))
+                && let Some(durable) =
+                    self.source.watermark().filter(|_| self.source.is_still(version))
             {
                 now.durable = durable;
                 if self.next > durable {
@@ -223,9 +234,10 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Walks to the next record. If another process writes, files may be used again under this cursor. So after a failed read the
-    /// log is observed and read again before the failure is believed; `version` becomes that of the last observation. `false` if
-    /// the log does not have the record after all.
+    /// Walks to the next record. If another process writes, files may be used again under this
+    /// cursor. So after a failed read the log is observed and read again before the failure is
+    /// believed; `version` becomes that of the last observation. `false` if the log does not have
+    /// the record after all.
     fn find_or_observe_again(&mut self, durable: Lsn, version: &mut u64) -> Result<bool> {
         let mut durable = durable;
         let mut pauses = Pauses::new();
@@ -255,10 +267,11 @@ impl Cursor {
         }
     }
 
-    /// If another process writes, bytes that were not durable when they were read may have been replaced: the writer's sync failed,
-    /// and another writer wrote other groups there.
+    /// If another process writes, bytes that were not durable when they were read may have been
+    /// replaced: the writer's sync failed, and another writer wrote other groups there.
     fn mind_old_bytes(&mut self, durable: Lsn) -> Result<()> {
-        if self.source.view().is_some() && self.place.as_ref().is_some_and(|place| self.next > place.durable)
+        if self.source.view().is_some()
+            && self.place.as_ref().is_some_and(|place| self.next > place.durable)
         {
             let Some(mut place) = self.place.take() else { return Ok(()) };
             let Some(link) = self.source.find(self.next) else { return Ok(()) };
@@ -279,22 +292,25 @@ impl Cursor {
     /// The next record; waits for it up to `timeout`, and returns `None` after that.
     ///
     /// # Errors
-    /// As [`Cursor::next`]; [`Error::Closed`] and [`Error::Poisoned`] when all records were shown and no more will come.
+    /// As [`Cursor::next`]; [`Error::Closed`] and [`Error::Poisoned`] when all records were shown
+    /// and no more will come.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Record<'_>>> {
         let until = Instant::now().checked_add(timeout);
         self.source.wait(self.next, self.cuts, until)?;
         self.next()
     }
 
-    /// The next record; awaits it if it is not durable yet. Works in any runtime or none. What is in memory
-    /// ([`crate::Options::tail_bytes`]) is returned from there; what is not is read from the files by the thread that polls, as
-    /// [`Cursor::next`] does.
+    /// The next record; awaits it if it is not durable yet. Works in any runtime or none. What is
+    /// in memory ([`crate::Options::tail_bytes`]) is returned from there; what is not is read from
+    /// the files by the thread that polls, as [`Cursor::next`] does.
     ///
-    /// Cancel-safe: a future that is dropped while it is pending loses no record, and leaves nothing behind.
+    /// Cancel-safe: a future that is dropped while it is pending loses no record, and leaves
+    /// nothing behind.
     ///
     /// # Errors
-    /// As [`Cursor::next_within`]; [`Error::Invalid`] when it would wait and the reader is from [`crate::Reader::open`]: this process
-    /// gets no notice when another one commits. Call [`Cursor::next_within`] on a thread of your own there.
+    /// As [`Cursor::next_within`]; [`Error::Invalid`] when it would wait and the reader is from
+    /// [`crate::Reader::open`]: this process gets no notice when another one commits. Call
+    /// [`Cursor::next_within`] on a thread of your own there.
     ///
     /// ```
     /// # async fn follow(log: &inkstone::Log) -> inkstone::Result<()> {
@@ -307,7 +323,8 @@ impl Cursor {
     /// ```
     pub async fn next_async(&mut self) -> Result<Record<'_>> {
         loop {
-            // Nothing is awaited between finding the record, which moves the cursor on, and returning it.
+            // Nothing is awaited between finding the record, which moves the cursor on, and
+            // returning it.
             if self.find_undisturbed()? {
                 return Ok(self.record().expect("what was found has a place"));
             }
@@ -316,7 +333,8 @@ impl Cursor {
         }
     }
 
-    /// After a cut drops what was read ahead, and returns an error if the cursor stood after the cut.
+    /// After a cut drops what was read ahead, and returns an error if the cursor stood after the
+    /// cut.
     fn mind_cuts(&mut self, cuts: usize) -> Result<()> {
         let lowest = self.source.lowest_cut_since(self.cuts);
         self.cuts = cuts;
@@ -368,10 +386,13 @@ impl Cursor {
                 }
             };
             match item {
-                // The first LSN of the next segment decides: even if the end that it names is too high, no truncated record is
-                // shown.
+                // The first LSN of the next segment decides: even if the end that it names is too
+                // high, no truncated record is shown.
                 Item::Frame(frame)
-                    if place.next.as_ref().is_some_and(|next| next.begins_at_or_before(frame.lsn)) =>
+                    if place
+                        .next
+                        .as_ref()
+                        .is_some_and(|next| next.begins_at_or_before(frame.lsn)) =>
                 {
                     let Some(place) = self.place.take() else { continue };
                     self.place = Some(self.in_next_segment(place, durable)?);
@@ -396,11 +417,12 @@ impl Cursor {
         find_place(&self.source, self.next, durable, place.walk.window.into_ahead())
     }
 
-    /// Handles a stop before a durable record: the log continues in the next segment, or the bytes were read before they were
-    /// written, or it is damage.
+    /// Handles a stop before a durable record: the log continues in the next segment, or the bytes
+    /// were read before they were written, or it is damage.
     fn after_stop(&self, mut place: Place, stop: &Stop, durable: Lsn) -> Result<Place> {
         let first = self.source.now().first;
-        let link = self.source.find(self.next).ok_or(Error::TruncatedBefore { lsn: self.next, first })?;
+        let link =
+            self.source.find(self.next).ok_or(Error::TruncatedBefore { lsn: self.next, first })?;
         if link.segment.number() != place.link.segment.number() {
             return self.in_next_segment(place, durable);
         }
@@ -419,7 +441,12 @@ impl Cursor {
 }
 
 /// The place from which to read the segment of a record; `ahead` has read the segment before it.
-fn find_place(source: &Source, lsn: Lsn, durable: Lsn, ahead: Option<Box<dyn Pieces>>) -> Result<Place> {
+fn find_place(
+    source: &Source,
+    lsn: Lsn,
+    durable: Lsn,
+    ahead: Option<Box<dyn Pieces>>,
+) -> Result<Place> {
     let first = source.now().first;
     let link = source.find(lsn).ok_or(Error::TruncatedBefore { lsn, first })?;
     let stretch = source.stretch(&link)?;

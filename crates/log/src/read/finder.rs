@@ -1,17 +1,20 @@
 //! Finds one record by its LSN, with one read.
 //!
-//! *Owns*: the index of record places (the marks) and its memory. *May not touch*: what a failed read means: it returns nothing then,
-//! and a cursor finds out; which files stay open (`segment/kept.rs`).
+//! *Owns*: the index of record places (the marks) and its memory. *May not touch*: what a failed
+//! read means: it returns nothing then, and a cursor finds out; which files stay open
+//! (`segment/kept.rs`).
 //!
-//! A *mark* is the place of a record. A search for a record after the last mark steps from header to header and notes a mark
-//! every few KiB. Between marks with frames of one size only the first and the last mark are kept; a record there is read alone,
-//! at its computed place. A mark is never trusted: the checksum of every header on the way covers segment, position, epoch and
-//! LSN, and that of the record its bytes. So a stale mark costs time and nothing else.
+//! A *mark* is the place of a record. A search for a record after the last mark steps from header
+//! to header and notes a mark every few KiB. Between marks with frames of one size only the first
+//! and the last mark are kept; a record there is read alone, at its computed place. A mark is never
+//! trusted: the checksum of every header on the way covers segment, position, epoch and LSN, and
+//! that of the record its bytes. So a stale mark costs time and nothing else.
 //!
 //! What the tail has in memory is copied from there instead of read.
 //!
-//! Only durable records are searched, and every header on the way was durable before them. So the bytes that are read here do not
-//! change any more, and the page cache has them right (docs/durability.md).
+//! Only durable records are searched, and every header on the way was durable before them. So the
+//! bytes that are read here do not change any more, and the page cache has them right
+//! (docs/durability.md).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,7 +40,8 @@ const LEARN_BYTES_MAX: usize = 1 << 20;
 const GUESS_BYTES_MAX: usize = 16 << 10;
 
 thread_local! {
-    /// The buffer of a thread for single frames: its own memory needs no lock, and no zeroing for each call.
+    /// The buffer of a thread for single frames: its own memory needs no lock, and no zeroing for
+    /// each call.
     static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -72,7 +76,8 @@ struct SmallMark {
 
 impl SmallMark {
     fn of(mark: &Mark) -> Option<Self> {
-        let (at, rest) = (u32::try_from(mark.at).ok()?, u32::try_from(mark.group_end - mark.at).ok()?);
+        let (at, rest) =
+            (u32::try_from(mark.at).ok()?, u32::try_from(mark.group_end - mark.at).ok()?);
         Some(Self { lsn: mark.lsn, epoch: mark.epoch, at, group_rest: rest })
     }
 
@@ -112,7 +117,8 @@ impl Finder {
     /// The record, if it is durable and every header on the way to it is sound.
     ///
     /// # Errors
-    /// Errors of the file system from opening or reading, unless another process may have removed the file.
+    /// Errors of the file system from opening or reading, unless another process may have removed
+    /// the file.
     pub(crate) fn find(&self, source: &Source, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         let version = source.version();
         // The link keeps the file of a segment of ours from being used for another.
@@ -126,13 +132,20 @@ impl Finder {
             return Ok(None);
         }
         if is_ours && !source.is_still(version) {
-            // The record may have been truncated, and the link lead to a segment in which this LSN is not durable yet.
+            // The record may have been truncated, and the link lead to a segment in which this LSN
+            // is not durable yet.
             return Ok(None);
         }
         found
     }
 
-    fn search(&self, source: &Source, link: &Link, first: Lsn, lsn: Lsn) -> Result<Option<Vec<u8>>> {
+    fn search(
+        &self,
+        source: &Source,
+        link: &Link,
+        first: Lsn,
+        lsn: Lsn,
+    ) -> Result<Option<Vec<u8>>> {
         let file = source.kept_file(&link.segment)?;
         let mut search = lock(&self.shelf).begin(source, link, file, first, lsn);
         if let Some(found) = search.try_guess()? {
@@ -147,7 +160,8 @@ impl Finder {
 }
 
 impl Search<'_> {
-    /// Reads from memory what is there, and from the file otherwise. A frame lies wholly in the one or the other.
+    /// Reads from memory what is there, and from the file otherwise. A frame lies wholly in the one
+    /// or the other.
     fn read(&self, into: &mut [u8], at: u64) -> Result<usize> {
         let read = self.tail.map_or(0, |tail| tail.read(self.identity.segment(), at, into));
         if read > 0 { Ok(read) } else { Ok(self.file.read_at(into, at)?) }
@@ -163,7 +177,9 @@ impl Search<'_> {
             }
             let len = self.read(&mut frame[..frame_bytes], mark.at)?;
             let window = &frame[..len];
-            let Skim::Record(record) = mark.skim(&self.identity, window, mark.at) else { return Ok(None) };
+            let Skim::Record(record) = mark.skim(&self.identity, window, mark.at) else {
+                return Ok(None);
+            };
             Ok(record.payload(window, mark.at).map(<[u8]>::to_vec))
         })
     }
@@ -185,7 +201,9 @@ impl Search<'_> {
                     continue;
                 }
                 Skim::Record(record) => {
-                    if mark.at >= noted + self.step_bytes && self.until.is_none_or(|until| mark.at < until) {
+                    if mark.at >= noted + self.step_bytes
+                        && self.until.is_none_or(|until| mark.at < until)
+                    {
                         if let Some(mark) = SmallMark::of(&mark) {
                             note(learned, mark);
                         }
@@ -219,8 +237,8 @@ impl Search<'_> {
     }
 }
 
-/// The size of each frame between two marks, if all seem to have one size and no group ends there. A mark may be stale, so the
-/// arithmetic is checked.
+/// The size of each frame between two marks, if all seem to have one size and no group ends there.
+/// A mark may be stale, so the arithmetic is checked.
 fn even_frame_bytes(from: &SmallMark, to: &SmallMark) -> Option<u64> {
     let group_end = |mark: &SmallMark| u64::from(mark.at) + u64::from(mark.group_rest);
     let bytes = u64::from(to.at.checked_sub(from.at)?);
@@ -228,7 +246,8 @@ fn even_frame_bytes(from: &SmallMark, to: &SmallMark) -> Option<u64> {
     (group_end(from) == group_end(to) && bytes.is_multiple_of(frames)).then(|| bytes / frames)
 }
 
-/// Notes a mark. Of several in a row with frames of one size between them only the first and the last are kept.
+/// Notes a mark. Of several in a row with frames of one size between them only the first and the
+/// last are kept.
 fn note(learned: &mut Vec<SmallMark>, mark: SmallMark) {
     if let [.., before, last] = &mut learned[..]
         && let Some(bytes) = even_frame_bytes(before, last)
@@ -240,18 +259,19 @@ fn note(learned: &mut Vec<SmallMark>, mark: SmallMark) {
     }
 }
 
-/// The place of the record between the marks around it, and the size of its frame, if all frames there seem to have one size, as
-/// where marks were left out. The record's header shows whether that is true.
+/// The place of the record between the marks around it, and the size of its frame, if all frames
+/// there seem to have one size, as where marks were left out. The record's header shows whether
+/// that is true.
 fn guess(from: &SmallMark, to: &SmallMark, lsn: Lsn, step_bytes: u64) -> Option<(Mark, usize)> {
-    let bytes =
-        even_frame_bytes(from, to).filter(|_| u64::from(to.at) >= u64::from(from.at) + 2 * step_bytes)?;
+    let bytes = even_frame_bytes(from, to)
+        .filter(|_| u64::from(to.at) >= u64::from(from.at) + 2 * step_bytes)?;
     let frame_bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= GUESS_BYTES_MAX)?;
     let at = u64::from(from.at) + (lsn.get() - from.lsn.get()) * bytes;
     Some((Mark { at, lsn, ..from.mark() }, frame_bytes))
 }
 
-/// How many marks lie at or before `lsn`. Where records have one size, interpolation finds the place at once; a binary search would
-/// miss the processor's cache a dozen times.
+/// How many marks lie at or before `lsn`. Where records have one size, interpolation finds the
+/// place at once; a binary search would miss the processor's cache a dozen times.
 fn marks_up_to(marks: &[SmallMark], lsn: Lsn) -> usize {
     let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return 0 };
     if lsn < first.lsn || lsn >= last.lsn {
@@ -325,7 +345,9 @@ impl Shelf {
         if search.memory.len() <= LEARN_BYTES_MAX && self.spare.len() < 2 {
             self.spare.push(search.memory);
         }
-        let Some(known) = self.segments.get_mut(&number).filter(|_| !learned.is_empty()) else { return };
+        let Some(known) = self.segments.get_mut(&number).filter(|_| !learned.is_empty()) else {
+            return;
+        };
         let (Some(first), Some(last)) = (learned.first(), learned.last()) else { return };
         let place = known.marks.partition_point(|mark| mark.lsn < first.lsn);
         // Another thread may have noted the same marks at the same time.
@@ -346,8 +368,8 @@ impl Shelf {
         }
     }
 
-    /// Doubles the step and drops marks that are closer together than it allows. Marks that are further apart, with frames of
-    /// one size between them, stay.
+    /// Doubles the step and drops marks that are closer together than it allows. Marks that are
+    /// further apart, with frames of one size between them, stay.
     fn thin(&mut self) {
         self.step_bytes *= 2;
         self.marks = 0;

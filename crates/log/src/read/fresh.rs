@@ -1,18 +1,21 @@
 //! The bytes that a reader beside a writer of another process has just read, and what they prove.
 //!
-//! *Owns*: reading only what is new of the head, once; the checks that a post must pass before it is believed. *May not touch*: what
-//! was seen (`view.rs`); when to read (`news.rs`).
+//! *Owns*: reading only what is new of the head, once; the checks that a post must pass before it
+//! is believed. *May not touch*: what was seen (`view.rs`); when to read (`news.rs`).
 //!
-//! A post claims that the log is durable up to a byte. The reader walks to that byte over whole, sound groups, from the place that
-//! it knows. The post is believed if a group ends exactly there, with the LSN, the epoch and the first record that it names. Before that byte only
-//! promises count, as without a post. Anything else refutes it: nothing is shown, nothing is reported, and the log is observed as if
-//! there were no post. So a lie costs time.
+//! A post claims that the log is durable up to a byte. The reader walks to that byte over whole,
+//! sound groups, from the place that it knows. The post is believed if a group ends exactly there,
+//! with the LSN, the epoch and the first record that it names. Before that byte only promises
+//! count, as without a post. Anything else refutes it: nothing is shown, nothing is reported, and
+//! the log is observed as if there were no post. So a lie costs time.
 //!
-//! The bytes themselves come from the memory that the writer shares with the post, or from the file. They pass the same checks. What
-//! shared memory refutes is read from the file before it is believed to be refuted.
+//! The bytes themselves come from the memory that the writer shares with the post, or from the
+//! file. They pass the same checks. What shared memory refutes is read from the file before it is
+//! believed to be refuted.
 //!
-//! The bytes stay in memory for the cursors, which walk the same groups again. A cursor goes back to the beginning of the last group
-//! that it has shown, so those of the two last readings are kept.
+//! The bytes stay in memory for the cursors, which walk the same groups again. A cursor goes back
+//! to the beginning of the last group that it has shown, so those of the two last readings are
+//! kept.
 
 use std::sync::Arc;
 
@@ -89,7 +92,8 @@ impl Fresh {
         let begin = settled.end;
         self.keep(header.number, Arc::clone(file), begin);
         self.fill(posted.end.min(begin + MOST_BYTES), shared)?;
-        let mut decoder = Decoder::new(header, header.segment_bytes).with_end(posted.end).from_tail(settled);
+        let mut decoder =
+            Decoder::new(header, header.segment_bytes).with_end(posted.end).from_tail(settled);
         let mut settled = settled;
         let mut open: Vec<Tail> = Vec::new();
         loop {
@@ -155,7 +159,9 @@ impl Fresh {
         }
         let had = self.bytes.len();
         self.bytes.resize((end - self.at) as usize, 0);
-        if shared.is_some_and(|shared| shared.copy_recent(number.get(), from, &mut self.bytes[had..])) {
+        if shared
+            .is_some_and(|shared| shared.copy_recent(number.get(), from, &mut self.bytes[had..]))
+        {
             return Some(());
         }
         let read = file.read_at(&mut self.bytes[had..], from);

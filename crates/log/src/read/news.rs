@@ -1,16 +1,20 @@
 //! When a reader reads a log again that another process may be writing.
 //!
-//! *Owns*: the bulletin of the writer, how long its silence is trusted, the pauses between observations without one. *May not touch*:
-//! what a post proves (`fresh.rs`); what was seen (`view.rs`).
+//! *Owns*: the bulletin of the writer, how long its silence is trusted, the pauses between
+//! observations without one. *May not touch*: what a post proves (`fresh.rs`); what was seen
+//! (`view.rs`).
 //!
-//! A writer that this process can see posts how far the log is durable (`commit/post.rs`), and a reader sleeps until it does. That
-//! costs nothing while nothing comes. But the post is a hint: its writer may have been killed, and the next one may post where this
-//! process cannot see it. So when nothing was posted for [`SILENCE`], the reader asks whether the lock's holder still posts there,
-//! and after [`DOUBT`] it observes the log all the same. As long as the two agree, the silence is trusted. If they do not, the
-//! reader looks for the bulletin of the present writer, and polls meanwhile.
+//! A writer that this process can see posts how far the log is durable (`commit/post.rs`), and a
+//! reader sleeps until it does. That costs nothing while nothing comes. But the post is a hint: its
+//! writer may have been killed, and the next one may post where this process cannot see it. So when
+//! nothing was posted for [`SILENCE`], the reader asks whether the lock's holder still posts there,
+//! and after [`DOUBT`] it observes the log all the same. As long as the two agree, the silence is
+//! trusted. If they do not, the reader looks for the bulletin of the present writer, and polls
+//! meanwhile.
 //!
-//! What a reader knows to be durable it believes to be there still, as long as the bulletin names no other truncations than those that were
-//! looked for, and for [`SILENCE`] at most ([`Belief`]). To ask that takes some loads from memory, so each record can ask.
+//! What a reader knows to be durable it believes to be there still, as long as the bulletin names
+//! no other truncations than those that were looked for, and for [`SILENCE`] at most ([`Belief`]).
+//! To ask that takes some loads from memory, so each record can ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +24,12 @@ use inkstone_io::{BulletinReader, TICK};
 use crate::commit::post::{NAP, Posted, TRUNCATIONS_AT, Truncations};
 use crate::sync::{CoarseInstant, Instant, sleep};
 
-/// How long nothing may be posted before the lock is asked for, and before the log is observed again.
+/// How long nothing may be posted before the lock is asked for, and before the log is observed
+/// again.
 const SILENCE: Duration = Duration::from_secs(1);
 const DOUBT: Duration = Duration::from_secs(5);
-/// The first pause without a bulletin after a record came, and the longest: four observations a second.
+/// The first pause without a bulletin after a record came, and the longest: four observations a
+/// second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const POLL_PAUSE_MAX: Duration = Duration::from_millis(250);
 
@@ -36,7 +42,8 @@ pub(crate) struct News {
     looked: Option<Instant>,
     /// When the lock's holder was asked for last, or the log observed.
     asked: Option<Instant>,
-    /// The truncations that were posted last, once they are known, or once the files were searched for them.
+    /// The truncations that were posted last, once they are known, or once the files were searched
+    /// for them.
     checked: Option<Truncations>,
     /// Records came since the last rest: more may come soon.
     is_brisk: bool,
@@ -116,9 +123,11 @@ impl News {
         self.agrees && self.is_recent()
     }
 
-    /// Whether the log was observed, or the lock's holder asked for, within [`SILENCE`], and that holder has not ended since.
+    /// Whether the log was observed, or the lock's holder asked for, within [`SILENCE`], and that
+    /// holder has not ended since.
     pub(crate) fn is_recent(&self) -> bool {
-        !self.left().is_zero() && !self.bulletin.as_ref().is_some_and(|bulletin| bulletin.has_ended())
+        !self.left().is_zero()
+            && !self.bulletin.as_ref().is_some_and(|bulletin| bulletin.has_ended())
     }
 
     fn left(&self) -> Duration {
@@ -130,7 +139,8 @@ impl News {
         self.checked == Some(posted.truncations())
     }
 
-    /// Notes that these truncations are known, or that the files were searched for them: what was not found then was a lie.
+    /// Notes that these truncations are known, or that the files were searched for them: what was
+    /// not found then was a lie.
     pub(crate) fn note_checked(&mut self, posted: &Posted) {
         self.checked = Some(posted.truncations());
     }
@@ -139,7 +149,11 @@ impl News {
     pub(crate) fn belief(&self) -> Belief {
         let (bulletin, truncations) = (self.bulletin.clone(), self.checked.unwrap_or_default());
         // The coarse clock is late by a tick.
-        Belief { bulletin, truncations, until: CoarseInstant::now() + self.left().saturating_sub(TICK) }
+        Belief {
+            bulletin,
+            truncations,
+            until: CoarseInstant::now() + self.left().saturating_sub(TICK),
+        }
     }
 
     /// Whether the writer was alive a moment ago. What it has posted since counts in any case.
@@ -147,7 +161,8 @@ impl News {
         self.asked.is_some_and(|asked| asked.elapsed() < NAP)
     }
 
-    /// Whether the log need not be observed: the bulletin agreed with it not long ago, and `find` finds the same.
+    /// Whether the log need not be observed: the bulletin agreed with it not long ago, and `find`
+    /// finds the same.
     pub(crate) fn is_still(&mut self, find: impl FnOnce() -> Option<BulletinReader>) -> bool {
         let is_doubted = self.looked.is_none_or(|looked| looked.elapsed() >= DOUBT);
         let Some(bulletin) = self.bulletin.as_ref().filter(|_| self.agrees && !is_doubted) else {
@@ -191,11 +206,7 @@ impl News {
         let naps = std::mem::take(&mut self.is_brisk);
         match (&self.bulletin, quiet) {
             (Some(now), Some(quiet)) if self.agrees && Arc::ptr_eq(now, &quiet.bulletin) => {
-                if naps {
-                    Rest::NapOn(quiet)
-                } else {
-                    Rest::On(quiet)
-                }
+                if naps { Rest::NapOn(quiet) } else { Rest::On(quiet) }
             }
             // It was found a moment ago: posts since then count.
             (Some(_), _) if self.agrees => Rest::Not,

@@ -1,6 +1,7 @@
 //! Reading a log: by LSN, in order, or following it as it grows.
 //!
-//! *Owns*: the public face of reading. *May not touch*: how records are found (`cursor.rs`, `finder.rs`).
+//! *Owns*: the public face of reading. *May not touch*: how records are found (`cursor.rs`,
+//! `finder.rs`).
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -23,40 +24,47 @@ use crate::watermarks::Watermarks;
 
 /// Reads durable records of a log. Cheap to clone.
 ///
-/// [`crate::Log::reader`] returns a reader of a log that this process writes. [`Reader::open`] opens a log that another process
-/// may be writing, or none. Such a reader never writes, takes no lock and does not delay the writer: a writer that truncates
-/// records uses their files again, and a reader that comes too late gets [`Error::TruncatedBefore`].
+/// [`crate::Log::reader`] returns a reader of a log that this process writes. [`Reader::open`]
+/// opens a log that another process may be writing, or none. Such a reader never writes, takes no
+/// lock and does not delay the writer: a writer that truncates records uses their files again, and
+/// a reader that comes too late gets [`Error::TruncatedBefore`].
 ///
-/// Clones share the index that [`Reader::get`] builds. So keep one reader instead of opening a new one each time. [`Reader::get`] keeps up
-/// to 128 files open, of one log and all readers from [`crate::Log::reader`] together, or of one reader from [`Reader::open`] and its
-/// clones. Files that the log gives back are closed, by a reader from [`Reader::open`] when it is called again or its wait goes on; until
-/// then they take no room (docs/full-disk.md).
+/// Clones share the index that [`Reader::get`] builds. So keep one reader instead of opening a new
+/// one each time. [`Reader::get`] keeps up to 128 files open, of one log and all readers from
+/// [`crate::Log::reader`] together, or of one reader from [`Reader::open`] and its clones. Files
+/// that the log gives back are closed, by a reader from [`Reader::open`] when it is called again or
+/// its wait goes on; until then they take no room (docs/full-disk.md).
 pub struct Reader {
     source: Source,
     finder: Arc<Finder>,
 }
 
 impl Reader {
-    /// Opens the log in the directory `path` for reading only. It writes and creates nothing and takes no lock: permission to read
-    /// the files is enough, also on a file system that is mounted read-only.
+    /// Opens the log in the directory `path` for reading only. It writes and creates nothing and
+    /// takes no lock: permission to read the files is enough, also on a file system that is mounted
+    /// read-only.
     ///
-    /// If no writer lives, this recovers what the last one left, without changing it, and shows all of it. Beside a living
-    /// writer it shows what the writer has *promised*: what was durable before its latest group. [`Options::idle`] bounds how long
-    /// the last records take to be promised. On Linux a writer of the same user also posts in shared memory what is durable; the
-    /// reader sleeps until it does, and believes it after its own checks (docs/reading.md, "A post is a hint"). Where that
-    /// cannot be, it polls, four times a second at last.
+    /// If no writer lives, this recovers what the last one left, without changing it, and shows all
+    /// of it. Beside a living writer it shows what the writer has *promised*: what was durable
+    /// before its latest group. [`Options::idle`] bounds how long the last records take to be
+    /// promised. On Linux a writer of the same user also posts in shared memory what is durable;
+    /// the reader sleeps until it does, and believes it after its own checks (docs/reading.md, "A
+    /// post is a hint"). Where that cannot be, it polls, four times a second at last.
     ///
-    /// Only three options apply: [`Options::access`] (for the last segment of a living writer; records that are durable are read
-    /// through the page cache or past it, whichever is faster), [`Options::expect_durable`], and the listener, which gets an
-    /// [`crate::Event::Fallback`] for each of [`Recovery::doubts`].
+    /// Only three options apply: [`Options::access`] (for the last segment of a living writer;
+    /// records that are durable are read through the page cache or past it, whichever is faster),
+    /// [`Options::expect_durable`], and the listener, which gets an [`crate::Event::Fallback`] for
+    /// each of [`Recovery::doubts`].
     ///
     /// # Errors
-    /// [`Error::NoLog`]; [`Error::Corrupt`] when promised bytes are damaged or missing; [`Error::UnknownVersion`] when a newer
-    /// program has written the log; [`Error::Invalid`] for options that contradict each other; errors of the file system.
+    /// [`Error::NoLog`]; [`Error::Corrupt`] when promised bytes are damaged or missing;
+    /// [`Error::UnknownVersion`] when a newer program has written the log; [`Error::Invalid`] for
+    /// options that contradict each other; errors of the file system.
     ///
     /// # Durability
-    /// Everything that the reader shows is on stable storage: it first syncs what a killed writer left. Where that is refused (a disk that
-    /// is dying, a file system without a sync of directories) it reads all the same, and [`Recovery::doubts`] says so.
+    /// Everything that the reader shows is on stable storage: it first syncs what a killed writer
+    /// left. Where that is refused (a disk that is dying, a file system without a sync of
+    /// directories) it reads all the same, and [`Recovery::doubts`] says so.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let path = path.as_ref();
         let directory = OsDirectory::open(path).map_err(|error| match error.kind() {
@@ -78,10 +86,13 @@ impl Reader {
         Ok(Self::of(Source::View(Arc::new(View::open(directory.into(), options)?))))
     }
 
-    /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a living writer there is no
-    /// verdict on the tail and no end: [`Recovery::last`] is the last promised record.
+    /// What [`Reader::open`] found; `None` for a reader of a log that this process writes. Beside a
+    /// living writer there is no verdict on the tail and no end: [`Recovery::last`] is the last
+    /// promised record.
     pub fn recovery(&self) -> Option<Recovery> {
-        self.source.view().map(|view| Recovery { doubts: view.options.doubts.all(), ..view.recovery.clone() })
+        self.source
+            .view()
+            .map(|view| Recovery { doubts: view.options.doubts.all(), ..view.recovery.clone() })
     }
 
     pub(crate) fn living(shared: Arc<Shared>) -> Self {
@@ -97,14 +108,16 @@ impl Reader {
         self.source.now().first
     }
 
-    /// The durable watermark: the last record that can be read. A reader from [`Reader::open`] returns the watermark that it saw
-    /// last; it checks the files again when it is asked for a record above it.
+    /// The durable watermark: the last record that can be read. A reader from [`Reader::open`]
+    /// returns the watermark that it saw last; it checks the files again when it is asked for a
+    /// record above it.
     pub fn durable(&self) -> Lsn {
         self.source.now().durable
     }
 
-    /// Why the log that this process writes takes no records any more: [`Error::Poisoned`], [`Error::Closed`], or [`Error::Forked`]. Its
-    /// durable records can be read all the same. `None` if it takes them, and for a log that another process writes.
+    /// Why the log that this process writes takes no records any more: [`Error::Poisoned`],
+    /// [`Error::Closed`], or [`Error::Forked`]. Its durable records can be read all the same.
+    /// `None` if it takes them, and for a log that another process writes.
     pub fn end_of_log(&self) -> Option<Error> {
         self.source.end_of_log()
     }
@@ -112,26 +125,30 @@ impl Reader {
     /// The watermarks of the log, to be awaited; they begin with the present one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a reader from [`Reader::open`]: this process gets no notice when another one commits. Call
-    /// [`Cursor::next_within`] on a thread of your own there.
+    /// [`Error::Invalid`] for a reader from [`Reader::open`]: this process gets no notice when
+    /// another one commits. Call [`Cursor::next_within`] on a thread of your own there.
     pub fn watermarks(&self) -> Result<Watermarks> {
         Ok(Watermarks::new(Arc::clone(self.source.to_await()?)))
     }
 
     /// The record with this LSN.
     ///
-    /// The first call in a part of the log reads the headers there and notes the place of a record every few KiB (less often in a
-    /// larger log: at most 17 MiB of memory in all). From then on a call is one read of a few KiB, from the page cache if they are
-    /// there. Where all records in the neighbourhood have one size (up to 16 KiB), it reads the record alone, and a second time if
-    /// the guess was wrong. Each calling thread keeps memory for one such record.
+    /// The first call in a part of the log reads the headers there and notes the place of a record
+    /// every few KiB (less often in a larger log: at most 17 MiB of memory in all). From then on a
+    /// call is one read of a few KiB, from the page cache if they are there. Where all records in
+    /// the neighbourhood have one size (up to 16 KiB), it reads the record alone, and a second time
+    /// if the guess was wrong. Each calling thread keeps memory for one such record.
     ///
-    /// A reader from [`Reader::open`] learns of a truncation by another process at once where it sees what that process posts, otherwise
-    /// within a second; until then it returns the record as it was. So do its cursors.
+    /// A reader from [`Reader::open`] learns of a truncation by another process at once where it
+    /// sees what that process posts, otherwise within a second; until then it returns the record as
+    /// it was. So do its cursors.
     ///
     /// # Errors
-    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record; [`Error::Corrupt`] when the log
-    /// should have it and it cannot be read; [`Error::Invalid`] for LSN 0, which no record has; [`Error::Forked`]. A reader from [`Reader::open`] also gets errors of the file system when
-    /// another process may have cut the log and it cannot look (no file descriptor is left, the directory was removed).
+    /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record;
+    /// [`Error::Corrupt`] when the log should have it and it cannot be read; [`Error::Invalid`] for
+    /// LSN 0, which no record has; [`Error::Forked`]. A reader from [`Reader::open`] also gets
+    /// errors of the file system when another process may have cut the log and it cannot look (no
+    /// file descriptor is left, the directory was removed).
     pub fn get(&self, lsn: Lsn) -> Result<Vec<u8>> {
         self.source.check_process()?;
         if lsn < Lsn::FIRST {
@@ -146,20 +163,22 @@ impl Reader {
         if let Some(record) = self.finder.find(&self.source, lsn)? {
             return Ok(record);
         }
-        // The record is missing or damaged, or another process has changed the log: a cursor finds out which.
+        // The record is missing or damaged, or another process has changed the log: a cursor finds
+        // out which.
         match self.from(lsn).next()? {
             Some(record) => Ok(record.bytes.to_vec()),
             None => Err(Error::NotYet { lsn, durable: self.durable() }),
         }
     }
 
-    /// A cursor whose next record is the one with this LSN, which may not exist yet. No record has LSN 0: a cursor there returns
-    /// [`Error::Invalid`].
+    /// A cursor whose next record is the one with this LSN, which may not exist yet. No record has
+    /// LSN 0: a cursor there returns [`Error::Invalid`].
     pub fn from(&self, lsn: Lsn) -> Cursor {
         Cursor::new(self.source.clone(), lsn)
     }
 
-    /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may move during the iteration.
+    /// All durable records from `lsn` on, each in its own memory. Ends at the watermark, which may
+    /// move during the iteration.
     pub fn records(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
@@ -173,9 +192,10 @@ impl Reader {
         })
     }
 
-    /// All records from `lsn` on; waits for records that are not durable yet. Ends with an error when no more will come
-    /// ([`Error::Closed`], [`Error::Poisoned`]; never for a reader from [`Reader::open`], since another writer may come), or when
-    /// the next record was truncated ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
+    /// All records from `lsn` on; waits for records that are not durable yet. Ends with an error
+    /// when no more will come ([`Error::Closed`], [`Error::Poisoned`]; never for a reader from
+    /// [`Reader::open`], since another writer may come), or when the next record was truncated
+    /// ([`Error::TruncatedBefore`], [`Error::TruncatedAfter`]).
     pub fn follow(&self, lsn: Lsn) -> impl Iterator<Item = Result<OwnedRecord>> + use<> {
         let mut cursor = self.from(lsn);
         let mut is_over = false;
@@ -203,6 +223,8 @@ impl Clone for Reader {
 
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("path", &self.source.directory().path()).finish_non_exhaustive()
+        f.debug_struct("Reader")
+            .field("path", &self.source.directory().path())
+            .finish_non_exhaustive()
     }
 }

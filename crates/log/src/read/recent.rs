@@ -1,11 +1,12 @@
 //! A position in the tail: records read from memory in order.
 //!
-//! *Owns*: stepping from record to record in the groups that the log keeps in memory. *May not touch*: whether a record may be shown,
-//! and where the records are that are not here (`cursor.rs`).
+//! *Owns*: stepping from record to record in the groups that the log keeps in memory. *May not
+//! touch*: whether a record may be shown, and where the records are that are not here
+//! (`cursor.rs`).
 //!
-//! The bytes are those from which the groups were written. This process has encoded them, and no disk has had them in between, so
-//! no checksum is computed again. Everything else is as in a file: padding and control frames are passed, a batch lies in one group,
-//! and a group comes whole.
+//! The bytes are those from which the groups were written. This process has encoded them, and no
+//! disk has had them in between, so no checksum is computed again. Everything else is as in a file:
+//! padding and control frames are passed, a batch lies in one group, and a group comes whole.
 
 use inkstone_format::{Lsn, Mark, Skim, Skimmed};
 
@@ -24,7 +25,8 @@ impl Recent {
         Self { mark: run.from, run }
     }
 
-    /// Walks to the record with this LSN, which is not before its position; `None` if it is not here yet, or in later groups.
+    /// Walks to the record with this LSN, which is not before its position; `None` if it is not
+    /// here yet, or in later groups.
     #[inline]
     pub(crate) fn find(&mut self, lsn: Lsn) -> Option<Skimmed> {
         let (bytes, from) = (self.run.bytes(), self.run.from.at);
@@ -50,7 +52,8 @@ impl Recent {
     /// The bytes of the record at byte `at`, which was found here.
     #[inline]
     pub(crate) fn payload(&self, at: u64, payload_bytes: usize) -> &[u8] {
-        let from = (at - self.run.from.at) as usize + self.run.identity.version().frame_header_bytes();
+        let from =
+            (at - self.run.from.at) as usize + self.run.identity.version().frame_header_bytes();
         &self.run.bytes()[from..from + payload_bytes]
     }
 

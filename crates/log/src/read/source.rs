@@ -1,6 +1,8 @@
-//! The source of a reader's records: a log that this process writes, or one that another process may be writing.
+//! The source of a reader's records: a log that this process writes, or one that another process
+//! may be writing.
 //!
-//! *Owns*: the questions that both can answer. *May not touch*: how records are found (`cursor.rs`, `finder.rs`).
+//! *Owns*: the questions that both can answer. *May not touch*: how records are found (`cursor.rs`,
+//! `finder.rs`).
 
 use std::sync::Arc;
 
@@ -50,7 +52,8 @@ impl Source {
         }
     }
 
-    /// A number that changes with each truncation, and when the log is observed again. Ask for it before [`Source::now`].
+    /// A number that changes with each truncation, and when the log is observed again. Ask for it
+    /// before [`Source::now`].
     pub(crate) fn version(&self) -> u64 {
         match self {
             Self::Living(shared) => shared.changes(),
@@ -58,13 +61,14 @@ impl Source {
         }
     }
 
-    /// Whether no answer since [`Source::version`] returned this number can mix the state before and after a cut.
+    /// Whether no answer since [`Source::version`] returned this number can mix the state before
+    /// and after a cut.
     pub(crate) fn is_still(&self, version: u64) -> bool {
         version.is_multiple_of(2) && self.version() == version
     }
 
-    /// The watermark of a log that this process writes, without a lock. It belongs to the version that was asked for before, if
-    /// that [is still](Source::is_still) the same.
+    /// The watermark of a log that this process writes, without a lock. It belongs to the version
+    /// that was asked for before, if that [is still](Source::is_still) the same.
     pub(crate) fn watermark(&self) -> Option<Lsn> {
         match self {
             Self::Living(shared) => Some(shared.durable()),
@@ -86,7 +90,8 @@ impl Source {
         let Self::Living(shared) = self else { return None };
         let tail = self.tail()?;
         if !tail.has_come_to(lsn) {
-            // The watermark has risen, and the group comes into the tail before the state's lock is released.
+            // The watermark has risen, and the group comes into the tail before the state's lock is
+            // released.
             drop(shared.lock());
         }
         tail.run(lsn)
@@ -104,7 +109,9 @@ impl Source {
     /// Why this process's log takes no records any more, if it is so.
     pub(crate) fn end_of_log(&self) -> Option<Error> {
         match self {
-            Self::Living(shared) => self.check_process().and_then(|()| shared.lock().check_open()).err(),
+            Self::Living(shared) => {
+                self.check_process().and_then(|()| shared.lock().check_open()).err()
+            }
             Self::View(_) => None,
         }
     }
@@ -127,7 +134,8 @@ impl Source {
         }
     }
 
-    /// In a forked child: an empty log that begins after the watermark, as far as that is known without a lock.
+    /// In a forked child: an empty log that begins after the watermark, as far as that is known
+    /// without a lock.
     pub(crate) fn now(&self) -> Now {
         match self {
             _ if self.is_forked() => {
@@ -154,7 +162,8 @@ impl Source {
         }
     }
 
-    /// The first record of the log and the segment of a record, if that is durable and not truncated.
+    /// The first record of the log and the segment of a record, if that is durable and not
+    /// truncated.
     pub(crate) fn find_durable(&self, lsn: Lsn) -> Option<(Lsn, Link)> {
         let (durable, first, link) = match self {
             Self::Living(shared) => {
@@ -187,7 +196,8 @@ impl Source {
         }
     }
 
-    /// The part of a segment's file that can be read ahead: no byte before its end will be written again.
+    /// The part of a segment's file that can be read ahead: no byte before its end will be written
+    /// again.
     pub(crate) fn stretch(&self, link: &Link) -> Result<Stretch> {
         let segment = &link.segment;
         let number = segment.number();
@@ -250,8 +260,8 @@ impl Means for Source {
         engine(self.directory(), threads)
     }
 
-    /// Reads through the page cache what is there, and past it otherwise: several reads in flight keep the device busy, and do not
-    /// evict other pages from memory.
+    /// Reads through the page cache what is there, and past it otherwise: several reads in flight
+    /// keep the device busy, and do not evict other pages from memory.
     fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)> {
         if stretch.file.is_cached()? {
             return Ok((Arc::clone(&stretch.file), true));

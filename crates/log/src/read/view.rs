@@ -1,16 +1,19 @@
 //! A reader's view of a log that another process may be writing.
 //!
-//! *Owns*: the records that were shown as durable, the segments that hold them, and when to observe the log again. *May not
-//! touch*: the files; what an observation may believe (`recovery/beside.rs`); how records are found (`cursor.rs`).
+//! *Owns*: the records that were shown as durable, the segments that hold them, and when to observe
+//! the log again. *May not touch*: the files; what an observation may believe
+//! (`recovery/beside.rs`); how records are found (`cursor.rs`).
 //!
-//! The watermark of a view only rises, except by a cut. Records that this view has called durable are in segments up to its head,
-//! so a later segment that begins at or below the watermark proves that they were truncated.
+//! The watermark of a view only rises, except by a cut. Records that this view has called durable
+//! are in segments up to its head, so a later segment that begins at or below the watermark proves
+//! that they were truncated.
 //!
-//! **Truncations.** What is at or below the watermark may have been truncated since, and another record may have its LSN. So every read asks
-//! [`View::ask`] first, and may go by the answer as long as its [`Belief`] holds: until the writer posts a truncation, or for a second.
+//! **Truncations.** What is at or below the watermark may have been truncated since, and another
+//! record may have its LSN. So every read asks [`View::ask`] first, and may go by the answer as
+//! long as its [`Belief`] holds: until the writer posts a truncation, or for a second.
 //!
-//! For the next observation the view keeps only what was *durable* in the head: if the writer's sync failed, whole groups after
-//! that may be gone, and other groups written in their place.
+//! For the next observation the view keeps only what was *durable* in the head: if the writer's
+//! sync failed, whole groups after that may be gone, and other groups written in their place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +63,8 @@ pub(crate) struct View {
     pub(crate) recovery: Recovery,
     seen: Mutex<Seen>,
     pub(crate) kept: KeptFiles,
-    /// Changes when an observation changes what was seen. A cursor checks it instead of asking for the state again.
+    /// Changes when an observation changes what was seen. A cursor checks it instead of asking for
+    /// the state again.
     version: AtomicU64,
 }
 
@@ -72,9 +76,11 @@ struct Seen {
     settled: Tail,
     /// The file of the head. It stays open because it is read often.
     head: Arc<dyn File>,
-    /// The same for reading records. It stays open because its file may be used for another segment.
+    /// The same for reading records. It stays open because its file may be used for another
+    /// segment.
     _cached: Option<Arc<dyn File>>,
-    /// Set when no writer lived at the last observation: recovery is only repeated when this has changed.
+    /// Set when no writer lived at the last observation: recovery is only repeated when this has
+    /// changed.
     untouched: Option<Untouched>,
     /// What the writer posts, and what was read because of it.
     news: News,
@@ -91,7 +97,8 @@ impl View {
         for doubt in &recovery.doubts {
             options.tell(&Event::Fallback { what: doubt.clone() });
         }
-        let segments = Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
+        let segments =
+            Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
         let seen = Seen {
             segments,
             durable: found.durable,
@@ -107,7 +114,8 @@ impl View {
         Ok(Self { directory, options, recovery, seen, kept, version })
     }
 
-    /// A number that changes when what was seen is no longer true; always even. Ask for it before [`View::now`].
+    /// A number that changes when what was seen is no longer true; always even. Ask for it before
+    /// [`View::now`].
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -140,7 +148,8 @@ impl View {
         (seen.segments.head().segment.number() == head).then_some(seen.settled.end)
     }
 
-    /// What a reader must know before it reads this record. No other call than this one decides whether a record may be shown.
+    /// What a reader must know before it reads this record. No other call than this one decides
+    /// whether a record may be shown.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; errors of the file system.
@@ -155,13 +164,15 @@ impl View {
         Ok(Asked { version: self.version(), now: seen.now(), belief: Some(seen.news.belief()) })
     }
 
-    /// Looks for records after those that are known, as far as `wanted`, with as few reads as possible.
+    /// Looks for records after those that are known, as far as `wanted`, with as few reads as
+    /// possible.
     fn refresh(&self, wanted: Lsn, seen: &mut Seen) -> Result<()> {
         if self.take_news_up_to(wanted, seen) {
             return Ok(());
         }
         // A system call on a path; to ask for the lock takes seven.
-        let is_alive = |seen: &Seen| seen.news.was_alive_just_now() || seen.news.is_posted_by_the_living();
+        let is_alive =
+            |seen: &Seen| seen.news.was_alive_just_now() || seen.news.is_posted_by_the_living();
         if !(seen.news.is_trusted() && is_alive(seen)) {
             let lives = writer_lives(&self.directory)?;
             if !lives || !seen.news.is_trusted() {
@@ -171,8 +182,9 @@ impl View {
         Ok(())
     }
 
-    /// For records that are known: looks for truncations if some are posted that are not known, or if the log was not observed for a second.
-    /// So a truncated record is shown for no longer than that.
+    /// For records that are known: looks for truncations if some are posted that are not known, or
+    /// if the log was not observed for a second. So a truncated record is shown for no longer than
+    /// that.
     fn mind_truncations(&self, seen: &mut Seen) -> Result<()> {
         if let Some(posted) = seen.news.posted().filter(|posted| !seen.news.is_checked(posted)) {
             while !seen.knows_truncations(&posted) && self.take_news(seen) {}
@@ -191,7 +203,8 @@ impl View {
         Ok(())
     }
 
-    /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a second later.
+    /// As [`View::refresh`], for a reader that waits: if the writer is killed, it may be seen a
+    /// second later.
     fn refresh_to_wait(&self, wanted: Lsn, seen: &mut Seen) -> Result<Now> {
         if !self.take_news_up_to(wanted, seen) && !seen.news.is_trusted() {
             let lives = writer_lives(&self.directory)?;
@@ -200,7 +213,8 @@ impl View {
         Ok(seen.now())
     }
 
-    /// Observes what may be new, and then compares it with what is posted; but not if the writer posts as before.
+    /// Observes what may be new, and then compares it with what is posted; but not if the writer
+    /// posts as before.
     fn look(&self, seen: &mut Seen, lives: bool) -> Result<()> {
         if lives && seen.news.is_still(|| self.directory.read_bulletin(names::LOCK)) {
             return Ok(());
@@ -231,7 +245,8 @@ impl View {
         self.take_news(seen);
     }
 
-    /// As [`View::take_news`], until the wanted record is known or all that is posted now: one reading may prove a part of it.
+    /// As [`View::take_news`], until the wanted record is known or all that is posted now: one
+    /// reading may prove a part of it.
     fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen) -> bool {
         let end = seen.news.posted().map(|posted| (posted.segment, posted.end));
         let mut came = false;
@@ -246,11 +261,13 @@ impl View {
         came
     }
 
-    /// Reads what was posted as new, if it is in the known head or leads to it; true if more of the log is known then. A post that proves
-    /// wrong changes nothing, nor does one of a writer that is dead by now: the next one may have cut what it posted.
+    /// Reads what was posted as new, if it is in the known head or leads to it; true if more of the
+    /// log is known then. A post that proves wrong changes nothing, nor does one of a writer that
+    /// is dead by now: the next one may have cut what it posted.
     fn take_news(&self, seen: &mut Seen) -> bool {
         let posted = seen.news.posted();
-        let entered = posted.is_some_and(|posted| self.enter_successors(seen, posted.segment).is_some());
+        let entered =
+            posted.is_some_and(|posted| self.enter_successors(seen, posted.segment).is_some());
         let segment = Arc::clone(&seen.segments.head().segment);
         let posted = posted.filter(|posted| posted.segment == segment.number());
         let Some(posted) = posted.filter(|posted| posted.end >= seen.settled.end) else {
@@ -265,8 +282,9 @@ impl View {
         let file = segment.cached_file(&self.directory).ok();
         let shared = seen.news.bulletin().map(Arc::clone);
         let settled = seen.settled;
-        let proved =
-            file.and_then(|file| seen.fresh.read_on(&segment, &file, settled, &posted, shared.as_deref()));
+        let proved = file.and_then(|file| {
+            seen.fresh.read_on(&segment, &file, settled, &posted, shared.as_deref())
+        });
         // Asked after the bytes were read: no other writer had come by then.
         let proved = proved.filter(|_| seen.news.is_posted_by_the_living());
         seen.news.note(proved.is_some());
@@ -278,7 +296,8 @@ impl View {
         true
     }
 
-    /// Enters the segments up to the one that was posted, if they follow the known head; `None` if not, and nothing has changed.
+    /// Enters the segments up to the one that was posted, if they follow the known head; `None` if
+    /// not, and nothing has changed.
     fn enter_successors(&self, seen: &mut Seen, posted: SegmentNumber) -> Option<()> {
         let known = seen.segments.head().segment.header;
         if posted <= known.number {
@@ -287,7 +306,8 @@ impl View {
         let end = seen.settled.end;
         let Successors { headers, last } =
             successors(&self.directory, &self.options, &known, end, posted).ok()??;
-        let ends: Vec<_> = headers.iter().map(|header| header.predecessor).collect::<Option<_>>()?;
+        let ends: Vec<_> =
+            headers.iter().map(|header| header.predecessor).collect::<Option<_>>()?;
         let (first, head) = (headers.first()?, *headers.last()?);
         let settled = *Segment::new(head).decoder(None, &*last.file).ok()?.tail();
         // As in `take_news`.
@@ -333,7 +353,8 @@ impl View {
         Ok(seen.now())
     }
 
-    /// No writer lives: recovers everything again, unless no writer has come since the last observation.
+    /// No writer lives: recovers everything again, unless no writer has come since the last
+    /// observation.
     fn mind_the_dead(&self, seen: &mut Seen) -> Result<()> {
         let is_same = match &seen.untouched {
             Some(untouched) => untouched.still_holds(&self.directory, &seen.head)?,
@@ -384,8 +405,9 @@ impl View {
         Ok(())
     }
 
-    /// What was seen is no longer true. Called with the lock held, before the state changes. (A risen watermark is no change, nor
-    /// is an observation without news: otherwise one polling reader would make the others begin again and again.)
+    /// What was seen is no longer true. Called with the lock held, before the state changes. (A
+    /// risen watermark is no change, nor is an observation without news: otherwise one polling
+    /// reader would make the others begin again and again.)
     fn note_change(&self) {
         self.version.fetch_add(2, Ordering::AcqRel);
     }
@@ -397,7 +419,8 @@ impl View {
             let mut seen = lock(&self.seen);
             let quiet = seen.news.quiet();
             now = self.refresh_to_wait(lsn, &mut seen)?;
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            let left = until
+                .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
@@ -410,7 +433,8 @@ impl View {
         Ok(())
     }
 
-    /// The byte of this segment before which everything is durable, if it is the head and that is known.
+    /// The byte of this segment before which everything is durable, if it is the head and that is
+    /// known.
     pub(crate) fn end_of_durable(&self, number: SegmentNumber) -> Option<u64> {
         let seen = lock(&self.seen);
         let is_head = seen.segments.head().segment.number() == number;
@@ -437,14 +461,19 @@ impl Seen {
     /// The last LSN that was left by a cut which `found` shows and this view had not noticed.
     fn cut_by(&self, found: &Observed) -> Option<Lsn> {
         let head = self.segments.head().segment.number();
-        let later = found.links.iter().map(|link| link.segment.header).filter(|header| header.number > head);
+        let later = found
+            .links
+            .iter()
+            .map(|link| link.segment.header)
+            .filter(|header| header.number > head);
         let cut = later.filter(|header| header.first_lsn <= self.durable);
         let last = cut.map(|header| header.first_lsn.before().unwrap_or(Lsn::ZERO)).min()?;
         // Records that `truncate_before` has truncated since are no place to continue.
         Some(last.max(found.first_live.before().unwrap_or(Lsn::ZERO)))
     }
 
-    /// Whether a record that was shown is missing and no cut explains it. Beside a living writer this is unknown.
+    /// Whether a record that was shown is missing and no cut explains it. Beside a living writer
+    /// this is unknown.
     fn is_missed_by(&self, found: &Observed) -> bool {
         found.untouched.is_some() && found.durable < self.durable && self.cut_by(found).is_none()
     }
@@ -457,7 +486,8 @@ impl Seen {
             }
             None => self.durable = self.durable.max(found.durable),
         }
-        self.segments = Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
+        self.segments =
+            Segments { links: found.links, first_live: found.first_live, obsolete: Vec::new() };
         self.settled = found.settled;
         (self.head, self._cached) = (found.head, found.cached);
         self.untouched = found.untouched;

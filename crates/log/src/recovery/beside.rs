@@ -1,28 +1,35 @@
 //! Observes a log that this process has not opened for writing.
 //!
-//! *Owns*: what a reader may believe of files that another process may be writing: it asks whether a writer lives, and reads
-//! accordingly. *May not touch*: the files: it reads them and syncs them; locks: it only asks who holds one.
+//! *Owns*: what a reader may believe of files that another process may be writing: it asks whether
+//! a writer lives, and reads accordingly. *May not touch*: the files: it reads them and syncs them;
+//! locks: it only asks who holds one.
 //!
-//! **Without a writer** an observation is recovery (`recover.rs`): sync, read past the cache, verdict. It asks for the lock's
-//! holder before and after. A writer may come *and go* in between, unnoticed by both questions, and leave bytes that recovery
-//! read although they were never synced. So the observation syncs once more what it has read, and then reads the end of the log
-//! again, where every opening writes first, or begins a segment. If anything has changed, the observation starts over.
+//! **Without a writer** an observation is recovery (`recover.rs`): sync, read past the cache,
+//! verdict. It asks for the lock's holder before and after. A writer may come *and go* in between,
+//! unnoticed by both questions, and leave bytes that recovery read although they were never synced.
+//! So the observation syncs once more what it has read, and then reads the end of the log again,
+//! where every opening writes first, or begins a segment. If anything has changed, the observation
+//! starts over.
 //!
-//! **Beside a writer** there is no verdict: a group after the last whole one may be in flight. What is *promised* is durable,
-//! whatever happened to its writer: a promise was true when it was built, and only a cut revokes it, whose header lies in a
-//! segment with a higher number (`newest.rs` finds the last one). If the observation fails, the writer may have changed the files
-//! meanwhile; the same failure is believed after [`TRIES`] tries.
+//! **Beside a writer** there is no verdict: a group after the last whole one may be in flight. What
+//! is *promised* is durable, whatever happened to its writer: a promise was true when it was built,
+//! and only a cut revokes it, whose header lies in a segment with a higher number (`newest.rs`
+//! finds the last one). If the observation fails, the writer may have changed the files meanwhile;
+//! the same failure is believed after [`TRIES`] tries.
 //!
-//! A segment that a cut has begun counts once its header is durable. A whole group after it shows that it is; if there is none, the
-//! observation syncs the file and reads the header past the cache. To wait for the group would not do: on a full file system it may
-//! have to wait for room, and what was cut must not be shown meanwhile.
+//! A segment that a cut has begun counts once its header is durable. A whole group after it shows
+//! that it is; if there is none, the observation syncs the file and reads the header past the
+//! cache. To wait for the group would not do: on a full file system it may have to wait for room,
+//! and what was cut must not be shown meanwhile.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone_format::limits::{GROUP_HEADER_BYTES, HEADER_BYTES};
-use inkstone_format::{Copies, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict};
+use inkstone_format::{
+    Copies, HeaderBlock, Lsn, Roll, SegmentHeader, SegmentNumber, Stop, Tail, Verdict,
+};
 use inkstone_io::{Access, AnyDirectory, File, OpenFile, SyncKind};
 
 use crate::doubts::{Holder, holder};
@@ -40,22 +47,26 @@ use crate::walk::window::{Item, Walk, Window};
 
 /// How often an observation beside a writer must fail before the failure is believed.
 pub(crate) const TRIES: usize = 6;
-/// The size of a read: of a whole head (most of a new one is zeros), and of what was written after its known part (most often
-/// nothing).
+/// The size of a read: of a whole head (most of a new one is zeros), and of what was written after
+/// its known part (most often nothing).
 const WALK_READ_BYTES: usize = 128 << 10;
 const NEWS_BYTES: usize = 16 << 10;
 /// Stands in for a row of the verdict's table, in the report of an observation beside a writer.
 const NO_ROW: &str = "beside a writer";
 
-/// Chooses the access where the options leave it open: past the page cache if that works, as a writer by rule does. The rule itself
-/// (`strategy.rs`) finds out by making a file, which a reader may not do.
+/// Chooses the access where the options leave it open: past the page cache if that works, as a
+/// writer by rule does. The rule itself (`strategy.rs`) finds out by making a file, which a reader
+/// may not do.
 pub(crate) fn settle_access(directory: &AnyDirectory, options: Options) -> Result<Options> {
     if options.access.is_some() {
         return Ok(options);
     }
     let listing = Listing::of(directory)?;
     let direct = OpenFile::existing().read_only().access(Access::Direct);
-    let can = listing.segments.iter().any(|&number| directory.open(&names::segment(number), &direct).is_ok());
+    let can = listing
+        .segments
+        .iter()
+        .any(|&number| directory.open(&names::segment(number), &direct).is_ok());
     Ok(options.access(if can { Access::Direct } else { Access::Buffered }))
 }
 
@@ -82,7 +93,8 @@ impl Pauses {
     }
 }
 
-/// Shows whether a writer has come since: each begins with a group where the log ends, or with a new segment.
+/// Shows whether a writer has come since: each begins with a group where the log ends, or with a
+/// new segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Untouched {
     segments: Vec<SegmentNumber>,
@@ -100,7 +112,11 @@ impl Untouched {
         Ok(Self { segments, end, behind })
     }
 
-    pub(crate) fn still_holds(&self, directory: &AnyDirectory, head: &Arc<dyn File>) -> Result<bool> {
+    pub(crate) fn still_holds(
+        &self,
+        directory: &AnyDirectory,
+        head: &Arc<dyn File>,
+    ) -> Result<bool> {
         Ok(Self::note(directory, head, self.end)? == *self)
     }
 }
@@ -119,8 +135,8 @@ impl KnownBefore<'_> {
         older.iter().map(|link| (link.segment.header.number, link.segment.header)).collect()
     }
 
-    /// The last segment, if only a later one can take its place. One without a durable group can also vanish because the write or the sync of
-    /// its header failed.
+    /// The last segment, if only a later one can take its place. One without a durable group can
+    /// also vanish because the write or the sync of its header failed.
     fn lasting(&self) -> Option<SegmentNumber> {
         let last = self.links.last()?.segment.header.number;
         (self.settled.groups > 0).then_some(last)
@@ -152,7 +168,11 @@ pub(crate) struct Walked {
 }
 
 /// Walks the whole groups of the head, from `from` on if it is given.
-pub(crate) fn walk_head(segment: &Segment, file: &Arc<dyn File>, from: Option<Tail>) -> Result<Walked> {
+pub(crate) fn walk_head(
+    segment: &Segment,
+    file: &Arc<dyn File>,
+    from: Option<Tail>,
+) -> Result<Walked> {
     let decoder = segment.decoder(None, &**file)?;
     let decoder = match from {
         Some(tail) => decoder.from_tail(tail),
@@ -200,13 +220,17 @@ pub(crate) fn observe(
     loop {
         // What changes again and again has a writer, also where no lock shows it.
         let lives = writer_lives(directory)? || changed >= TRIES;
-        let result =
-            if lives { beside(directory, options, known, &mut older) } else { alone(directory, options) };
+        let result = if lives {
+            beside(directory, options, known, &mut older)
+        } else {
+            alone(directory, options)
+        };
         changed += usize::from(!lives && matches!(result, Ok(None)));
         match result {
             Ok(Some(mut observed)) => {
-                // A copy may have died, or be, between removing its mark and making that durable. The mark was not in the listing,
-                // so this sync makes its removal durable. Once is enough: no mark is ever made beside a log.
+                // A copy may have died, or be, between removing its mark and making that durable.
+                // The mark was not in the listing, so this sync makes its removal durable. Once is
+                // enough: no mark is ever made beside a log.
                 if known.is_none() {
                     options.doubts.flushed(directory.sync())?;
                 }
@@ -239,7 +263,8 @@ pub(crate) fn observe(
     }
 }
 
-/// Which failure it is. Of one that a writer can cause, the place counts too: a writer that goes on moves it.
+/// Which failure it is. Of one that a writer can cause, the place counts too: a writer that goes on
+/// moves it.
 fn told_by(error: &Error) -> String {
     match error {
         Error::Io(io) if io.kind() != ErrorKind::NotFound => io.kind().to_string(),
@@ -251,7 +276,8 @@ fn told_by(error: &Error) -> String {
 fn alone(directory: &AnyDirectory, options: &Options) -> Result<Option<Observed>> {
     let listing = Listing::of(directory)?;
     let Some(found) = recover(directory, options, &listing)? else {
-        let is_same = Listing::of(directory)?.segments == listing.segments && !writer_lives(directory)?;
+        let is_same =
+            Listing::of(directory)?.segments == listing.segments && !writer_lives(directory)?;
         return if is_same { Err(no_log(directory)) } else { Ok(None) };
     };
     let recovery = report(&found);
@@ -298,12 +324,16 @@ fn beside(
             });
         };
         let links = known.map_or(&[][..], |known| known.links);
-        if let Some(last) = known.and_then(KnownBefore::lasting).filter(|last| *last > header.number) {
-            return Err(headers.no_head(&format!("segment {last} was the last, and none follows it")));
+        if let Some(last) =
+            known.and_then(KnownBefore::lasting).filter(|last| *last > header.number)
+        {
+            return Err(
+                headers.no_head(&format!("segment {last} was the last, and none follows it"))
+            );
         }
         let known_segment = links.iter().find(|link| link.segment.header == header);
-        let segment =
-            known_segment.map_or_else(|| Arc::new(Segment::new(header)), |link| Arc::clone(&link.segment));
+        let segment = known_segment
+            .map_or_else(|| Arc::new(Segment::new(header)), |link| Arc::clone(&link.segment));
         let is_known_head = links.last().is_some_and(|link| link.segment.header == header);
         let from = known.filter(|_| is_known_head).map(|known| known.settled);
         let last = last.as_ref().filter(|last| last.number == header.number);
@@ -348,22 +378,26 @@ fn beside(
     }
 }
 
-/// Syncs a header; whether it is on the medium then, `None` if its file has vanished. The sync of its writer may have failed, and pages be
-/// marked clean nevertheless. Of a header that was written in part, one copy may be there: its writer takes the file back.
+/// Syncs a header; whether it is on the medium then, `None` if its file has vanished. The sync of
+/// its writer may have failed, and pages be marked clean nevertheless. Of a header that was written
+/// in part, one copy may be there: its writer takes the file back.
 fn becomes_durable(
     directory: &AnyDirectory,
     options: &Options,
     header: &SegmentHeader,
 ) -> Result<Option<bool>> {
     let read = || -> Result<HeaderBlock> {
-        let file = directory.open(&names::segment(header.number), &OpenFile::existing().read_only())?;
+        let file =
+            directory.open(&names::segment(header.number), &OpenFile::existing().read_only())?;
         options.doubts.flushed(file.sync(SyncKind::Data))?;
         let mut window = Window::new(past_the_cache(directory, header.number)?, HEADER_BYTES);
         window.load(0, HEADER_BYTES)?;
         Ok(HeaderBlock::classify(window.bytes()))
     };
     match read() {
-        Ok(HeaderBlock::Valid { header: found, copies: Copies::Both, .. }) => Ok(Some(found == *header)),
+        Ok(HeaderBlock::Valid { header: found, copies: Copies::Both, .. }) => {
+            Ok(Some(found == *header))
+        }
         Ok(_) => Ok(Some(false)),
         Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

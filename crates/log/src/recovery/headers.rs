@@ -1,16 +1,19 @@
 //! The headers in the first blocks of a log's files.
 //!
-//! *Owns*: the questions to the headers, and their order, for all callers: an opening, which ends at the first fault, and a survey,
-//! which notes it and continues. *May not touch*: the groups of the head (`recover.rs`).
+//! *Owns*: the questions to the headers, and their order, for all callers: an opening, which ends
+//! at the first fault, and a survey, which notes it and continues. *May not touch*: the groups of
+//! the head (`recover.rs`).
 //!
-//! Everything is read past the page cache: pages may be marked clean after a failed sync and differ from the medium.
+//! Everything is read past the page cache: pages may be marked clean after a failed sync and differ
+//! from the medium.
 
 use std::sync::Arc;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{
-    Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Reason, ScanAhead,
-    SegmentHeader, SegmentNumber, Verdict, Version, common_log, directory_fault, head_of, judge_header,
+    Epoch, FileHeader, HeaderBlock, HeaderFacts, HeaderState, Identity, LogId, Lsn, Reason,
+    ScanAhead, SegmentHeader, SegmentNumber, Verdict, Version, common_log, directory_fault,
+    head_of, judge_header,
 };
 use inkstone_io::{Access, AnyDirectory, File, OpenFile};
 
@@ -47,8 +50,11 @@ impl<'d> Headers<'d> {
         options: &'d Options,
         numbers: &[SegmentNumber],
     ) -> Result<Self> {
-        let mut blocks =
-            if numbers.len() > FEW { Some(FirstBlocks::new(directory, numbers.len())?) } else { None };
+        let mut blocks = if numbers.len() > FEW {
+            Some(FirstBlocks::new(directory, numbers.len())?)
+        } else {
+            None
+        };
         let mut files = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let file = past_the_cache(directory, number)?;
@@ -69,7 +75,11 @@ impl<'d> Headers<'d> {
     }
 
     /// First blocks that the caller has read.
-    pub(crate) fn of(directory: &'d AnyDirectory, options: &'d Options, files: Vec<FileHeader>) -> Self {
+    pub(crate) fn of(
+        directory: &'d AnyDirectory,
+        options: &'d Options,
+        files: Vec<FileHeader>,
+    ) -> Self {
         Self { directory, options, files }
     }
 
@@ -77,7 +87,12 @@ impl<'d> Headers<'d> {
         self.directory.path().join(names::segment(number))
     }
 
-    pub(crate) fn corrupt(&self, number: SegmentNumber, reason: Reason, row: &'static str) -> Error {
+    pub(crate) fn corrupt(
+        &self,
+        number: SegmentNumber,
+        reason: Reason,
+        row: &'static str,
+    ) -> Error {
         let corruption = Corruption {
             path: self.path(number),
             segment: Some(number),
@@ -104,7 +119,8 @@ impl<'d> Headers<'d> {
     pub(crate) fn head(&self) -> Result<Option<(LogId, SegmentHeader)>> {
         let log = common_log(&self.files);
         if let Some((number, state)) = directory_fault(&self.files, log) {
-            let row = judge_header(&HeaderFacts { state, named: false, groups: false, dirty: false });
+            let row =
+                judge_header(&HeaderFacts { state, named: false, groups: false, dirty: false });
             if let Verdict::Corrupt(reason) = row.verdict {
                 return Err(self.corrupt(number, reason, row.name));
             }
@@ -120,8 +136,11 @@ impl<'d> Headers<'d> {
         head: Option<&SegmentHeader>,
     ) -> Result<Option<&'static str>> {
         let no_header = self.files.iter().all(|file| file.block.header().is_none());
-        let mut spare: Vec<&FileHeader> =
-            self.files.iter().filter(|file| head.is_none_or(|head| file.number > head.number)).collect();
+        let mut spare: Vec<&FileHeader> = self
+            .files
+            .iter()
+            .filter(|file| head.is_none_or(|head| file.number > head.number))
+            .collect();
         spare.sort_by_key(|file| file.number);
         let mut torn = None;
         for file in spare {
@@ -132,7 +151,9 @@ impl<'d> Headers<'d> {
             };
             let row = judge_header(&HeaderFacts { state, named: false, groups, dirty });
             match row.verdict {
-                Verdict::Corrupt(reason) => return Err(self.corrupt(file.number, reason, row.name)),
+                Verdict::Corrupt(reason) => {
+                    return Err(self.corrupt(file.number, reason, row.name));
+                }
                 Verdict::Torn => torn = Some(row.name),
                 Verdict::Unknown => return Err(self.unknown_version(file.number)),
                 Verdict::End => {}
@@ -141,8 +162,14 @@ impl<'d> Headers<'d> {
         Ok(torn)
     }
 
-    /// Whether the file has a sound group of its own number and, if that matters, whether it has any byte other than zero.
-    fn look_for_groups(&self, file: &FileHeader, log: Option<LogId>, matters: bool) -> Result<(bool, bool)> {
+    /// Whether the file has a sound group of its own number and, if that matters, whether it has
+    /// any byte other than zero.
+    fn look_for_groups(
+        &self,
+        file: &FileHeader,
+        log: Option<LogId>,
+        matters: bool,
+    ) -> Result<(bool, bool)> {
         let traces = match &file.block {
             HeaderBlock::Damaged(traces) => traces.log,
             _ => None,
@@ -177,8 +204,9 @@ impl<'d> Headers<'d> {
         Ok((scans.iter().any(|scan| scan.evidence().later), dirty))
     }
 
-    /// Asks which log this is, which segment is its head, and what the files above the head are, in this order. `None` if there
-    /// is no log. Faults go to `fault`, which returns an error to end, or `Ok` to continue without an answer.
+    /// Asks which log this is, which segment is its head, and what the files above the head are, in
+    /// this order. `None` if there is no log. Faults go to `fault`, which returns an error to end,
+    /// or `Ok` to continue without an answer.
     pub(crate) fn ask(&self, fault: &mut dyn FnMut(Error) -> Result<()>) -> Result<Option<Judged>> {
         let head = match self.head() {
             Ok(head) => head,
@@ -195,8 +223,8 @@ impl<'d> Headers<'d> {
         Ok(head.map(|(log, head)| Judged { log, head, torn }))
     }
 
-    /// Whether any file has a header. A log has a head from its first header on, so files without a head mean that the head is
-    /// missing.
+    /// Whether any file has a header. A log has a head from its first header on, so files without a
+    /// head mean that the head is missing.
     pub(crate) fn has_header(&self) -> bool {
         self.files.iter().any(|file| file.block.header().is_some())
     }
@@ -235,7 +263,10 @@ pub(crate) fn open_for_reading(options: &Options) -> OpenFile {
 }
 
 /// Opens a segment's file so that reads show what is on the medium.
-pub(crate) fn past_the_cache(directory: &AnyDirectory, number: SegmentNumber) -> Result<Arc<dyn File>> {
+pub(crate) fn past_the_cache(
+    directory: &AnyDirectory,
+    number: SegmentNumber,
+) -> Result<Arc<dyn File>> {
     let name = names::segment(number);
     match directory.open(&name, &OpenFile::existing().read_only().access(Access::Direct)) {
         Ok(file) => Ok(file),
@@ -249,8 +280,8 @@ pub(crate) fn past_the_cache(directory: &AnyDirectory, number: SegmentNumber) ->
     }
 }
 
-/// Drops a file's pages, so that what is read next comes from the medium. A sandbox may refuse it: it is advice
-/// (docs/assumptions.md, A8).
+/// Drops a file's pages, so that what is read next comes from the medium. A sandbox may refuse it:
+/// it is advice (docs/assumptions.md, A8).
 pub(super) fn forget(file: &dyn File) -> Result<()> {
     match file.forget_cached() {
         Err(error) if error.is_not_here() => Ok(()),

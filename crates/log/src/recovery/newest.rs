@@ -1,12 +1,14 @@
 //! Finds the last segment of a log, and the headers before it, while a writer changes the files.
 //!
-//! *Owns*: the order in which first blocks are read, so that what they say together was true at one moment. *May not touch*: the groups; what
-//! is wrong with a header (`headers.rs`).
+//! *Owns*: the order in which first blocks are read, so that what they say together was true at one
+//! moment. *May not touch*: the groups; what is wrong with a header (`headers.rs`).
 //!
-//! A listing is no snapshot, and a file can vanish after it was listed: then it was cut, and a later segment has come that is not in the
-//! listing. So the newest files are read first, and if one of them is gone, the directory is listed again. When none is gone, the highest
-//! segment with a header was the last one at that moment. Its file stays open: what comes after that moment is news for the next observation,
-//! and no reason to start over. So a writer that begins segments all the time keeps no reader waiting.
+//! A listing is no snapshot, and a file can vanish after it was listed: then it was cut, and a
+//! later segment has come that is not in the listing. So the newest files are read first, and if
+//! one of them is gone, the directory is listed again. When none is gone, the highest segment with
+//! a header was the last one at that moment. Its file stays open: what comes after that moment is
+//! news for the next observation, and no reason to start over. So a writer that begins segments all
+//! the time keeps no reader waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -28,11 +30,12 @@ const LISTINGS_MIN: usize = 2;
 /// After so many, the observation starts over.
 const LISTINGS_MAX: usize = 64;
 
-/// How many segments a reader follows back by their headers. One that is further behind observes the log.
+/// How many segments a reader follows back by their headers. One that is further behind observes
+/// the log.
 const SUCCESSORS_MAX: usize = 64;
 
-/// Headers of segments with a successor, which do not change: a number is not used again. (That of the last segment may be, if its header
-/// never became durable.)
+/// Headers of segments with a successor, which do not change: a number is not used again. (That of
+/// the last segment may be, if its header never became durable.)
 pub(crate) type Older = BTreeMap<SegmentNumber, SegmentHeader>;
 
 /// The first blocks of a log's files, as they were at one moment.
@@ -57,8 +60,9 @@ pub(crate) struct Successors {
     pub(crate) last: Last,
 }
 
-/// Follows the headers from segment `last` back to the `known` one, of which everything before byte `end` was read. The directory is not
-/// listed. `None` if they do not lead there: the log was cut, or files have been taken back meanwhile, or there are too many.
+/// Follows the headers from segment `last` back to the `known` one, of which everything before byte
+/// `end` was read. The directory is not listed. `None` if they do not lead there: the log was cut,
+/// or files have been taken back meanwhile, or there are too many.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -74,7 +78,8 @@ pub(crate) fn successors(
     while headers.len() < SUCCESSORS_MAX {
         let Some((found, file)) = first_block(directory, options, number)? else { return Ok(None) };
         let header = found.own(known.log).filter(|header| header.roll == Roll::Full);
-        let Some((header, before)) = header.and_then(|header| Some((*header, header.predecessor?))) else {
+        let Some((header, before)) = header.and_then(|header| Some((*header, header.predecessor?)))
+        else {
             return Ok(None);
         };
         headers.push(header);
@@ -85,7 +90,9 @@ pub(crate) fn successors(
         number = before.segment;
         if number == known.number {
             headers.reverse();
-            return Ok(handles.filter(|_| before.byte >= end).map(|last| Successors { headers, last }));
+            return Ok(handles
+                .filter(|_| before.byte >= end)
+                .map(|last| Successors { headers, last }));
         }
         if number < known.number {
             return Ok(None);
@@ -94,7 +101,8 @@ pub(crate) fn successors(
     Ok(None)
 }
 
-/// Reads the first blocks that are not among the `older`, and adds to those. `None` if files vanish again and again.
+/// Reads the first blocks that are not among the `older`, and adds to those. `None` if files vanish
+/// again and again.
 ///
 /// # Errors
 /// [`crate::Error::Incomplete`]; errors of the file system.
@@ -117,11 +125,12 @@ pub(crate) fn newest(
                 continue;
             }
             match first_block(directory, options, number)? {
-                Some((file, handle)) if file.is_begun() => match cached(directory, options, number, &handle)?
-                {
-                    Some(cached) => last = Some((file, Last { number, file: handle, cached })),
-                    None => _ = vanished.insert(number),
-                },
+                Some((file, handle)) if file.is_begun() => {
+                    match cached(directory, options, number, &handle)? {
+                        Some(cached) => last = Some((file, Last { number, file: handle, cached })),
+                        None => _ = vanished.insert(number),
+                    }
+                }
                 Some((file, _)) => spare.push(file),
                 None => _ = vanished.insert(number),
             }

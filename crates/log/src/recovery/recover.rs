@@ -1,15 +1,16 @@
 //! Recovers the log of a directory: finds its end, or the reason why there is none.
 //!
-//! *Owns*: reading the head, the verdict on its end, explaining damage. *May not touch*: the files: it reads them. It only syncs
-//! the last segment before it shows anything of it: what a killed writer left in memory or in the device's cache is not yet on
-//! the medium, and what one opening has shown must not be missing in the next.
+//! *Owns*: reading the head, the verdict on its end, explaining damage. *May not touch*: the files:
+//! it reads them. It only syncs the last segment before it shows anything of it: what a killed
+//! writer left in memory or in the device's cache is not yet on the medium, and what one opening
+//! has shown must not be missing in the next.
 
 use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{
-    Chain, Epoch, Evidence, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail, Verdict, explain,
-    judge,
+    Chain, Epoch, Evidence, Lsn, Position, Reason, ScanAhead, SegmentHeader, Stop, Tail, Verdict,
+    explain, judge,
 };
 use inkstone_io::{AnyDirectory, OpenFile, SyncKind};
 
@@ -45,7 +46,10 @@ pub(crate) fn report(found: &Recovered) -> Recovery {
         clean: tail.closed && found.verdict == Verdict::End,
         verdict: found.verdict,
         row: found.row,
-        end: found.links.last().map(|link| Position { segment: link.segment.header.number, byte: tail.end }),
+        end: found
+            .links
+            .last()
+            .map(|link| Position { segment: link.segment.header.number, byte: tail.end }),
         first: tail.first_live,
         last: tail.next_lsn.before().unwrap_or(Lsn::ZERO),
         epoch: Some(found.epoch),
@@ -57,7 +61,8 @@ pub(crate) fn report(found: &Recovered) -> Recovery {
     }
 }
 
-/// Finds the log in `directory`; `None` if there is none. The last segment is durable when this returns.
+/// Finds the log in `directory`; `None` if there is none. The last segment is durable when this
+/// returns.
 ///
 /// # Errors
 /// [`Error::Corrupt`]; errors of the file system.
@@ -78,7 +83,8 @@ pub(crate) fn recover(
     Ok(Some(found))
 }
 
-/// The verdict on the head and its row, once the headers have been asked: a torn one above a sound end is a torn tail.
+/// The verdict on the head and its row, once the headers have been asked: a torn one above a sound
+/// end is a torn tail.
 pub(crate) fn with_torn_header(
     verdict: Verdict,
     row: &'static str,
@@ -108,7 +114,8 @@ fn read_head(
         return Err(corruption(&mut walk, directory, &stop, &evidence, reason, row.name)?);
     }
     let links = resolve(headers, head, stop.tail.first_live, segment)?;
-    let seen = headers.files.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
+    let seen =
+        headers.files.iter().filter_map(|file| file.block.header()).map(|header| header.epoch);
     let epoch = seen.chain([stop.tail.epoch]).chain(evidence.epoch).max().unwrap_or(head.epoch);
     let bytes_read = stop.tail.end;
     Ok(Recovered { links, tail: stop.tail, epoch, verdict: row.verdict, row: row.name, bytes_read })

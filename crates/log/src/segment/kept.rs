@@ -1,7 +1,7 @@
 //! Files that stay open for readers that ask by LSN, so that most of those reads open none.
 //!
-//! *Owns*: how many stay open. *May not touch*: which segments are the log: a segment that is dropped takes its file with it, so a file
-//! that the log gives back is not kept here.
+//! *Owns*: how many stay open. *May not touch*: which segments are the log: a segment that is
+//! dropped takes its file with it, so a file that the log gives back is not kept here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -22,9 +22,13 @@ pub(crate) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// The file of a segment for its readers. It stays open until the segment is no part of the log any more, or until so many others
-    /// were opened.
-    pub(crate) fn file(&self, segment: &Arc<Segment>, directory: &AnyDirectory) -> Result<Arc<dyn File>> {
+    /// The file of a segment for its readers. It stays open until the segment is no part of the log
+    /// any more, or until so many others were opened.
+    pub(crate) fn file(
+        &self,
+        segment: &Arc<Segment>,
+        directory: &AnyDirectory,
+    ) -> Result<Arc<dyn File>> {
         let (file, is_new) = segment.keep_open(directory)?;
         if is_new {
             let longest = {

@@ -13,12 +13,19 @@ use crate::segment::reserve::ROOM_BYTES;
 use crate::sync::lock;
 
 impl Pool {
-    /// Takes over what earlier openings left: segments that are not part of the log, files that never became segments, surplus free
-    /// files. A file for which that fails is left to the next opening. Returns their number.
-    pub(crate) fn tidy(&self, listing: &Listing, live: &[SegmentNumber], options: &Options) -> usize {
+    /// Takes over what earlier openings left: segments that are not part of the log, files that
+    /// never became segments, surplus free files. A file for which that fails is left to the next
+    /// opening. Returns their number.
+    pub(crate) fn tidy(
+        &self,
+        listing: &Listing,
+        live: &[SegmentNumber],
+        options: &Options,
+    ) -> usize {
         let mut count = 0;
         for &number in listing.segments.iter().filter(|number| !live.contains(number)) {
-            let opened = self.directory.open(&names::segment(number), &OpenFile::existing().read_only());
+            let opened =
+                self.directory.open(&names::segment(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {
                 let mut files = lock(&self.files);
                 files.used_bytes = files.used_bytes.saturating_add(bytes);
@@ -40,7 +47,8 @@ impl Pool {
         count + before - files.free.len()
     }
 
-    /// Removes a file of reserved room that is not needed (the log was on btrfs once), or that is larger than ours are.
+    /// Removes a file of reserved room that is not needed (the log was on btrfs once), or that is
+    /// larger than ours are.
     fn tidy_room(&self, options: &Options) {
         let is_ours = options.keeps_room && lock(&self.files).room_bytes <= ROOM_BYTES[0];
         if !is_ours && self.directory.remove(names::ROOM).is_ok() {

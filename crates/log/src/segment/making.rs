@@ -16,7 +16,8 @@ use crate::segment::pool::{
 };
 use crate::sync::{Instant, lock};
 
-/// Zeros are written in pieces of this size: large enough for the device, small enough to let commits pass.
+/// Zeros are written in pieces of this size: large enough for the device, small enough to let
+/// commits pass.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// The progress of writing zeros to a new file.
@@ -41,8 +42,9 @@ impl Pool {
         rest: Pacing<'_>,
     ) -> Obtained<Made> {
         let budget = options.disk_budget_bytes;
-        let is_over =
-            || budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget);
+        let is_over = || {
+            budget.is_some_and(|budget| lock(&self.files).used_bytes.saturating_add(bytes) > budget)
+        };
         // Before a caller is refused, surplus files are removed.
         let mut unnamed = Unnamed::new();
         while is_over() {
@@ -67,7 +69,8 @@ impl Pool {
             }
             files.used_bytes = files.used_bytes.saturating_add(bytes);
         }
-        // The number in the name is new each time, so a file that could not be removed is never in the way.
+        // The number in the name is new each time, so a file that could not be removed is never in
+        // the way.
         let name = names::new(self.next_made());
         let made = self.make_blocks(&name, bytes, options, reserve, rest);
         made.map(|blocks| Made { name: name.clone(), spare: None, blocks }).inspect_err(|_| {
@@ -109,8 +112,8 @@ impl Pool {
             Ok(()) if is_reserved => Blocks::Reserved,
             Ok(()) => Blocks::Written,
         };
-        // Nothing relies on the file yet. But a device that fails a flush may have dropped the log's own writes from its cache,
-        // and report success for their flush.
+        // Nothing relies on the file yet. But a device that fails a flush may have dropped the
+        // log's own writes from its cache, and report success for their flush.
         file.sync(SyncKind::All).map_err(|error| match no_room_or(bytes, error) {
             full @ Error::NoRoom { .. } => ObtainError::Retry(full),
             failed => ObtainError::Poison(failed),
@@ -129,8 +132,9 @@ impl Pool {
         }
     }
 
-    /// Writes zeros piece by piece, past the page cache if the log writes so and it works: from the cache they would be written all
-    /// at once and delay commits. The blocks are reserved first, so that they lie together.
+    /// Writes zeros piece by piece, past the page cache if the log writes so and it works: from the
+    /// cache they would be written all at once and delay commits. The blocks are reserved first, so
+    /// that they lie together.
     fn write_zeros(
         &self,
         file: &dyn File,
@@ -160,9 +164,14 @@ impl Pool {
                 done => done?,
             }
             at += piece;
-            let progress = Progress { left_bytes: bytes - at, took: started.elapsed(), piece_bytes: piece };
+            let progress =
+                Progress { left_bytes: bytes - at, took: started.elapsed(), piece_bytes: piece };
             if !rest(progress) {
-                return Err(inkstone_io::Error::new("prepare", file.path(), ErrorKind::Interrupted));
+                return Err(inkstone_io::Error::new(
+                    "prepare",
+                    file.path(),
+                    ErrorKind::Interrupted,
+                ));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Gives files with blocks a segment's name.
 //!
-//! *Owns*: which file is handed out or prepared next, its number, and the order of the steps that make it durable. *May not touch*:
-//! how blocks are made (`making.rs`).
+//! *Owns*: which file is handed out or prepared next, its number, and the order of the steps that
+//! make it durable. *May not touch*: how blocks are made (`making.rs`).
 
 use std::io::ErrorKind;
 
@@ -14,16 +14,19 @@ use crate::names;
 use crate::options::Options;
 use crate::segment::making::Pacing;
 use crate::segment::pool::{
-    Made, ObtainError, Obtained, Pool, Ready, Spare, check_limit, no_room, no_room_or, open_for_groups,
+    Made, ObtainError, Obtained, Pool, Ready, Spare, check_limit, no_room, no_room_or,
+    open_for_groups,
 };
 use crate::sync::lock;
 
-/// How many segment names in a row may be taken by other files and are skipped; after that it is an error, which can be retried.
+/// How many segment names in a row may be taken by other files and are skipped; after that it is an
+/// error, which can be retried.
 const PASSED_OVER_MAX: u32 = 1000;
 
 impl Pool {
-    /// The next file of `bytes` bytes with a durable segment's name: a prepared one, else one with old blocks, else a new one,
-    /// whose blocks are made as the options say, or with `reserve` only reserved if the file system can do that.
+    /// The next file of `bytes` bytes with a durable segment's name: a prepared one, else one with
+    /// old blocks, else a new one, whose blocks are made as the options say, or with `reserve` only
+    /// reserved if the file system can do that.
     pub(crate) fn obtain(&self, bytes: u64, options: &Options, reserve: bool) -> Obtained<Ready> {
         check_limit(&self.directory, bytes).map_err(ObtainError::Retry)?;
         if let Some(ready) = self.take_ready(bytes) {
@@ -39,7 +42,8 @@ impl Pool {
                 made => made?,
             },
         };
-        // The preparer may have named a file meanwhile. Its number is lower, so it must be used first or not at all.
+        // The preparer may have named a file meanwhile. Its number is lower, so it must be used
+        // first or not at all.
         let _naming = lock(&self.naming);
         if let Some(ready) = self.front(bytes) {
             self.take_back(&made, bytes);
@@ -49,7 +53,8 @@ impl Pool {
         self.name(made, bytes, options)
     }
 
-    /// The first prepared file, if it has this size. Prepared files of another size cannot be used before it and lose their names.
+    /// The first prepared file, if it has this size. Prepared files of another size cannot be used
+    /// before it and lose their names.
     fn take_ready(&self, bytes: u64) -> Option<Ready> {
         let _naming = lock(&self.naming);
         if let Some(ready) = self.front(bytes) {
@@ -89,11 +94,13 @@ impl Pool {
         Ok(true)
     }
 
-    /// Preparing ahead of time never uses the last of the disk or of the budget: an append may need that at once.
+    /// Preparing ahead of time never uses the last of the disk or of the budget: an append may need
+    /// that at once.
     fn leave_room(&self, bytes: u64, options: &Options) -> Obtained<()> {
         let free = self.directory.free_bytes().map_err(|error| ObtainError::Retry(error.into()))?;
         let used = lock(&self.files).used_bytes;
-        let left = free.min(options.disk_budget_bytes.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
+        let left = free
+            .min(options.disk_budget_bytes.map_or(u64::MAX, |budget| budget.saturating_sub(used)));
         if left < 2 * bytes {
             return Err(ObtainError::Retry(no_room(
                 &self.directory,
@@ -104,8 +111,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the file becomes a free one again
-    /// or is removed.
+    /// Gives a file the next segment's name, durably. The caller holds `naming`. If that fails, the
+    /// file becomes a free one again or is removed.
     fn name(&self, made: Made, bytes: u64, options: &Options) -> Obtained<Ready> {
         let mut passed_over = 0;
         let (number, name) = loop {
@@ -113,8 +120,12 @@ impl Pool {
             let name = names::segment(number);
             match self.directory.rename_new(&made.name, &name) {
                 Ok(()) => break (number, name),
-                // Another program has put a file there since the directory was listed. It stays, and its number is skipped.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && passed_over < PASSED_OVER_MAX => {
+                // Another program has put a file there since the directory was listed. It stays,
+                // and its number is skipped.
+                Err(error)
+                    if error.kind() == ErrorKind::AlreadyExists
+                        && passed_over < PASSED_OVER_MAX =>
+                {
                     passed_over += 1;
                 }
                 Err(error) => {
@@ -123,16 +134,21 @@ impl Pool {
                 }
             }
         };
-        // Before the file is opened for writing. This is not only for the name: btrfs may skip the sync of a file whose
-        // directory is synced after a write into it, and if the file is not new, nothing else helps (docs/powerloss-file-systems.md).
+        // Before the file is opened for writing. This is not only for the name: btrfs may skip the
+        // sync of a file whose directory is synced after a write into it, and if the file is not
+        // new, nothing else helps (docs/powerloss-file-systems.md).
         self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         let file = match self.directory.open(&name, &open_for_groups(options)) {
             Ok(file) => file,
             Err(error) => {
-                // O_DIRECT may have been there when the log was opened, and a sandbox have come since.
+                // O_DIRECT may have been there when the log was opened, and a sandbox have come
+                // since.
                 let cached = open_for_groups(options).access(inkstone_io::Access::Buffered);
-                let cached =
-                    if error.is_not_here() { self.directory.open(&name, &cached).ok() } else { None };
+                let cached = if error.is_not_here() {
+                    self.directory.open(&name, &cached).ok()
+                } else {
+                    None
+                };
                 match cached {
                     Some(file) => file,
                     None => {
@@ -169,10 +185,11 @@ impl Pool {
         Ok(next)
     }
 
-    /// A free file of exactly this size whose blocks no other file shares. Segments grow, so a smaller one is marked for removal; a
-    /// larger one waits until a log that was cut has grown again. A file with other links or shared extents is a backup of the user and
-    /// is marked too. A file that is marked for removal and still complete can be used too: otherwise a log that changes segments fast would make
-    /// new files faster than the old ones are removed.
+    /// A free file of exactly this size whose blocks no other file shares. Segments grow, so a
+    /// smaller one is marked for removal; a larger one waits until a log that was cut has grown
+    /// again. A file with other links or shared extents is a backup of the user and is marked too.
+    /// A file that is marked for removal and still complete can be used too: otherwise a log that
+    /// changes segments fast would make new files faster than the old ones are removed.
     fn take_free(&self, bytes: u64, options: &Options) -> Option<Spare> {
         loop {
             let mut spare = {
@@ -190,8 +207,9 @@ impl Pool {
             };
             let name = names::free(spare.number);
             let fits = self.directory.open(&name, &OpenFile::existing()).is_ok_and(|file| {
-                let is_ours =
-                    |facts: inkstone_io::FileFacts| facts.hard_links == 1 && !facts.has_shared_extents;
+                let is_ours = |facts: inkstone_io::FileFacts| {
+                    facts.hard_links == 1 && !facts.has_shared_extents
+                };
                 file.facts().is_ok_and(is_ours) && file.len_bytes().is_ok_and(|len| len == bytes)
             });
             if fits {

@@ -1,11 +1,13 @@
 //! The pool of files for segments: prepared ahead of time, handed out, taken back.
 //!
-//! *Owns*: how a file becomes that of a segment, how many wait, how much of the disk they may use. *May not touch*: what is in
-//! them: headers and groups belong to the writer. *When* files are prepared is up to the preparer (`background/preparer.rs`), or,
-//! without one, to the thread that changes the segment.
+//! *Owns*: how a file becomes that of a segment, how many wait, how much of the disk they may use.
+//! *May not touch*: what is in them: headers and groups belong to the writer. *When* files are
+//! prepared is up to the preparer (`background/preparer.rs`), or, without one, to the thread that
+//! changes the segment.
 //!
-//! A file gets a segment's name when its full size and its blocks are durable; the name is durable before the file is handed
-//! out. Numbers only rise, so prepared files are handed out in their order.
+//! A file gets a segment's name when its full size and its blocks are durable; the name is durable
+//! before the file is handed out. Numbers only rise, so prepared files are handed out in their
+//! order.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -21,7 +23,8 @@ use crate::options::Options;
 use crate::segment::listing::Listing;
 use crate::sync::{Instant, Mutex, lock};
 
-/// Files are shrunk by this much at a time before they are removed: freeing many blocks at once delays commits.
+/// Files are shrunk by this much at a time before they are removed: freeing many blocks at once
+/// delays commits.
 const SHRINK_BYTES: u64 = 4 << 20;
 
 /// The kind of a file's blocks.
@@ -107,7 +110,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Marks free files for removal until no more than `most` are left, the smallest first: segments grow. Returns their number.
+    /// Marks free files for removal until no more than `most` are left, the smallest first:
+    /// segments grow. Returns their number.
     pub(super) fn doom_surplus(&mut self, most: usize) -> usize {
         let surplus = self.free.len().saturating_sub(most);
         // Those that came last stay at the end: they are the next to be used.
@@ -149,7 +153,8 @@ pub(crate) type Obtained<T> = std::result::Result<T, ObtainError>;
 /// Files whose names were removed, still open.
 pub(crate) type Unnamed = Vec<Arc<dyn File>>;
 
-/// How many of them stay open at a time: a process may often have no more than 1024 descriptors in all.
+/// How many of them stay open at a time: a process may often have no more than 1024 descriptors in
+/// all.
 pub(super) const UNNAMED_MAX: usize = 64;
 
 /// The files of a log's directory that are not segments of the log.
@@ -157,7 +162,8 @@ pub(super) const UNNAMED_MAX: usize = 64;
 pub(crate) struct Pool {
     pub(super) directory: AnyDirectory,
     pub(super) files: Mutex<Files>,
-    /// Held while a file is given a segment's name, so that names are given in the order of their numbers.
+    /// Held while a file is given a segment's name, so that names are given in the order of their
+    /// numbers.
     pub(super) naming: Mutex<()>,
 }
 
@@ -218,8 +224,8 @@ impl Pool {
         }
     }
 
-    /// Takes a segment's name from a file. If that fails the name stays, which is harmless: without a header it is not a segment,
-    /// and the next opening takes it back.
+    /// Takes a segment's name from a file. If that fails the name stays, which is harmless: without
+    /// a header it is not a segment, and the next opening takes it back.
     pub(super) fn free_again(&self, number: SegmentNumber, bytes: u64) {
         if self.directory.rename_new(&names::segment(number), &names::free(number)).is_ok() {
             lock(&self.files).free.push(Spare::new(number, bytes));
@@ -231,18 +237,26 @@ impl Pool {
         lock(&self.files).notice.take()
     }
 
-    /// Takes back a file that will not become a segment after all. On return no crash can bring its segment's name back.
+    /// Takes back a file that will not become a segment after all. On return no crash can bring its
+    /// segment's name back.
     pub(crate) fn give_back(&self, ready: Ready, options: &Options) -> Result<()> {
         self.retire(ready.number, ready.bytes, options)?;
         Ok(self.directory.sync()?)
     }
 
-    /// Takes back the file of a segment that is no longer part of the log: its blocks are kept, or it is removed soon.
-    pub(crate) fn retire(&self, number: SegmentNumber, bytes: u64, options: &Options) -> Result<()> {
+    /// Takes back the file of a segment that is no longer part of the log: its blocks are kept, or
+    /// it is removed soon.
+    pub(crate) fn retire(
+        &self,
+        number: SegmentNumber,
+        bytes: u64,
+        options: &Options,
+    ) -> Result<()> {
         let name = names::segment(number);
         match self.directory.rename_new(&name, &names::free(number)) {
-            // Another program has put a file there, which stays; or a full file system has no room for another name. The
-            // segment's own file is removed: nothing in it is needed, and removing a name needs no room.
+            // Another program has put a file there, which stays; or a full file system has no room
+            // for another name. The segment's own file is removed: nothing in it is needed, and
+            // removing a name needs no room.
             Err(error) if error.kind() == ErrorKind::AlreadyExists || is_full(&error) => {
                 self.directory.remove(&name)?;
                 let mut files = lock(&self.files);
@@ -257,11 +271,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false` when there was nothing to do. The
-    /// caller then calls [`Pool::cut`] with `unnamed`.
+    /// Removes a file that has been marked for removal for `age`, or shrinks it by a piece; `false`
+    /// when there was nothing to do. The caller then calls [`Pool::cut`] with `unnamed`.
     ///
     /// # Errors
-    /// Errors of the file system; the file is left to the next opening. If a sync failed, what is on the medium is not known.
+    /// Errors of the file system; the file is left to the next opening. If a sync failed, what is
+    /// on the medium is not known.
     pub(crate) fn remove_some(&self, age: Duration, unnamed: &mut Unnamed) -> Obtained<bool> {
         let retry = |error: inkstone_io::Error| ObtainError::Retry(error.into());
         let mut spare = {
@@ -273,10 +288,11 @@ impl Pool {
         let name = names::free(spare.number);
         let left = spare.bytes.saturating_sub(SHRINK_BYTES);
         let file = self.directory.open(&name, &OpenFile::existing()).map_err(retry)?;
-        // A file with other links is a backup of the user: it is not shrunk, only this name is removed.
+        // A file with other links is a backup of the user: it is not shrunk, only this name is
+        // removed.
         let shrinks = left > 0 && file.facts().map_err(retry)?.hard_links == 1;
-        // It may have a segment's name on the medium: see `cut`. Shrinking may need room, or a call that a sandbox refuses; removing the
-        // name needs neither.
+        // It may have a segment's name on the medium: see `cut`. Shrinking may need room, or a call
+        // that a sandbox refuses; removing the name needs neither.
         let is_shrunk = shrinks
             && (!spare.is_usable || self.sync_names()?)
             && match file.set_len(left) {
@@ -297,8 +313,9 @@ impl Pool {
         Ok(true)
     }
 
-    /// Gives the blocks of files without a name back at once, whoever has the files open: a reader may sleep, and may be in another process.
-    /// First the removal of the names becomes durable: no crash may leave a segment's name with a file that is too short.
+    /// Gives the blocks of files without a name back at once, whoever has the files open: a reader
+    /// may sleep, and may be in another process. First the removal of the names becomes durable: no
+    /// crash may leave a segment's name with a file that is too short.
     ///
     /// # Errors
     /// The sync failed: what is on the medium is not known.
@@ -307,7 +324,8 @@ impl Pool {
             return Ok(());
         }
         for file in unnamed {
-            // With another name it is a backup of the user and stays as it is. If the cut fails, the blocks come back with the last handle.
+            // With another name it is a backup of the user and stays as it is. If the cut fails,
+            // the blocks come back with the last handle.
             if file.facts().is_ok_and(|facts| facts.hard_links == 0) {
                 let _ = file.set_len(0);
             }
@@ -340,8 +358,8 @@ pub(super) fn no_room(directory: &AnyDirectory, needed_bytes: u64, why: &str) ->
     }
 }
 
-/// Refuses a segment that this process may not write to its end (`ulimit -f`): a commit there would raise a signal that ends the
-/// process, or poison the log.
+/// Refuses a segment that this process may not write to its end (`ulimit -f`): a commit there would
+/// raise a signal that ends the process, or poison the log.
 pub(crate) fn check_limit(directory: &AnyDirectory, bytes: u64) -> Result<()> {
     if file_bytes_max() >= bytes {
         return Ok(());

@@ -1,21 +1,25 @@
 //! Reserved room: unused blocks for the case that an overwrite finds no room.
 //!
-//! *Owns*: the file of reserved room; the order in which blocks are released. *May not touch*: when they are (`commit/room.rs`).
+//! *Owns*: the file of reserved room; the order in which blocks are released. *May not touch*: when
+//! they are (`commit/room.rs`).
 
 use inkstone_io::{NoSizeSignal, OpenFile, Preparation, SyncKind};
 
 use crate::error::Result;
 use crate::names;
 use crate::options::Options;
-use crate::segment::pool::{Obtained, Pool, Ready, Spare, UNNAMED_MAX, Unnamed, is_refused_for_room};
+use crate::segment::pool::{
+    Obtained, Pool, Ready, Spare, UNNAMED_MAX, Unnamed, is_refused_for_room,
+};
 use crate::sync::lock;
 
-/// The room to reserve for control groups, in bytes: the first of these that the disk has. btrfs wants up to 500 KiB free for one
-/// small write if data and metadata share their space.
+/// The room to reserve for control groups, in bytes: the first of these that the disk has. btrfs
+/// wants up to 500 KiB free for one small write if data and metadata share their space.
 pub(super) const ROOM_BYTES: [u64; 3] = [1 << 20, 256 << 10, 64 << 10];
 
 impl Pool {
-    /// Reserves room for control groups, as much as possible, unless some is reserved. It is no error if there is none.
+    /// Reserves room for control groups, as much as possible, unless some is reserved. It is no
+    /// error if there is none.
     ///
     /// # Errors
     /// A sync failed: what is on the medium is not known.
@@ -25,7 +29,8 @@ impl Pool {
                 let mut files = lock(&self.files);
                 let least = ROOM_BYTES[ROOM_BYTES.len() - 1];
                 let others_bytes = files.used_bytes - files.room_bytes;
-                let is_over = options.disk_budget_bytes.is_some_and(|budget| others_bytes + bytes > budget);
+                let is_over =
+                    options.disk_budget_bytes.is_some_and(|budget| others_bytes + bytes > budget);
                 if files.room_bytes >= least {
                     return Ok(());
                 }
@@ -55,7 +60,9 @@ impl Pool {
         let _no_signal = NoSizeSignal::here();
         // An old file that is too small.
         let _ = self.directory.remove(names::ROOM);
-        let Ok(file) = self.directory.open(names::ROOM, &OpenFile::new_file()) else { return Ok(false) };
+        let Ok(file) = self.directory.open(names::ROOM, &OpenFile::new_file()) else {
+            return Ok(false);
+        };
         if file.prepare(Preparation::Fallocate, bytes).is_err() {
             return Ok(false);
         }
@@ -67,8 +74,8 @@ impl Pool {
         Ok(true)
     }
 
-    /// Releases unused blocks because room is needed elsewhere: files that are marked for removal, else the reserved room, else
-    /// free and prepared files. `false` if there is nothing left.
+    /// Releases unused blocks because room is needed elsewhere: files that are marked for removal,
+    /// else the reserved room, else free and prepared files. `false` if there is nothing left.
     pub(crate) fn give_up_some(&self) -> bool {
         if self.remove_doomed() {
             return true;
@@ -111,7 +118,8 @@ impl Pool {
         self.remove_all()
     }
 
-    /// Removes all files that are marked for it, at once; false if there were none. The next opening finds what cannot be removed now.
+    /// Removes all files that are marked for it, at once; false if there were none. The next
+    /// opening finds what cannot be removed now.
     ///
     /// # Errors
     /// As [`Pool::cut`].
@@ -138,8 +146,9 @@ impl Pool {
         }
     }
 
-    /// Removes files that are marked for it at once, without shrinking them first; `false` if there were none. Their blocks come back
-    /// with the last handle, since to cut them takes a sync, which may need room here.
+    /// Removes files that are marked for it at once, without shrinking them first; `false` if there
+    /// were none. Their blocks come back with the last handle, since to cut them takes a sync,
+    /// which may need room here.
     fn remove_doomed(&self) -> bool {
         let doomed = std::mem::take(&mut lock(&self.files).doomed);
         let removed = doomed.into_iter().filter(|spare| self.remove_spare(*spare));

@@ -9,7 +9,8 @@ use inkstone_io::{AlignedBuf, File};
 
 use crate::segment::Segment;
 
-/// A seal that waits to be written. It holds its segment, so the file is not used for anything else meanwhile.
+/// A seal that waits to be written. It holds its segment, so the file is not used for anything else
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct Seal {
     pub(crate) segment: Arc<Segment>,

@@ -11,7 +11,11 @@ const BLOCK_BYTES: u32 = inkstone_format::limits::BLOCK_BYTES as u32;
 pub(super) fn no_direct(found: &Capabilities) -> Option<String> {
     let name = &found.mount.file_system;
     match found.direct {
-        DioAlignment::Bytes { memory, offset } if memory <= BLOCK_BYTES && offset <= BLOCK_BYTES => None,
+        DioAlignment::Bytes { memory, offset }
+            if memory <= BLOCK_BYTES && offset <= BLOCK_BYTES =>
+        {
+            None
+        }
         DioAlignment::Bytes { memory, offset } => Some(format!(
             "O_DIRECT on this {name} needs an alignment of {memory} bytes in memory and {offset} in the file, and groups are aligned to {BLOCK_BYTES}"
         )),

@@ -1,11 +1,12 @@
 //! The way of writing that measured best here, kept beside the log in the file `inkstone.tuned`.
 //!
-//! *Owns*: that file: its format, writing it, reading it, and whether it may be used. *May not touch*: measuring
-//! (`inkstone tune` does that), segments.
+//! *Owns*: that file: its format, writing it, reading it, and whether it may be used. *May not
+//! touch*: measuring (`inkstone tune` does that), segments.
 //!
-//! The file is lines of text, each a word and its value; the last line is the CRC-32C of all others. It names the file system and
-//! device that it is valid for ([`Tuned::here`]). If anything differs, it is void: the log uses the rule and says why. It can
-//! only name durable ways, so a wrong, stale or forged file costs speed and nothing else.
+//! The file is lines of text, each a word and its value; the last line is the CRC-32C of all
+//! others. It names the file system and device that it is valid for ([`Tuned::here`]). If anything
+//! differs, it is void: the log uses the rule and says why. It can only name durable ways, so a
+//! wrong, stale or forged file costs speed and nothing else.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -13,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use inkstone_format::checksum::crc32c;
 use inkstone_io::{
-    Access, AnyDirectory, Barriers, Capabilities, DioAlignment, Durability, EngineKind, NamedChoice,
-    NoSizeSignal, OpenFile, Preparation, Reuse, Strategy, SyncKind,
+    Access, AnyDirectory, Barriers, Capabilities, DioAlignment, Durability, EngineKind,
+    NamedChoice, NoSizeSignal, OpenFile, Preparation, Reuse, Strategy, SyncKind,
 };
 
 use super::direct::no_direct;
@@ -53,20 +54,28 @@ impl Tuned {
     /// A choice for this file system and device, made now.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the way is not durable, the log cannot write in this way, or nothing is durable here.
-    pub fn new(found: &Capabilities, strategy: Strategy, reason: &str, figures: &[String]) -> Result<Self> {
-        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    /// [`Error::Invalid`] when the way is not durable, the log cannot write in this way, or nothing
+    /// is durable here.
+    pub fn new(
+        found: &Capabilities,
+        strategy: Strategy,
+        reason: &str,
+        figures: &[String],
+    ) -> Result<Self> {
+        let unix_s =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let figures = figures.iter().map(|figure| one_line(figure)).collect();
         let tuned = Self { unix_s, strategy, reason: one_line(reason), figures, here: here(found) };
         tuned.check(found).map_err(Error::Invalid)?;
         Ok(tuned)
     }
 
-    /// Writes it into the directory of a log and replaces what was tuned before; later openings use it. The log may be open.
+    /// Writes it into the directory of a log and replaces what was tuned before; later openings use
+    /// it. The log may be open.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a file of that name was not written by `inkstone tune`; errors of the file system. Then the
-    /// directory has the old file or the new one, complete.
+    /// [`Error::Invalid`] when a file of that name was not written by `inkstone tune`; errors of
+    /// the file system. Then the directory has the old file or the new one, complete.
     ///
     /// # Durability
     /// On `Ok` it is on stable storage.
@@ -127,11 +136,15 @@ impl Tuned {
             return Err("its checksum does not match: it is damaged, or was edited".into());
         }
         let value = |name: &str| {
-            let mut lines = body.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            let mut lines =
+                body.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             lines.next().ok_or_else(|| format!("it has no line `{name}`"))
         };
-        let lines = |name: &'static str| body.lines().filter_map(move |line| line.strip_prefix(name));
-        let pair = |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let lines =
+            |name: &'static str| body.lines().filter_map(move |line| line.strip_prefix(name));
+        let pair = |line: &str| {
+            line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
         Ok(Self {
             unix_s: value("unix-s")?.parse().map_err(|_| "its time is not a number".to_owned())?,
             strategy: Strategy {
@@ -160,14 +173,19 @@ impl Tuned {
             .and_then(|()| self.strategy.check().map_err(Error::Invalid))
             .map_err(|error| error.to_string())?;
         if let Some(memory) = found.memory_below() {
-            return Err(format!("this file system is in memory ({memory}), where no way is durable"));
+            return Err(format!(
+                "this file system is in memory ({memory}), where no way is durable"
+            ));
         }
         if found.mount.barriers == Barriers::Off {
-            return Err("the file system is mounted without barriers, where no way is durable".into());
+            return Err(
+                "the file system is mounted without barriers, where no way is durable".into()
+            );
         }
         let now = here(found);
         for (name, value) in &now {
-            let then = self.here.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+            let then =
+                self.here.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
             if then != Some(value.as_str()) {
                 let then = then.unwrap_or("nothing");
                 return Err(format!(
@@ -182,8 +200,8 @@ impl Tuned {
     }
 }
 
-/// Refuses to replace a file that this code did not write. A writer that was killed may have left less than the first words, or
-/// zeros.
+/// Refuses to replace a file that this code did not write. A writer that was killed may have left
+/// less than the first words, or zeros.
 fn check_is_ours(directory: &AnyDirectory, name: &str) -> Result<()> {
     let file = match directory.open(name, &OpenFile::existing().read_only()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -214,7 +232,8 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
-    /// Reads the file in the directory of a log. Never an error: anything wrong with the file makes it void.
+    /// Reads the file in the directory of a log. Never an error: anything wrong with the file makes
+    /// it void.
     pub(crate) fn of(directory: &AnyDirectory, found: Option<&Capabilities>) -> Self {
         if found.is_none() {
             // There is nothing to compare it with.
@@ -233,7 +252,10 @@ impl Stored {
     ///
     /// # Errors
     /// Why there is a file and it cannot be used.
-    pub(super) fn usable(self, found: Option<&Capabilities>) -> std::result::Result<Option<Tuned>, String> {
+    pub(super) fn usable(
+        self,
+        found: Option<&Capabilities>,
+    ) -> std::result::Result<Option<Tuned>, String> {
         match (self, found) {
             (Self::None, _) | (_, None) => Ok(None),
             (Self::Void(why), _) => Err(why),
@@ -259,11 +281,13 @@ fn choice<T: NamedChoice>(name: &str) -> std::result::Result<T, String> {
     T::from_name(name).ok_or_else(|| format!("it names an unknown {}: {name}", T::WHAT))
 }
 
-/// What must be the same for a choice to be valid: with another disk, file system or mount it is void.
+/// What must be the same for a choice to be valid: with another disk, file system or mount it is
+/// void.
 fn here(found: &Capabilities) -> Vec<(String, String)> {
     let device = found.device.as_ref();
     let told = |fact: Option<String>| fact.unwrap_or_else(|| "not-told".into());
-    let flag = |fact: Option<bool>| told(fact.map(|yes| if yes { "yes".into() } else { "no".into() }));
+    let flag =
+        |fact: Option<bool>| told(fact.map(|yes| if yes { "yes".into() } else { "no".into() }));
     let direct = match found.direct {
         DioAlignment::Bytes { memory, offset } => format!("{memory}/{offset}"),
         DioAlignment::Refused => "refused".into(),
@@ -288,13 +312,14 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The day of a time in seconds since 1970, after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms"
-/// (`civil_from_days`).
+/// The day of a time in seconds since 1970, after Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms" (`civil_from_days`).
 fn date(unix_s: u64) -> String {
     // A nonsensical time must still give a date.
     let days = (unix_s / 86_400).min(100_000_000) + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
@@ -303,8 +328,8 @@ fn date(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The ways of writing that the log supports and that are worth measuring: in blocks that are written or only reserved, each by the
-/// system calls of the caller's thread.
+/// The ways of writing that the log supports and that are worth measuring: in blocks that are
+/// written or only reserved, each by the system calls of the caller's thread.
 pub fn candidates() -> Vec<Strategy> {
     use {Access::*, Durability as D};
     let written = [

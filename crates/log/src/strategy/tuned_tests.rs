@@ -83,7 +83,9 @@ fn a_file_for_another_place_is_void_and_says_what_differs() {
     }
     let mut memory = found();
     memory.in_memory = true;
-    assert!(Tuned::new(&memory, some(), "", &[]).expect_err("memory").to_string().contains("memory"));
+    assert!(
+        Tuned::new(&memory, some(), "", &[]).expect_err("memory").to_string().contains("memory")
+    );
 }
 
 #[test]
@@ -109,11 +111,17 @@ fn no_damaged_or_forged_file_is_used_or_stops_an_opening() {
         assert_eq!(choice.strategy.durability, Durability::RwfDsync, "{choice}");
         assert!(choice.warnings[0].contains("durability"), "{:?}", choice.warnings);
     }
-    for bytes in [&b""[..], b"\xff\xfe", b"inkstone tuned 2\n", b"inkstone tuned 1\n", &[b'x'; 100_000]] {
+    for bytes in
+        [&b""[..], b"\xff\xfe", b"inkstone tuned 2\n", b"inkstone tuned 1\n", &[b'x'; 100_000]]
+    {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::write(directory.path().join(FILE), bytes).expect("written");
         let log = crate::Log::open(directory.path(), Options::small()).expect("it opens");
-        assert!(log.choice().warnings.iter().any(|text| text.starts_with(FILE)), "{:?}", log.choice());
+        assert!(
+            log.choice().warnings.iter().any(|text| text.starts_with(FILE)),
+            "{:?}",
+            log.choice()
+        );
     }
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::create_dir(directory.path().join(FILE)).expect("a directory of that name");
@@ -132,8 +140,9 @@ fn a_power_cut_at_any_moment_leaves_the_old_file_or_the_new_one() {
     let mut seen = (0, 0);
     for cut in disk.take_epochs().into_iter().chain([disk.power_cut()]) {
         for state in cut.subsets().expect("few items") {
-            let bytes =
-                read(&AnyDirectory::new(state.directory("/log"))).expect("readable").expect("one of them");
+            let bytes = read(&AnyDirectory::new(state.directory("/log")))
+                .expect("readable")
+                .expect("one of them");
             match Tuned::parse(&bytes).expect("whole") {
                 found if found == old => seen.0 += 1,
                 found => {
@@ -147,7 +156,9 @@ fn a_power_cut_at_any_moment_leaves_the_old_file_or_the_new_one() {
     // When it has returned, only the new one.
     let after = disk.crash(9);
     assert_eq!(
-        Tuned::parse(&read(&AnyDirectory::new(after.directory("/log"))).expect("readable").expect("a file")),
+        Tuned::parse(
+            &read(&AnyDirectory::new(after.directory("/log"))).expect("readable").expect("a file")
+        ),
         Ok(new)
     );
 }

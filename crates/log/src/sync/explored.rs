@@ -1,9 +1,11 @@
 //! The primitives of `shuttle`: at each operation the explorer may switch to another thread.
 //!
-//! *Owns*: the bell and the clock of an explored log. *May not touch*: which interleavings are explored.
+//! *Owns*: the bell and the clock of an explored log. *May not touch*: which interleavings are
+//! explored.
 //!
-//! **Time.** A timer may end at any moment, since no code may rely on how long things take. A sleep without a timer (an hour or
-//! more) never ends by itself, so a forgotten wake-up is a deadlock, which the explorer reports.
+//! **Time.** A timer may end at any moment, since no code may rely on how long things take. A sleep
+//! without a timer (an hour or more) never ends by itself, so a forgotten wake-up is a deadlock,
+//! which the explorer reports.
 
 use std::cell::Cell;
 use std::io;
@@ -27,14 +29,15 @@ pub(crate) const FALLBACK: Duration = FOREVER;
 const FOREVER: Duration = Duration::from_secs(3600);
 
 std::thread_local! {
-    /// Nanoseconds. All threads of one exploration, and successive explorations, run on one thread of the system: the clock only
-    /// goes forward.
+    /// Nanoseconds. All threads of one exploration, and successive explorations, run on one thread
+    /// of the system: the clock only goes forward.
     static CLOCK: Cell<u64> = const { Cell::new(0) };
 }
 
 fn advance(time: Duration) -> u64 {
     CLOCK.with(|clock| {
-        let now = clock.get() + u64::try_from(time.as_nanos()).expect("an exploration takes no centuries");
+        let now = clock.get()
+            + u64::try_from(time.as_nanos()).expect("an exploration takes no centuries");
         clock.set(now);
         now
     })
@@ -73,7 +76,8 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// As the bell of `inkstone-io`: a ring for one wakes any one sleeping thread, with a timer or without.
+/// As the bell of `inkstone-io`: a ring for one wakes any one sleeping thread, with a timer or
+/// without.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     state: Mutex<Sleeping>,

@@ -12,7 +12,8 @@ pub(crate) use std::thread::{JoinHandle, ThreadId, sleep, yield_now};
 pub(crate) use std::thread_local;
 pub(crate) use std::time::Instant;
 
-/// How long a thread sleeps that other threads wake: it bounds the cost of a wake-up that a bug forgets.
+/// How long a thread sleeps that other threads wake: it bounds the cost of a wake-up that a bug
+/// forgets.
 pub(crate) const FALLBACK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Starts a thread.

@@ -1,15 +1,19 @@
-//! Reads ahead, with several reads in flight: large ones in the order of the segments, and the first blocks of many segments.
+//! Reads ahead, with several reads in flight: large ones in the order of the segments, and the
+//! first blocks of many segments.
 //!
-//! *Owns*: the reads and their buffers. *May not touch*: what was read. One read at a time leaves the device idle between two
-//! reads; several keep it busy. Cached bytes are copied while the checksums of earlier ones are computed.
+//! *Owns*: the reads and their buffers. *May not touch*: what was read. One read at a time leaves
+//! the device idle between two reads; several keep it busy. Cached bytes are copied while the
+//! checksums of earlier ones are computed.
 //!
-//! Reading begins small and without threads, since most readers want one record and not the log. A reader that continues gets
-//! larger pieces, then several at once, then the first pieces of the next segment while the last ones of this segment are in
-//! flight. A failed read is reported when its piece is asked for, so that everything before it is shown.
+//! Reading begins small and without threads, since most readers want one record and not the log. A
+//! reader that continues gets larger pieces, then several at once, then the first pieces of the
+//! next segment while the last ones of this segment are in flight. A failed read is reported when
+//! its piece is asked for, so that everything before it is shown.
 //!
-//! The thread that reads a piece also checks its sums, while the bytes are in that processor's cache, so that the thread that hands
-//! records out need not. It must know where the first header in its piece is. The thread with the piece before finds that out
-//! from the headers there, and passes it on before it computes its own sums.
+//! The thread that reads a piece also checks its sums, while the bytes are in that processor's
+//! cache, so that the thread that hands records out need not. It must know where the first header
+//! in its piece is. The thread with the piece before finds that out from the headers there, and
+//! passes it on before it computes its own sums.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +22,9 @@ use std::thread::available_parallelism;
 
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
 use inkstone_format::{FileHeader, HeaderBlock, Proof, Prover, SegmentNumber};
-use inkstone_io::{AlignedBuf, AnyDirectory, AnyEngine, EngineKind, File, Operation, Request, Then, ThenOn};
+use inkstone_io::{
+    AlignedBuf, AnyDirectory, AnyEngine, EngineKind, File, Operation, Request, Then, ThenOn,
+};
 
 use crate::error::Result;
 use crate::sync::{Receiver, sync_channel};
@@ -33,8 +39,8 @@ const GROWING_BYTES: usize = 256 << 10;
 const FILES_A_THREAD: usize = 16;
 /// Reads in flight.
 pub(crate) const DEPTH: usize = 8;
-/// The engine that carries them out. io_uring was measured and is not faster here (docs/performance.md), and a container cannot
-/// refuse threads for good ([`engine`]).
+/// The engine that carries them out. io_uring was measured and is not faster here
+/// (docs/performance.md), and a container cannot refuse threads for good ([`engine`]).
 const ENGINE: EngineKind = EngineKind::Pool;
 
 /// A file to be read from front to back.
@@ -43,7 +49,8 @@ pub(crate) struct Stretch {
     pub(crate) file: Arc<dyn File>,
     /// The byte before which it will not change any more; `None`: nothing is read ahead.
     pub(crate) end: Option<u64>,
-    /// The prover that checks its sums from its first group on; `None` if no stretch comes before it.
+    /// The prover that checks its sums from its first group on; `None` if no stretch comes before
+    /// it.
     pub(crate) prover: Option<Prover>,
 }
 
@@ -65,9 +72,15 @@ pub(crate) struct Piece {
 
 /// The pieces of a file in order, and then those of the next file.
 pub(crate) trait Pieces: Send {
-    /// The piece that begins at byte `at`, a multiple of the block. If reading was elsewhere, it begins there, and `prover` checks
-    /// the sums from there on. `spare` is memory that is not needed any more.
-    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece>;
+    /// The piece that begins at byte `at`, a multiple of the block. If reading was elsewhere, it
+    /// begins there, and `prover` checks the sums from there on. `spare` is memory that is not
+    /// needed any more.
+    fn piece(
+        &mut self,
+        at: u64,
+        spare: Option<AlignedBuf>,
+        prover: Option<Prover>,
+    ) -> Result<Piece>;
 
     /// Forgets what was read ahead: it may have changed.
     fn forget(&mut self) -> Result<()>;
@@ -101,7 +114,8 @@ pub(crate) trait Means: Send {
     /// An engine with this many threads.
     fn open_engine(&self, threads: usize) -> Result<AnyEngine>;
 
-    /// The handle through which all of a stretch is read fastest, and whether the file is in the page cache.
+    /// The handle through which all of a stretch is read fastest, and whether the file is in the
+    /// page cache.
     fn whole(&self, stretch: &Stretch) -> Result<(Arc<dyn File>, bool)>;
 }
 
@@ -116,8 +130,8 @@ impl Means for AnyDirectory {
     }
 }
 
-/// An engine with so many threads; with fewer if the system refuses them (`pids.max`, `ulimit -u`), and at last with none, so that the
-/// caller reads itself. That takes longer and is no error.
+/// An engine with so many threads; with fewer if the system refuses them (`pids.max`, `ulimit -u`),
+/// and at last with none, so that the caller reads itself. That takes longer and is no error.
 ///
 /// # Errors
 /// None of threads.
@@ -145,7 +159,8 @@ pub(crate) struct Ahead {
     whole: Option<SegmentNumber>,
     /// In the order in which they are wanted.
     flights: VecDeque<Flight>,
-    /// Receives the prover that continues after the last flight; never, if the headers there are not sound.
+    /// Receives the prover that continues after the last flight; never, if the headers there are
+    /// not sound.
     prover: Option<Receiver<Prover>>,
     /// Where the next read begins, and in which file.
     next: (SegmentNumber, u64),
@@ -156,7 +171,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// For reading all of it: one read without a thread, then several in flight. Most logs are small.
+    /// For reading all of it: one read without a thread, then several in flight. Most logs are
+    /// small.
     pub(crate) fn all(directory: &AnyDirectory, stretch: Stretch) -> Self {
         Self { piece_bytes: PIECE_BYTES / 2, ..Self::growing(Box::new(directory.clone()), stretch) }
     }
@@ -186,7 +202,13 @@ impl Ahead {
         let (then, proof) = sum_in_turn(&mut self.prover, at);
         let operation = Operation::Read { buffer, len, offset: at, then: Some(then) };
         engine.submit(Request { token: self.token, file: Arc::clone(&stretch.file), operation })?;
-        self.flights.push_back(Flight { number: stretch.number, at, token: self.token, proof, done: None });
+        self.flights.push_back(Flight {
+            number: stretch.number,
+            at,
+            token: self.token,
+            proof,
+            done: None,
+        });
         self.next = (stretch.number, at + len as u64);
         Ok(())
     }
@@ -196,7 +218,9 @@ impl Ahead {
         while self.flights.len() < DEPTH {
             let (number, at) = self.next;
             let is_now = number == self.now.number;
-            let Some(stretch) = (if is_now { Some(&mut self.now) } else { self.following.as_mut() }) else {
+            let Some(stretch) =
+                (if is_now { Some(&mut self.now) } else { self.following.as_mut() })
+            else {
                 return Ok(());
             };
             let end = stretch.end.map_or(0, |end| end.next_multiple_of(BLOCK_BYTES as u64));
@@ -262,8 +286,9 @@ impl Ahead {
         Ok(())
     }
 
-    /// Releases the threads and the memory. Nothing is read ahead where a log still grows, and a follower may stay there for
-    /// good. A reader that comes to a whole segment again gets them again.
+    /// Releases the threads and the memory. Nothing is read ahead where a log still grows, and a
+    /// follower may stay there for good. A reader that comes to a whole segment again gets them
+    /// again.
     fn let_go(&mut self) {
         (self.engine, self.threads, self.whole) = (None, 0, None);
         self.spares = Vec::new();
@@ -286,7 +311,12 @@ impl Ahead {
 }
 
 impl Pieces for Ahead {
-    fn piece(&mut self, at: u64, spare: Option<AlignedBuf>, prover: Option<Prover>) -> Result<Piece> {
+    fn piece(
+        &mut self,
+        at: u64,
+        spare: Option<AlignedBuf>,
+        prover: Option<Prover>,
+    ) -> Result<Piece> {
         let here = (self.now.number, at);
         let begun = self.flights.front().map_or(self.next, |flight| (flight.number, flight.at));
         if begun != here {
@@ -338,9 +368,9 @@ impl Pieces for Ahead {
     }
 }
 
-/// The number of threads for cached files, where only processors limit the speed: one for each processor but that of the thread
-/// that hands records out. Where that thread would have to wait, it does work that the others have not begun
-/// (docs/performance.md).
+/// The number of threads for cached files, where only processors limit the speed: one for each
+/// processor but that of the thread that hands records out. Where that thread would have to wait,
+/// it does work that the others have not begun (docs/performance.md).
 fn copying_threads() -> usize {
     available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, DEPTH)
 }
@@ -353,11 +383,13 @@ fn at_once(prover: Prover) -> Receiver<Prover> {
     given
 }
 
-/// The thread that reads the next piece, which begins at byte `at`, checks its sums once the headers of the piece before were
-/// walked: `prover` receives the prover of that piece, and from then on that of this one.
+/// The thread that reads the next piece, which begins at byte `at`, checks its sums once the
+/// headers of the piece before were walked: `prover` receives the prover of that piece, and from
+/// then on that of this one.
 ///
-/// No prover comes if something before was not sound or could not be read, or not yet, on a thread that may not wait. Then nothing
-/// more is proven until reading starts over or another segment begins.
+/// No prover comes if something before was not sound or could not be read, or not yet, on a thread
+/// that may not wait. Then nothing more is proven until reading starts over or another segment
+/// begins.
 fn sum_in_turn(prover: &mut Option<Receiver<Prover>>, at: u64) -> (Then, Receiver<Proof>) {
     let (tell, proof) = sync_channel(1);
     let (hand_on, behind) = sync_channel(1);
@@ -391,7 +423,8 @@ impl FirstBlocks {
         Ok(Self { engine: engine(directory, threads)?, spare: Vec::new() })
     }
 
-    /// Begins to read one more; if enough are in flight, waits for one of them and adds it to `files`.
+    /// Begins to read one more; if enough are in flight, waits for one of them and adds it to
+    /// `files`.
     pub(crate) fn read(
         &mut self,
         number: SegmentNumber,

@@ -25,7 +25,8 @@ pub(crate) struct Window {
     proof: Option<Proof>,
     at: u64,
     len: usize,
-    /// Bytes that lie across two pieces or more, from `seam_at` on. Empty when the piece itself is shown.
+    /// Bytes that lie across two pieces or more, from `seam_at` on. Empty when the piece itself is
+    /// shown.
     seam: Vec<u8>,
     seam_at: u64,
     /// Reads ahead, if that was asked for.
@@ -88,7 +89,8 @@ impl Window {
         self.load_for(at, len, None)
     }
 
-    /// The same, for a decoder that stands at `at`: the sums of what is read ahead are checked for it.
+    /// The same, for a decoder that stands at `at`: the sums of what is read ahead are checked for
+    /// it.
     fn load_for(&mut self, at: u64, len: usize, decoder: Option<&Decoder>) -> Result<()> {
         let start = at / BLOCK * BLOCK;
         if let Some(mut ahead) = self.ahead.take() {
@@ -164,7 +166,12 @@ impl Window {
         }
     }
 
-    fn next_piece(&mut self, ahead: &mut dyn Pieces, at: u64, decoder: Option<&Decoder>) -> Result<()> {
+    fn next_piece(
+        &mut self,
+        ahead: &mut dyn Pieces,
+        at: u64,
+        decoder: Option<&Decoder>,
+    ) -> Result<()> {
         (self.at, self.len, self.proof) = (at, 0, None);
         let prover = decoder.map(|decoder| {
             let prover = Prover::new(*decoder.identity(), decoder.mark());
@@ -234,8 +241,11 @@ impl Walk {
                 Step::NeedBytes { at, bytes } => {
                     self.window.load_for(at, bytes, Some(&self.decoder))?;
                     self.decoder.believe(self.window.proof);
-                    if self.window.bytes().len() < (at.saturating_sub(self.window.at()) as usize) + bytes {
-                        // The file has become shorter since its size was asked for; the log itself never does that.
+                    if self.window.bytes().len()
+                        < (at.saturating_sub(self.window.at()) as usize) + bytes
+                    {
+                        // The file has become shorter since its size was asked for; the log itself
+                        // never does that.
                         let why = "the file became shorter while it was read";
                         let path = self.window.file.path();
                         return Err(inkstone_io::Error::invalid("pread", path, why).at(at).into());

@@ -1,5 +1,5 @@
-//! How tasks that await their records share flushes: counted. The tasks run on the thread that wakes them, which is the log's own: so
-//! nothing here depends on the scheduler.
+//! How tasks that await their records share flushes: counted. The tasks run on the thread that
+//! wakes them, which is the log's own: so nothing here depends on the scheduler.
 
 use std::pin::Pin;
 use std::sync::mpsc::{Sender, channel};
@@ -66,7 +66,9 @@ fn groups_of(tasks: usize, records_each: u32) -> u64 {
         .collect();
     // They begin on the log's own thread too.
     let theirs = tasks.clone();
-    log.append(b"begin").expect("appended").on_durable(move |_| theirs.iter().for_each(|task| task.run()));
+    log.append(b"begin")
+        .expect("appended")
+        .on_durable(move |_| theirs.iter().for_each(|task| task.run()));
     tasks.iter().for_each(|_| ends.recv_timeout(ENOUGH).expect("a task ends"));
     log.stats().groups - before - 1
 }

@@ -1,5 +1,5 @@
-//! Callbacks of records: each is called once, in order, with what became of its record, and while nothing of the log is locked. And
-//! closing a log that others use.
+//! Callbacks of records: each is called once, in order, with what became of its record, and while
+//! nothing of the log is locked. And closing a log that others use.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -25,7 +25,8 @@ fn tells(log: &Log, tell: &Sender<Told>) -> Lsn {
     lsn
 }
 
-/// Each way in which a record comes to its end, of a log with records gathered; whether the record is durable then.
+/// Each way in which a record comes to its end, of a log with records gathered; whether the record
+/// is durable then.
 type End = fn(&SimDisk, SimLog);
 const ENDS: [(&str, bool, End); 6] = [
     ("a commit", true, |_, log| _ = log.sync().expect("synced")),
@@ -91,7 +92,8 @@ fn they_are_called_one_at_a_time_in_the_order_of_their_lsns() {
         let (_disk, log) = sim_log(Options::small().linger(Duration::from_micros(100)));
         let called = Arc::new(Mutex::new(Vec::new()));
         let inside = Arc::new(AtomicUsize::new(0));
-        // One after the other from many threads, so that each is registered in the order of LSNs; they race with the commits.
+        // One after the other from many threads, so that each is registered in the order of LSNs;
+        // they race with the commits.
         let turn = Mutex::new(());
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -174,7 +176,8 @@ fn a_panic_disturbs_nothing() {
             if !own_thread {
                 log.sync().expect("the caller does not see it");
             }
-            let told: Vec<_> = (0..2).map(|_| told.recv_timeout(ENOUGH).expect("called").0).collect();
+            let told: Vec<_> =
+                (0..2).map(|_| told.recv_timeout(ENOUGH).expect("called").0).collect();
             assert_eq!(told.last().and_then(|outcome| outcome.clone().ok()), Some(last));
             log.append_durable(b"and the log goes on").expect("durable");
             log.close().expect("closed");
@@ -209,28 +212,33 @@ fn it_may_append_register_truncate_and_close() {
                 // The second is decided, and is called after this one.
                 let _ = tell.send(("the first", Ok(theirs.last())));
             });
-            // The log's own thread may have been here before, and then the callback has closed the log.
+            // The log's own thread may have been here before, and then the callback has closed the
+            // log.
             match log.sync() {
                 Ok(_) => {}
                 Err(closed) => assert!(own_thread && matches!(closed, Error::Closed), "{closed}"),
             }
-            let told: Vec<_> = told.iter().map(|(what, lsn)| (what, lsn.expect("sound").get())).collect();
+            let told: Vec<_> =
+                told.iter().map(|(what, lsn)| (what, lsn.expect("sound").get())).collect();
             assert_eq!(told, [("the first", 2), ("the second", 2), ("closed", 2)]);
             drop(log);
-            let again = Log::open_in(Arc::new(disk.directory("/log")), Options::small()).expect("it is free");
+            let again = Log::open_in(Arc::new(disk.directory("/log")), Options::small())
+                .expect("it is free");
             assert_eq!((again.last(), again.recovery().clean), (Lsn::new(2), true));
         }
     });
 }
 
-/// The log's own thread sleeps in a callback, as a follower, when full buffers are handed to it. It is woken for each of them.
+/// The log's own thread sleeps in a callback, as a follower, when full buffers are handed to it. It
+/// is woken for each of them.
 #[test]
 #[cfg(target_os = "linux")]
 fn one_that_waits_on_the_logs_own_thread_keeps_no_full_buffer_from_being_written() {
     // More than a second each would be more than this may take.
     const BUFFERS: u64 = 60;
     must_end("a callback that follows", || {
-        let (_disk, log) = sim_log(patient().own_thread(true).segment_bytes(4 << 20).buffer_bytes(8 << 10));
+        let (_disk, log) =
+            sim_log(patient().own_thread(true).segment_bytes(4 << 20).buffer_bytes(8 << 10));
         let (tell, told) = channel();
         let mut cursor = log.reader().from(Lsn::new(2));
         log.append(b"a record").expect("appended").on_durable(move |_| {
@@ -243,7 +251,8 @@ fn one_that_waits_on_the_logs_own_thread_keeps_no_full_buffer_from_being_written
             }
             tell.send("done".into()).expect("asked for");
         });
-        let thread = std::path::Path::new("/proc").join(told.recv_timeout(ENOUGH).expect("it runs"));
+        let thread =
+            std::path::Path::new("/proc").join(told.recv_timeout(ENOUGH).expect("it runs"));
         let sleeps = || {
             let stat = std::fs::read_to_string(thread.join("stat")).expect("it lives");
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
@@ -257,7 +266,8 @@ fn one_that_waits_on_the_logs_own_thread_keeps_no_full_buffer_from_being_written
     });
 }
 
-/// Everything that was appended before is durable, every waiter has an answer, and nothing is appended afterwards.
+/// Everything that was appended before is durable, every waiter has an answer, and nothing is
+/// appended afterwards.
 #[test]
 fn a_log_is_closed_while_others_use_it() {
     must_end("closing beside others", || {
@@ -278,7 +288,9 @@ fn a_log_is_closed_while_others_use_it() {
                             };
                             let lsn = append.lsn();
                             if number % 2 == 0 {
-                                append.wait().expect("what was appended before it began becomes durable");
+                                append
+                                    .wait()
+                                    .expect("what was appended before it began becomes durable");
                                 acknowledged.fetch_max(lsn.get() as usize, Ordering::SeqCst);
                             } else {
                                 let tell = tell.clone();
@@ -302,7 +314,11 @@ fn a_log_is_closed_while_others_use_it() {
                     let again = again.expect("the lock is free");
                     assert!(again.recovery().clean);
                     let acknowledged = acknowledged.load(Ordering::SeqCst) as u64;
-                    assert!(again.last().get() >= acknowledged, "{} < {acknowledged}", again.last());
+                    assert!(
+                        again.last().get() >= acknowledged,
+                        "{} < {acknowledged}",
+                        again.last()
+                    );
                 });
             });
             drop(tell);
@@ -339,7 +355,8 @@ fn what_a_callback_was_told_survives_a_power_cut_at_that_moment() {
 #[test]
 fn records_that_nobody_waits_for_are_durable_after_a_sync() {
     let (_disk, log) = sim_log(patient());
-    let lsns: Vec<_> = (0..3).map(|_| log.append_unwaited(b"a record").expect("appended").get()).collect();
+    let lsns: Vec<_> =
+        (0..3).map(|_| log.append_unwaited(b"a record").expect("appended").get()).collect();
     assert_eq!(lsns, [1, 2, 3]);
     assert_eq!(log.durable(), Lsn::ZERO);
     assert_eq!(log.sync().expect("synced"), Lsn::new(3));

@@ -1,4 +1,5 @@
-//! Listeners: no lock of the log is held while one runs, and one that panics, or drops the log, leaves it in order.
+//! Listeners: no lock of the log is held while one runs, and one that panics, or drops the log,
+//! leaves it in order.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +13,8 @@ use inkstone::{BoxedListener, Error, Event, Log, Lsn, Options, SealedSegment};
 use inkstone_host::in_forked_child;
 use inkstone_sim::{DiskOptions, SimDisk};
 
-/// A listener that, for each event, calls the log and lets another thread append before it continues.
+/// A listener that, for each event, calls the log and lets another thread append before it
+/// continues.
 fn meddling(
     log: &Arc<OnceLock<Weak<Log>>>,
     is_inside: &Arc<AtomicBool>,
@@ -22,7 +24,8 @@ fn meddling(
     let tell = Mutex::new(tell);
     let is_inside = Arc::clone(is_inside);
     let listener = move |event: &Event| {
-        let name = format!("{event:?}").split([' ', '(', '{']).next().unwrap_or_default().to_owned();
+        let name =
+            format!("{event:?}").split([' ', '(', '{']).next().unwrap_or_default().to_owned();
         let Some(log) = log.get().and_then(Weak::upgrade) else { return };
         // What the other thread does makes events as well.
         if is_inside.swap(true, Ordering::SeqCst) {
@@ -58,7 +61,8 @@ fn a_hook_holds_nothing_of_the_log_whatever_it_is_told() {
         slot.set(Arc::downgrade(&log)).expect("once");
         let mut seen: Vec<(String, bool)> = Vec::new();
         let record = vec![3; 8000];
-        let has_seen = |seen: &[(String, bool)], name: &str| seen.iter().any(|(other, _)| other == name);
+        let has_seen =
+            |seen: &[(String, bool)], name: &str| seen.iter().any(|(other, _)| other == name);
         for _ in 0..2000 {
             match log.append_durable(&record) {
                 Ok(last) => log.truncate_before(last).expect("truncated"),
@@ -87,14 +91,15 @@ fn a_hook_holds_nothing_of_the_log_whatever_it_is_told() {
 #[test]
 fn a_hook_that_panics_on_the_logs_own_thread_poisons_and_followers_learn_of_it() {
     must_end("a panic of a hook", || {
-        let options = Options::small().linger(Duration::from_millis(1)).slow_commit(Duration::ZERO).listener(
-            |event: &Event| {
+        let options = Options::small()
+            .linger(Duration::from_millis(1))
+            .slow_commit(Duration::ZERO)
+            .listener(|event: &Event| {
                 let is_own = std::thread::current().name() == Some("inkstone");
                 if is_own && matches!(event, Event::SlowCommit { .. }) {
                     std::panic::resume_unwind(Box::new("a hook's"));
                 }
-            },
-        );
+            });
         for _ in 0..20 {
             let (_disk, log) = sim_log(options.clone());
             let reader = log.reader();
@@ -159,14 +164,16 @@ fn a_hook_that_panics_on_a_callers_thread_reaches_the_caller_and_the_log_goes_on
         });
         let (_disk, log) = sim_log(options);
         is_on.store(true, Ordering::SeqCst);
-        let caller = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.append_durable(b"one")));
+        let caller =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.append_durable(b"one")));
         assert!(caller.is_err());
         assert_eq!(log.durable(), Lsn::FIRST, "it was durable before the hook was told");
         log.append_durable(b"two").expect("the log goes on");
     });
 }
 
-/// The lock is free when the log is dropped, so a thread of its own that lived on could write beside the next writer.
+/// The lock is free when the log is dropped, so a thread of its own that lived on could write
+/// beside the next writer.
 #[test]
 fn a_panic_in_a_waker_or_a_listener_while_the_log_is_dropped_leaves_no_thread_behind() {
     for in_listener in [false, true] {
@@ -211,7 +218,8 @@ fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
         let disk = SimDisk::new(1, DiskOptions::default());
         let owner: Arc<Mutex<Option<Arc<Log>>>> = Arc::default();
         let second: Arc<Mutex<Option<Log>>> = Arc::default();
-        let options = || Options::new().segment_bytes(64 << 10).record_bytes_max(4096).free_segments_max(16);
+        let options =
+            || Options::new().segment_bytes(64 << 10).record_bytes_max(4096).free_segments_max(16);
         let (go, may_go) = channel::<()>();
         let (may_go, count) = (Mutex::new(may_go), AtomicUsize::new(0));
         let listener = {
@@ -233,8 +241,8 @@ fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
                 }
             }
         };
-        let log =
-            Log::open_in(Arc::new(disk.directory("/log")), options().listener(listener)).expect("opened");
+        let log = Log::open_in(Arc::new(disk.directory("/log")), options().listener(listener))
+            .expect("opened");
         let before = log.stats().segments;
         while log.stats().segments < before + 3 {
             log.append_durable(&[7; 2000]).expect("durable");
@@ -245,8 +253,11 @@ fn a_listener_that_drops_the_log_leaves_no_seal_to_be_written_after_its_end() {
         // What the first one's thread still has to do is done by then.
         std::thread::sleep(Duration::from_millis(100));
         let log = second.lock().expect("sound").take().expect("opened");
-        let shown =
-            log.reader().records(log.first()).inspect(|record| assert!(record.is_ok(), "{record:?}")).count();
+        let shown = log
+            .reader()
+            .records(log.first())
+            .inspect(|record| assert!(record.is_ok(), "{record:?}"))
+            .count();
         assert_eq!(shown, 300);
         log.close().expect("closed");
     });
@@ -266,7 +277,9 @@ fn a_held_segment_says_whether_its_file_was_kept() {
             }
         };
         let log = Log::open(made.path(), options.clone().listener(listener)).expect("opened");
-        let append = |log: &Log| (0..20).for_each(|_| _ = log.append_durable(&[7; 20_000]).expect("durable"));
+        let append = |log: &Log| {
+            (0..20).for_each(|_| _ = log.append_durable(&[7; 20_000]).expect("durable"))
+        };
         append(&log);
         assert!(becomes(|| !held.lock().expect("sound").is_empty()), "a segment was sealed");
         let segment = held.lock().expect("sound").remove(0);

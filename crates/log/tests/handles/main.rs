@@ -1,6 +1,8 @@
-//! The tests of who waits for a record: handles, futures, callbacks, wakers, listeners. One program: the log's code is made for it once.
+//! The tests of who waits for a record: handles, futures, callbacks, wakers, listeners. One
+//! program: the log's code is made for it once.
 //!
-//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test handles -- waking::` runs one file.
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test handles
+//! -- waking::` runs one file.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

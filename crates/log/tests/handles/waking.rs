@@ -1,4 +1,5 @@
-//! Futures, wakers and threads that wait: each is woken, and a waker runs while no lock of the log is held.
+//! Futures, wakers and threads that wait: each is woken, and a waker runs while no lock of the log
+//! is held.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +13,8 @@ use crate::watch::{ENOUGH, becomes, must_end};
 use inkstone::{Append, Log, Lsn, Options, Reader};
 use inkstone_sim::SimDisk;
 
-/// Each way in which a future comes to its end, of a log with the futures' records gathered; the log, if it is still open.
+/// Each way in which a future comes to its end, of a log with the futures' records gathered; the
+/// log, if it is still open.
 type End = fn(&SimDisk, Arc<Log>) -> Option<Arc<Log>>;
 const ENDS: [(&str, End); 5] = [
     ("a commit", |_, log| {
@@ -141,8 +143,12 @@ fn a_waker_that_is_dropped_by_the_log_may_ask_it() {
     must_end("dropping a waker", || {
         let (_disk, log) = sim_log(patient());
         let dropped = Arc::new(AtomicUsize::new(0));
-        let asking =
-            || Waker::from(Arc::new(Asking { log: Arc::downgrade(&log), dropped: Arc::clone(&dropped) }));
+        let asking = || {
+            Waker::from(Arc::new(Asking {
+                log: Arc::downgrade(&log),
+                dropped: Arc::clone(&dropped),
+            }))
+        };
         let mut append = log.append(b"a record").expect("appended").into_owned();
         // The log has the only ones.
         assert!(poll(&mut append, &asking()).is_pending());
@@ -157,7 +163,8 @@ fn a_waker_that_is_dropped_by_the_log_may_ask_it() {
 #[test]
 fn a_waker_of_who_waits_for_room_may_ask_the_log() {
     must_end("waiting for room", || {
-        let (_disk, log) = sim_log(patient().own_thread(true).segment_bytes(1 << 20).buffer_bytes(8 << 10));
+        let (_disk, log) =
+            sim_log(patient().own_thread(true).segment_bytes(1 << 20).buffer_bytes(8 << 10));
         let big = vec![7; 3000];
         let weak = Arc::downgrade(&log);
         let (tell, told) = channel();
@@ -190,7 +197,8 @@ fn a_waker_may_append_and_wait_on_the_logs_own_thread() {
         let tell = Mutex::new(tell);
         let waker = doing(move || {
             let Some(log) = weak.upgrade() else { return };
-            // More than both buffers hold, so that a group is handed over to the very thread that this runs on.
+            // More than both buffers hold, so that a group is handed over to the very thread that
+            // this runs on.
             for _ in 0..20 {
                 drop(log.append(&[5; 3000]).expect("appended"));
             }
@@ -200,7 +208,11 @@ fn a_waker_may_append_and_wait_on_the_logs_own_thread() {
         });
         let mut append = pending(&log, &waker);
         let (last, thread) = told.recv_timeout(ENOUGH).expect("it came back");
-        assert_eq!(thread.as_deref(), Some("inkstone"), "the record is committed by the log's own thread");
+        assert_eq!(
+            thread.as_deref(),
+            Some("inkstone"),
+            "the record is committed by the log's own thread"
+        );
         assert_eq!(last, Lsn::new(22));
         assert!(poll(&mut append, &waker).is_ready());
     });
@@ -239,7 +251,8 @@ fn wakers_whose_panics_panic_again_keep_nobody_else_asleep() {
         must_end("panics that panic", move || {
             let (disk, log) = sim_log(patient());
             log.append_durable(b"first").expect("durable");
-            let bombs: Vec<_> = (0..3).map(|_| doing(|| std::panic::resume_unwind(Box::new(Bomb)))).collect();
+            let bombs: Vec<_> =
+                (0..3).map(|_| doing(|| std::panic::resume_unwind(Box::new(Bomb)))).collect();
             let _futures: Vec<_> = bombs.iter().map(|waker| pending(&log, waker)).collect();
             let (waker, count) = counting();
             let mut last = pending(&log, &waker);
@@ -271,7 +284,8 @@ fn the_last_owner_of_a_log_may_be_a_waker_on_its_own_thread() {
                 }
             });
             let log = weak.upgrade().expect("open");
-            let mut append = log.append(b"committed by the log's own thread").expect("appended").into_owned();
+            let mut append =
+                log.append(b"committed by the log's own thread").expect("appended").into_owned();
             drop(log);
             assert!(poll(&mut append, &waker).is_pending());
             (waker, append)
@@ -279,8 +293,8 @@ fn the_last_owner_of_a_log_may_be_a_waker_on_its_own_thread() {
         let thread = told.recv_timeout(ENOUGH).expect("dropped");
         assert_eq!(thread.as_deref(), Some("inkstone"));
         drop((waker, append));
-        let again =
-            Log::open_in(Arc::new(disk.directory("/log")), Options::small()).expect("the lock is free");
+        let again = Log::open_in(Arc::new(disk.directory("/log")), Options::small())
+            .expect("the lock is free");
         assert!(again.recovery().clean);
         assert_eq!(again.last(), Lsn::FIRST);
     });
@@ -290,12 +304,14 @@ fn the_last_owner_of_a_log_may_be_a_waker_on_its_own_thread() {
 fn a_cancelled_future_leaves_its_record_and_everybody_elses_alone() {
     must_end("a cancelled future", || {
         let (_disk, log) = sim_log(Options::small().linger(Duration::from_millis(1)).idle(HOUR));
-        // The commit of a lone future begins at once. On a busy machine it may end before this thread has dropped the future, or
-        // before it has polled the other one: then nothing was cancelled, and it tries again.
+        // The commit of a lone future begins at once. On a busy machine it may end before this
+        // thread has dropped the future, or before it has polled the other one: then nothing was
+        // cancelled, and it tries again.
         let (cancels, mut other, kept, keeps) = loop {
             let (cancelled, cancels) = counting();
             let (kept, keeps) = counting();
-            let mut future = log.append(b"a record whose future is dropped").expect("appended").into_owned();
+            let mut future =
+                log.append(b"a record whose future is dropped").expect("appended").into_owned();
             let (lsn, is_pending) = (future.lsn(), poll(&mut future, &cancelled).is_pending());
             drop(future);
             let is_cancelled = is_pending && log.durable() < lsn;
@@ -351,7 +367,8 @@ fn a_kept_handle_does_not_keep_the_idle_promise_from_being_written() {
         let lsn = log.append_durable(b"promised when idle").expect("durable");
         let _kept = log.append(b"its handle is kept").expect("appended");
         let sees = || {
-            let reader = Reader::open_in(Arc::new(disk.directory("/log")), Options::small()).expect("opened");
+            let reader = Reader::open_in(Arc::new(disk.directory("/log")), Options::small())
+                .expect("opened");
             reader.durable() >= lsn
         };
         assert!(becomes(sees), "readers of other processes never see it");
@@ -365,8 +382,8 @@ fn sleeps_of_this_thread() -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// A thread that is woken while the log's lock is held asks for the lock, finds it taken, and sleeps a second time: two sleeps a
-/// record instead of one.
+/// A thread that is woken while the log's lock is held asks for the lock, finds it taken, and
+/// sleeps a second time: two sleeps a record instead of one.
 #[test]
 fn many_waiting_threads_sleep_once_for_a_record() {
     const THREADS: u64 = 64;

@@ -1,6 +1,8 @@
-//! A log on file systems that lack something: small sectors, fallocate, or a name that says what lies below.
+//! A log on file systems that lack something: small sectors, fallocate, or a name that says what
+//! lies below.
 //!
-//! *Owns*: real file systems on loop devices, made and removed by each test. *May not touch*: the crate's insides.
+//! *Owns*: real file systems on loop devices, made and removed by each test. *May not touch*: the
+//! crate's insides.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +46,8 @@ fn check(reader: &Reader, last: u64) {
     }
 }
 
-/// The whole life of a log: made, filled over several segments, read beside its writer, killed, opened again, closed, looked at by
-/// every tool. Gives what it said had to be done in another way.
+/// The whole life of a log: made, filled over several segments, read beside its writer, killed,
+/// opened again, closed, looked at by every tool. Gives what it said had to be done in another way.
 fn use_log(path: &Path, options: &Options) -> Vec<String> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tells = Arc::clone(&told);
@@ -114,7 +116,8 @@ fn a_log_on_sectors_larger_than_its_blocks_is_written_and_read() {
     let refused = Reader::open(&path, &direct).unwrap_err().to_string();
     assert!(refused.contains("16384") && refused.contains("buffered"), "{refused}");
     // The layer below refuses it too, for code that opens such a file without asking first.
-    let refused = OsFile::open(&a_segment(&path), &OpenFile::existing().access(Access::Direct)).unwrap_err();
+    let refused =
+        OsFile::open(&a_segment(&path), &OpenFile::existing().access(Access::Direct)).unwrap_err();
     assert!(refused.is_unsupported() && refused.to_string().contains("16384"), "{refused}");
     made.remove();
 }
@@ -159,7 +162,10 @@ fn without_fallocate(kind: &str) {
     log.close().unwrap();
     drop(log);
     assert_eq!(
-        Reader::open(made.target().join("large"), &Options::new()).unwrap().records(Lsn::FIRST).count(),
+        Reader::open(made.target().join("large"), &Options::new())
+            .unwrap()
+            .records(Lsn::FIRST)
+            .count(),
         360
     );
     made.remove();
@@ -211,7 +217,10 @@ fn a_log_whose_bytes_go_through_a_journal_is_asked_and_read_past_the_cache() {
     }
     let mut made = FileSystem::unmounted("ext4", 64, EXT4);
     // If set in this way, the option is not in the table of mounts.
-    crate::host_support::run("tune2fs", &["-o", "journal_data", made.device.path().to_str().unwrap()]);
+    crate::host_support::run(
+        "tune2fs",
+        &["-o", "journal_data", made.device.path().to_str().unwrap()],
+    );
     made.mount("ext4", "noatime");
     let path = made.target().join("log");
     use_log(&path, &options());

@@ -15,7 +15,8 @@ fn options() -> Options {
 
 /// Takes all the room there is, to the last block; more than it has taken before.
 fn fill(directory: &Path) {
-    let mut file = File::options().create(true).append(true).open(directory.join("ballast")).unwrap();
+    let mut file =
+        File::options().create(true).append(true).open(directory.join("ballast")).unwrap();
     let mut piece = 1 << 20;
     while piece > 0 {
         match file.write(&vec![1; piece]).and_then(|written| file.sync_data().map(|()| written)) {
@@ -74,7 +75,8 @@ fn full_disk(kind: &str, mib: usize, args: &[&str]) {
     check(&log, 1, last);
     log.close().unwrap();
     drop(log);
-    // With no byte free it can be opened, read and truncated, and continues in the blocks that this has freed.
+    // With no byte free it can be opened, read and truncated, and continues in the blocks that this
+    // has freed.
     assert!(free_bytes(made.target()).unwrap() < 4 << 20);
     for round in 0..3 {
         let log = Log::open(&path, options()).unwrap();
@@ -137,16 +139,21 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
         close(log);
         for round in 0..4 {
             fill(made.target());
-            let log = Log::open(&path, options()).unwrap_or_else(|why| panic!("{mixed} {round}: {why}"));
+            let log =
+                Log::open(&path, options()).unwrap_or_else(|why| panic!("{mixed} {round}: {why}"));
             let last = log.last().get();
             check(&log, log.first().get(), last);
             let first = log.first().get() + 90;
-            let kept_bytes = std::fs::metadata(path.join("inkstone.room")).map_or(0, |room| room.len());
+            let kept_bytes =
+                std::fs::metadata(path.join("inkstone.room")).map_or(0, |room| room.len());
             match log.truncate_before(Lsn::new(first)) {
                 Ok(()) => check(&log, first, last),
-                // `fill` has taken what the round before had freed, and this opening has used the kept room up.
+                // `fill` has taken what the round before had freed, and this opening has used the
+                // kept room up.
                 Err(Error::NoRoom { .. }) if round > 0 && kept_bytes < 1 << 20 => {
-                    println!("mixed {mixed}, round {round}: refused with {kept_bytes} bytes of kept room");
+                    println!(
+                        "mixed {mixed}, round {round}: refused with {kept_bytes} bytes of kept room"
+                    );
                     check(&log, log.first().get(), last);
                 }
                 Err(why) => panic!("mixed {mixed}, round {round}, {kept_bytes} bytes kept: {why}"),
@@ -161,7 +168,10 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
         let log = Log::open(&path, options()).unwrap();
         let (first, last) = (log.first().get(), log.last().get());
         check(&log, first, last);
-        assert!(log.recovery().waits_for_room || mixed, "where data has room of its own, none is left");
+        assert!(
+            log.recovery().waits_for_room || mixed,
+            "where data has room of its own, none is left"
+        );
         if log.recovery().waits_for_room {
             let error = log.append(&record(last + 1)).unwrap_err();
             assert!(matches!(error, Error::NoRoom { .. }), "{error}");
@@ -169,7 +179,8 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
             assert!(matches!(error, Error::NoRoom { .. }), "{error}");
         }
         std::fs::remove_file(made.target().join("ballast")).unwrap();
-        // btrfs gives the blocks of a removed file back with the end of its transaction, which this waits for.
+        // btrfs gives the blocks of a removed file back with the end of its transaction, which this
+        // waits for.
         run("sync", &["-f", made.target().to_str().unwrap()]);
         assert_eq!(log.append_durable(&record(last + 1)).unwrap().get(), last + 1, "there is room");
         check(&log, first, last + 1);
@@ -179,7 +190,8 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
     }
 }
 
-/// The names of a small directory lie in its inode on xfs. The one that does not fit there needs a block.
+/// The names of a small directory lie in its inode on xfs. The one that does not fit there needs a
+/// block.
 #[test]
 fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
     if !can_run("a_name_that_needs_room", &["mkfs.xfs"]) {
@@ -218,7 +230,8 @@ fn a_name_that_needs_room_on_a_full_xfs_stops_nobody() {
     made.remove();
 }
 
-/// The files below a directory that this process has open although they have no name any more, and the bytes of their blocks.
+/// The files below a directory that this process has open although they have no name any more, and
+/// the bytes of their blocks.
 fn removed_and_open(below: &Path) -> (usize, u64) {
     let mut found = (0, 0);
     for held in std::fs::read_dir("/proc/self/fd").unwrap() {

@@ -1,7 +1,8 @@
-//! The tests of where a log may be: file systems, full disks, directories that move, users and containers. One program: the log's code
-//! is made for it once.
+//! The tests of where a log may be: file systems, full disks, directories that move, users and
+//! containers. One program: the log's code is made for it once.
 //!
-//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test places -- moved::` runs one file.
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test places
+//! -- moved::` runs one file.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

@@ -1,6 +1,8 @@
-//! A log whose path leads elsewhere while it is open: it continues in the directory that was opened, and touches no other.
+//! A log whose path leads elsewhere while it is open: it continues in the directory that was
+//! opened, and touches no other.
 //!
-//! *Owns*: directories below cargo's temporary directory, and for one test a mount, for which it must be root.
+//! *Owns*: directories below cargo's temporary directory, and for one test a mount, for which it
+//! must be root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,7 +70,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Opens the log `a` at `path`, calls `turn`, after which the path leads to `b`, and continues. `b` and its contents must not change.
+/// Opens the log `a` at `path`, calls `turn`, after which the path leads to `b`, and continues. `b`
+/// and its contents must not change.
 fn goes_on_in_its_own(path: &Path, turn: impl FnOnce(), a: &Path, b: &Path) {
     let log = Log::open(path, options()).unwrap();
     append(&log, b'a', 30);
@@ -207,7 +210,8 @@ fn a_directory_that_was_removed_is_an_error_that_says_so() {
     append(&log, b'a', 5);
     fs::remove_dir_all(&wal).unwrap();
     fs::create_dir(&wal).unwrap();
-    let error = (0..30).find_map(|_| log.append_durable(&record(b'a', 0)).err()).expect("no next segment");
+    let error =
+        (0..30).find_map(|_| log.append_durable(&record(b'a', 0)).err()).expect("no next segment");
     assert!(error.to_string().contains("was removed while it was open"), "{error}");
     drop(log);
     assert_eq!(files(&wal).len(), 0);
@@ -240,7 +244,10 @@ fn a_file_that_has_the_next_segments_name_stays_and_its_number_is_passed_over() 
         if is_another_logs {
             // Only a person may remove it.
             let error = Log::open(&wal, options()).expect_err("a segment of another log");
-            assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(".ink"), "{error}");
+            assert!(
+                matches!(error, Error::Corrupt(_)) && error.to_string().contains(".ink"),
+                "{error}"
+            );
             taken.iter().for_each(|path| fs::remove_file(path).unwrap());
         }
         check(&wal, b'a', 60);
@@ -251,7 +258,9 @@ fn a_file_that_has_the_next_segments_name_stays_and_its_number_is_passed_over() 
 fn a_file_that_has_the_name_of_a_free_one_stays_too() {
     let made = tempfile::tempdir_in(temporary()).unwrap();
     let wal = made.path().join("wal");
-    let log = Log::open(&wal, options().prepare_ahead(false).own_thread(false).free_segments_max(9)).unwrap();
+    let log =
+        Log::open(&wal, options().prepare_ahead(false).own_thread(false).free_segments_max(9))
+            .unwrap();
     append(&log, b'a', 60);
     let stray = wal.join(format!("{:020}.free", 2));
     fs::write(&stray, b"somebody's notes").unwrap();

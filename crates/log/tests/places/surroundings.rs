@@ -1,6 +1,8 @@
-//! What a log meets around it: a pipe that has a name of its own, other users, no /proc, an overlay that never syncs.
+//! What a log meets around it: a pipe that has a name of its own, other users, no /proc, an overlay
+//! that never syncs.
 //!
-//! *Owns*: directories below cargo's temporary directory, processes, and for some tests mounts, for which it must be root.
+//! *Owns*: directories below cargo's temporary directory, processes, and for some tests mounts, for
+//! which it must be root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -33,8 +35,9 @@ fn in_child(before: &str, name: &str, directory: &Path, mode: &str) -> Output {
 }
 
 fn check(output: &Output) -> String {
-    let said =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    let said = [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     said
 }
@@ -58,7 +61,10 @@ fn a_pipe_with_the_name_of_one_of_its_files_holds_nobody_up() {
         done.send(warnings).unwrap();
     });
     let warnings = waits.recv_timeout(Duration::from_secs(60)).expect("an opening that hangs");
-    assert!(warnings.contains("inkstone.tuned is not used") && warnings.contains("a pipe"), "{warnings}");
+    assert!(
+        warnings.contains("inkstone.tuned is not used") && warnings.contains("a pipe"),
+        "{warnings}"
+    );
 }
 
 /// Run by [`files_and_directories_have_the_mode_that_was_asked_for`].
@@ -96,7 +102,12 @@ fn files_and_directories_have_the_mode_that_was_asked_for() {
         let mut count = 0;
         for entry in fs::read_dir(&log).unwrap() {
             let path = entry.unwrap().path();
-            assert_eq!(mode_of(&path), of_files, "{} with umask {umask}, mode {mode}", path.display());
+            assert_eq!(
+                mode_of(&path),
+                of_files,
+                "{} with umask {umask}, mode {mode}",
+                path.display()
+            );
             count += 1;
         }
         assert!(count >= 3 && log.join("inkstone.lock").exists());
@@ -128,7 +139,8 @@ fn a_log_works_where_there_is_no_proc() {
     }
     let made = tempfile::tempdir_in(temporary()).unwrap();
     let here = inspect::choice(made.path()).unwrap();
-    let output = in_child("umount -l /proc &&", "child_uses_a_log_without_proc", made.path(), "default");
+    let output =
+        in_child("umount -l /proc &&", "child_uses_a_log_without_proc", made.path(), "default");
     let said = check(&output);
     assert!(said.contains("mount options") && said.contains("are unknown"), "{said}");
     // What is known of the directory itself is known there too.
@@ -147,8 +159,12 @@ fn an_overlay_that_never_syncs_is_warned_about() {
         fs::create_dir(made.path().join(name)).unwrap();
         made.path().join(name)
     });
-    let layers =
-        format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+    let layers = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
     for (options, is_warned) in [(layers.clone() + ",volatile", true), (layers, false)] {
         let _ = fs::remove_dir_all(work.join("work"));
         let mount = match Mount::new(Path::new("overlay"), &target, "overlay", &options) {
@@ -173,7 +189,8 @@ fn growing() -> Options {
     options().segment_bytes(4 << 20)
 }
 
-/// Run by [`a_limit_on_the_size_of_files_is_no_room_and_no_signal`], with a limit of 2,048,000 bytes.
+/// Run by [`a_limit_on_the_size_of_files_is_no_room_and_no_signal`], with a limit of 2,048,000
+/// bytes.
 #[test]
 fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
     let Ok(path) = std::env::var(CHILD) else { return };
@@ -196,7 +213,10 @@ fn child_uses_a_log_with_a_limit_on_the_size_of_files() {
         check(refused);
         let last = log.last();
         assert!(last > Lsn::new(100), "{last}");
-        assert_eq!(log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64, last.get());
+        assert_eq!(
+            log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64,
+            last.get()
+        );
         log.truncate_before(Lsn::new(50)).unwrap();
         log.close().unwrap();
         drop(log);
@@ -247,7 +267,10 @@ fn child_runs_out_of_descriptors() {
             assert!(refused.is_retryable(), "{name}: {refused}");
         }
         assert_eq!(log.append_durable(&[7; 8000]).unwrap().get(), last.get() + 1, "{name}");
-        assert_eq!(log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64, last.get() + 1);
+        assert_eq!(
+            log.reader().records(Lsn::FIRST).filter_map(Result::ok).count() as u64,
+            last.get() + 1
+        );
         log.close().unwrap();
     }
 }

@@ -1,7 +1,8 @@
-//! Readers beside a writer, on real directories: in this process, opened separately, and in another one.
+//! Readers beside a writer, on real directories: in this process, opened separately, and in another
+//! one.
 //!
-//! *Owns*: followers under which segments are begun, truncated at both ends and used again. What a crash may leave is in
-//! `beside_sim.rs`.
+//! *Owns*: followers under which segments are begun, truncated at both ends and used again. What a
+//! crash may leave is in `beside_sim.rs`.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -39,7 +40,8 @@ struct Followed {
     by_lsn: Vec<Option<u64>>,
 }
 
-/// Follows from LSN 1 until the record `last`, written after `cuts` cuts or more, was shown. Everything must be dense.
+/// Follows from LSN 1 until the record `last`, written after `cuts` cuts or more, was shown.
+/// Everything must be dense.
 fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
     let mut followed = Followed { by_lsn: vec![None; last as usize + 1], ..Followed::default() };
     let mut expected = cursor.next_lsn().get();
@@ -82,8 +84,8 @@ fn follow(cursor: &mut Cursor, last: u64, cuts: u64) -> Followed {
     }
 }
 
-/// Appends, truncates at both ends and rolls; ends with record `last`, after `last / 250` cuts, and closes. Returns the log as it must be
-/// found.
+/// Appends, truncates at both ends and rolls; ends with record `last`, after `last / 250` cuts, and
+/// closes. Returns the log as it must be found.
 fn write(path: &Path, options: Options, last: u64, with_cuts: bool) -> Vec<(u64, u64)> {
     let mut log = Log::open(path, options.clone()).unwrap();
     let mut model: Vec<(u64, u64)> = Vec::new();
@@ -124,15 +126,19 @@ fn write(path: &Path, options: Options, last: u64, with_cuts: bool) -> Vec<(u64,
 
 fn is_recycled(path: &Path) -> bool {
     let files = std::fs::read_dir(path).unwrap();
-    let names: Vec<_> = files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let highest = names.iter().filter_map(|name| name[..20.min(name.len())].parse::<usize>().ok()).max();
+    let names: Vec<_> =
+        files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let highest =
+        names.iter().filter_map(|name| name[..20.min(name.len())].parse::<usize>().ok()).max();
     // Several files of so small segments are made ready ahead.
     highest.unwrap() > names.len() + 8
 }
 
 #[test]
 fn a_follower_in_this_process_sees_everything_or_is_told() {
-    for (access, with_cuts) in [(Access::Buffered, false), (Access::Buffered, true), (Access::Direct, true)] {
+    for (access, with_cuts) in
+        [(Access::Buffered, false), (Access::Buffered, true), (Access::Direct, true)]
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let options = small().access(access).idle(Duration::from_millis(2));
@@ -155,7 +161,9 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
         assert_eq!(again.recovery().unwrap().verdict, Verdict::End);
         let shown: Vec<_> = again
             .records(again.first())
-            .map(|shown| shown.map(|shown| (shown.lsn.get(), check(shown.lsn.get(), &shown.bytes))).unwrap())
+            .map(|shown| {
+                shown.map(|shown| (shown.lsn.get(), check(shown.lsn.get(), &shown.bytes))).unwrap()
+            })
             .collect();
         assert_eq!(shown, model);
     }
@@ -163,13 +171,20 @@ fn a_follower_in_this_process_sees_everything_or_is_told() {
 
 fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("beside::{test}"), "--ignored", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            &format!("beside::{test}"),
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(DIRECTORY, path)
         .spawn()
         .unwrap()
 }
 
-/// Run by that test, in a process of its own: `--exact beside::the_writer --ignored`, with the directory in the environment.
+/// Run by that test, in a process of its own: `--exact beside::the_writer --ignored`, with the
+/// directory in the environment.
 #[test]
 #[ignore = "the other process of a_follower_of_another_process_sees_everything_or_is_told"]
 fn the_writer() {
@@ -194,7 +209,8 @@ fn a_follower_of_another_process_sees_everything_or_is_told() {
     log.close().unwrap();
 }
 
-/// Run by that test, in a process of its own: `--exact beside::the_writer_to_be_killed --ignored`, with the directory in the environment.
+/// Run by that test, in a process of its own: `--exact beside::the_writer_to_be_killed --ignored`,
+/// with the directory in the environment.
 #[test]
 #[ignore = "the other process of what_a_killed_process_had_acknowledged_is_shown_at_once"]
 fn the_writer_to_be_killed() {
@@ -221,7 +237,11 @@ fn what_a_killed_process_had_acknowledged_is_shown_at_once() {
     // Without a note nobody finds its bulletin.
     std::fs::write(path.join("inkstone.lock"), b"").unwrap();
     let reader = Reader::open(path, &small()).unwrap();
-    assert_eq!((reader.durable().get(), reader.recovery().unwrap().end), (89, None), "only what is promised");
+    assert_eq!(
+        (reader.durable().get(), reader.recovery().unwrap().end),
+        (89, None),
+        "only what is promised"
+    );
     let mut cursor = reader.from(Lsn::new(80));
     for lsn in 80..90 {
         check(lsn, cursor.next().unwrap().unwrap().bytes);
@@ -281,7 +301,8 @@ fn a_cursor_gets_on_while_another_of_the_same_reader_polls() {
         });
         // Each by itself: a slow machine is not a defect, a cursor without progress is one.
         let told = || told.recv_timeout(Duration::from_secs(30));
-        let read = std::iter::from_fn(|| told().ok()).inspect(|record| assert!(record.is_ok())).count();
+        let read =
+            std::iter::from_fn(|| told().ok()).inspect(|record| assert!(record.is_ok())).count();
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(read, RECORDS as usize, "the other cursor does not get on");
     });

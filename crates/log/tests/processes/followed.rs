@@ -1,6 +1,7 @@
 //! A log that another process follows by its bulletin: what that costs, and bulletins that lie.
 //!
-//! *Owns*: posts, and what a reader makes of them. What readers see beside a writer is in `beside.rs`.
+//! *Owns*: posts, and what a reader makes of them. What readers see beside a writer is in
+//! `beside.rs`.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -28,7 +29,13 @@ pub(crate) fn record(lsn: u64, life: u64) -> Vec<u8> {
 
 fn in_another_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("followed::{test}"), "--ignored", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            &format!("followed::{test}"),
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(DIRECTORY, path)
         .stdout(Stdio::null())
         .spawn()
@@ -119,19 +126,21 @@ fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
     }
     assert!(follower.0.wait().unwrap().success());
     let text = std::fs::read_to_string(path.join("counted")).unwrap();
-    let [read, bytes, wakes] = text.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<u64>>()[..]
+    let [read, bytes, wakes] =
+        text.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<u64>>()[..]
     else {
         panic!("{text}");
     };
     eprintln!("{read} bytes read for {bytes} bytes of records; {wakes} sleeps in 3 s");
     assert_eq!(bytes, (RECORDS - 1) * RECORD_BYTES as u64);
     assert!(read * 10 <= bytes * 12, "{read} bytes read for {bytes}");
-    // Two a second. The writer's last promise is posted too, and the reads of one observation may sleep.
+    // Two a second. The writer's last promise is posted too, and the reads of one observation may
+    // sleep.
     assert!(wakes <= 6 + 5, "{wakes} wake-ups in 3 s");
 }
 
-/// The writer shares the bytes with the post. The reader is one as in another process, with a view of its own. The records fill the
-/// shared memory several times.
+/// The writer shares the bytes with the post. The reader is one as in another process, with a view
+/// of its own. The records fill the shared memory several times.
 #[test]
 fn a_reader_that_keeps_up_reads_no_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -193,7 +202,8 @@ fn each_commit_is_posted_once_before_its_writer_goes_on() {
     assert!(bulletin.has_ended() && bulletin_of(directory.path()).is_none());
 }
 
-/// Else readers that observe the log take its bulletin for a stranger's, and poll until the next commit.
+/// Else readers that observe the log take its bulletin for a stranger's, and poll until the next
+/// commit.
 #[test]
 fn a_new_segment_is_posted_though_no_commit_follows() {
     let directory = tempfile::tempdir().unwrap();
@@ -201,12 +211,17 @@ fn a_new_segment_is_posted_though_no_commit_follows() {
     let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
     let mut heads = 0;
     while heads < 3 {
-        let (segment, head, rings) = (bulletin.read().unwrap()[1], log.head_first(), bulletin.rings());
+        let (segment, head, rings) =
+            (bulletin.read().unwrap()[1], log.head_first(), bulletin.rings());
         let appended = log.append(&[1; 1000]).unwrap();
         if log.head_first() > head {
             let [durable, posted, ..] = bulletin.read().unwrap();
             assert_eq!((durable + 1, posted), (appended.lsn().get(), segment + 1));
-            assert_eq!(bulletin.rings(), rings + 1, "posts for the seal and for the new segment are one");
+            assert_eq!(
+                bulletin.rings(),
+                rings + 1,
+                "posts for the seal and for the new segment are one"
+            );
             heads += 1;
         }
         appended.wait().unwrap();
@@ -298,8 +313,8 @@ fn the_writer_in_two_steps() {
     }
 }
 
-/// The reader is behind when the writer is killed. It knows what that one has posted, and all of it is in the files as it was posted;
-/// but the next writer has cut it.
+/// The reader is behind when the writer is killed. It knows what that one has posted, and all of it
+/// is in the files as it was posted; but the next writer has cut it.
 #[test]
 fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     let directory = tempfile::tempdir().unwrap();
@@ -327,7 +342,8 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     let log = Log::open(path, small().own_thread(false)).unwrap();
     assert_eq!(log.last().get(), 40);
     log.truncate_after(Lsn::new(30)).unwrap();
-    // One asks when only the cut is there, one when there are other records, one when there are more than before.
+    // One asks when only the cut is there, one when there are other records, one when there are
+    // more than before.
     for (cursor, last) in cursors.iter_mut().zip([30, 35, 50]) {
         for lsn in log.last().get() + 1..=last {
             log.append_durable(&record(lsn, 2)).unwrap();
@@ -338,8 +354,8 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     }
 }
 
-/// A log of 90 records whose writer was killed, and this test in its place: it has the lock, and posts what it likes. The last
-/// record is in no promise.
+/// A log of 90 records whose writer was killed, and this test in its place: it has the lock, and
+/// posts what it likes. The last record is in no promise.
 struct Liar {
     directory: tempfile::TempDir,
     _lock: OsLock,
@@ -355,7 +371,8 @@ impl Liar {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_path_buf();
         let log = Log::open(&path, options.clone().own_thread(false)).unwrap();
-        (1..=90).for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
+        (1..=90)
+            .for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
         let truth = bulletin_of(&path).unwrap().read().unwrap();
         log.abandon();
         let directories = OsDirectory::open(&path).unwrap();
@@ -377,7 +394,9 @@ impl Liar {
         let mut shown = 0;
         loop {
             match cursor.next_within(SHORT) {
-                Ok(Some(found)) if found.bytes == record(found.lsn.get(), 0) => shown = found.lsn.get(),
+                Ok(Some(found)) if found.bytes == record(found.lsn.get(), 0) => {
+                    shown = found.lsn.get()
+                }
                 Ok(Some(found)) => return Err(format!("record {} was never appended", found.lsn)),
                 Ok(None) => return Ok(shown),
                 Err(error) => return Err(format!("the log is sound: {error}")),
@@ -396,11 +415,16 @@ fn lies(truth: [u64; BULLETIN_WORDS]) -> Vec<[u64; BULLETIN_WORDS]> {
                 lie[at] = word;
                 lie
             };
-            lies.extend([with(truth[at].wrapping_add(change)), with(truth[at].wrapping_sub(change))]);
+            lies.extend([
+                with(truth[at].wrapping_add(change)),
+                with(truth[at].wrapping_sub(change)),
+            ]);
         }
     }
     // A log that has gone on: more records, further on.
-    lies.extend((1..20).map(|more| [truth[0] + more, truth[1], truth[2] + more * 512, truth[3], truth[4]]));
+    lies.extend(
+        (1..20).map(|more| [truth[0] + more, truth[1], truth[2] + more * 512, truth[3], truth[4]]),
+    );
     let mut random = fastrand::Rng::with_seed(7);
     lies.extend((0..100).map(|_| std::array::from_fn(|_| random.u64(..) >> random.u32(..64))));
     lies.retain(|lie| *lie != truth);
@@ -414,7 +438,9 @@ fn is_not_deceived(options: Options) -> Result<(), String> {
         liar.post(lie);
         match liar.shown() {
             Ok(89) => {}
-            Ok(shown) => return Err(format!("{lie:?}: shown up to {shown}, which is not promised")),
+            Ok(shown) => {
+                return Err(format!("{lie:?}: shown up to {shown}, which is not promised"));
+            }
             Err(wrong) => return Err(format!("{lie:?}: {wrong}")),
         }
     }
@@ -460,7 +486,8 @@ fn shared_bytes_that_are_wrong_show_no_record_and_hide_none() {
     }
 }
 
-/// The log goes on, and nothing of it is posted: as if another writer had the lock, which posts where this reader cannot look.
+/// The log goes on, and nothing of it is posted: as if another writer had the lock, which posts
+/// where this reader cannot look.
 #[test]
 fn a_bulletin_that_is_silent_delays_and_hides_nothing() {
     let mut liar = Liar::new(small());
@@ -476,7 +503,8 @@ fn a_bulletin_that_is_silent_delays_and_hides_nothing() {
     for file in std::fs::read_dir(elsewhere.path()).unwrap().map(|file| file.unwrap()) {
         let to = liar.directory.path().join(file.file_name());
         if file.file_name() != LOCK {
-            let into = std::fs::File::options().write(true).create(true).truncate(false).open(to).unwrap();
+            let into =
+                std::fs::File::options().write(true).create(true).truncate(false).open(to).unwrap();
             let bytes = std::fs::read(file.path()).unwrap();
             std::os::unix::fs::FileExt::write_all_at(&into, &bytes, 0).unwrap();
         }

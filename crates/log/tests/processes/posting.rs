@@ -1,6 +1,8 @@
-//! A log on a simulated disk that posts on a real page: which calls that costs, and what is posted when the disk refuses something.
+//! A log on a simulated disk that posts on a real page: which calls that costs, and what is posted
+//! when the disk refuses something.
 //!
-//! *Owns*: the calls of the log's directory beside posts. What readers make of posts otherwise is in `followed.rs`.
+//! *Owns*: the calls of the log's directory beside posts. What readers make of posts otherwise is
+//! in `followed.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +15,8 @@ use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
 use crate::followed::{LOCK, LONG, SHORT, bulletin_of, expect, record, small};
 
-/// A simulated disk whose log posts on a real page, which belongs to the lock of a directory elsewhere.
+/// A simulated disk whose log posts on a real page, which belongs to the lock of a directory
+/// elsewhere.
 struct Posting {
     bulletin: Arc<Bulletin>,
     elsewhere: tempfile::TempDir,
@@ -73,7 +76,8 @@ impl Hook for Posting {
     }
 }
 
-/// What follows the known head is opened by its number, however many files there are, and however many segments have come.
+/// What follows the known head is opened by its number, however many files there are, and however
+/// many segments have come.
 #[test]
 fn a_follower_lists_the_directory_for_no_new_segment() {
     let (disk, posting) = (SimDisk::new(1, DiskOptions::default()), Posting::new());
@@ -104,7 +108,8 @@ fn a_follower_lists_the_directory_for_no_new_segment() {
     assert!(segments > 20, "{segments}");
 }
 
-/// Several threads want the processors until the next write begins: who naps is woken then, and not by the post.
+/// Several threads want the processors until the next write begins: who naps is woken then, and not
+/// by the post.
 #[test]
 fn several_writers_wake_who_naps_when_the_next_write_begins() {
     let (disk, posting) = (SimDisk::new(1, DiskOptions::default()), Posting::new());
@@ -135,7 +140,8 @@ fn several_writers_wake_who_naps_when_the_next_write_begins() {
     });
 }
 
-/// A reader that is behind must hear of the cut, also if the disk has no room for the first group after it.
+/// A reader that is behind must hear of the cut, also if the disk has no room for the first group
+/// after it.
 #[test]
 fn a_cut_whose_epoch_finds_no_room_is_posted() {
     let mut held_back = 0;
@@ -180,15 +186,16 @@ impl Model {
             Err(Error::TruncatedBefore { lsn: asked, first }) => {
                 asked.get() == lsn && lsn < self.first && first.get() == self.first
             }
-            // A reader that has shown records that are gone gets this error; the next answer is checked.
+            // A reader that has shown records that are gone gets this error; the next answer is
+            // checked.
             Err(Error::TruncatedAfter { last, .. }) => last.get() < lsn,
             Err(_) => false,
         }
     }
 }
 
-/// A writer that appends and truncates at both ends, and a reader with several cursors that sees its posts. Each truncation comes between two
-/// calls of the reader, or between two steps of one.
+/// A writer that appends and truncates at both ends, and a reader with several cursors that sees
+/// its posts. Each truncation comes between two calls of the reader, or between two steps of one.
 fn history(seed: u64) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (disk, posting) = (SimDisk::new(seed, DiskOptions::default()), Posting::new());
@@ -200,7 +207,8 @@ fn history(seed: u64) -> (u64, u64) {
     let mut cursors: Vec<_> = (0..4).map(|_| reader.from(Lsn::FIRST)).collect();
     let (mut cuts, mut meanwhile) = (0, 0);
     for generation in 1..=400 {
-        let (now, choice, many) = (model.lock().unwrap().clone(), random.u8(..6), random.u64(1..40));
+        let (now, choice, many) =
+            (model.lock().unwrap().clone(), random.u8(..6), random.u64(1..40));
         let (log, then) = (Arc::clone(&log), Arc::clone(&model));
         let before = now.clone();
         let deed: Deed = Box::new(move || {
@@ -219,7 +227,10 @@ fn history(seed: u64) -> (u64, u64) {
                 2 => {}
                 _ => {
                     for lsn in now.last() + 1..=now.last() + many {
-                        assert_eq!(log.append_durable(&record(lsn, generation)).unwrap().get(), lsn);
+                        assert_eq!(
+                            log.append_durable(&record(lsn, generation)).unwrap().get(),
+                            lsn
+                        );
                         now.records.insert(lsn, generation);
                     }
                 }
@@ -256,7 +267,9 @@ fn history(seed: u64) -> (u64, u64) {
                     if cursor.next_lsn().get() != lsn {
                         cursor.seek(Lsn::new(lsn));
                     }
-                    let answer = cursor.next().map(|record| record.map(|record| generation_of(record.bytes)));
+                    let answer = cursor
+                        .next()
+                        .map(|record| record.map(|record| generation_of(record.bytes)));
                     if let Err(Error::TruncatedBefore { first, .. }) = &answer {
                         cursor.seek(*first);
                     }
@@ -266,7 +279,8 @@ fn history(seed: u64) -> (u64, u64) {
             let was_done = is_due && posting.deed.lock().unwrap().is_none();
             meanwhile += u64::from(was_done);
             let now = model.lock().unwrap();
-            let is_right = now.may_answer(lsn, &answer) || was_done && before.may_answer(lsn, &answer);
+            let is_right =
+                now.may_answer(lsn, &answer) || was_done && before.may_answer(lsn, &answer);
             assert!(
                 is_right,
                 "seed {seed}, LSN {lsn} of {} to {}: {answer:?}, not {:?}",
@@ -283,7 +297,8 @@ fn history(seed: u64) -> (u64, u64) {
 
 #[test]
 fn no_answer_is_older_than_what_was_posted() {
-    let (cuts, meanwhile) = (1..=30).map(history).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    let (cuts, meanwhile) =
+        (1..=30).map(history).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     eprintln!("{cuts} cuts; {meanwhile} changes in the midst of a call");
     assert!(cuts > 300 && meanwhile > 100, "{cuts}, {meanwhile}");
 }

@@ -1,4 +1,5 @@
-//! What happens to a process that has a log open: it is stopped, it becomes another program, it ends without a word.
+//! What happens to a process that has a log open: it is stopped, it becomes another program, it
+//! ends without a word.
 
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::os::unix::process::CommandExt;
@@ -27,7 +28,8 @@ fn start(test: &str, role: &str, path: &Path) -> (Child, Lines<BufReader<ChildSt
 /// In the process of its own: the log, if this is one.
 fn own_log() -> Option<(Log, String)> {
     let role = std::env::var(ROLE).ok()?;
-    let log = Log::open(std::env::var_os(PLACE).expect("a place"), Options::small()).expect("opened");
+    let log =
+        Log::open(std::env::var_os(PLACE).expect("a place"), Options::small()).expect("opened");
     Some((log, role))
 }
 
@@ -87,15 +89,19 @@ fn a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_a
         println!("\nacknowledged {lsn}");
         panic!(
             "{}",
-            Command::new("sh").args(["-c", "echo; echo I am another program; exec sleep 60"]).exec()
+            Command::new("sh")
+                .args(["-c", "echo; echo I am another program; exec sleep 60"])
+                .exec()
         );
     }
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("log");
-    let test = "a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_acknowledged";
+    let test =
+        "a_writer_that_becomes_another_program_gives_the_lock_back_and_loses_nothing_acknowledged";
     let (mut writer, mut lines) = start(test, "writer", &path);
     let last = next_ack(&mut lines);
-    // Its name in /proc would say too little: the kernel changes it first, and lets the locks go when the program's first instruction is due.
+    // Its name in /proc would say too little: the kernel changes it first, and lets the locks go
+    // when the program's first instruction is due.
     lines
         .map(|line| line.expect("read"))
         .find(|line| line == "I am another program")
@@ -164,10 +170,13 @@ fn what_is_said_on_a_closed_stderr_is_written_into_no_file_of_the_log() {
         let path = place.path().join("log");
         let (mut writer, _lines) = start(test, role, &path);
         assert!(writer.wait().expect("ended").success(), "{role}");
-        let log = Log::open(&path, Options::small()).unwrap_or_else(|error| panic!("{role}: {error}"));
+        let log =
+            Log::open(&path, Options::small()).unwrap_or_else(|error| panic!("{role}: {error}"));
         assert_eq!(log.last(), Lsn::new(MANY));
         let reader = log.reader();
-        assert!(reader.records(Lsn::FIRST).all(|record| record.expect("sound").bytes == [7; 20_000]));
+        assert!(
+            reader.records(Lsn::FIRST).all(|record| record.expect("sound").bytes == [7; 20_000])
+        );
         let in_files = |entry: std::io::Result<std::fs::DirEntry>| {
             let bytes = std::fs::read(entry.expect("listed").path()).expect("read");
             bytes.windows(8).any(|bytes| bytes == b"warning:")

@@ -1,6 +1,8 @@
-//! Readers of `Reader::open` beside a writer that truncates: no way of reading shows a record that is gone.
+//! Readers of `Reader::open` beside a writer that truncates: no way of reading shows a record that
+//! is gone.
 //!
-//! *Owns*: what is read at or below the watermark that a reader knows. What comes above it is in `beside.rs` and `followed.rs`.
+//! *Owns*: what is read at or below the watermark that a reader knows. What comes above it is in
+//! `beside.rs` and `followed.rs`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -72,7 +74,10 @@ impl Beside {
         }
         let reader = Reader::open(directory.path(), &small()).unwrap();
         // Without posts it waits for the promise of the last record.
-        assert_eq!(reader.follow(Lsn::FIRST).take(LAST as usize).map(Result::unwrap).count(), LAST as usize);
+        assert_eq!(
+            reader.follow(Lsn::FIRST).take(LAST as usize).map(Result::unwrap).count(),
+            LAST as usize
+        );
         let delay = if posts { Duration::ZERO } else { ONE_SECOND };
         Self { _directory: directory, log, reader, delay }
     }
@@ -104,7 +109,8 @@ fn no_read_shows_what_was_cut_since_the_reader_looked() {
     for posts in [true, false] {
         let beside = Beside::new(posts);
         let reader = &beside.reader;
-        // Before the cut in its segment, behind it there and segments further on, and with much read ahead.
+        // Before the cut in its segment, behind it there and segments further on, and with much
+        // read ahead.
         let mut early = [beside.at(1), beside.at(LEFT - 3), beside.at(LEFT)];
         let mut late = [beside.at(LEFT + 1), beside.at(LEFT + 3), beside.at(LAST - 20)];
         assert_eq!(reader.get(Lsn::new(LEFT + 5)).unwrap(), record(LEFT + 5, 0));
@@ -114,10 +120,12 @@ fn no_read_shows_what_was_cut_since_the_reader_looked() {
         append(&beside.log, LEFT + 1..=last, 1);
         std::thread::sleep(beside.delay);
 
-        let seen = |records: &mut dyn Iterator<Item = inkstone::Result<inkstone::OwnedRecord>>| -> Vec<_> {
-            let seen = records.take(last as usize).map(Result::unwrap);
-            seen.map(|record| (record.lsn.get(), life(record.lsn.get(), &record.bytes))).collect()
-        };
+        let seen =
+            |records: &mut dyn Iterator<Item = inkstone::Result<inkstone::OwnedRecord>>| -> Vec<_> {
+                let seen = records.take(last as usize).map(Result::unwrap);
+                seen.map(|record| (record.lsn.get(), life(record.lsn.get(), &record.bytes)))
+                    .collect()
+            };
         // Each by a reader that was told by no other read: clones have one view.
         let all = expected(1, last);
         assert!(
@@ -156,10 +164,18 @@ fn each_way_of_reading_learns_of_a_truncation_by_itself() {
         ("from, next", |reader, _| reader.from(Lsn::new(NEXT)).next().map(owned)),
         ("from, next_within", |reader, _| reader.from(Lsn::new(NEXT)).next_within(LONG).map(owned)),
         ("records", |reader, _| {
-            reader.records(Lsn::new(NEXT)).next().transpose().map(|record| record.map(|record| record.bytes))
+            reader
+                .records(Lsn::new(NEXT))
+                .next()
+                .transpose()
+                .map(|record| record.map(|record| record.bytes))
         }),
         ("follow", |reader, _| {
-            reader.follow(Lsn::new(NEXT)).next().transpose().map(|record| record.map(|record| record.bytes))
+            reader
+                .follow(Lsn::new(NEXT))
+                .next()
+                .transpose()
+                .map(|record| record.map(|record| record.bytes))
         }),
         ("next", |_, cursor| cursor.next().map(owned)),
         ("next_within", |_, cursor| cursor.next_within(LONG).map(owned)),
@@ -184,7 +200,9 @@ fn each_way_of_reading_learns_of_a_truncation_by_itself() {
                 (Ok(Some(found)), false) => {
                     assert!(found == record(NEXT, 1), "{name}: a record that was cut")
                 }
-                (Err(Error::TruncatedAfter { last, .. }), false) => assert_eq!(last.get(), LEFT, "{name}"),
+                (Err(Error::TruncatedAfter { last, .. }), false) => {
+                    assert_eq!(last.get(), LEFT, "{name}")
+                }
                 (Err(Error::TruncatedBefore { lsn, first }), true) => {
                     assert_eq!((lsn.get(), first.get()), (NEXT, NEXT + 1), "{name}");
                 }
@@ -194,7 +212,8 @@ fn each_way_of_reading_learns_of_a_truncation_by_itself() {
     }
 }
 
-/// The sleep of a second is no fault of the reader: it reads on all the time, and what it shows after a second is right.
+/// The sleep of a second is no fault of the reader: it reads on all the time, and what it shows
+/// after a second is right.
 #[test]
 fn a_reader_without_posts_that_never_pauses_finds_a_truncation_within_a_second() {
     for front in [true, false] {

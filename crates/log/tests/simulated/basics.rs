@@ -131,9 +131,11 @@ fn handles_that_nobody_waits_for_become_durable_and_futures_are_woken() {
 fn an_owned_handle_goes_anywhere_and_outlives_the_log() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let log = Log::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
-    let [elsewhere, kept, lost] = [b"1", b"2", b"3"].map(|record| log.append(record).unwrap().into_owned());
+    let [elsewhere, kept, lost] =
+        [b"1", b"2", b"3"].map(|record| log.append(record).unwrap().into_owned());
     // By value: another thread gets it while this one holds the log.
-    let waited = std::thread::spawn(move || (elsewhere.lsn(), elsewhere.wait().unwrap())).join().unwrap();
+    let waited =
+        std::thread::spawn(move || (elsewhere.lsn(), elsewhere.wait().unwrap())).join().unwrap();
     assert_eq!(waited, (Lsn::FIRST, Lsn::FIRST));
     log.close().unwrap();
     assert_eq!(kept.wait().unwrap().get(), 2);
@@ -146,8 +148,8 @@ fn an_owned_handle_goes_anywhere_and_outlives_the_log() {
     assert!(matches!(error, Error::Closed), "{error}");
 }
 
-/// A waiter that held the timer of one group and was still asleep kept the first waiter of the next group from taking one: all threads
-/// slept until a fallback of a second woke them.
+/// A waiter that held the timer of one group and was still asleep kept the first waiter of the next
+/// group from taking one: all threads slept until a fallback of a second woke them.
 #[test]
 fn nobody_who_waits_is_forgotten() {
     // A disk in memory: what is rare on a real one comes often enough.
@@ -169,7 +171,8 @@ fn nobody_who_waits_is_forgotten() {
     assert_eq!(log.stats().missed_wakeups, 0);
 }
 
-/// What was wanted before a cut lies above every LSN after it: it must not hide what is wanted then.
+/// What was wanted before a cut lies above every LSN after it: it must not hide what is wanted
+/// then.
 #[test]
 fn what_is_let_go_after_a_cut_becomes_durable_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -208,7 +211,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// First blocks of many segments are read several at a time, and arrive in any order; one that cannot be read is an error.
+/// First blocks of many segments are read several at a time, and arrive in any order; one that
+/// cannot be read is an error.
 #[test]
 fn a_log_of_many_segments_opens() {
     for seed in 0..8 {
@@ -224,8 +228,9 @@ fn a_log_of_many_segments_opens() {
         check(&log, 1, 600);
         log.close().unwrap();
         let number = 1 + seed % 12;
-        let unreadable =
-            Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).file(&format!("{number:020}.ink"));
+        let unreadable = Fault::new(Effect::Error(errno::EIO))
+            .on(OperationKind::Read)
+            .file(&format!("{number:020}.ink"));
         disk.inject(unreadable);
         match Log::open_in(directory, small()) {
             Err(Error::Io(error)) => {

@@ -1,7 +1,8 @@
-//! Readers on a simulated disk: what they show beside a writer and after his death, and what they make of cuts, of files
-//! that are used again, of damage.
+//! Readers on a simulated disk: what they show beside a writer and after his death, and what they
+//! make of cuts, of files that are used again, of damage.
 //!
-//! *Owns*: each of these by itself. Real directories and processes are in `beside.rs`, histories in `meddled.rs`.
+//! *Owns*: each of these by itself. Real directories and processes are in `beside.rs`, histories in
+//! `meddled.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -15,11 +16,16 @@ use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader, Verdict};
 use inkstone_io::OpenFile;
 use inkstone_sim::shrink::seeds;
 use inkstone_sim::{
-    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk, errno,
+    AfterEffect, DirectoryOrder, DiskOptions, Effect, Fault, NewBlocks, OperationKind, SimDisk,
+    errno,
 };
 
 pub(super) fn small() -> Options {
-    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+    Options::new()
+        .segment_bytes(64 << 10)
+        .record_bytes_max(8 << 10)
+        .buffer_bytes(16 << 10)
+        .own_thread(false)
 }
 
 pub(super) fn record(lsn: u64, salt: u64) -> Vec<u8> {
@@ -57,7 +63,11 @@ fn nasty(seed: u64) -> DiskOptions {
     let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
     DiskOptions {
         new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
-        directory_order: if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any },
+        directory_order: if seed.is_multiple_of(5) {
+            DirectoryOrder::Prefix
+        } else {
+            DirectoryOrder::Any
+        },
         sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
         writeback_ppm: if seed.is_multiple_of(2) { 0 } else { 50_000 },
         has_direct: !seed.is_multiple_of(11),
@@ -106,22 +116,33 @@ fn reading_writes_nothing_and_costs_nothing_while_nothing_happens() {
         assert!(cursor.next_within(std::time::Duration::from_millis(5)).unwrap().is_none());
         let done = disk.counters().since(&before);
         assert!(done.reads > 0);
-        let changes =
-            [done.creations, done.renames, done.removals, done.writes, done.allocations, done.resizes];
+        let changes = [
+            done.creations,
+            done.renames,
+            done.removals,
+            done.writes,
+            done.allocations,
+            done.resizes,
+        ];
         // One for the names that the opening shows.
         assert_eq!((changes, done.locks, done.directory_syncs), ([0; 6], 0, 1));
         assert!(disk.image() == image);
         let before = disk.counters();
         assert!(cursor.next().unwrap().is_none());
         let done = disk.counters().since(&before);
-        assert_eq!((done.syncs(), done.opens), (0, 0), "it is recovered again though nobody was there");
+        assert_eq!(
+            (done.syncs(), done.opens),
+            (0, 0),
+            "it is recovered again though nobody was there"
+        );
     };
     check(100);
     log.abandon();
     check(100);
     // As an interrupted creation leaves it.
     let disk = SimDisk::new(1, DiskOptions::default());
-    let file = disk.directory("/log").open("00000000000000000001.ink", &OpenFile::new_file()).unwrap();
+    let file =
+        disk.directory("/log").open("00000000000000000001.ink", &OpenFile::new_file()).unwrap();
     drop(file);
     let image = disk.image();
     let opened = Reader::open_in(Arc::new(disk.directory("/log")), small());
@@ -154,13 +175,14 @@ fn what_a_killed_writer_left_is_shown_only_when_it_is_durable() {
     }
 }
 
-/// A sync fails, the writer is killed, another writes other records in the same place: nothing of the first is shown,
-/// though the reader has its bytes in memory.
+/// A sync fails, the writer is killed, another writes other records in the same place: nothing of
+/// the first is shown, though the reader has its bytes in memory.
 #[test]
 fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
     for after in [AfterEffect::KeepsNew, AfterEffect::RevertsToOld] {
         for seed in seeds(1, 10) {
-            let disk = SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
+            let disk =
+                SimDisk::new(seed, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
             let log = open(&disk, small());
             append(&log, 1..=9, 0);
             let reader = read(&disk);
@@ -168,7 +190,8 @@ fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
             assert_eq!(shown(&mut cursor).len(), 8);
             disk.inject(Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync));
             assert!(log.append_durable(&record(10, 0)).is_err());
-            // The failed group promises the one before it, where it is still seen. Its own record it may not show.
+            // The failed group promises the one before it, where it is still seen. Its own record
+            // it may not show.
             let seen = shown(&mut cursor);
             assert!(is_log(&seen, 9, 0) && seen.len() <= 1, "{}", seen.len());
             let late = read(&disk);
@@ -184,7 +207,10 @@ fn bytes_of_a_group_whose_sync_failed_are_never_shown() {
             for (seen, from) in seen.iter().zip([next, late.durable().get() + 1]) {
                 assert_eq!(seen.last().unwrap().0, 11, "{from}");
                 let salt = |lsn| u64::from(lsn >= 10);
-                assert!(seen.iter().all(|(lsn, bytes)| *bytes == record(*lsn, salt(*lsn))), "old bytes");
+                assert!(
+                    seen.iter().all(|(lsn, bytes)| *bytes == record(*lsn, salt(*lsn))),
+                    "old bytes"
+                );
             }
         }
     }
@@ -297,9 +323,14 @@ fn what_the_caller_knows_to_be_durable_must_be_there() {
     assert!(matches!(open_expecting(11), Err(Error::Corrupt(_))));
 }
 
-/// The log's directory, for a look that takes longer than the writer takes for a segment, as on a busy disk: between the listing and the
-/// reading the writer begins the next one, and then does this.
-fn written_during_looks(disk: &SimDisk, log: &Arc<Log>, then: fn(&Log)) -> Arc<impl Directory + use<>> {
+/// The log's directory, for a look that takes longer than the writer takes for a segment, as on a
+/// busy disk: between the listing and the reading the writer begins the next one, and then does
+/// this.
+fn written_during_looks(
+    disk: &SimDisk,
+    log: &Arc<Log>,
+    then: fn(&Log),
+) -> Arc<impl Directory + use<>> {
     let writer = Arc::clone(log);
     Arc::new(watched(disk.directory("/log"), move |call| {
         if matches!(call, Call::SyncNames) {
@@ -310,7 +341,8 @@ fn written_during_looks(disk: &SimDisk, log: &Arc<Log>, then: fn(&Log)) -> Arc<i
     }))
 }
 
-/// What was the last segment when the directory was listed is not the last any more when it is read.
+/// What was the last segment when the directory was listed is not the last any more when it is
+/// read.
 #[test]
 fn a_writer_that_begins_a_segment_during_each_look_is_no_damage() {
     let disk = SimDisk::new(1, DiskOptions::default());
@@ -318,25 +350,34 @@ fn a_writer_that_begins_a_segment_during_each_look_is_no_damage() {
     append(&log, 1..=200, 0);
     let directory = written_during_looks(&disk, &log, |_| {});
     for look in [look_in, verify_in] {
-        let (before, segments) = (log.last(), look_in(&disk.directory("/log")).unwrap().segments.len());
+        let (before, segments) =
+            (log.last(), look_in(&disk.directory("/log")).unwrap().segments.len());
         let report = look(Arc::clone(&directory)).unwrap();
         assert!(report.is_intact(), "{:?}", report.damage);
         assert!(report.verdict == Verdict::End && report.row == "E1", "{}", report.row);
-        assert!(report.last >= before && report.segments.len() >= segments, "{} of {before}", report.last);
+        assert!(
+            report.last >= before && report.segments.len() >= segments,
+            "{} of {before}",
+            report.last
+        );
         assert!(log.last() > report.last, "the writer did not go on");
     }
     let before = log.last().get() as usize;
     let dump = dump_in(Arc::clone(&directory), 0).unwrap();
     assert!(dump.damage().is_empty(), "{:?}", dump.damage());
     let entries: Vec<_> = dump.map(Result::unwrap).collect();
-    let is_damage = |entry: &&Entry| matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
+    let is_damage =
+        |entry: &&Entry| matches!(entry, Entry::Stop { verdict: Verdict::Corrupt(_), .. });
     assert!(entries.iter().find(is_damage).is_none(), "{:?}", entries.iter().find(is_damage));
-    let records =
-        entries.iter().filter(|entry| matches!(entry, Entry::Frame { kind: Kind::Record, .. })).count();
+    let records = entries
+        .iter()
+        .filter(|entry| matches!(entry, Entry::Frame { kind: Kind::Record, .. }))
+        .count();
     assert!(records >= before, "{records} of {before}");
 }
 
-/// The last segment says where the log begins, so it is read twice. It is sealed, or says more, in between.
+/// The last segment says where the log begins, so it is read twice. It is sealed, or says more, in
+/// between.
 #[test]
 fn a_last_segment_that_changes_between_its_two_readings_is_no_damage_and_is_counted_right() {
     let mut shown = 0;
@@ -368,10 +409,16 @@ fn a_last_segment_that_changes_between_its_two_readings_is_no_damage_and_is_coun
             let report = match verify_in(directory) {
                 Ok(report) => report,
                 // Each look met a file that was removed meanwhile.
-                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::ResourceBusy => continue,
+                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+                    continue;
+                }
                 Err(error) => panic!("{nth}, {seals}: {error}"),
             };
-            assert!(report.is_intact() && report.row != "S1", "{nth}, {seals}: {:?}", report.damage);
+            assert!(
+                report.is_intact() && report.row != "S1",
+                "{nth}, {seals}: {:?}",
+                report.damage
+            );
             shown += 1;
             let records = report.last.get() + 1 - report.first.get();
             assert_eq!(
@@ -386,7 +433,8 @@ fn a_last_segment_that_changes_between_its_two_readings_is_no_damage_and_is_coun
     assert!(shown >= 7, "{shown} of 14 looks ended with a report");
 }
 
-/// After the listing the last segment is sealed, and a cut takes back the group that said where the log begins.
+/// After the listing the last segment is sealed, and a cut takes back the group that said where the
+/// log begins.
 #[test]
 fn a_cut_meanwhile_brings_no_truncated_record_back() {
     let disk = SimDisk::new(1, DiskOptions::default());

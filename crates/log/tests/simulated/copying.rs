@@ -1,6 +1,7 @@
 //! A copy that does not finish is never taken for a log.
 //!
-//! *Owns*: power cuts, failures and a second copy at every moment of a copy. *May not touch*: the crate's insides.
+//! *Owns*: power cuts, failures and a second copy at every moment of a copy. *May not touch*: the
+//! crate's insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -37,7 +38,12 @@ enum How {
     Salvage,
 }
 
-fn make(how: How, old: &Arc<SimDirectory>, disk: &SimDisk, options: &Options) -> inkstone::Result<()> {
+fn make(
+    how: How,
+    old: &Arc<SimDirectory>,
+    disk: &SimDisk,
+    options: &Options,
+) -> inkstone::Result<()> {
     let new = || Ok(Arc::new(disk.directory(NEW)));
     match how {
         How::Copy => copy_in(Arc::clone(old), new, options, &AtomicBool::new(false)).map(drop),
@@ -45,7 +51,8 @@ fn make(how: How, old: &Arc<SimDirectory>, disk: &SimDisk, options: &Options) ->
     }
 }
 
-/// Whether there is a whole log; that there is none, or a copy that has not ended, is no mistake. Everything else is.
+/// Whether there is a whole log; that there is none, or a copy that has not ended, is no mistake.
+/// Everything else is.
 fn is_whole(disk: &SimDisk, what: &str) -> bool {
     let directory = Arc::new(disk.directory(NEW));
     let verified = verify_in(&*directory);
@@ -60,7 +67,10 @@ fn is_whole(disk: &SimDisk, what: &str) -> bool {
             );
             let shown: Vec<_> =
                 log.reader().records(Lsn::FIRST).map(|record| record.unwrap().bytes).collect();
-            assert!(shown == (1..=RECORDS).map(record).collect::<Vec<_>>(), "{what}: other records");
+            assert!(
+                shown == (1..=RECORDS).map(record).collect::<Vec<_>>(),
+                "{what}: other records"
+            );
             log.close().unwrap();
             true
         }
@@ -120,7 +130,8 @@ enum Shows {
 
 const SHOWS: [Shows; 4] = [Shows::Reader, Shows::Verify, Shows::Dump, Shows::FirstToKeep];
 
-/// Inspects the copy; if any of it was shown, it is there after any crash. Returns whether it was shown.
+/// Inspects the copy; if any of it was shown, it is there after any crash. Returns whether it was
+/// shown.
 fn check_what_is_shown(disk: &SimDisk, by: Shows, what: &str) -> bool {
     let directory = disk.directory(NEW);
     let shown = match by {
@@ -134,7 +145,10 @@ fn check_what_is_shown(disk: &SimDisk, by: Shows, what: &str) -> bool {
     match shown {
         Ok(()) => {
             let is_there = |sample| is_whole(&disk.crash(sample), what);
-            assert!((0..8).all(is_there), "{what}: {by:?} has shown it, and a power cut took it away");
+            assert!(
+                (0..8).all(is_there),
+                "{what}: {by:?} has shown it, and a power cut took it away"
+            );
             true
         }
         Err(Error::NoLog { .. } | Error::Incomplete { .. }) => false,
@@ -152,7 +166,8 @@ fn what_is_shown_of_a_copy_is_there_after_a_power_cut() {
         let look = {
             let (disk, looked, shown) = (disk.clone(), Arc::clone(&looked), Arc::clone(&shown));
             move |call: &Call<'_>| {
-                let is_shown = check_what_is_shown(&disk, by, &format!("beside a copy, before {call:?}"));
+                let is_shown =
+                    check_what_is_shown(&disk, by, &format!("beside a copy, before {call:?}"));
                 looked.fetch_add(1, Ordering::Relaxed);
                 shown.fetch_add(u64::from(is_shown), Ordering::Relaxed);
             }
@@ -171,7 +186,8 @@ fn what_is_shown_of_a_copy_is_there_after_a_power_cut() {
             disk.inject(fault.nth(nth).times(u64::MAX));
             let made = make(How::Copy, &old, &disk, &small());
             disk.clear_faults();
-            killed += u64::from(check_what_is_shown(&disk, by, &format!("directory sync {nth} failed")));
+            killed +=
+                u64::from(check_what_is_shown(&disk, by, &format!("directory sync {nth} failed")));
             if made.is_ok() {
                 break;
             }
@@ -209,7 +225,8 @@ fn a_copy_that_fails_anywhere_leaves_nothing_that_opens_and_the_next_one_begins_
                     continue;
                 }
                 failed += 1;
-                make(how, &old, &disk, &small()).unwrap_or_else(|error| panic!("{what}: again: {error}"));
+                make(how, &old, &disk, &small())
+                    .unwrap_or_else(|error| panic!("{what}: again: {error}"));
                 assert!(is_whole(&disk, &what));
             }
         }
@@ -227,7 +244,8 @@ fn a_second_copy_into_the_same_directory_leaves_the_first_alone() {
     let new = || {
         let taken = disk.directory(NEW).lock("inkstone.lock").unwrap().unwrap();
         drop(disk.directory(NEW).open(MARK, &inkstone_io::OpenFile::new_file()).unwrap());
-        let second = copy_in(Arc::clone(&old), || Ok(Arc::new(disk.directory(NEW))), &small(), &stop);
+        let second =
+            copy_in(Arc::clone(&old), || Ok(Arc::new(disk.directory(NEW))), &small(), &stop);
         assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
         drop(taken);
         seen.set(1);
@@ -263,8 +281,9 @@ fn a_copy_whose_listener_panics_removes_what_it_has_made() {
             let options = {
                 let calls = Arc::clone(&calls);
                 // From then on at every call: also at those that giving up makes.
-                small()
-                    .listener(move |_| assert!(calls.fetch_add(1, Ordering::SeqCst) + 1 < nth, "on purpose"))
+                small().listener(move |_| {
+                    assert!(calls.fetch_add(1, Ordering::SeqCst) + 1 < nth, "on purpose")
+                })
             };
             let made = catch_unwind(AssertUnwindSafe(|| make(how, &old, &disk, &options)));
             if calls.load(Ordering::SeqCst) < nth {

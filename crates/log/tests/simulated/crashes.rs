@@ -1,10 +1,11 @@
-//! Every crash that the simulated disk can think of, against the public log: nothing acknowledged is lost, nothing shown
-//! is taken back, nothing comes that was not appended.
+//! Every crash that the simulated disk can think of, against the public log: nothing acknowledged
+//! is lost, nothing shown is taken back, nothing comes that was not appended.
 //!
-//! *Owns*: which histories are run, and how many states of a disk must have been looked at. *May not touch*: the crate's
-//! insides.
+//! *Owns*: which histories are run, and how many states of a disk must have been looked at. *May
+//! not touch*: the crate's insides.
 //!
-//! A state is one disk found after a power cut, opened and wholly read, compared with the model. At least, by test:
+//! A state is one disk found after a power cut, opened and wholly read, compared with the model. At
+//! least, by test:
 //!
 //! | test | states |
 //! |---|---|
@@ -33,7 +34,9 @@ use inkstone_powerloss::sim::run::Run;
 use inkstone_powerloss::sim::threads;
 use inkstone_powerloss::sim::variant::{RECORD_BYTES_MAX, SEGMENT_BYTES, Variant, small, variant};
 use inkstone_sim::shrink::{SEED_VARIABLE, TestName, check, seeds};
-use inkstone_sim::{AfterEffect, DiskOptions, Effect, Fault, FaultRates, OperationKind, SimDisk, errno};
+use inkstone_sim::{
+    AfterEffect, DiskOptions, Effect, Fault, FaultRates, OperationKind, SimDisk, errno,
+};
 
 /// Where a history fails at many places, a little is looked at in each.
 const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
@@ -54,11 +57,19 @@ fn must_hold(
 
 /// A test that checks fewer states than it claims is no test.
 fn at_least(minimum: u64, states: u64) {
-    assert!(states >= minimum || std::env::var(SEED_VARIABLE).is_ok(), "{states} states, not {minimum}");
+    assert!(
+        states >= minimum || std::env::var(SEED_VARIABLE).is_ok(),
+        "{states} states, not {minimum}"
+    );
 }
 
 /// Runs random histories, crashed at every instant.
-fn explore(test: &'static str, seeds: impl Iterator<Item = u64>, length: usize, effort: Effort) -> u64 {
+fn explore(
+    test: &'static str,
+    seeds: impl Iterator<Item = u64>,
+    length: usize,
+    effort: Effort,
+) -> u64 {
     let mut states = 0;
     for seed in seeds {
         must_hold(test, seed, &history(seed, length), &effort, |operations, seed| {
@@ -96,15 +107,28 @@ fn segments_filled_to_the_last_byte() {
         let ends = [Op::Kill, Op::Append(size), Op::LetGo(3), Op::Reopen, Op::TruncateAfter(255)];
         let mut operations = vec![Op::Append(RECORD_BYTES_MAX), Op::Append(size), Op::Append(0)];
         operations.push(ends[number % ends.len()].clone());
-        operations.extend([Op::TruncateAfter(120), Op::Append(size), Op::TruncateBefore(255), Op::Append(1)]);
+        operations.extend([
+            Op::TruncateAfter(120),
+            Op::Append(size),
+            Op::TruncateBefore(255),
+            Op::Append(1),
+        ]);
         let Variant { mut disk, options } = variant(seed);
         disk.garbage_at_crash = false;
-        let variant = Variant { disk, options: options.segment_bytes(SEGMENT_BYTES).pad_groups(false) };
+        let variant =
+            Variant { disk, options: options.segment_bytes(SEGMENT_BYTES).pad_groups(false) };
         let effort = Effort { samples: 2, all_of: 4, deep: 5 };
-        must_hold("segments_filled_to_the_last_byte", seed, &operations, &size, |operations, seed| {
-            states += Run::begin(Explorer::new(variant.clone(), effort, seed))?.all(operations)?;
-            Ok(())
-        });
+        must_hold(
+            "segments_filled_to_the_last_byte",
+            seed,
+            &operations,
+            &size,
+            |operations, seed| {
+                states +=
+                    Run::begin(Explorer::new(variant.clone(), effort, seed))?.all(operations)?;
+                Ok(())
+            },
+        );
     }
     at_least(7_500, states);
 }
@@ -154,13 +178,19 @@ fn an_error_at_every_operation() {
                 nth += 1;
                 let fault = Fault::new(effect.clone()).nth(nth);
                 let fault = kind.map_or(fault.clone(), |kind| fault.on(kind));
-                must_hold("an_error_at_every_operation", seed, &operations, &fault, |operations, seed| {
-                    let disk = SimDisk::new(seed, variant.disk);
-                    disk.inject(fault.clone());
-                    count.run(seed, &disk, &variant, Trouble::Once, operations)?;
-                    is_hit = !disk.history().is_empty();
-                    Ok(())
-                });
+                must_hold(
+                    "an_error_at_every_operation",
+                    seed,
+                    &operations,
+                    &fault,
+                    |operations, seed| {
+                        let disk = SimDisk::new(seed, variant.disk);
+                        disk.inject(fault.clone());
+                        count.run(seed, &disk, &variant, Trouble::Once, operations)?;
+                        is_hit = !disk.history().is_empty();
+                        Ok(())
+                    },
+                );
             }
         }
     }
@@ -185,7 +215,8 @@ fn faults_at_any_time() {
         let mut variant = variant(seed);
         variant.disk.rates = rates;
         // Not `ReportsLater`: a sync that lies is beyond any log.
-        let after = if seed.is_multiple_of(2) { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld };
+        let after =
+            if seed.is_multiple_of(2) { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld };
         variant.disk.after_effect = Some(after);
         must_hold("faults_at_any_time", seed, &history(seed, 30), &after, |operations, seed| {
             count.run(seed, &SimDisk::new(seed, variant.disk), &variant, Trouble::Often, operations)
@@ -204,7 +235,8 @@ fn a_full_disk() {
         disk.capacity_bytes = Some(SEGMENT_BYTES * (2 + seed % 3) + 4096 * (seed % 16));
         // Padded, four openings of a full disk use up what a segment keeps for control groups.
         disk.garbage_at_crash = false;
-        let variant = Variant { disk, options: options.segment_bytes(SEGMENT_BYTES).pad_groups(false) };
+        let variant =
+            Variant { disk, options: options.segment_bytes(SEGMENT_BYTES).pad_groups(false) };
         must_hold("a_full_disk", seed, &history(seed, 30), &disk, |operations, seed| {
             count.run(seed, &SimDisk::new(seed, disk), &variant, Trouble::Full, operations)
         });
@@ -229,15 +261,21 @@ fn a_device_that_lies_once() {
                 let misdirected = Effect::Misdirected { file, offset: rng.u64(..14) * 4096 };
                 let effect = if is_misdirected { misdirected } else { Effect::LostWrite };
                 let fault = Fault::new(effect).on(OperationKind::Write).nth(nth);
-                must_hold("a_device_that_lies_once", seed, &operations, &fault, |operations, seed| {
-                    let disk = SimDisk::new(seed, variant.disk);
-                    disk.inject(fault.clone());
-                    let outcome = lies::tell(&disk, &variant, operations)?;
-                    is_hit = !disk.history().is_empty();
-                    told += u64::from(outcome.is_none_or(|(_, seen)| seen == Seen::Corrupt));
-                    states += 1;
-                    Ok(())
-                });
+                must_hold(
+                    "a_device_that_lies_once",
+                    seed,
+                    &operations,
+                    &fault,
+                    |operations, seed| {
+                        let disk = SimDisk::new(seed, variant.disk);
+                        disk.inject(fault.clone());
+                        let outcome = lies::tell(&disk, &variant, operations)?;
+                        is_hit = !disk.history().is_empty();
+                        told += u64::from(outcome.is_none_or(|(_, seen)| seen == Seen::Corrupt));
+                        states += 1;
+                        Ok(())
+                    },
+                );
             }
         }
     }
@@ -250,24 +288,31 @@ fn a_bit_that_rots() {
     let [mut states, mut told] = [0_u64; 2];
     for seed in seeds(70_001, 60) {
         let variant = variant(seed);
-        must_hold("a_bit_that_rots", seed, &history(seed, 14), &variant.options, |operations, seed| {
-            let disk = SimDisk::new(seed, variant.disk);
-            let Some((model, Seen::Whole)) = lies::tell(&disk, &variant, operations)? else {
-                return Err("it is not whole".into());
-            };
-            let mut rng = fastrand::Rng::with_seed(seed);
-            for _ in 0..100 {
-                let found = disk.crash(rng.u64(..));
-                let what = lies::rot(&found, &mut rng);
-                let seen = lies::look(&found, &variant, &model).map_err(|why| format!("{what}: {why}"))?;
-                if seen == Seen::Less {
-                    return Err(format!("{what}, and something is missing"));
+        must_hold(
+            "a_bit_that_rots",
+            seed,
+            &history(seed, 14),
+            &variant.options,
+            |operations, seed| {
+                let disk = SimDisk::new(seed, variant.disk);
+                let Some((model, Seen::Whole)) = lies::tell(&disk, &variant, operations)? else {
+                    return Err("it is not whole".into());
+                };
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for _ in 0..100 {
+                    let found = disk.crash(rng.u64(..));
+                    let what = lies::rot(&found, &mut rng);
+                    let seen = lies::look(&found, &variant, &model)
+                        .map_err(|why| format!("{what}: {why}"))?;
+                    if seen == Seen::Less {
+                        return Err(format!("{what}, and something is missing"));
+                    }
+                    states += 1;
+                    told += u64::from(seen == Seen::Corrupt);
                 }
-                states += 1;
-                told += u64::from(seen == Seen::Corrupt);
-            }
-            Ok(())
-        });
+                Ok(())
+            },
+        );
     }
     at_least(6_000, states);
     at_least(3_000, told);
@@ -287,8 +332,8 @@ fn threads_that_append_while_the_power_goes() {
     at_least(4_000, states);
 }
 
-/// A rename that failed left the new file in the way of every later attempt: the log took no more until it was opened
-/// again, which is what `NoRoom` and its like promise not to need.
+/// A rename that failed left the new file in the way of every later attempt: the log took no more
+/// until it was opened again, which is what `NoRoom` and its like promise not to need.
 #[test]
 fn a_rename_that_fails_is_tried_again_with_the_next_append() {
     for recycles in [false, true] {
@@ -316,8 +361,9 @@ fn a_rename_that_fails_is_tried_again_with_the_next_append() {
     }
 }
 
-/// A device that fails a flush may have dropped the log's own writes from its cache, and the next flush reports nothing about them. It does
-/// not matter that the flush was for a file that nothing relies on yet. It does matter whether the disk was only full.
+/// A device that fails a flush may have dropped the log's own writes from its cache, and the next
+/// flush reports nothing about them. It does not matter that the flush was for a file that nothing
+/// relies on yet. It does matter whether the disk was only full.
 #[test]
 fn a_failed_sync_of_a_file_made_ahead_poisons_and_a_full_disk_does_not() {
     for (errno, poisons) in [(errno::EIO, true), (errno::ENOSPC, false)] {

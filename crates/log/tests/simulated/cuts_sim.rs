@@ -1,6 +1,7 @@
 //! Readers on a simulated disk beside a writer that cuts, or changes segments, while they look.
 //!
-//! *Owns*: what a reader is shown and told then, at each moment of a cut. What readers show otherwise is in `beside_sim.rs`.
+//! *Owns*: what a reader is shown and told then, at each moment of a cut. What readers show
+//! otherwise is in `beside_sim.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -63,11 +64,13 @@ fn a_header_that_begins_a_cut_is_not_believed_unless_it_is_on_the_medium() {
         let disk = SimDisk::new(1, DiskOptions::default());
         let log = open(&disk, small());
         append(&log, 1..=60, 0);
-        let open = || Reader::open_in(Arc::new(disk.directory("/log")), small().access(access)).unwrap();
+        let open =
+            || Reader::open_in(Arc::new(disk.directory("/log")), small().access(access)).unwrap();
         let reader = open();
         let mut cursor = reader.from(Lsn::FIRST);
         assert_eq!(shown(&mut cursor).len(), 59);
-        // The header's sync fails: the header is in memory, where it counts as written; on the medium it is not.
+        // The header's sync fails: the header is in memory, where it counts as written; on the
+        // medium it is not.
         let fault = Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew));
         disk.inject(fault.on(OperationKind::Sync).file(".ink"));
         assert!(log.truncate_after(Lsn::new(30)).is_err(), "{access:?}");
@@ -79,7 +82,8 @@ fn a_header_that_begins_a_cut_is_not_believed_unless_it_is_on_the_medium() {
     }
 }
 
-/// The cut counts from its header on, and what it removed is given back: nobody may be shown that again.
+/// The cut counts from its header on, and what it removed is given back: nobody may be shown that
+/// again.
 #[test]
 fn a_cut_whose_epoch_finds_no_room_is_a_cut_for_readers() {
     let mut held_back = 0;
@@ -96,7 +100,8 @@ fn a_cut_whose_epoch_finds_no_room_is_a_cut_for_readers() {
         shown(&mut cursor);
         let no_room = Effect::Error(errno::ENOSPC);
         disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
-        if log.truncate_after(Lsn::new(10)).is_err() || !matches!(log.append(b""), Err(Error::NoRoom { .. }))
+        if log.truncate_after(Lsn::new(10)).is_err()
+            || !matches!(log.append(b""), Err(Error::NoRoom { .. }))
         {
             continue;
         }
@@ -129,8 +134,8 @@ impl Hook for CutsMeanwhile {
     }
 }
 
-/// Its file vanishes before it is read, and without it the first segment looks like the last, with the records that the first cut
-/// removed.
+/// Its file vanishes before it is read, and without it the first segment looks like the last, with
+/// the records that the first cut removed.
 #[test]
 fn a_segment_that_vanishes_while_a_reader_opens_brings_no_older_generation_back() {
     let disk = SimDisk::new(1, DiskOptions::default());
@@ -149,11 +154,13 @@ fn a_segment_that_vanishes_while_a_reader_opens_brings_no_older_generation_back(
     assert!(hook.0.lock().unwrap().is_none(), "the second segment was not opened");
     // The last record is in no promise yet.
     let seen = shown(&mut reader.from(Lsn::FIRST));
-    let expected: Vec<_> = (1..=6).map(|lsn| (lsn, record(lsn, if lsn < 6 { 1 } else { 3 }))).collect();
+    let expected: Vec<_> =
+        (1..=6).map(|lsn| (lsn, record(lsn, if lsn < 6 { 1 } else { 3 }))).collect();
     assert_eq!(seen, expected);
 }
 
-/// A reader sees the header of a full segment's successor before it is durable, and its sync fails. That it is gone then is no damage.
+/// A reader sees the header of a full segment's successor before it is durable, and its sync fails.
+/// That it is gone then is no damage.
 #[test]
 fn a_successor_whose_header_never_became_durable_may_vanish() {
     let mut vanished = 0;
@@ -161,7 +168,8 @@ fn a_successor_whose_header_never_became_durable_may_vanish() {
         let disk = SimDisk::new(nth, DiskOptions::default());
         let log = open(&disk, small());
         let reader =
-            Reader::open_in(Arc::new(disk.directory("/log")), small().access(Access::Buffered)).unwrap();
+            Reader::open_in(Arc::new(disk.directory("/log")), small().access(Access::Buffered))
+                .unwrap();
         let mut cursor = reader.from(Lsn::FIRST);
         let fault = Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew));
         disk.inject(fault.on(OperationKind::Sync).file("2.ink").nth(nth));
@@ -175,7 +183,11 @@ fn a_successor_whose_header_never_became_durable_may_vanish() {
         seen.extend(shown(&mut cursor));
         append(&log, first..=last + 20, 0);
         seen.extend(shown(&mut cursor));
-        assert!(is_log(&seen, 1, 0) && seen.len() as u64 == last + 19, "sync {nth}: {} records", seen.len());
+        assert!(
+            is_log(&seen, 1, 0) && seen.len() as u64 == last + 19,
+            "sync {nth}: {} records",
+            seen.len()
+        );
     }
     assert!(vanished > 0, "no header vanished");
 }
@@ -201,13 +213,15 @@ impl Hook for Meanwhile {
     }
 }
 
-/// A writer that cuts, or begins segments, whenever a reader lists or opens files: the reader is not kept waiting, calls nothing damaged, and
-/// shows no record of an older generation.
+/// A writer that cuts, or begins segments, whenever a reader lists or opens files: the reader is
+/// not kept waiting, calls nothing damaged, and shows no record of an older generation.
 #[test]
 fn a_writer_that_never_rests_keeps_no_reader_waiting() {
     let is_list = |call: &Call<'_>| matches!(call, Call::List);
     let is_open = |call: &Call<'_>| matches!(call, Call::Open { .. });
-    for (name, at, times) in [("list", is_list as fn(&Call<'_>) -> bool, u32::MAX), ("open", is_open, 40)] {
+    for (name, at, times) in
+        [("list", is_list as fn(&Call<'_>) -> bool, u32::MAX), ("open", is_open, 40)]
+    {
         for cuts in [true, false] {
             must_end(name, move || {
                 let disk = SimDisk::new(1, DiskOptions::default());
@@ -219,7 +233,9 @@ fn a_writer_that_never_rests_keeps_no_reader_waiting() {
                         let mut generation = generation.lock().unwrap();
                         *generation += 1;
                         writer.truncate_after(Lsn::new(5)).unwrap();
-                        (0..2).for_each(|_| _ = writer.append_durable(&generation.to_le_bytes()).unwrap());
+                        (0..2).for_each(|_| {
+                            _ = writer.append_durable(&generation.to_le_bytes()).unwrap()
+                        });
                     } else {
                         let last = writer.last().get();
                         append(&writer, last + 1..=last + 60, 0);
@@ -228,14 +244,18 @@ fn a_writer_that_never_rests_keeps_no_reader_waiting() {
                 };
                 let hook = Arc::new(Meanwhile { at, left: Mutex::new(times), act: Box::new(act) });
                 let reader =
-                    Reader::open_in(Arc::new(Hooked::new(disk.directory("/log"), hook)), small()).unwrap();
+                    Reader::open_in(Arc::new(Hooked::new(disk.directory("/log"), hook)), small())
+                        .unwrap();
                 let mut cursor = reader.from(Lsn::FIRST);
                 let mut newest = 0;
                 for _ in 0..20 {
                     match cursor.next() {
                         Ok(Some(shown)) if cuts && shown.lsn.get() > 5 => {
                             let generation = u64::from_le_bytes(shown.bytes.try_into().unwrap());
-                            assert!(generation >= newest, "{name}: generation {generation} after {newest}");
+                            assert!(
+                                generation >= newest,
+                                "{name}: generation {generation} after {newest}"
+                            );
                             newest = generation;
                         }
                         Ok(_) => {}
@@ -249,7 +269,8 @@ fn a_writer_that_never_rests_keeps_no_reader_waiting() {
     }
 }
 
-/// A cut is refused when its header was written in part, and a reader looks before the file is taken back: it goes on with what is there.
+/// A cut is refused when its header was written in part, and a reader looks before the file is
+/// taken back: it goes on with what is there.
 #[test]
 fn a_cut_that_is_refused_leaves_readers_that_looked_meanwhile_sound() {
     let mut refused = 0;
@@ -277,7 +298,12 @@ fn a_cut_that_is_refused_leaves_readers_that_looked_meanwhile_sound() {
         let mut cursor = reader.lock().unwrap().take().unwrap();
         (11..=13).for_each(|lsn| _ = log.append_durable(&record(lsn, 0)).unwrap());
         let seen = shown(&mut cursor);
-        assert_eq!(seen.last().map(|(lsn, _)| *lsn), Some(12), "{bytes} bytes of the header: {}", seen.len());
+        assert_eq!(
+            seen.last().map(|(lsn, _)| *lsn),
+            Some(12),
+            "{bytes} bytes of the header: {}",
+            seen.len()
+        );
         let all = shown(&mut read(&disk).from(Lsn::FIRST));
         assert!(is_log(&all, 1, 0) && all.len() == 12, "{bytes} bytes of the header");
     }
@@ -290,9 +316,11 @@ struct LeadsNowhere(&'static str);
 impl Hook for LeadsNowhere {
     fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
         match call {
-            Call::Open { name, .. } if *name == self.0 => {
-                Err(inkstone_io::Error::new("open", name, std::io::Error::from_raw_os_error(errno::ENOENT)))
-            }
+            Call::Open { name, .. } if *name == self.0 => Err(inkstone_io::Error::new(
+                "open",
+                name,
+                std::io::Error::from_raw_os_error(errno::ENOENT),
+            )),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
-//! Damage through the front door: whatever a bit, a length or a file of a log's directory becomes, opening it shows no
-//! wrong record, does not panic, and loses nothing promised in silence. It refuses, and then no file has changed; or all
-//! that was promised is there, byte for byte.
+//! Damage through the front door: whatever a bit, a length or a file of a log's directory becomes,
+//! opening it shows no wrong record, does not panic, and loses nothing promised in silence. It
+//! refuses, and then no file has changed; or all that was promised is there, byte for byte.
 //!
 //! *Owns*: damage to bytes. What is wrong with whole files is `directories.rs`.
 
@@ -108,8 +108,8 @@ fn every_flipped_bit_of_the_second_half_of_the_last_segment() {
     assert!(count.refused > 100_000, "{count:?}");
 }
 
-/// The older segment by every 29th byte (each byte is as the one beside it in another record), its header and its seal by
-/// every one.
+/// The older segment by every 29th byte (each byte is as the one beside it in another record), its
+/// header and its seal by every one.
 #[test]
 fn flipped_bits_of_the_segment_before() {
     let seal = crate::every_kind::seal_at();
@@ -131,14 +131,16 @@ fn every_length_of_every_file() {
             judge(&disk, &mut count, || format!("segment {segment} cut to {len} bytes"));
         }
         println!("segment {segment}: {count:?}");
-        // A head that is too short is always noticed; of an older one, what lies behind its end is no loss.
+        // A head that is too short is always noticed; of an older one, what lies behind its end is
+        // no loss.
         assert!(count.refused > 40_000, "{count:?}");
         assert!(segment == OLD || count.sound == 0, "{count:?}");
     }
 }
 
-/// Zeros from every eighth byte to the end: every promise that could show the loss is gone too, so what is left before is shown. But an
-/// opening with `expect_durable` does not report that all is well.
+/// Zeros from every eighth byte to the end: every promise that could show the loss is gone too, so
+/// what is left before is shown. But an opening with `expect_durable` does not report that all is
+/// well.
 #[test]
 fn every_tail_that_became_zeros() {
     let cut = every_kind().power_cut();
@@ -147,10 +149,11 @@ fn every_tail_that_became_zeros() {
         let disk = copy(&cut);
         let zeros = vec![0; (SEGMENT_BYTES - from) as usize];
         crate::history::write_file(&disk.directory(LOG), &name(HEAD), from, &zeros);
-        let knowing = open(&disk, small().expect_durable(Lsn::new(LAST))).map(inkstone::Log::abandon);
+        let knowing =
+            open(&disk, small().expect_durable(Lsn::new(LAST))).map(inkstone::Log::abandon);
         let told = Told { acked: shown, appended: LAST };
-        shown =
-            check_with(&disk, small(), told, record_of).unwrap_or_else(|reason| panic!("{from}: {reason}"));
+        shown = check_with(&disk, small(), told, record_of)
+            .unwrap_or_else(|reason| panic!("{from}: {reason}"));
         assert_eq!(matches!(knowing, Err(Error::Corrupt(_))), shown < LAST, "{from}");
         refused += u64::from(shown < LAST);
     }
@@ -165,7 +168,12 @@ fn every_sector_that_became_zeros() {
     for segment in [OLD, HEAD] {
         for sector in 0..SEGMENT_BYTES / 512 {
             let disk = copy(&cut);
-            crate::history::write_file(&disk.directory(LOG), &name(segment), sector * 512, &[0; 512]);
+            crate::history::write_file(
+                &disk.directory(LOG),
+                &name(segment),
+                sector * 512,
+                &[0; 512],
+            );
             judge(&disk, &mut count, || format!("sector {sector} of segment {segment} is zeros"));
         }
     }

@@ -1,7 +1,8 @@
-//! Whole files that are wrong, and records whose bytes are pieces of the log itself: how an opening judges them.
+//! Whole files that are wrong, and records whose bytes are pieces of the log itself: how an opening
+//! judges them.
 //!
-//! *Owns*: files of other logs, renamed, missing, empty, blank and foreign files, an unknown version, records that hold a raw
-//! segment. Damage to bytes is in `damage.rs`.
+//! *Owns*: files of other logs, renamed, missing, empty, blank and foreign files, an unknown
+//! version, records that hold a raw segment. Damage to bytes is in `damage.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -102,8 +103,9 @@ fn a_missing_segment_is_refused_wherever_it_was() {
     assert!(open(&disk, small()).unwrap().recovery().created);
 }
 
-/// Two segments that both have the records from LSN 2 on: the truncated ones, and those that were appended instead. No crash leaves
-/// that; the fuzzer found it, which corrects the sums of what it changes.
+/// Two segments that both have the records from LSN 2 on: the truncated ones, and those that were
+/// appended instead. No crash leaves that; the fuzzer found it, which corrects the sums of what it
+/// changes.
 #[test]
 fn an_end_that_is_named_too_late_shows_nothing_that_was_cut_off() {
     let disk = SimDisk::new(3, DiskOptions::default());
@@ -171,7 +173,13 @@ fn empty_and_blank_files() {
 #[test]
 fn foreign_names_are_left_alone() {
     let disk = every_kind();
-    let names = ["notes.txt", "3.ink", "00000000000000000000.ink", "00000000000000000003.ink.bak", ".hidden"];
+    let names = [
+        "notes.txt",
+        "3.ink",
+        "00000000000000000000.ink",
+        "00000000000000000003.ink.bak",
+        ".hidden",
+    ];
     for name in names {
         write_file(&disk.directory(LOG), name, 0, b"mine");
     }
@@ -195,8 +203,13 @@ fn refused_as_unknown(disk: &SimDisk, name: &str) {
         inspect::dump_in(directory(), 0).map(drop),
         inspect::salvage_in(&*directory(), elsewhere, &small()).map(drop),
     ] {
-        let Err(Error::UnknownVersion { path, version, flags }) = &refused else { panic!("{refused:?}") };
-        assert!(path.ends_with(name) && matches!((version, flags), (77, 0) | (1, 1)), "{refused:?}");
+        let Err(Error::UnknownVersion { path, version, flags }) = &refused else {
+            panic!("{refused:?}")
+        };
+        assert!(
+            path.ends_with(name) && matches!((version, flags), (77, 0) | (1, 1)),
+            "{refused:?}"
+        );
         let text = refused.unwrap_err().to_string();
         assert!(text.contains("newer program") && !text.contains("corrupt"), "{text}");
     }
@@ -282,8 +295,9 @@ fn a_record_that_is_a_raw_segment_is_a_record() {
     check_with(&disk, large(), Told::all(last), expected).unwrap();
 }
 
-/// The last record, a raw segment or the log's own newest bytes, is torn in every way: its sound groups inside must not
-/// come to light, neither at once nor after the opening has written behind the end.
+/// The last record, a raw segment or the log's own newest bytes, is torn in every way: its sound
+/// groups inside must not come to light, neither at once nor after the opening has written behind
+/// the end.
 #[test]
 fn a_raw_segment_as_the_torn_last_record_never_comes_to_light() {
     let (mut states, mut whole) = (0, 0);
@@ -306,7 +320,8 @@ fn a_raw_segment_as_the_torn_last_record_never_comes_to_light() {
         log.append_durable(payload).unwrap();
         let cuts = disk.take_epochs();
         let [cut] = &cuts[..] else { panic!("one write and one sync") };
-        let sectors = cut.items().iter().filter(|item| matches!(item.what, ItemKind::Sector { .. })).count();
+        let sectors =
+            cut.items().iter().filter(|item| matches!(item.what, ItemKind::Sector { .. })).count();
         assert!(sectors > 100, "{sectors} sectors");
         let told = Told { acked, appended: last };
         // All but one, what came before it, what comes after it.
@@ -314,7 +329,8 @@ fn a_raw_segment_as_the_torn_last_record_never_comes_to_light() {
             [|at, other| at != other, |at, other| other < at, |at, other| other > at];
         for at in 0..cut.items().len() {
             for keep in ways {
-                let found = cut.state(|other, _| if keep(at, other) { Fate::Kept } else { Fate::Dropped });
+                let found =
+                    cut.state(|other, _| if keep(at, other) { Fate::Kept } else { Fate::Dropped });
                 let shown = check_with(&found, large(), told, expected).unwrap();
                 let again = Told { acked: shown, appended: shown };
                 check_with(&found.crash(at as u64), large(), again, expected).unwrap();
@@ -338,6 +354,7 @@ fn sizes_change_between_openings() {
         log.close().unwrap();
     }
     check(&disk, small(), Told::all(last)).unwrap();
-    let sizes: std::collections::BTreeSet<_> = files(&disk).iter().map(|(_, bytes)| bytes.len()).collect();
+    let sizes: std::collections::BTreeSet<_> =
+        files(&disk).iter().map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(sizes, [64 << 10, 512 << 10].into());
 }

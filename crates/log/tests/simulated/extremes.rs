@@ -1,4 +1,5 @@
-//! Calls at the ends of every range: each succeeds, or returns its own error. Nothing panics, nothing hangs, and the log continues.
+//! Calls at the ends of every range: each succeeds, or returns its own error. Nothing panics,
+//! nothing hangs, and the log continues.
 //!
 //! *Owns*: the extremes. *May not touch*: what is in between.
 
@@ -55,7 +56,8 @@ impl AsRef<[u8]> for Nothing {
 #[test]
 fn a_record_or_a_batch_of_any_size_is_taken_or_refused() {
     let log = Log::open_in(directory(), quiet()).unwrap();
-    // Untouched zeros use no memory, and a record that is too large is refused before its sum is computed.
+    // Untouched zeros use no memory, and a record that is too large is refused before its sum is
+    // computed.
     let large = vec![0; RECORD_BYTES_MAX + (1 << 20)];
     let bytes = large.len() as u64;
     is_too_large(log.append(&large), bytes);
@@ -104,7 +106,9 @@ fn the_last_lsns_are_given_out_and_then_there_are_none() {
         ] {
             assert!(matches!(refused, Err(Error::UsedUp)), "{refused:?}");
         }
-        let Poll::Ready(refused) = asked_once(log.append_async(b"none")) else { panic!("it waits") };
+        let Poll::Ready(refused) = asked_once(log.append_async(b"none")) else {
+            panic!("it waits")
+        };
         assert!(matches!(refused.map(drop), Err(Error::UsedUp)));
         assert_eq!((log.sync().unwrap(), log.last()), (last, last));
         let reader = log.reader();
@@ -166,14 +170,17 @@ fn every_lsn_can_be_asked_for() {
             cursor.next().unwrap();
             cursor.seek(lsn);
             assert!(
-                cursor.next().unwrap().is_none() && cursor.next_within(Duration::ZERO).unwrap().is_none()
+                cursor.next().unwrap().is_none()
+                    && cursor.next_within(Duration::ZERO).unwrap().is_none()
             );
             cursor.seek(Lsn::FIRST);
             assert!(cursor.next_within(Duration::MAX).unwrap().is_some(), "it is there");
         }
         no_record_has_lsn_zero(&reader);
     }
-    for refused in [log.truncate_before(most), log.truncate_after(most), log.truncate_before(Lsn::new(12))] {
+    for refused in
+        [log.truncate_before(most), log.truncate_after(most), log.truncate_before(Lsn::new(12))]
+    {
         assert!(matches!(refused, Err(Error::NotYet { .. })), "{refused:?}");
     }
     log.truncate_before(Lsn::ZERO).unwrap();
@@ -183,7 +190,8 @@ fn every_lsn_can_be_asked_for() {
     for known in [most, Lsn::new(2)] {
         let refused = Log::open_in(Arc::clone(&directory), quiet().expect_durable(known)).map(drop);
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
-        let refused = Reader::open_in(Arc::clone(&directory), quiet().expect_durable(known)).map(drop);
+        let refused =
+            Reader::open_in(Arc::clone(&directory), quiet().expect_durable(known)).map(drop);
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
     }
     Log::open_in(directory, quiet().expect_durable(Lsn::FIRST)).unwrap().close().unwrap();
@@ -192,8 +200,11 @@ fn every_lsn_can_be_asked_for() {
 #[test]
 fn no_time_is_too_long_or_too_short() {
     let started = Instant::now();
-    for time in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 62), Duration::ZERO] {
-        let options = Options::small().linger(time).idle(time).slow_commit(time).disk_budget_bytes(u64::MAX);
+    for time in
+        [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 62), Duration::ZERO]
+    {
+        let options =
+            Options::small().linger(time).idle(time).slow_commit(time).disk_budget_bytes(u64::MAX);
         for options in [options.clone(), options.periodic(time)] {
             let log = Log::open_in(directory(), options).unwrap();
             drop(log.append(b"let go").unwrap());

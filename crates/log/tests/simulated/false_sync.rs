@@ -1,8 +1,9 @@
-//! A file system whose journal fails may report success for a sync that waited for it (docs/assumptions.md, A13). The log does not
-//! acknowledge such a sync wherever it can detect it.
+//! A file system whose journal fails may report success for a sync that waited for it
+//! (docs/assumptions.md, A13). The log does not acknowledge such a sync wherever it can detect it.
 //!
-//! *Owns*: two ways of detecting it: another thread's sync failed meanwhile, and the file system refuses changes. *May not touch*: the
-//! crate's insides. On real file systems: the example `false_sync` of `inkstone-powerloss`.
+//! *Owns*: two ways of detecting it: another thread's sync failed meanwhile, and the file system
+//! refuses changes. *May not touch*: the crate's insides. On real file systems: the example
+//! `false_sync` of `inkstone-powerloss`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -34,7 +35,11 @@ fn on(file_system: &str) -> Capabilities {
         },
         device: None,
         direct: DioAlignment::Bytes { memory: 512, offset: 512 },
-        copy_on_write: if file_system == "xfs" { CopyOnWrite::SharedExtents } else { CopyOnWrite::Never },
+        copy_on_write: if file_system == "xfs" {
+            CopyOnWrite::SharedExtents
+        } else {
+            CopyOnWrite::Never
+        },
         dsync_writes: true,
         in_memory: false,
         journal: None,
@@ -51,7 +56,8 @@ fn open(
     Log::open_in(Arc::new(behind_on(gate, disk.directory("/log"), on)), options)
 }
 
-/// The write of a group is called a success and never arrives; from then on the file system refuses changes.
+/// The write of a group is called a success and never arrives; from then on the file system refuses
+/// changes.
 fn append_while_the_journal_fails(log: &Log, disk: &SimDisk) -> Result<Lsn, Error> {
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Touch));
@@ -60,8 +66,9 @@ fn append_while_the_journal_fails(log: &Log, disk: &SimDisk) -> Result<Lsn, Erro
     appended
 }
 
-/// A write to reserved blocks changes metadata on every file system. A write to written blocks does where blocks may be shared (xfs: a
-/// `cp --reflink` of the segment), and possibly where nothing is known: below an overlay, or without a table of mounts.
+/// A write to reserved blocks changes metadata on every file system. A write to written blocks does
+/// where blocks may be shared (xfs: a `cp --reflink` of the segment), and possibly where nothing is
+/// known: below an overlay, or without a table of mounts.
 #[test]
 fn a_sync_that_may_have_waited_for_metadata_is_not_believed_when_changes_are_refused() {
     let (reserved, written) = (Preparation::Fallocate, Preparation::Zeros);
@@ -78,7 +85,8 @@ fn a_sync_that_may_have_waited_for_metadata_is_not_believed_when_changes_are_ref
         let log = open(&disk, &gate, known.map(on), options(preparation)).unwrap();
         log.append_durable(b"there").unwrap();
         let refused = append_while_the_journal_fails(&log, &disk).unwrap_err();
-        let is_poisoned = matches!(refused, Error::Poisoned(_)) && refused.to_string().contains("futimens");
+        let is_poisoned =
+            matches!(refused, Error::Poisoned(_)) && refused.to_string().contains("futimens");
         assert!(is_poisoned, "{known:?}, {preparation}: {refused}");
         assert!(matches!(log.append_durable(b"more").unwrap_err(), Error::Poisoned(_)));
         log.abandon();
@@ -99,7 +107,8 @@ fn where_an_overwrite_waits_for_no_metadata_nothing_is_asked() {
     }
 }
 
-/// Written blocks need no metadata: nothing is asked for their sake, but for the name of each new file.
+/// Written blocks need no metadata: nothing is asked for their sake, but for the name of each new
+/// file.
 #[test]
 fn a_file_system_that_refuses_changes_gives_no_new_segment() {
     let (disk, gate) = (disk(), Arc::new(Gate::default()));

@@ -1,7 +1,8 @@
 //! A disk that is really full, simulated: where an overwrite needs room, and where a name does.
 //!
-//! *Owns*: opening, reading, shortening and closing with no byte free, in each way of writing, and every crash meanwhile. *May not
-//! touch*: the crate's insides. On real file systems: `full_disk.rs`.
+//! *Owns*: opening, reading, shortening and closing with no byte free, in each way of writing, and
+//! every crash meanwhile. *May not touch*: the crate's insides. On real file systems:
+//! `full_disk.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -32,7 +33,8 @@ fn fill(disk: &SimDisk) {
     if free == 0 {
         return;
     }
-    let file = others.open(&format!("ballast {}", disk.operations()), &OpenFile::new_file()).unwrap();
+    let file =
+        others.open(&format!("ballast {}", disk.operations()), &OpenFile::new_file()).unwrap();
     file.prepare(Preparation::Fallocate, free).unwrap();
     file.sync(SyncKind::All).unwrap();
     others.sync().unwrap();
@@ -58,7 +60,8 @@ fn ways() -> Vec<Options> {
             Durability::ODsync,
             Durability::OSync,
         ] {
-            let preparation = if ways.len() % 2 == 0 { Preparation::Fallocate } else { Preparation::Zeros };
+            let preparation =
+                if ways.len() % 2 == 0 { Preparation::Fallocate } else { Preparation::Zeros };
             let way = small().access(access).durability(durability).preparation(preparation);
             ways.push(way.free_segments_max(ways.len() % 3).pad_groups(ways.len() % 4 == 3));
         }
@@ -87,14 +90,20 @@ fn check(log: &Log, first: u64, last: u64) {
     assert_eq!(next, last + 1);
 }
 
-/// After any crash now, with the disk full, the log opens, shows this, and continues when there is room.
+/// After any crash now, with the disk full, the log opens, shows this, and continues when there is
+/// room.
 fn check_crashes(disk: &SimDisk, options: &Options, first: u64, last: u64) {
     for sample in 0..SAMPLES {
         let found = disk.crash(sample);
-        let log = open(&found, options.clone()).unwrap_or_else(|why| panic!("crash {sample}: {why}"));
+        let log =
+            open(&found, options.clone()).unwrap_or_else(|why| panic!("crash {sample}: {why}"));
         check(&log, first, last);
         free(&found);
-        assert_eq!(log.append_durable(&record(last + 1)).unwrap().get(), last + 1, "crash {sample}");
+        assert_eq!(
+            log.append_durable(&record(last + 1)).unwrap().get(),
+            last + 1,
+            "crash {sample}"
+        );
         log.abandon();
         let log = open(&found.crash(sample), options.clone()).unwrap();
         check(&log, first, last + 1);
@@ -119,11 +128,13 @@ fn a_log_on_a_full_copy_on_write_disk_is_opened_read_and_shortened() {
             // What was freed has been taken by others, but for what the log has kept.
             fill(&disk);
             check_crashes(&disk, &options, first, RECORDS);
-            let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+            let log = open(&disk, options.clone())
+                .unwrap_or_else(|why| panic!("{number} {round}: {why}"));
             assert!(!log.recovery().waits_for_room, "{number} {round}");
             check(&log, first, RECORDS);
             first += 70;
-            log.truncate_before(Lsn::new(first)).unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+            log.truncate_before(Lsn::new(first))
+                .unwrap_or_else(|why| panic!("{number} {round}: {why}"));
             check(&log, first, RECORDS);
             check_crashes(&disk, &options, first, RECORDS);
             log.close().unwrap_or_else(|why| panic!("{number} {round}: {why}"));
@@ -135,7 +146,8 @@ fn a_log_on_a_full_copy_on_write_disk_is_opened_read_and_shortened() {
     }
 }
 
-/// No room is reserved and nothing can be written: all can be read, writes are refused, and later the log continues.
+/// No room is reserved and nothing can be written: all can be read, writes are refused, and later
+/// the log continues.
 #[test]
 fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
     for (number, options) in ways().into_iter().enumerate() {
@@ -150,7 +162,8 @@ fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
         fill(&disk);
         disk.record_epochs();
         for round in 0..3 {
-            let log = open(&disk, options.clone()).unwrap_or_else(|why| panic!("{number} {round}: {why}"));
+            let log = open(&disk, options.clone())
+                .unwrap_or_else(|why| panic!("{number} {round}: {why}"));
             assert!(log.recovery().waits_for_room, "{number} {round}");
             check(&log, 1, RECORDS);
             let refused = [
@@ -166,7 +179,11 @@ fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
                     other => panic!("{number} {round}: call {call} gave {other:?}"),
                 }
             }
-            assert_eq!(log.sync().unwrap().get(), RECORDS, "nothing is appended, and all is durable");
+            assert_eq!(
+                log.sync().unwrap().get(),
+                RECORDS,
+                "nothing is appended, and all is durable"
+            );
             check(&log, 1, RECORDS);
             check_crashes(&disk, &options, 1, RECORDS);
             for cut in disk.take_epochs() {
@@ -187,7 +204,8 @@ fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
     }
 }
 
-/// A sync that says ENOSPC is never tried again: the log takes no more until it is opened again, and shows what it has.
+/// A sync that says ENOSPC is never tried again: the log takes no more until it is opened again,
+/// and shows what it has.
 #[test]
 fn a_sync_that_finds_no_room_poisons_and_the_log_can_be_read() {
     for (number, options) in ways().into_iter().enumerate() {
@@ -224,7 +242,8 @@ fn a_sync_that_finds_no_room_poisons_and_the_log_can_be_read() {
 fn names_that_need_room_stop_nobody() {
     for (number, options) in ways().into_iter().enumerate() {
         for copy_on_write in [false, true] {
-            let kind = DiskOptions { names_need_room: true, copy_on_write, ..DiskOptions::default() };
+            let kind =
+                DiskOptions { names_need_room: true, copy_on_write, ..DiskOptions::default() };
             let disk = disk(number as u64, kind);
             let log = full_log(&disk, &options);
             let reader = log.reader();
@@ -245,7 +264,8 @@ fn names_that_need_room_stop_nobody() {
     }
 }
 
-/// The header of the next segment is an overwrite too, where the segment's blocks were another one's.
+/// The header of the next segment is an overwrite too, where the segment's blocks were another
+/// one's.
 #[test]
 fn a_header_that_finds_no_room_leaves_the_log_as_it_was() {
     let mut refused = 0;
@@ -268,7 +288,8 @@ fn a_header_that_finds_no_room_leaves_the_log_as_it_was() {
             check(&log, 200, last);
             check_crashes(&disk, &options, 200, last);
             free(&disk);
-            log.truncate_after(Lsn::new(280)).unwrap_or_else(|why| panic!("{number} {has_room}: {why}"));
+            log.truncate_after(Lsn::new(280))
+                .unwrap_or_else(|why| panic!("{number} {has_room}: {why}"));
             assert_eq!(log.append_durable(&record(281)).unwrap().get(), 281);
             check(&log, 200, 281);
             check_crashes(&disk, &options, 200, 281);
@@ -304,7 +325,8 @@ fn room_that_is_kept_takes_no_segment_from_the_budget() {
     assert!(disk.directory(crate::history::LOG).list().unwrap().contains(&ROOM.to_owned()));
 }
 
-/// A log that was moved from a file system where overwrites need room, and one whose file of reserved room was made larger.
+/// A log that was moved from a file system where overwrites need room, and one whose file of
+/// reserved room was made larger.
 #[test]
 fn room_that_is_not_needed_is_given_back() {
     let room_bytes = |disk: &SimDisk| {
@@ -316,7 +338,8 @@ fn room_that_is_not_needed_is_given_back() {
         open(disk, small()).unwrap().close().unwrap();
         for bytes in [0, 2 << 20] {
             let _ = disk.directory(crate::history::LOG).remove(ROOM);
-            let file = disk.directory(crate::history::LOG).open(ROOM, &OpenFile::new_file()).unwrap();
+            let file =
+                disk.directory(crate::history::LOG).open(ROOM, &OpenFile::new_file()).unwrap();
             if bytes > 0 {
                 file.prepare(Preparation::Fallocate, bytes).unwrap();
             }

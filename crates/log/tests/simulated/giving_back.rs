@@ -1,7 +1,8 @@
-//! How the files of segments go that are no part of the log any more: a few at a time, while nobody waits for them, and all of them in the
-//! end; and what a cut costs of the disk.
+//! How the files of segments go that are no part of the log any more: a few at a time, while nobody
+//! waits for them, and all of them in the end; and what a cut costs of the disk.
 //!
-//! *Owns*: counting files, bytes and calls on a simulated disk. *May not touch*: the crate's insides.
+//! *Owns*: counting files, bytes and calls on a simulated disk. *May not touch*: the crate's
+//! insides.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -106,7 +107,8 @@ fn nobody_waits_while_files_are_given_back() {
 /// Others take what was given back. Whoever needs room then gives back the rest first.
 #[test]
 fn whoever_needs_room_gives_back_all_that_is_left() {
-    let disk = SimDisk::new(3, DiskOptions { capacity_bytes: Some(4 << 20), ..DiskOptions::default() });
+    let disk =
+        SimDisk::new(3, DiskOptions { capacity_bytes: Some(4 << 20), ..DiskOptions::default() });
     let log = long_log(&disk);
     let large = [1; 8000];
     // Until the next one of these needs another segment.
@@ -131,10 +133,12 @@ fn whoever_needs_room_gives_back_all_that_is_left() {
     log.close().unwrap();
 }
 
-/// What readers have open gives its room back too: those of the log, and one that sleeps, as in another process.
+/// What readers have open gives its room back too: those of the log, and one that sleeps, as in
+/// another process.
 #[test]
 fn what_readers_have_open_takes_no_room() {
-    let disk = SimDisk::new(4, DiskOptions { capacity_bytes: Some(4 << 20), ..DiskOptions::default() });
+    let disk =
+        SimDisk::new(4, DiskOptions { capacity_bytes: Some(4 << 20), ..DiskOptions::default() });
     let log = long_log(&disk);
     let sleeper = inkstone::Reader::open_in(Arc::new(disk.directory(LOG)), options()).unwrap();
     let own = log.reader();
@@ -157,7 +161,8 @@ fn what_readers_have_open_takes_no_room() {
     log.close().unwrap();
 }
 
-/// A file that goes stays open until it is durable that its name has gone. A process may have few descriptors, and needs them for others.
+/// A file that goes stays open until it is durable that its name has gone. A process may have few
+/// descriptors, and needs them for others.
 #[test]
 fn few_files_are_open_while_many_go() {
     const MOST: u64 = 64;
@@ -165,7 +170,9 @@ fn few_files_are_open_while_many_go() {
     let (removed, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (now, seen) = (Arc::clone(&removed), Arc::clone(&most));
     let directory = watched(disk.directory(LOG), move |call| match call {
-        Call::Remove { .. } => _ = seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed),
+        Call::Remove { .. } => {
+            _ = seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed)
+        }
         Call::SyncNames => now.store(0, Ordering::Relaxed),
         _ => {}
     });
@@ -198,7 +205,8 @@ fn the_committer_sleeps_while_another_thread_gives_files_back() {
                 _ => {}
             }
         });
-        let options = options().own_thread(true).prepare_ahead(false).idle(Duration::from_millis(1));
+        let options =
+            options().own_thread(true).prepare_ahead(false).idle(Duration::from_millis(1));
         let log = Arc::new(Log::open_in(Arc::new(directory), options).unwrap());
         fill(&log);
         log.truncate_before(log.last()).unwrap();
@@ -262,7 +270,8 @@ fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
             .map(|name| directory.open(name, &OpenFile::existing()).unwrap().len_bytes().unwrap());
         sizes.sum()
     };
-    let (before, created, prepared) = (bytes(), disk.counters().creations, log.stats().prepared_bytes);
+    let (before, created, prepared) =
+        (bytes(), disk.counters().creations, log.stats().prepared_bytes);
     for cut in 1..=40 {
         let last = log.append_durable(b"stays").unwrap();
         log.append_durable(b"goes").unwrap();
@@ -273,7 +282,11 @@ fn a_cut_takes_a_small_segment_and_throws_nothing_away() {
         assert!(bytes() <= before + most, "{} bytes more after {cut} cuts", bytes() - before);
     }
     assert_eq!(disk.counters().creations - created, 41, "files");
-    assert!(log.stats().prepared_bytes - prepared <= 8 << 20, "{}", log.stats().prepared_bytes - prepared);
+    assert!(
+        log.stats().prepared_bytes - prepared <= 8 << 20,
+        "{}",
+        log.stats().prepared_bytes - prepared
+    );
     // It grows again, into what had been prepared.
     let created = disk.counters().creations;
     for _ in 0..20 {

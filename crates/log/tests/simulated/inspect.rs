@@ -1,5 +1,5 @@
-//! Inspecting logs whose files were damaged in every way: nothing damaged is taken for sound, nothing sound is lost that need not
-//! be, and the inspected log is never changed.
+//! Inspecting logs whose files were damaged in every way: nothing damaged is taken for sound,
+//! nothing sound is lost that need not be, and the inspected log is never changed.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -12,7 +12,11 @@ use inkstone_io::{File, OpenFile};
 use inkstone_sim::{DiskOptions, SimDirectory, SimDisk};
 
 fn options() -> Options {
-    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+    Options::new()
+        .segment_bytes(64 << 10)
+        .record_bytes_max(8 << 10)
+        .buffer_bytes(16 << 10)
+        .own_thread(false)
 }
 
 fn record(lsn: u64) -> Vec<u8> {
@@ -22,7 +26,8 @@ fn record(lsn: u64) -> Vec<u8> {
 const LAST: u64 = 600;
 const FIRST: u64 = 20;
 
-/// Records 20 to 600 in several segments, in groups of one to nine, with control groups of all kinds.
+/// Records 20 to 600 in several segments, in groups of one to nine, with control groups of all
+/// kinds.
 fn make(disk: &SimDisk) -> Arc<SimDirectory> {
     let directory = Arc::new(disk.directory("log"));
     let log = Log::open_in(Arc::clone(&directory), options()).unwrap();
@@ -64,7 +69,8 @@ fn put_back(directory: &SimDirectory, files: &[(String, Vec<u8>)]) {
     }
 }
 
-/// Salvages, and holds what was saved and what is said of it against what was appended. Gives the lost LSNs.
+/// Salvages, and holds what was saved and what is said of it against what was appended. Gives the
+/// lost LSNs.
 fn salvage(directory: &SimDirectory, what: &str) -> BTreeSet<u64> {
     let fresh = SimDisk::new(1, DiskOptions::default());
     let new = Arc::new(fresh.directory("new"));
@@ -108,7 +114,8 @@ fn a_log_that_is_well_is_intact_and_salvaging_it_copies_it() {
         assert_eq!((looked.first, looked.last, looked.end), (read.first, read.last, read.end));
     }
     assert_eq!(salvage(&directory, "intact"), BTreeSet::new());
-    let entries: Vec<_> = inspect::dump_in(Arc::clone(&directory), 4).unwrap().map(Result::unwrap).collect();
+    let entries: Vec<_> =
+        inspect::dump_in(Arc::clone(&directory), 4).unwrap().map(Result::unwrap).collect();
     let payload_max = entries.iter().filter_map(|entry| match entry {
         Entry::Frame { payload, .. } => Some(payload.len()),
         _ => None,
@@ -171,7 +178,8 @@ fn whatever_is_done_to_the_files_nothing_wrong_is_saved_and_nothing_is_lost_sile
                 2 => file.set_len(from).unwrap(),
                 3 => file.write_at(&vec![0; len.min(bytes.len() - from as usize)], from).unwrap(),
                 4 => {
-                    let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(len).collect();
+                    let noise: Vec<u8> =
+                        std::iter::repeat_with(|| random.u8(..)).take(len).collect();
                     file.write_at(&noise[..len.min(bytes.len() - from as usize)], from).unwrap();
                 }
                 // Another place's bytes: sound, and not here.
@@ -179,7 +187,8 @@ fn whatever_is_done_to_the_files_nothing_wrong_is_saved_and_nothing_is_lost_sile
                     let to = (from as usize + len).min(bytes.len());
                     let at = random.u64(0..bytes.len() as u64 / 8 / 2) * 8;
                     file.write_at(
-                        &bytes[from as usize..to][..(to - from as usize).min(bytes.len() - at as usize)],
+                        &bytes[from as usize..to]
+                            [..(to - from as usize).min(bytes.len() - at as usize)],
                         at,
                     )
                     .unwrap();
@@ -194,9 +203,14 @@ fn whatever_is_done_to_the_files_nothing_wrong_is_saved_and_nothing_is_lost_sile
                 let _ = report;
             }
             (Ok(report), Err(error)) => {
-                assert!(!report.is_intact(), "round {round}: opening says {error}, verify says intact");
+                assert!(
+                    !report.is_intact(),
+                    "round {round}: opening says {error}, verify says intact"
+                );
             }
-            (Err(error), _) => assert!(matches!(error, Error::NoLog { .. }), "round {round}: {error}"),
+            (Err(error), _) => {
+                assert!(matches!(error, Error::NoLog { .. }), "round {round}: {error}")
+            }
         }
         if let Ok(report) = &result {
             corrupt += u32::from(!report.is_intact());
@@ -205,15 +219,23 @@ fn whatever_is_done_to_the_files_nothing_wrong_is_saved_and_nothing_is_lost_sile
                 .iter()
                 .any(|segment| segment.number == cut && segment.first.get() == LAST - 19);
             let fresh = SimDisk::new(1, DiskOptions::default());
-            let saved = inspect::salvage_in(&*directory, || Ok(Arc::new(fresh.directory("new"))), &options());
+            let saved = inspect::salvage_in(
+                &*directory,
+                || Ok(Arc::new(fresh.directory("new"))),
+                &options(),
+            );
             match saved {
                 Ok(saved) => {
                     let log = Log::open_in(Arc::new(fresh.directory("new")), options()).unwrap();
                     for run in &saved.runs {
-                        for (old, new) in (run.first.get()..=run.last.get()).zip(run.new_first.get()..) {
+                        for (old, new) in
+                            (run.first.get()..=run.last.get()).zip(run.new_first.get()..)
+                        {
                             let found = log.reader().get(Lsn::new(new)).unwrap();
-                            // Where neither header nor first group of the segment that a cut began is left, what it took off is back.
-                            let is_back = !knows_cut && old > LAST - 20 && found == record(old + 1000);
+                            // Where neither header nor first group of the segment that a cut began
+                            // is left, what it took off is back.
+                            let is_back =
+                                !knows_cut && old > LAST - 20 && found == record(old + 1000);
                             assert!(
                                 found == record(old) || is_back,
                                 "round {round}: LSN {old} has another content: {report:?}"

@@ -1,7 +1,8 @@
-//! The tests that need a simulated disk or a directory and nothing else of the machine, as one program: one link, and the log's code is
-//! made for it once.
+//! The tests that need a simulated disk or a directory and nothing else of the machine, as one
+//! program: one link, and the log's code is made for it once.
 //!
-//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test simulated -- crashes::` runs one file.
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone --test
+//! simulated -- crashes::` runs one file.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

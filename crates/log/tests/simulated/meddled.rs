@@ -1,6 +1,8 @@
-//! Writers that come, go and die between any two steps of a reader; and what a reader has shown, after any crash.
+//! Writers that come, go and die between any two steps of a reader; and what a reader has shown,
+//! after any crash.
 //!
-//! *Owns*: what happens before the n-th operation of a directory, and the histories that are run in it.
+//! *Owns*: what happens before the n-th operation of a directory, and the histories that are run in
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -55,12 +57,17 @@ fn meddled(disk: &SimDisk, plan: &Arc<Plan>) -> Arc<Hooked<Onlooker>> {
 }
 
 fn small() -> Options {
-    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+    Options::new()
+        .segment_bytes(64 << 10)
+        .record_bytes_max(8 << 10)
+        .buffer_bytes(16 << 10)
+        .own_thread(false)
 }
 
 /// What record `lsn` holds, written after `salt` cuts.
 fn record(lsn: u64, salt: u64) -> Vec<u8> {
-    let mut bytes: Vec<_> = (0..lsn * 151 % 2500).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect();
+    let mut bytes: Vec<_> =
+        (0..lsn * 151 % 2500).map(|at| (at ^ lsn ^ (salt << 4)) as u8).collect();
     bytes.extend(salt.to_le_bytes());
     bytes
 }
@@ -207,7 +214,8 @@ fn check_crashes(disk: &SimDisk, seed: u64, last: u64) {
     }
 }
 
-/// Runs a history up to where the reader opens, with `deed` before its operation `before`. Gives whether it came to that.
+/// Runs a history up to where the reader opens, with `deed` before its operation `before`. Gives
+/// whether it came to that.
 fn run(deed: Deed, before: u64, is_living: bool) -> bool {
     let disk = SimDisk::new(before, DiskOptions { writeback_ppm: 0, ..DiskOptions::default() });
     let held: Held = Arc::new(Mutex::new(None));
@@ -220,7 +228,8 @@ fn run(deed: Deed, before: u64, is_living: bool) -> bool {
         Plan::new(before, move || act(deed, &disk, &held))
     };
     let reader = Reader::open_in(meddled(&disk, &plan), small());
-    let reader = reader.unwrap_or_else(|error| panic!("{deed:?} before {before}, {is_living}: {error}"));
+    let reader =
+        reader.unwrap_or_else(|error| panic!("{deed:?} before {before}, {is_living}: {error}"));
     let was_in_opening = plan.is_done();
     let durable = reader.durable().get();
     if was_in_opening {
@@ -265,7 +274,11 @@ fn nasty(seed: u64) -> DiskOptions {
     let [zeros, garbage, stale] = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale];
     DiskOptions {
         new_blocks: [zeros, garbage, stale][(seed % 3) as usize],
-        directory_order: if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any },
+        directory_order: if seed.is_multiple_of(5) {
+            DirectoryOrder::Prefix
+        } else {
+            DirectoryOrder::Any
+        },
         sector_bytes: if seed.is_multiple_of(7) { 4096 } else { 512 },
         has_direct: !seed.is_multiple_of(11),
         ..DiskOptions::default()
@@ -289,7 +302,11 @@ fn history(seed: u64) -> u64 {
         for _ in 0..15 {
             let found = disk.crash(random.u64(..));
             let again = read(&found);
-            assert!(again.durable().get() >= last, "seed {seed}, {deed:?}: {} of {last}", again.durable());
+            assert!(
+                again.durable().get() >= last,
+                "seed {seed}, {deed:?}: {} of {last}",
+                again.durable()
+            );
             assert_eq!(read_on(&mut again.from(again.first())), again.durable().get());
             // And once more: what this one has shown.
             let twice = read(&found.crash(random.u64(..)));

@@ -1,9 +1,11 @@
-//! The order in which a file becomes a segment: its name is durable before anything is written into it.
+//! The order in which a file becomes a segment: its name is durable before anything is written into
+//! it.
 //!
 //! *Owns*: watching a log that changes segments. *May not touch*: the crate's insides.
 //!
-//! The order matters not only for the name: on btrfs the sync of a file that was synced and renamed before may be skipped if its
-//! directory is synced after a write into it (docs/powerloss-file-systems.md, "The sync that btrfs skips").
+//! The order matters not only for the name: on btrfs the sync of a file that was synced and renamed
+//! before may be skipped if its directory is synced after a write into it
+//! (docs/powerloss-file-systems.md, "The sync that btrfs skips").
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,8 @@
-//! A padded log never writes a block again (`Options::pad_groups`; A3 in docs/assumptions.md): every write that it makes
-//! into a segment's file is compared with all those before.
+//! A padded log never writes a block again (`Options::pad_groups`; A3 in docs/assumptions.md):
+//! every write that it makes into a segment's file is compared with all those before.
 //!
-//! *Owns*: what such a log goes through. *May not touch*: what is in the blocks; other tests read it back.
+//! *Owns*: what such a log goes through. *May not touch*: what is in the blocks; other tests read
+//! it back.
 
 #![allow(clippy::unwrap_used)] // A test may fail so.
 
@@ -53,7 +54,8 @@ impl Scene {
 
     fn check(&self, log: &Log) {
         let first = log.first();
-        let shown: Vec<_> = log.reader().records(first).map(|record| record.unwrap().bytes).collect();
+        let shown: Vec<_> =
+            log.reader().records(first).map(|record| record.unwrap().bytes).collect();
         assert!(
             shown == self.records[first.get() as usize - 1..],
             "{} of {}",
@@ -72,7 +74,10 @@ fn written_again(writes: &[Write], from: usize) -> Vec<String> {
             let before = seen.insert((&write.path, block), number);
             if let Some(before) = before.filter(|_| number >= from) {
                 let at = block * BLOCK;
-                again.push(format!("{} byte {at}: write {before}, then {number}", write.path.display()));
+                again.push(format!(
+                    "{} byte {at}: write {before}, then {number}",
+                    write.path.display()
+                ));
             }
         }
     }
@@ -141,7 +146,8 @@ fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
     for fills in [false, true] {
         for is_killed in [false, true] {
             let mut scene = Scene::new();
-            let (small, unpadded) = (scene.options(false).disk_budget_bytes(SEGMENT), scene.options(false));
+            let (small, unpadded) =
+                (scene.options(false).disk_budget_bytes(SEGMENT), scene.options(false));
             let log = scene.open(small.clone()).unwrap();
             scene.append(&log, 100).unwrap();
             while fills && scene.append(&log, 3000).is_ok() {}
@@ -150,7 +156,8 @@ fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
             } else {
                 log.close().unwrap()
             }
-            // A head without room for another group and a seal: the opening has to begin a segment anyway.
+            // A head without room for another group and a seal: the opening has to begin a segment
+            // anyway.
             for _ in 0..if fills { 120 } else { 0 } {
                 scene.open(small.clone()).unwrap().close().unwrap();
             }
@@ -170,7 +177,11 @@ fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
                 log.close().unwrap();
             }
             assert_eq!(written_again(&scene.gate.writes(), before), [""; 0], "fills {fills}");
-            assert_eq!(scene.sealed.lock().unwrap().len(), sealed + 1, "the old segment's end was told");
+            assert_eq!(
+                scene.sealed.lock().unwrap().len(),
+                sealed + 1,
+                "the old segment's end was told"
+            );
             // Turning it off again works as before.
             let log = scene.open(unpadded).unwrap();
             scene.append(&log, 50).unwrap();
@@ -184,7 +195,8 @@ fn padding_that_is_turned_on_leaves_the_block_alone_in_which_the_log_ended() {
 fn promises_of_the_logs_own_thread_are_padded_too() {
     let mut scene = Scene::new();
     let idle = Arc::new(AtomicU64::new(0));
-    let options = scene.options(true).own_thread(true).prepare_ahead(true).idle(Duration::from_millis(1));
+    let options =
+        scene.options(true).own_thread(true).prepare_ahead(true).idle(Duration::from_millis(1));
     for _ in 0..3 {
         let log = scene.open(options.clone()).unwrap();
         for _ in 0..8 {

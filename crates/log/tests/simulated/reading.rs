@@ -1,8 +1,9 @@
-//! Reading by LSN and reading ahead: what comes is what was appended, or the error that names the place; one record costs
-//! one read; and a read that fails among several in flight takes nothing with it that came before.
+//! Reading by LSN and reading ahead: what comes is what was appended, or the error that names the
+//! place; one record costs one read; and a read that fails among several in flight takes nothing
+//! with it that came before.
 //!
-//! *Owns*: `Reader::get`, cursors with several reads in flight, `verify` with several threads. Reading beside a living
-//! writer of another process is `beside_sim.rs`.
+//! *Owns*: `Reader::get`, cursors with several reads in flight, `verify` with several threads.
+//! Reading beside a living writer of another process is `beside_sim.rs`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +19,11 @@ const KIB: usize = 1 << 10;
 const SEGMENT: u64 = 2 << 20;
 
 fn options() -> Options {
-    Options::new().segment_bytes(SEGMENT).record_bytes_max(1 << 20).buffer_bytes(64 * KIB).own_thread(false)
+    Options::new()
+        .segment_bytes(SEGMENT)
+        .record_bytes_max(1 << 20)
+        .buffer_bytes(64 * KIB)
+        .own_thread(false)
 }
 
 /// Mostly small; one in fifty across a piece that is read.
@@ -99,8 +104,8 @@ fn what_was_looked_for_once_costs_one_short_read() {
     }
 }
 
-/// Where all records are of one size their places are known, and nothing else is read. Where they only seem to be (pairs of
-/// a smaller and a larger one), it costs a second read.
+/// Where all records are of one size their places are known, and nothing else is read. Where they
+/// only seem to be (pairs of a smaller and a larger one), it costs a second read.
 #[test]
 fn records_of_one_size_are_read_by_themselves() {
     const LAST: u64 = 10_000;
@@ -147,7 +152,10 @@ fn a_log_that_grows_is_cut_and_gives_up_is_read_by_lsn_as_it_is() {
         assert!(matches!(reader.get(Lsn::new(last)), Err(Error::NotYet { .. })), "not durable yet");
         log.sync().unwrap();
         for lsn in (last - 59..=last).rev() {
-            assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round), "round {round}, record {lsn}");
+            assert!(
+                reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round),
+                "round {round}, record {lsn}"
+            );
         }
         log.truncate_after(Lsn::new(last - 30)).unwrap();
         last -= 30;
@@ -155,12 +163,16 @@ fn a_log_that_grows_is_cut_and_gives_up_is_read_by_lsn_as_it_is() {
         log.truncate_before(Lsn::new(last - 5)).unwrap();
         assert!(matches!(reader.get(Lsn::new(last - 6)), Err(Error::TruncatedBefore { .. })));
         for lsn in last - 5..=last {
-            assert!(reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round), "round {round}, record {lsn}");
+            assert!(
+                reader.get(Lsn::new(lsn)).unwrap() == record(lsn + round),
+                "round {round}, record {lsn}"
+            );
         }
     }
 }
 
-/// A reader of its own beside the writer: files vanish and are used again under what it has learned.
+/// A reader of its own beside the writer: files vanish and are used again under what it has
+/// learned.
 #[test]
 fn files_that_are_used_again_under_a_reader_give_no_wrong_record() {
     let disk = SimDisk::new(5, DiskOptions::default());
@@ -199,18 +211,24 @@ fn a_read_that_fails_among_several_takes_nothing_before_it() {
         let log = open(&disk);
         let mut cursor = log.reader().from(Lsn::FIRST);
         let mut next = 1;
-        disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).file(".ink").nth(nth));
+        disk.inject(
+            Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Read).file(".ink").nth(nth),
+        );
         let mut failures = 0;
         while next <= LAST {
             match cursor.next() {
                 Ok(shown) => {
                     let shown = shown.unwrap();
-                    assert!(shown.lsn.get() == next && shown.bytes == record(next), "record {next}");
+                    assert!(
+                        shown.lsn.get() == next && shown.bytes == record(next),
+                        "record {next}"
+                    );
                     next += 1;
                 }
                 Err(Error::Io(error)) => {
                     assert!(
-                        error.path().to_string_lossy().ends_with(".ink") && error.offset().is_some(),
+                        error.path().to_string_lossy().ends_with(".ink")
+                            && error.offset().is_some(),
                         "{error}"
                     );
                     failures += 1;
@@ -299,7 +317,9 @@ impl Flippable {
             match cursor.next() {
                 Ok(shown) if shown.is_some_and(|shown| shown.bytes == record(lsn)) => {}
                 Ok(_) => return Err(format!("record {lsn} {WRONG}")),
-                Err(error) => return Ok(error.corruption().map(|found| (found.path.clone(), found.offset))),
+                Err(error) => {
+                    return Ok(error.corruption().map(|found| (found.path.clone(), found.offset)));
+                }
             }
         }
         Ok(None)
@@ -319,7 +339,11 @@ impl Flippable {
         if is_sound {
             let found = inspect::verify(self.directory.path().join("log")).unwrap();
             let damage = found.damage.first().unwrap();
-            assert_eq!(told, Ok(Some((damage.path.clone(), damage.offset))), "seed {seed}, byte {at}");
+            assert_eq!(
+                told,
+                Ok(Some((damage.path.clone(), damage.offset))),
+                "seed {seed}, byte {at}"
+            );
         }
         self.flip(at, 1 << (seed % 8));
         told.map(drop)

@@ -1,9 +1,11 @@
-//! A program that has only this crate can name what its signatures and fields hold, and turn its errors into the standard library's.
+//! A program that has only this crate can name what its signatures and fields hold, and turn its
+//! errors into the standard library's.
 
 use std::path::Path;
 
 use inkstone::{
-    Access, Directory, Durability, EngineKind, Log, NamedChoice, Options, OsDirectory, Preparation, Reuse,
+    Access, Directory, Durability, EngineKind, Log, NamedChoice, Options, OsDirectory, Preparation,
+    Reuse,
 };
 
 /// As a program would keep it.
@@ -46,7 +48,8 @@ fn the_way_of_writing_and_what_it_follows_from() {
         way.engine.name(),
     ];
     assert_eq!(words.join("/"), log.choice().strategy.to_string());
-    let found: inkstone::Capabilities = capabilities(directory.path()).expect("asked").expect("known");
+    let found: inkstone::Capabilities =
+        capabilities(directory.path()).expect("asked").expect("known");
     let inkstone::MountFacts { file_system, barriers, .. } = &found.mount;
     assert!(!file_system.is_empty() && *barriers != inkstone::Barriers::Off, "{found:?}");
     assert_eq!(inkstone::rule(&found).strategy.access, log.choice().strategy.access);
@@ -67,7 +70,10 @@ fn a_program_of_io_errors_uses_the_question_mark() {
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     let text = error.to_string();
     assert!(text.contains("there is no log in") && text.contains("check the path"), "{text}");
-    let inside =
-        error.into_inner().expect("the log's error").downcast::<inkstone::Error>().expect("its type");
+    let inside = error
+        .into_inner()
+        .expect("the log's error")
+        .downcast::<inkstone::Error>()
+        .expect("its type");
     assert!(matches!(*inside, inkstone::Error::NoLog { .. }), "{inside}");
 }

@@ -12,15 +12,19 @@ fn disk() -> SimDisk {
 
 fn options() -> Options {
     // Without threads everything happens when it is asked for.
-    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+    Options::new()
+        .segment_bytes(64 << 10)
+        .record_bytes_max(8 << 10)
+        .buffer_bytes(16 << 10)
+        .own_thread(false)
 }
 
 fn open(disk: &SimDisk, options: Options) -> Log {
     Log::open_in(Arc::new(disk.directory("/log")), options).unwrap()
 }
 
-/// Commits one record after the other, until `segments` changes of the segment have come; gives what each commit cost
-/// that changed none, and each that did.
+/// Commits one record after the other, until `segments` changes of the segment have come; gives
+/// what each commit cost that changed none, and each that did.
 fn lone_writer(disk: &SimDisk, log: &Log, segments: u64) -> (Vec<Counters>, Vec<Counters>) {
     let (mut plain, mut changes) = (Vec::new(), Vec::new());
     while log.stats().segments < segments {
@@ -47,13 +51,18 @@ fn a_commit_is_one_write_and_one_flush_and_changes_no_metadata() {
         let (plain, changes) = lone_writer(&disk, &log, 9);
         assert!(plain.len() > 2000 && changes.len() == 9);
         for cost in &plain {
-            let one_write =
-                Counters { writes: 1, written_bytes: cost.written_bytes, flushes: 1, ..Counters::default() };
+            let one_write = Counters {
+                writes: 1,
+                written_bytes: cost.written_bytes,
+                flushes: 1,
+                ..Counters::default()
+            };
             let expected = match durability {
                 Durability::Fdatasync => Counters { data_syncs: 1, ..one_write },
                 _ => Counters { dsync_writes: 1, ..one_write },
             };
-            let expected = Counters { buffered_writes: u64::from(access == Access::Buffered), ..expected };
+            let expected =
+                Counters { buffered_writes: u64::from(access == Access::Buffered), ..expected };
             assert_eq!(*cost, expected, "{access} {durability}");
             assert!(cost.written_bytes == 4096 || cost.written_bytes == 8192, "{cost:?}");
         }
@@ -63,7 +72,11 @@ fn a_commit_is_one_write_and_one_flush_and_changes_no_metadata() {
         for cost in &changes {
             // The header, the seal, the first group; the file was ready.
             assert_eq!((cost.writes, cost.flushes), (3, 3), "{cost:?}");
-            assert_eq!((cost.reads, cost.metadata_commits, cost.directory_syncs), (0, 0, 0), "{cost:?}");
+            assert_eq!(
+                (cost.reads, cost.metadata_commits, cost.directory_syncs),
+                (0, 0, 0),
+                "{cost:?}"
+            );
             assert_eq!(
                 (cost.creations, cost.renames, cost.allocations, cost.opens),
                 (0, 0, 0, 0),
@@ -88,8 +101,11 @@ fn recycled_blocks_come_before_new_ones() {
     }
     assert_eq!(disk.counters().creations, creations, "no new file is needed any more");
     assert!(log.stats().segments_recycled >= 30, "{:?}", log.stats());
-    let files =
-        disk.image().iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "free")).count();
+    let files = disk
+        .image()
+        .iter()
+        .filter(|(path, _)| path.extension().is_some_and(|end| end == "free"))
+        .count();
     assert!(files <= 2, "the pool is bounded");
 }
 
@@ -114,7 +130,8 @@ fn the_budget_is_kept_and_what_is_made_ahead_never_takes_the_last_of_it() {
     let disk = disk();
     let budget = 6 * (64 << 10);
     let log = open(&disk, options().disk_budget_bytes(budget));
-    let used = |disk: &SimDisk| disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    let used =
+        |disk: &SimDisk| disk.image().iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
     let refused = loop {
         let _ = log.prepare_now();
         assert!(used(&disk) <= budget, "{} of {budget}", used(&disk));
@@ -138,11 +155,14 @@ fn who_listens_is_told_and_a_sealed_segment_that_is_held_is_not_used_again() {
     let disk = disk();
     let told = Arc::new(Mutex::new(Vec::new()));
     let ears = Arc::clone(&told);
-    let log = open(&disk, options().listener(move |event| ears.lock().unwrap().push(event.clone())));
+    let log =
+        open(&disk, options().listener(move |event| ears.lock().unwrap().push(event.clone())));
     lone_writer(&disk, &log, 3);
     let sealed: Vec<_> = std::mem::take(&mut *told.lock().unwrap())
         .into_iter()
-        .filter_map(|event| if let Event::SegmentSealed(sealed) = event { Some(sealed) } else { None })
+        .filter_map(
+            |event| if let Event::SegmentSealed(sealed) = event { Some(sealed) } else { None },
+        )
         .collect();
     assert_eq!(sealed.len(), 3);
     assert_eq!((sealed[0].first, sealed[1].first), (Lsn::FIRST, sealed[0].last.next().unwrap()));
@@ -161,7 +181,8 @@ fn who_listens_is_told_and_a_sealed_segment_that_is_held_is_not_used_again() {
     assert!(disk.image().iter().all(|(other, _)| *other != path), "let go, it is used again");
 }
 
-/// The preparer writes the seals too: no commit waits for one, and a seal is durable when its event is sent.
+/// The preparer writes the seals too: no commit waits for one, and a seal is durable when its event
+/// is sent.
 #[test]
 fn a_segment_that_has_come_to_has_its_seal_on_the_medium() {
     let disk = disk();
@@ -170,7 +191,8 @@ fn a_segment_that_has_come_to_has_its_seal_on_the_medium() {
     let listener = move |event: &Event| {
         if let Event::SegmentSealed(sealed) = event {
             let durable = found.crash_with(|_| Fate::Dropped).image();
-            let bytes = durable.into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
+            let bytes =
+                durable.into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
             ears.lock().unwrap().push((sealed.clone(), bytes));
         }
     };
@@ -183,18 +205,23 @@ fn a_segment_that_has_come_to_has_its_seal_on_the_medium() {
     let told = std::mem::take(&mut *told.lock().unwrap());
     assert_eq!(told.len() as u64, changes);
     for (sealed, bytes) in told {
-        let now = disk.image().into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
+        let now =
+            disk.image().into_iter().find(|(path, _)| *path == sealed.path).map(|(_, bytes)| bytes);
         assert_eq!(bytes, now, "{sealed:?}");
         let bytes = bytes.unwrap();
         let end = bytes.iter().rposition(|byte| *byte == 7).unwrap() + 1;
-        assert!(bytes[end..].iter().any(|byte| *byte != 0), "a seal behind the last record: {sealed:?}");
+        assert!(
+            bytes[end..].iter().any(|byte| *byte != 0),
+            "a seal behind the last record: {sealed:?}"
+        );
     }
 }
 
 #[test]
 fn periodic_acknowledges_at_once_and_what_is_left_after_a_crash_is_a_prefix() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options::small().preparation(Preparation::Fallocate).periodic(Duration::from_millis(2));
+    let options =
+        Options::small().preparation(Preparation::Fallocate).periodic(Duration::from_millis(2));
     let log = Log::open(directory.path(), options).unwrap();
     for number in 0..1000_u32 {
         log.append_durable(&number.to_le_bytes()).unwrap();
@@ -220,8 +247,9 @@ fn a_small_log_makes_one_small_file() {
     assert_eq!(files, [64 << 10]);
 }
 
-/// A new log's segments grow. Each next one is made ready in the size that will be needed, not in that of the segment
-/// before: otherwise it cannot be used, and blocks that are only reserved take its place.
+/// A new log's segments grow. Each next one is made ready in the size that will be needed, not in
+/// that of the segment before: otherwise it cannot be used, and blocks that are only reserved take
+/// its place.
 #[test]
 fn a_growing_log_has_each_next_segment_ready_in_its_size() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,7 +264,11 @@ fn a_growing_log_has_each_next_segment_ready_in_its_size() {
         }
     }
     let stats = log.stats();
-    assert_eq!((stats.segments, stats.segments_fallocated, stats.pool_empty), (2, 0, 0), "{stats:?}");
+    assert_eq!(
+        (stats.segments, stats.segments_fallocated, stats.pool_empty),
+        (2, 0, 0),
+        "{stats:?}"
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! The tail: what was written last is read from memory, by followers and by LSN, and nothing else changes by that.
+//! The tail: what was written last is read from memory, by followers and by LSN, and nothing else
+//! changes by that.
 //!
-//! *Owns*: reads counted while a follower keeps up, followers that fall behind and come back, memory bounded, cuts and failures
-//! with a follower. Allocations are counted in `allocations.rs`, interleavings explored by `.ci/explore`.
+//! *Owns*: reads counted while a follower keeps up, followers that fall behind and come back,
+//! memory bounded, cuts and failures with a follower. Allocations are counted in `allocations.rs`,
+//! interleavings explored by `.ci/explore`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +13,9 @@ use crate::caught::{LOST, SAMPLES, WRONG, check_cut};
 use crate::history::{Told, disk, open, record, small};
 use inkstone::{Cursor, Error, Log, Lsn, Options};
 use inkstone_sim::shrink::seeds;
-use inkstone_sim::{AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
+use inkstone_sim::{
+    AfterEffect, Counters, DiskOptions, Effect, Fault, OperationKind, SimDisk, errno,
+};
 
 /// A group of this is handed over, not copied, where the tail has a mebibyte.
 const LARGE: usize = 30_000;
@@ -20,7 +24,8 @@ fn next(cursor: &mut Cursor) -> Option<(u64, Vec<u8>)> {
     cursor.next().unwrap().map(|record| (record.lsn.get(), record.bytes.to_vec()))
 }
 
-/// Small groups are copied and large ones handed over; batches, padding, control groups and segment changes come in between.
+/// Small groups are copied and large ones handed over; batches, padding, control groups and segment
+/// changes come in between.
 #[test]
 fn a_follower_that_keeps_up_and_a_get_of_what_is_new_read_nothing() {
     for pads in [false, true] {
@@ -46,7 +51,11 @@ fn a_follower_that_keeps_up_and_a_get_of_what_is_new_read_nothing() {
                 assert_eq!(next(&mut cursor).as_ref(), Some(&(lsn, bytes.clone())));
             }
             assert!(cursor.next().unwrap().is_none());
-            assert_eq!(disk.counters().since(&before), Counters::default(), "pads: {pads}, after {first}");
+            assert_eq!(
+                disk.counters().since(&before),
+                Counters::default(),
+                "pads: {pads}, after {first}"
+            );
             for index in [written.len() - 1, first.saturating_sub(9)] {
                 assert!(reader.get(Lsn::new(index as u64 + 1)).unwrap() == written[index]);
             }
@@ -163,7 +172,9 @@ impl Model {
             0 => self.random.usize(2000..7000),
             _ => self.random.usize(8..300),
         };
-        (0..len as u64).map(|at| ((at * 31) ^ (self.count * 97) ^ (self.count >> 5)) as u8).collect()
+        (0..len as u64)
+            .map(|at| ((at * 31) ^ (self.count * 97) ^ (self.count >> 5)) as u8)
+            .collect()
     }
 
     fn append(&mut self, count: u64) -> Result<(), Error> {
@@ -220,7 +231,9 @@ impl Model {
     fn get(&mut self) -> Result<(), String> {
         let lsn = self.log.last().get().saturating_sub(self.random.u64(..60)).max(1);
         match (self.log.reader().get(Lsn::new(lsn)), self.records.get(&lsn)) {
-            (Ok(bytes), Some(wanted)) if bytes == *wanted && lsn <= self.log.durable().get() => Ok(()),
+            (Ok(bytes), Some(wanted)) if bytes == *wanted && lsn <= self.log.durable().get() => {
+                Ok(())
+            }
             (Err(Error::NotYet { .. }), _) if lsn > self.log.durable().get() => Ok(()),
             (Err(Error::TruncatedBefore { .. }), _) if lsn < self.log.first().get() => Ok(()),
             (found, _) => Err(format!("get of record {lsn}: {:?}", found.map(|bytes| bytes.len()))),
@@ -316,7 +329,10 @@ impl Model {
 
 fn options_of(seed: u64) -> Options {
     let tail_bytes = [0, 8 << 10, 32 << 10, 100 << 10, 256 << 10, 4 << 20][(seed % 6) as usize];
-    small().tail_bytes(tail_bytes).pad_groups(seed.is_multiple_of(7)).free_segments_max((seed % 3) as usize)
+    small()
+        .tail_bytes(tail_bytes)
+        .pad_groups(seed.is_multiple_of(7))
+        .free_segments_max((seed % 3) as usize)
 }
 
 #[test]
@@ -329,9 +345,12 @@ fn followers_that_fall_behind_and_come_back_miss_nothing_and_see_nothing_twice()
         let mut run = || -> Result<(), String> {
             for step in 0..250 {
                 if step == fails_at {
-                    let after = [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][(seed / 6 % 2) as usize];
+                    let after =
+                        [AfterEffect::KeepsNew, AfterEffect::RevertsToOld][(seed / 6 % 2) as usize];
                     let fault = match seed % 2 {
-                        0 => Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync),
+                        0 => {
+                            Fault::new(Effect::SyncFails(errno::EIO, after)).on(OperationKind::Sync)
+                        }
                         _ => Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write),
                     };
                     model.disk.inject(fault);
@@ -365,7 +384,9 @@ fn with_a_failed_sync(options: Options, seed: u64) -> Result<(), String> {
     let log = open(&disk, options.clone()).unwrap();
     let mut cursor = log.reader().from(Lsn::FIRST);
     crate::history::append(&log, 1, 3)?;
-    disk.inject(Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync));
+    disk.inject(
+        Fault::new(Effect::SyncFails(errno::EIO, AfterEffect::KeepsNew)).on(OperationKind::Sync),
+    );
     assert!(log.append_durable(&record(4)).is_err());
     let mut shown = 0;
     while let Ok(Some(record)) = cursor.next() {
@@ -417,7 +438,8 @@ fn what_was_cut_off_is_not_shown_again() {
     seeds(1, 30).for_each(|seed| with_a_cut(small(), seed).unwrap());
 }
 
-/// On a real file: writers that wait, one that does not, followers that keep up and one that sleeps now and then.
+/// On a real file: writers that wait, one that does not, followers that keep up and one that sleeps
+/// now and then.
 #[test]
 fn followers_beside_writers_on_threads() {
     const EACH: u64 = 1500;
@@ -452,7 +474,8 @@ fn followers_beside_writers_on_threads() {
             };
             assert_eq!(shown.lsn.get(), next);
             next += 1;
-            let number = |at: usize| u64::from_le_bytes(shown.bytes[at..at + 8].try_into().unwrap());
+            let number =
+                |at: usize| u64::from_le_bytes(shown.bytes[at..at + 8].try_into().unwrap());
             let (writer, count) = (number(0), number(8));
             assert_eq!(count, of_writer[writer as usize], "out of order");
             assert!(shown.bytes == bytes(writer, count), "record {}", next - 1);
@@ -463,7 +486,8 @@ fn followers_beside_writers_on_threads() {
         }
     };
     std::thread::scope(|scope| {
-        let followers: Vec<_> = [false, false, true].map(|sleeps| scope.spawn(move || follow(sleeps))).into();
+        let followers: Vec<_> =
+            [false, false, true].map(|sleeps| scope.spawn(move || follow(sleeps))).into();
         let log = &log;
         let writers: Vec<_> = (0..4)
             .map(|writer| {
@@ -500,7 +524,9 @@ mod mistaken {
 
     #[test]
     fn a_tail_that_shows_what_is_above_the_watermark_shows_what_is_lost() {
-        caught(Mistake::TailAboveWatermark, &[LOST], |mistake, seed| with_a_failed_sync(with(mistake), seed));
+        caught(Mistake::TailAboveWatermark, &[LOST], |mistake, seed| {
+            with_a_failed_sync(with(mistake), seed)
+        });
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A mistake is caught: with it a promise is seen broken, and without it the same seeds are sound.
 //!
-//! *Owns*: that comparison, and the words by which promises are known. *May not touch*: which history is run.
+//! *Owns*: that comparison, and the words by which promises are known. *May not touch*: which
+//! history is run.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -29,8 +30,8 @@ pub(crate) const REFUSES: &str = "does not open";
 pub(crate) const UNREADABLE: &str = "cannot be read";
 pub(crate) const WRONG: &str = "was never appended";
 
-/// Runs the history over the seeds, with the mistake and without: it must be seen with it, in each of these ways and in
-/// no other, and must not be seen without.
+/// Runs the history over the seeds, with the mistake and without: it must be seen with it, in each
+/// of these ways and in no other, and must not be seen without.
 #[cfg(inkstone_mistakes)]
 pub(crate) fn caught(
     mistake: Mistake,
@@ -46,7 +47,8 @@ pub(crate) fn caught(
     }
 }
 
-/// As [`caught`], where the threads' timing decides in which of these ways it is seen. Gives what was seen.
+/// As [`caught`], where the threads' timing decides in which of these ways it is seen. Gives what
+/// was seen.
 #[cfg(inkstone_mistakes)]
 pub(crate) fn caught_in_any_way(
     mistake: Mistake,
@@ -54,27 +56,40 @@ pub(crate) fn caught_in_any_way(
     history: impl Fn(Option<Mistake>, u64) -> Result<(), String>,
 ) -> Vec<String> {
     for seed in seeds(1, SEEDS) {
-        history(None, seed).unwrap_or_else(|reason| panic!("no mistake, and yet at seed {seed}: {reason}"));
+        history(None, seed)
+            .unwrap_or_else(|reason| panic!("no mistake, and yet at seed {seed}: {reason}"));
     }
-    let found: Vec<_> = seeds(1, SEEDS).filter_map(|seed| history(Some(mistake), seed).err()).collect();
+    let found: Vec<_> =
+        seeds(1, SEEDS).filter_map(|seed| history(Some(mistake), seed).err()).collect();
     let example = found.first().unwrap_or_else(|| panic!("{mistake} is not caught"));
     println!("{mistake}: {} of {SEEDS} seeds, for example: {example}", found.len());
     for reason in &found {
-        assert!(ways.iter().any(|way| reason.contains(way)), "{mistake} breaks something else: {reason}");
+        assert!(
+            ways.iter().any(|way| reason.contains(way)),
+            "{mistake} breaks something else: {reason}"
+        );
     }
     found
 }
 
 /// Every promise holds in what a cut may leave.
-pub(crate) fn check_cut(cut: &PowerCut, options: &Options, seed: u64, told: Told) -> Result<(), String> {
-    (0..SAMPLES)
-        .try_for_each(|sample| check(&cut.sample(seed ^ sample << 20), options.clone(), told).map(drop))
+pub(crate) fn check_cut(
+    cut: &PowerCut,
+    options: &Options,
+    seed: u64,
+    told: Told,
+) -> Result<(), String> {
+    (0..SAMPLES).try_for_each(|sample| {
+        check(&cut.sample(seed ^ sample << 20), options.clone(), told).map(drop)
+    })
 }
 
-/// Records behind a buffer that fills up, which the committer writes: what is acknowledged survives a power cut.
+/// Records behind a buffer that fills up, which the committer writes: what is acknowledged survives
+/// a power cut.
 pub(crate) fn behind_full_buffers(options: &Options, seed: u64) -> Result<(), String> {
     let disk = disk(seed);
-    let log = open(&disk, options.clone().own_thread(true).prepare_ahead(false)).expect("a new log");
+    let log =
+        open(&disk, options.clone().own_thread(true).prepare_ahead(false)).expect("a new log");
     let mut last = 0;
     for _ in 0..5 {
         // More than a buffer holds.
@@ -114,12 +129,14 @@ pub(crate) fn callbacks(options: &Options, seed: u64) -> Result<(), String> {
     answers.into_iter().collect()
 }
 
-/// LSNs that are awaited as a task does: when one is told to be durable, its record survives a power cut at that moment.
+/// LSNs that are awaited as a task does: when one is told to be durable, its record survives a
+/// power cut at that moment.
 pub(crate) fn awaited_lsns(options: &Options, seed: u64) -> Result<(), String> {
     const RECORDS: u64 = 12;
     let disk = disk(seed);
     let log = open(&disk, options.clone().own_thread(false)).expect("a new log");
-    let mut pending: Vec<_> = (1..=RECORDS).map(|lsn| (lsn, log.durable_at(Lsn::new(lsn)))).collect();
+    let mut pending: Vec<_> =
+        (1..=RECORDS).map(|lsn| (lsn, log.durable_at(Lsn::new(lsn)))).collect();
     for lsn in 1..=RECORDS {
         log.append_unwaited(&record(lsn)).map_err(|error| error.to_string())?;
         if (lsn ^ seed).is_multiple_of(3) {

@@ -21,7 +21,8 @@ pub(crate) const OLD: u64 = 1;
 pub(crate) const HEAD: u64 = 2;
 
 /// What is in the head; the seal is in the segment before it.
-pub(crate) const KINDS: [&str; 6] = ["batch", "epoch", "padding", "promise", "record", "truncate-before"];
+pub(crate) const KINDS: [&str; 6] =
+    ["batch", "epoch", "padding", "promise", "record", "truncate-before"];
 
 /// What record `lsn` holds.
 pub(crate) fn record_of(lsn: u64) -> Vec<u8> {
@@ -51,7 +52,8 @@ pub(crate) fn every_kind() -> SimDisk {
             }
         }
     };
-    // Padded as long as it changes the segment: both segments have padding, and the first has its seal.
+    // Padded as long as it changes the segment: both segments have padding, and the first has its
+    // seal.
     let log = open(&disk, small().pad_groups(true)).unwrap();
     append(&log, 75, 11);
     log.truncate_before(Lsn::new(FIRST)).unwrap();
@@ -69,7 +71,9 @@ fn frames(disk: &SimDisk) -> Vec<(u64, u64, &'static str)> {
     let mut frames = Vec::new();
     for segment in [OLD, HEAD] {
         let bytes = read_file(&disk.directory(LOG), &name(segment));
-        let HeaderBlock::Valid { header, .. } = HeaderBlock::classify(&bytes) else { panic!("a header") };
+        let HeaderBlock::Valid { header, .. } = HeaderBlock::classify(&bytes) else {
+            panic!("a header")
+        };
         let mut decoder = Decoder::new(&header, bytes.len() as u64);
         loop {
             match decoder.step(&bytes, 0) {

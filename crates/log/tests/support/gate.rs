@@ -1,7 +1,8 @@
-//! A simulated directory whose engine can be held in the middle of a write, so that two threads overlap as the test wants, not as the
-//! scheduler decides. It remembers every write.
+//! A simulated directory whose engine can be held in the middle of a write, so that two threads
+//! overlap as the test wants, not as the scheduler decides. It remembers every write.
 //!
-//! *Owns*: the gate. *May not touch*: what is written; all of it is passed on to the simulated disk.
+//! *Owns*: the gate. *May not touch*: what is written; all of it is passed on to the simulated
+//! disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -62,11 +63,17 @@ impl Gate {
 
     fn note(&self, path: &Path, operation: &Operation) {
         if let Operation::Write { buffer, offset, len, .. } = operation {
-            // Blocks of zeros behind a group are cleared, not written: there is nothing in them to lose.
+            // Blocks of zeros behind a group are cleared, not written: there is nothing in them to
+            // lose.
             let blocks = buffer[..*len].chunks(BLOCK_BYTES);
-            let cleared = blocks.rev().take_while(|block| block.iter().all(|byte| *byte == 0)).count();
+            let cleared =
+                blocks.rev().take_while(|block| block.iter().all(|byte| *byte == 0)).count();
             let len = (len - cleared * BLOCK_BYTES) as u64;
-            self.writes.lock().unwrap().push(Write { path: path.to_path_buf(), offset: *offset, len });
+            self.writes.lock().unwrap().push(Write {
+                path: path.to_path_buf(),
+                offset: *offset,
+                len,
+            });
         }
     }
 

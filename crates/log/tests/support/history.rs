@@ -1,7 +1,7 @@
 //! Small logs on simulated disks, and the question whether a log keeps what it promised.
 //!
-//! *Owns*: which record has which bytes, the options of small logs, the check of what an opening shows. *May not touch*:
-//! which history a test runs.
+//! *Owns*: which record has which bytes, the options of small logs, the check of what an opening
+//! shows. *May not touch*: which history a test runs.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -18,12 +18,18 @@ pub(crate) const LOG: &str = "/log";
 
 /// What record `lsn` holds: of many lengths, so that records lie across sectors.
 pub(crate) fn record(lsn: u64) -> Vec<u8> {
-    (0..1 + lsn * 151 % 900).map(|at| (at as u8).wrapping_mul(7) ^ (lsn as u8).wrapping_add(1)).collect()
+    (0..1 + lsn * 151 % 900)
+        .map(|at| (at as u8).wrapping_mul(7) ^ (lsn as u8).wrapping_add(1))
+        .collect()
 }
 
 /// The smallest segments, and no thread of the log's own: everything follows from the seed.
 pub(crate) fn small() -> Options {
-    Options::new().segment_bytes(64 << 10).record_bytes_max(8 << 10).buffer_bytes(16 << 10).own_thread(false)
+    Options::new()
+        .segment_bytes(64 << 10)
+        .record_bytes_max(8 << 10)
+        .buffer_bytes(16 << 10)
+        .own_thread(false)
 }
 
 /// As [`small`], with a mistake or without.
@@ -38,7 +44,8 @@ pub(crate) fn with(mistake: Option<Mistake>) -> Options {
 /// A disk of one of many kinds.
 pub(crate) fn disk(seed: u64) -> SimDisk {
     let new_blocks = [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale][(seed % 3) as usize];
-    let directory_order = if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any };
+    let directory_order =
+        if seed.is_multiple_of(5) { DirectoryOrder::Prefix } else { DirectoryOrder::Any };
     SimDisk::new(seed, DiskOptions { new_blocks, directory_order, ..DiskOptions::default() })
 }
 
@@ -85,8 +92,9 @@ pub(crate) fn check_with(
     }
     let reader = log.reader();
     for lsn in first.get()..next {
-        let found =
-            reader.get(Lsn::new(lsn)).map_err(|error| format!("record {lsn} cannot be read: {error}"))?;
+        let found = reader
+            .get(Lsn::new(lsn))
+            .map_err(|error| format!("record {lsn} cannot be read: {error}"))?;
         if found != record(lsn) {
             return Err(format!("record {lsn} was never appended"));
         }

@@ -1,4 +1,5 @@
-//! Logs on a simulated disk that commit only when a caller waits, wakers that do something, and polling by hand.
+//! Logs on a simulated disk that commit only when a caller waits, wakers that do something, and
+//! polling by hand.
 //!
 //! *Owns*: how a test polls a future. *May not touch*: what is tested.
 

@@ -1,7 +1,7 @@
 //! Appending entries.
 //!
-//! *Owns*: that call. *May not touch*: which entries are allowed (`state.rs`), what an entry's record is (`record.rs`), when callbacks are
-//! called (`callbacks.rs`).
+//! *Owns*: that call. *May not touch*: which entries are allowed (`state.rs`), what an entry's
+//! record is (`record.rs`), when callbacks are called (`callbacks.rs`).
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -15,27 +15,31 @@ use crate::state::State;
 use crate::words::NewEntry;
 
 impl RaftLog {
-    /// Appends entries, all or none: after a crash either all of them are here or none. They can be read when the call returns. The
-    /// first entry of a raft log may have any index; each that follows has the next one.
+    /// Appends entries, all or none: after a crash either all of them are here or none. They can be
+    /// read when the call returns. The first entry of a raft log may have any index; each that
+    /// follows has the next one.
     ///
     /// `callback` is called once, when they are durable, or with the error when they will not be.
     ///
-    /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft log locked, on the thread that made
-    /// the entries durable: one of the log's own, or one that waits in another call; also within this call. A callback holds up others,
-    /// so it must not block; it may use the raft log. If it panics, nothing else happens. The callback of an append whose
-    /// entries were truncated meanwhile is called with `Ok` too: they were durable. For no entries it is called when those of all
-    /// earlier appends were.
+    /// Callbacks are called one at a time and in the order of the appends, with nothing of the raft
+    /// log locked, on the thread that made the entries durable: one of the log's own, or one that
+    /// waits in another call; also within this call. A callback holds up others, so it must not
+    /// block; it may use the raft log. If it panics, nothing else happens. The callback of an
+    /// append whose entries were truncated meanwhile is called with `Ok` too: they were durable.
+    /// For no entries it is called when those of all earlier appends were.
     ///
     /// # Errors
     /// [`Error::Hole`](crate::Error::Hole), [`Error::IsCommitted`](crate::Error::IsCommitted),
     /// [`Error::LeaderGoesBack`](crate::Error::LeaderGoesBack),
-    /// [`Error::NameTooLong`](crate::Error::NameTooLong), [`Error::IndexesUsedUp`](crate::Error::IndexesUsedUp);
-    /// [`inkstone::Error::TooLarge`] when the entries together are larger than a record may be: append fewer at a time;
-    /// [`inkstone::Error::NoRoom`]. In all these cases nothing has changed. [`inkstone::Error::Poisoned`]. After an error the
-    /// callback is dropped without being called.
+    /// [`Error::NameTooLong`](crate::Error::NameTooLong),
+    /// [`Error::IndexesUsedUp`](crate::Error::IndexesUsedUp); [`inkstone::Error::TooLarge`] when
+    /// the entries together are larger than a record may be: append fewer at a time;
+    /// [`inkstone::Error::NoRoom`]. In all these cases nothing has changed.
+    /// [`inkstone::Error::Poisoned`]. After an error the callback is dropped without being called.
     ///
     /// # Durability
-    /// None on return. When the callback gets `Ok`, the entries and everything before them are on stable storage.
+    /// None on return. When the callback gets `Ok`, the entries and everything before them are on
+    /// stable storage.
     pub fn append(
         &self,
         entries: &[NewEntry<'_>],
@@ -60,7 +64,8 @@ impl RaftLog {
         Ok(())
     }
 
-    /// Writes the entries as one batch. The first says what is committed. The log copies each payload into the group, nobody before it.
+    /// Writes the entries as one batch. The first says what is committed. The log copies each
+    /// payload into the group, nobody before it.
     fn append_records(&self, order: &mut Order, entries: &[NewEntry<'_>]) -> Result<Append<'_>> {
         let mut committed = order.to_say;
         order.bytes.clear();
@@ -73,7 +78,10 @@ impl RaftLog {
             self.log.append_parts(&[IoSlice::new(&order.bytes), IoSlice::new(entry.payload)])
         } else {
             let mut begin = 0;
-            let heads = order.ends.iter().map(|end| &order.bytes[std::mem::replace(&mut begin, *end)..*end]);
+            let heads = order
+                .ends
+                .iter()
+                .map(|end| &order.bytes[std::mem::replace(&mut begin, *end)..*end]);
             let parts: Vec<_> = heads
                 .zip(entries)
                 .map(|(head, entry)| [IoSlice::new(head), IoSlice::new(entry.payload)])
@@ -99,7 +107,8 @@ impl RaftLog {
             memory.state.add(entry.index, entry.leader, lsn);
             memory.tail.push(entry.index, payload);
         }
-        let not_durable = durable.next().map(|next| memory.state.places.first_from(next, memory.state.next));
+        let not_durable =
+            durable.next().map(|next| memory.state.places.first_from(next, memory.state.next));
         memory.tail.shrink(self.memory_bytes, not_durable.unwrap_or(memory.state.next));
     }
 }

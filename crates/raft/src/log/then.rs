@@ -13,18 +13,21 @@ use crate::state::Change;
 use crate::words::Vote;
 
 impl RaftLog {
-    /// As [`RaftLog::save_vote`], but does not wait for the device: `callback` is called once, in its turn among those of
-    /// [`RaftLog::append`] and under the same rules, when the vote and everything before it are durable, or with the error when they
-    /// will not be. Readers see the vote from then on.
+    /// As [`RaftLog::save_vote`], but does not wait for the device: `callback` is called once, in
+    /// its turn among those of [`RaftLog::append`] and under the same rules, when the vote and
+    /// everything before it are durable, or with the error when they will not be. Readers see the
+    /// vote from then on.
     ///
-    /// For async callers: the future that they await is completed by the callback, and no thread waits meanwhile. It can still wait
-    /// where `append` does: for room in the log's buffers, and for a segment.
+    /// For async callers: the future that they await is completed by the callback, and no thread
+    /// waits meanwhile. It can still wait where `append` does: for room in the log's buffers, and
+    /// for a segment.
     ///
     /// # Errors
     /// As [`RaftLog::save_vote`]. The callback is dropped without being called then.
     ///
     /// # Durability
-    /// None on return. When the callback gets `Ok`, the vote and everything before it are on stable storage.
+    /// None on return. When the callback gets `Ok`, the vote and everything before it are on stable
+    /// storage.
     pub fn save_vote_then(
         &self,
         vote: &Vote,
@@ -42,8 +45,8 @@ impl RaftLog {
         })
     }
 
-    /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as that of [`RaftLog::save_vote_then`].
-    /// The entries are gone for readers when the call returns.
+    /// As [`RaftLog::truncate_from`], but does not wait for the device: `callback` is called as
+    /// that of [`RaftLog::save_vote_then`]. The entries are gone for readers when the call returns.
     ///
     /// # Errors
     /// As [`RaftLog::truncate_from`]. The callback is dropped without being called then.
@@ -58,8 +61,8 @@ impl RaftLog {
         self.change_then(&Change::Truncate(from), |_| Box::new(callback))
     }
 
-    /// Makes a change: checked and written. The callback comes when it is durable; it is made when the record of the vote is known that
-    /// holds then.
+    /// Makes a change: checked and written. The callback comes when it is durable; it is made when
+    /// the record of the vote is known that holds then.
     fn change_then(&self, change: &Change, callback: impl FnOnce(Lsn) -> Callback) -> Result<()> {
         let core = self.core();
         core.check()?;
@@ -76,8 +79,8 @@ impl RaftLog {
             core.callbacks.call();
             return Ok(());
         }
-        // If the call that made the change still waits, the change is written again, which changes nothing: its record says when both are
-        // durable.
+        // If the call that made the change still waits, the change is written again, which changes
+        // nothing: its record says when both are durable.
         let append = self.write(&mut order, change)?;
         let vote_lsn = core.memory().vote_lsn;
         core.callbacks.push(append.lsn(), callback(vote_lsn));

@@ -51,7 +51,11 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
         ("a truncation of what is committed", raft.truncate_from(4), &["index 4", "up to 4"]),
         ("a truncation of what is purged", raft.truncate_from(2), &["index 2"]),
         ("a purge beyond", raft.purge(&id(1, 5)), &["up to 5", "4", "purge_to_snapshot"]),
-        ("a purge of another entry", raft.purge(&id(2, 4)), &["entry 4 of term 1", "entry 4 of term 2"]),
+        (
+            "a purge of another entry",
+            raft.purge(&id(2, 4)),
+            &["entry 4 of term 1", "entry 4 of term 2"],
+        ),
         ("a snapshot of another entry", raft.purge_to_snapshot(&id(2, 3)), &["entry 3 of term 1"]),
         ("a snapshot of an older term", raft.purge_to_snapshot(&id(0, 8)), &["term 0", "term 1"]),
         ("the last index", raft.purge_to_snapshot(&id(9, u64::MAX)), &["18446744073709551615"]),
@@ -74,7 +78,11 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
     assert!(matches!(raft.entry(2), Err(Error::IsPurged { index: 2, first: 3 })));
     assert_eq!(raft.entry(10).unwrap(), None);
     assert_eq!(raft.entry(u64::MAX).unwrap(), None);
-    assert_eq!((raft.bounds().unwrap(), *raft.records().end()), (bounds, records), "nothing was written");
+    assert_eq!(
+        (raft.bounds().unwrap(), *raft.records().end()),
+        (bounds, records),
+        "nothing was written"
+    );
     raft.close().unwrap();
 }
 
@@ -85,7 +93,8 @@ fn entries_that_are_too_large_are_refused_whole() {
     let records = *raft.records().end();
     let leader = Leader::of_term(3);
     let large = vec![0; 33 << 10];
-    let (one, two) = (NewEntry { leader: &leader, index: 10, payload: &large[..20 << 10] }, &large[..]);
+    let (one, two) =
+        (NewEntry { leader: &leader, index: 10, payload: &large[..20 << 10] }, &large[..]);
     let two_that_fit_alone = [one, NewEntry { index: 11, ..one }];
     for entries in [&[NewEntry { payload: two, ..one }][..], &two_that_fit_alone] {
         match raft.append(entries, |_| panic!("it was refused")) {
@@ -228,7 +237,8 @@ fn a_forked_or_closed_raft_log_says_so() {
     assert!(matches!(reader.vote(), Err(Error::Closed)));
 }
 
-/// With records that small no vote with a long name could be saved. It is refused before there is a log.
+/// With records that small no vote with a long name could be saved. It is refused before there is a
+/// log.
 #[test]
 fn records_too_small_for_a_vote_are_refused_before_a_log_is_made() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Where a raft log begins, and which votes follow each other: what openraft's suites and its two modes ask for.
+//! Where a raft log begins, and which votes follow each other: what openraft's suites and its two
+//! modes ask for.
 
 use std::path::Path;
 
@@ -43,7 +44,11 @@ fn the_first_entry_says_where_a_raft_log_begins() {
             let bounds = raft.bounds().unwrap();
             assert_eq!((bounds.first, bounds.next, bounds.purged), (first, first + 4, None));
             assert_eq!(bounds.last, Some(id(2, first + 3)));
-            assert_eq!(indexes(raft), (first..first + 4).collect::<Vec<_>>(), "nothing was purged before it");
+            assert_eq!(
+                indexes(raft),
+                (first..first + 4).collect::<Vec<_>>(),
+                "nothing was purged before it"
+            );
             assert_eq!(first.checked_sub(1).and_then(|before| raft.entry(before).unwrap()), None);
         });
         // Truncated whole, it is as new.
@@ -92,7 +97,8 @@ fn a_snapshot_of_any_length_begins_an_empty_raft_log() {
     }
 }
 
-/// Entries from 2 on, and then a purge up to 1: it is noted, and entries that contradict the snapshot go.
+/// Entries from 2 on, and then a purge up to 1: it is noted, and entries that contradict the
+/// snapshot go.
 #[test]
 fn a_purge_right_before_the_first_entry_is_noted() {
     for (term, left) in [(1, vec![2, 3, 4]), (3, vec![2, 3, 4]), (4, vec![])] {
@@ -107,7 +113,8 @@ fn a_purge_right_before_the_first_entry_is_noted() {
         let raft = again(&path, raft, |raft| {
             assert_eq!(raft.bounds().unwrap().purged, Some(id(term, 1)));
             assert!(matches!(raft.entry(1), Err(Error::IsPurged { index: 1, first: 2 })));
-            let here: Vec<_> = raft.entries(2..100, 1000).unwrap().iter().map(|one| one.id.index).collect();
+            let here: Vec<_> =
+                raft.entries(2..100, 1000).unwrap().iter().map(|one| one.id.index).collect();
             assert_eq!(here, left);
         });
         raft.close().unwrap();
@@ -128,7 +135,8 @@ fn node(term: u64, node: u8) -> Leader {
     Leader::new(term, [node])
 }
 
-/// Elections as openraft has them, in both modes: none of their votes is refused, and each is found again.
+/// Elections as openraft has them, in both modes: none of their votes is refused, and each is found
+/// again.
 #[test]
 fn votes_of_both_modes_are_taken() {
     let (vote, granted) = (|t, n| Vote::new(node(t, n)), |t, n| Vote::granted(node(t, n)));
@@ -145,7 +153,8 @@ fn votes_of_both_modes_are_taken() {
         for vote in votes {
             raft.save_vote(&vote).unwrap();
             raft.save_vote(&vote).unwrap();
-            raft = again(&path, raft, |raft| assert_eq!(raft.vote().unwrap().as_ref(), Some(&vote)));
+            raft =
+                again(&path, raft, |raft| assert_eq!(raft.vote().unwrap().as_ref(), Some(&vote)));
         }
         raft.close().unwrap();
     }
@@ -163,7 +172,10 @@ fn a_vote_that_goes_back_in_either_mode_is_refused() {
         raft.save_vote(&saved).unwrap();
         for came in refused {
             let result = raft.save_vote(&came);
-            assert!(matches!(&result, Err(Error::VoteGoesBack { .. })), "{came} after {saved}: {result:?}");
+            assert!(
+                matches!(&result, Err(Error::VoteGoesBack { .. })),
+                "{came} after {saved}: {result:?}"
+            );
             assert_eq!(raft.vote().unwrap(), Some(saved.clone()));
         }
         raft.close().unwrap();

@@ -1,4 +1,5 @@
-//! Callbacks: in order, once, when the entries are durable; also of truncated entries, in a callback, at the end, after a failure.
+//! Callbacks: in order, once, when the entries are durable; also of truncated entries, in a
+//! callback, at the end, after a failure.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -49,17 +50,26 @@ fn they_come_when_the_entries_are_durable_and_in_order() {
     .unwrap();
     assert_eq!(told_of(&told), [], "nothing has been flushed");
     raft.save_vote(&Vote::new(Leader::of_term(2))).unwrap();
-    assert_eq!(told_of(&told), [(1, true), (2, true), (3, true), (0, true)], "the vote's flush covers them");
+    assert_eq!(
+        told_of(&told),
+        [(1, true), (2, true), (3, true), (0, true)],
+        "the vote's flush covers them"
+    );
     raft.append(&[], {
         let told = Arc::clone(&told);
         move |_| told.lock().unwrap().push((9, true))
     })
     .unwrap();
-    assert_eq!(told_of(&told).last(), Some(&(9, true)), "everything is durable: an empty append is at once");
+    assert_eq!(
+        told_of(&told).last(),
+        Some(&(9, true)),
+        "everything is durable: an empty append is at once"
+    );
     raft.close().unwrap();
 }
 
-/// The records of truncated entries become durable like others, and the callback is told so, once, in its turn.
+/// The records of truncated entries become durable like others, and the callback is told so, once,
+/// in its turn.
 #[test]
 fn of_entries_that_were_truncated_before_they_were_durable() {
     let (disk, told) = (disk(), Told::default());
@@ -134,12 +144,14 @@ fn chain(raft: &Arc<RaftLog>, index: u64, done: Sender<()>) {
     appended.unwrap();
 }
 
-/// One thread fills the buffers, whose callbacks vote: the thread that makes room must not wait for the thread that needs room.
+/// One thread fills the buffers, whose callbacks vote: the thread that makes room must not wait for
+/// the thread that needs room.
 #[test]
 fn a_callback_that_writes_does_not_hold_up_the_thread_that_makes_room() {
     let directory = tempfile::tempdir().unwrap();
     let log = inkstone::Options::small().buffer_bytes(8 << 10);
-    let raft = Arc::new(RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap());
+    let raft =
+        Arc::new(RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap());
     let (done, wait): (Sender<u64>, Receiver<u64>) = channel();
     let leader = Leader::of_term(1);
     for index in 1..=300 {
@@ -174,7 +186,11 @@ fn after_a_failure_every_call_says_so_and_memory_is_not_believed() {
         disk.inject(Fault::new(effect).on(operation));
         let vote = raft.save_vote(&Vote::new(Leader::of_term(5)));
         assert!(matches!(vote, Err(Error::Log(inkstone::Error::Poisoned(_)))), "{vote:?}");
-        assert_eq!(told_of(&told), [(1, true), (2, false), (3, false)], "in order, with the failure");
+        assert_eq!(
+            told_of(&told),
+            [(1, true), (2, false), (3, false)],
+            "in order, with the failure"
+        );
         let said = |result: Result<()>| {
             let text = result.expect_err("it is poisoned").to_string();
             assert!(text.contains("poisoned") && text.contains("open the log again"), "{text}");
@@ -198,13 +214,15 @@ fn after_a_failure_every_call_says_so_and_memory_is_not_believed() {
     }
 }
 
-/// One thread appends; others vote, sync and read, so that each of them makes entries of the first durable.
+/// One thread appends; others vote, sync and read, so that each of them makes entries of the first
+/// durable.
 #[test]
 fn they_come_in_order_whichever_thread_commits() {
     let directory = tempfile::tempdir().unwrap();
     let log = inkstone::Options::small().buffer_bytes(16 << 10);
     let raft =
-        RaftLog::open(directory.path().join("raft"), Options::new().log(log).memory_bytes(2000)).unwrap();
+        RaftLog::open(directory.path().join("raft"), Options::new().log(log).memory_bytes(2000))
+            .unwrap();
     let called = Arc::new(Mutex::new(Vec::new()));
     let count = 600;
     let leader = Leader::of_term(1);
@@ -214,7 +232,8 @@ fn they_come_in_order_whichever_thread_commits() {
             for index in 1..=count {
                 let called = Arc::clone(&called);
                 let entry = NewEntry { leader: &leader, index, payload: &[index as u8; 700] };
-                let told = move |result: Result<()>| called.lock().unwrap().push((index, result.is_ok()));
+                let told =
+                    move |result: Result<()>| called.lock().unwrap().push((index, result.is_ok()));
                 raft.append(&[entry], told).unwrap();
             }
             is_over.store(true, Ordering::Relaxed);
@@ -230,9 +249,14 @@ fn they_come_in_order_whichever_thread_commits() {
                         0 => raft.save_vote(&Vote::new(Leader::of_term(round))).unwrap(),
                         1 => raft.sync().unwrap(),
                         _ => {
-                            let entries =
-                                raft.entries(next.saturating_sub(30).max(1)..next, usize::MAX).unwrap();
-                            assert!(entries.iter().all(|entry| entry.payload[0] == entry.id.index as u8));
+                            let entries = raft
+                                .entries(next.saturating_sub(30).max(1)..next, usize::MAX)
+                                .unwrap();
+                            assert!(
+                                entries
+                                    .iter()
+                                    .all(|entry| entry.payload[0] == entry.id.index as u8)
+                            );
                             if next > 1 {
                                 raft.save_committed(next - 1).unwrap();
                             }
@@ -247,7 +271,8 @@ fn they_come_in_order_whichever_thread_commits() {
     assert_eq!(*called.lock().unwrap(), expected);
 }
 
-/// In one order with those of appends, and one flush for all; readers see the vote when it is durable.
+/// In one order with those of appends, and one flush for all; readers see the vote when it is
+/// durable.
 #[test]
 fn those_of_votes_and_truncations_have_their_turn_too() {
     let (disk, told) = (disk(), Told::default());
@@ -264,7 +289,11 @@ fn those_of_votes_and_truncations_have_their_turn_too() {
     raft.save_vote_then(&vote, note(100)).unwrap();
     raft.truncate_from_then(3, note(200)).unwrap();
     append(&raft, &told, 3).unwrap();
-    assert_eq!((told_of(&told), raft.vote().unwrap()), (Vec::new(), None), "nothing has been flushed");
+    assert_eq!(
+        (told_of(&told), raft.vote().unwrap()),
+        (Vec::new(), None),
+        "nothing has been flushed"
+    );
     let hole = append(&raft, &told, 5);
     assert!(matches!(hole, Err(Error::Hole { expected: 4, came: 5 })), "{hole:?}");
     raft.sync().unwrap();
@@ -274,7 +303,10 @@ fn those_of_votes_and_truncations_have_their_turn_too() {
         (1, 1),
         "one write and one flush for all"
     );
-    assert_eq!(told_of(&told), [(1, true), (2, true), (3, true), (100, true), (200, true), (3, true)]);
+    assert_eq!(
+        told_of(&told),
+        [(1, true), (2, true), (3, true), (100, true), (200, true), (3, true)]
+    );
     assert_eq!(raft.vote().unwrap(), Some(vote.clone()));
     raft.save_vote_then(&vote, note(101)).unwrap();
     raft.truncate_from_then(4, note(201)).unwrap();
@@ -285,15 +317,19 @@ fn those_of_votes_and_truncations_have_their_turn_too() {
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
     raft.save_vote_then(&Vote::new(Leader::of_term(9)), note(103)).unwrap();
     assert!(raft.sync().is_err());
-    assert_eq!(told_of(&told)[8..], [(103, false)], "a refused call calls nothing back, a failed one does");
+    assert_eq!(
+        told_of(&told)[8..],
+        [(103, false)],
+        "a refused call calls nothing back, a failed one does"
+    );
     drop(raft);
     let raft = on(&disk);
     assert_eq!((raft.vote().unwrap(), raft.bounds().unwrap().next), (Some(vote), 4));
     raft.close().unwrap();
 }
 
-/// The callbacks of a change that was made and is not durable yet come when it is: no call waits for the device.
-/// Its callback has its turn behind one that does not end.
+/// The callbacks of a change that was made and is not durable yet come when it is: no call waits
+/// for the device. Its callback has its turn behind one that does not end.
 #[test]
 fn a_vote_that_is_durable_is_shown_before_its_callback_has_come() {
     let directory = tempfile::tempdir().unwrap();
@@ -350,7 +386,8 @@ fn a_change_that_still_waits_is_not_waited_for() {
     raft.close().unwrap();
 }
 
-/// Three entries become durable with one flush, and the callback of the first ends the raft log: the others are durable all the same.
+/// Three entries become durable with one flush, and the callback of the first ends the raft log:
+/// the others are durable all the same.
 #[test]
 fn after_an_end_within_a_callback_what_is_durable_is_told_so() {
     let close = |raft: &Sim, _: &SimDisk| raft.close().unwrap();
@@ -380,7 +417,8 @@ fn after_an_end_within_a_callback_what_is_durable_is_told_so() {
     }
 }
 
-/// The log's own thread fails with the promise that it writes when it is idle. No call has met that, and the next one says so.
+/// The log's own thread fails with the promise that it writes when it is idle. No call has met
+/// that, and the next one says so.
 #[test]
 fn a_failure_that_no_call_has_met_is_said_by_the_next() {
     let disk = disk();
@@ -391,7 +429,8 @@ fn a_failure_that_no_call_has_met_is_said_by_the_next() {
             said.send(()).unwrap();
         }
     });
-    let raft = RaftLog::open_in(Arc::new(disk.directory("/raft")), Options::new().log(log)).unwrap();
+    let raft =
+        RaftLog::open_in(Arc::new(disk.directory("/raft")), Options::new().log(log)).unwrap();
     let (leader, same_disk) = (Leader::of_term(1), disk.clone());
     let entry = NewEntry { leader: &leader, index: 1, payload: b"an entry" };
     // The thread that calls back is the one that is idle then.
@@ -419,7 +458,8 @@ fn a_listener_may_use_the_raft_log() {
         let (told, wait) = channel();
         std::thread::spawn(move || {
             let raft: Arc<OnceLock<Weak<RaftLog>>> = Arc::default();
-            let (votes, same, counted) = (Arc::new(AtomicU64::new(0)), Arc::clone(&raft), AtomicU64::new(0));
+            let (votes, same, counted) =
+                (Arc::new(AtomicU64::new(0)), Arc::clone(&raft), AtomicU64::new(0));
             let same_votes = Arc::clone(&votes);
             let log = inkstone::Options::small().own_thread(own_thread).buffer_bytes(8 << 10);
             let log = log.listener(move |event| {
@@ -435,7 +475,8 @@ fn a_listener_may_use_the_raft_log() {
                     assert!(raft.bounds().unwrap().next > 0);
                 }
             });
-            let opened = RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap();
+            let opened =
+                RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap();
             let opened = Arc::new(opened);
             raft.set(Arc::downgrade(&opened)).unwrap();
             let leader = Leader::of_term(1);

@@ -2,7 +2,11 @@
 
 use inkstone_raft::{EntryId, Leader, NewEntry, RaftLog, Result};
 
-pub(crate) fn append(raft: &RaftLog, term: u64, indexes: std::ops::RangeInclusive<u64>) -> Result<()> {
+pub(crate) fn append(
+    raft: &RaftLog,
+    term: u64,
+    indexes: std::ops::RangeInclusive<u64>,
+) -> Result<()> {
     let leader = Leader::of_term(term);
     let entries: Vec<_> =
         indexes.map(|index| NewEntry { leader: &leader, index, payload: b"an entry" }).collect();

@@ -1,4 +1,5 @@
-//! A full disk: appends and votes fail whole and can be tried again, a purge makes room, and a crash in between is no harm.
+//! A full disk: appends and votes fail whole and can be tried again, a purge makes room, and a
+//! crash in between is no harm.
 
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ fn fill(raft: &Sim) -> u64 {
 
 #[test]
 fn a_purge_makes_room_where_not_even_its_record_fits() {
-    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+    let disk =
+        SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
     let raft = open(&disk);
     raft.save_vote(&Vote::granted(Leader::of_term(1))).unwrap();
     let next = fill(&raft);
@@ -63,10 +65,14 @@ fn a_purge_makes_room_where_not_even_its_record_fits() {
     let cuts = disk.take_epochs();
     assert!(*raft.records().start() > segments, "no segment was given back");
     let bounds = raft.bounds().unwrap();
-    assert_eq!((bounds.first, bounds.next, bounds.purged), (upto.index + 1, next, Some(upto.clone())));
+    assert_eq!(
+        (bounds.first, bounds.next, bounds.purged),
+        (upto.index + 1, next, Some(upto.clone()))
+    );
     raft.save_vote(&vote).unwrap();
     append(&raft, next, 100).unwrap();
-    // In between, the entries of the segments that were given back are purged, and nothing else is lost.
+    // In between, the entries of the segments that were given back are purged, and nothing else is
+    // lost.
     let mut purged_in_part = 0;
     assert!(cuts.len() > 2, "{}", cuts.len());
     for cut in &cuts {
@@ -95,7 +101,8 @@ fn a_purge_makes_room_where_not_even_its_record_fits() {
 
 #[test]
 fn a_purge_that_can_give_nothing_back_says_so_and_changes_nothing() {
-    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(200 << 10), ..DiskOptions::default() });
+    let disk =
+        SimDisk::new(5, DiskOptions { capacity_bytes: Some(200 << 10), ..DiskOptions::default() });
     let raft = open(&disk);
     let next = fill(&raft);
     raft.save_committed(next - 1).unwrap();
@@ -109,13 +116,16 @@ fn a_purge_that_can_give_nothing_back_says_so_and_changes_nothing() {
     raft.close().unwrap();
 }
 
-/// Who has read everything, and sleeps, keeps no room: the raft log's own readers, and one that may be in another process.
+/// Who has read everything, and sleeps, keeps no room: the raft log's own readers, and one that may
+/// be in another process.
 #[test]
 fn a_purge_makes_room_after_everything_was_read() {
-    let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+    let disk =
+        SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
     let raft = open(&disk);
     let next = fill(&raft);
-    let sleeper = inkstone::Reader::open_in(Arc::new(disk.directory("/raft")), inkstone::Options::small());
+    let sleeper =
+        inkstone::Reader::open_in(Arc::new(disk.directory("/raft")), inkstone::Options::small());
     let sleeper = sleeper.unwrap();
     for index in 1..next {
         raft.entry(index).unwrap().unwrap();
@@ -130,17 +140,22 @@ fn a_purge_makes_room_after_everything_was_read() {
     drop(sleeper);
 }
 
-/// The purge releases segments and finds no room for its record all the same. In memory more is committed then than was said, and what was
-/// said still has no record.
+/// The purge releases segments and finds no room for its record all the same. In memory more is
+/// committed then than was said, and what was said still has no record.
 #[test]
 fn what_was_said_to_be_committed_outlives_a_purge_without_room() {
     for goes_on in [false, true] {
-        let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+        let disk = SimDisk::new(
+            5,
+            DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() },
+        );
         let raft = open(&disk);
         let next = fill(&raft);
         raft.save_committed(3).unwrap();
         // Others take the room.
-        disk.inject(Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Create).times(u64::MAX));
+        disk.inject(
+            Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Create).times(u64::MAX),
+        );
         let purged = raft.purge_to_snapshot(&EntryId::new(Leader::of_term(1), next - 1));
         assert!(is_no_room(&purged), "{purged:?}");
         let bounds = raft.bounds().unwrap();
@@ -157,8 +172,16 @@ fn what_was_said_to_be_committed_outlives_a_purge_without_room() {
         }
         let raft = open(&disk);
         let found = raft.bounds().unwrap();
-        assert_eq!((found.first, found.committed), (bounds.first, bounds.committed), "goes on: {goes_on}");
-        assert_eq!(found.saved_committed, Some(EntryId::new(Leader::of_term(1), 3)), "goes on: {goes_on}");
+        assert_eq!(
+            (found.first, found.committed),
+            (bounds.first, bounds.committed),
+            "goes on: {goes_on}"
+        );
+        assert_eq!(
+            found.saved_committed,
+            Some(EntryId::new(Leader::of_term(1), 3)),
+            "goes on: {goes_on}"
+        );
         raft.close().unwrap();
     }
 }
@@ -170,12 +193,16 @@ fn all(raft: &Sim) -> Vec<u64> {
     entries.iter().map(|entry| entry.id.index).collect()
 }
 
-/// The purge gives segments back before it has a record, and a file cannot be released: memory must not name what the log has lost.
+/// The purge gives segments back before it has a record, and a file cannot be released: memory must
+/// not name what the log has lost.
 #[test]
 fn a_release_that_fails_leaves_nothing_in_memory_that_is_gone() {
     let mut seen = 0;
     for kind in [OperationKind::Rename, OperationKind::Remove, OperationKind::SyncDirectory] {
-        let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+        let disk = SimDisk::new(
+            5,
+            DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() },
+        );
         let raft = open(&disk);
         let next = fill(&raft);
         raft.save_committed(next - 1).unwrap();
@@ -188,7 +215,10 @@ fn a_release_that_fails_leaves_nothing_in_memory_that_is_gone() {
         }
         if raft.bounds().is_ok() {
             seen += 1;
-            assert!(*raft.records().start() > first, "{kind:?}: {purged:?}, and nothing was given back");
+            assert!(
+                *raft.records().start() > first,
+                "{kind:?}: {purged:?}, and nothing was given back"
+            );
             assert_eq!(all(&raft).last(), Some(&(next - 1)), "{kind:?}");
             raft.purge(&EntryId::new(Leader::of_term(1), next / 2)).unwrap();
             assert_eq!(raft.bounds().unwrap().first, next / 2 + 1, "{kind:?}");
@@ -201,16 +231,20 @@ fn a_release_that_fails_leaves_nothing_in_memory_that_is_gone() {
     assert!(seen > 0, "no release failed");
 }
 
-/// A follower that knows of nothing committed, and has no room: a snapshot is installed all the same, whether its end is here, is
-/// another entry, or lies beyond, and after a crash in between.
+/// A follower that knows of nothing committed, and has no room: a snapshot is installed all the
+/// same, whether its end is here, is another entry, or lies beyond, and after a crash in between.
 #[test]
 fn a_snapshot_is_installed_without_room() {
     let id = |term, index| EntryId::new(Leader::of_term(term), index);
     for case in 0..4 {
-        let disk = SimDisk::new(5, DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() });
+        let disk = SimDisk::new(
+            5,
+            DiskOptions { capacity_bytes: Some(600 << 10), ..DiskOptions::default() },
+        );
         let raft = open(&disk);
         let next = fill(&raft);
-        let upto = [id(1, next / 2), id(3, next / 2), id(3, next + 100), id(1, next - 1)][case].clone();
+        let upto =
+            [id(1, next / 2), id(3, next / 2), id(3, next + 100), id(1, next - 1)][case].clone();
         let left = if case == 0 { next / 2 + 1..next } else { 0..0 };
         disk.record_epochs();
         disk.take_epochs();
@@ -223,10 +257,12 @@ fn a_snapshot_is_installed_without_room() {
                 let found = cut.sample(seed);
                 let raft = open(&found);
                 let bounds = raft.bounds().unwrap();
-                in_between += u32::from(bounds.purged.as_ref().is_some_and(|purged| *purged != upto));
+                in_between +=
+                    u32::from(bounds.purged.as_ref().is_some_and(|purged| *purged != upto));
                 all(&raft);
                 // The framework sees that its snapshot is newer than the log, and says so again.
-                raft.purge_to_snapshot(&upto).unwrap_or_else(|error| panic!("case {case}: {error}"));
+                raft.purge_to_snapshot(&upto)
+                    .unwrap_or_else(|error| panic!("case {case}: {error}"));
                 assert_eq!(all(&raft), left.clone().collect::<Vec<_>>(), "case {case}");
                 assert_eq!(raft.bounds().unwrap().purged, Some(upto.clone()));
                 raft.abandon();
@@ -235,7 +271,8 @@ fn a_snapshot_is_installed_without_room() {
         assert!(in_between > 0, "case {case}: no crash between the two was seen");
         let leader = Leader::of_term(4);
         let next = raft.bounds().unwrap().next;
-        raft.append(&[NewEntry { leader: &leader, index: next, payload: b"more" }], |_| {}).unwrap();
+        raft.append(&[NewEntry { leader: &leader, index: next, payload: b"more" }], |_| {})
+            .unwrap();
         raft.close().unwrap();
     }
 }

@@ -42,10 +42,12 @@ fn it_says_what_an_opening_finds_and_changes_nothing() {
     assert_eq!((found.raft_group, found.vote), (7, Some(Vote::new(second.clone()))));
     assert_eq!(found.leaders, [(21, first), (200, second)]);
     assert!(found.segments.len() > 2, "{:?}", found.segments);
-    let sum =
-        |count: fn(&inkstone_raft::inspect::Segment) -> u64| found.segments.iter().map(count).sum::<u64>();
+    let sum = |count: fn(&inkstone_raft::inspect::Segment) -> u64| {
+        found.segments.iter().map(count).sum::<u64>()
+    };
     assert_eq!(sum(|segment| segment.payload_bytes), sum(|segment| segment.entries) * 1000);
-    // Each entry that is left is there, and the ten that were truncated; the front may have gone with the purge.
+    // Each entry that is left is there, and the ten that were truncated; the front may have gone
+    // with the purge.
     assert!((194..=210).contains(&sum(|segment| segment.entries)), "{:?}", found.segments);
     assert_eq!((sum(|segment| segment.truncations), sum(|segment| segment.purges)), (1, 1));
     assert_eq!(found.segments.last().unwrap().indexes.unwrap().1, 209);

@@ -1,7 +1,9 @@
-//! The tests of a raft log's calls, one by one: what each promises, and what bad use gets. One program: the log's code is made for it once.
+//! The tests of a raft log's calls, one by one: what each promises, and what bad use gets. One
+//! program: the log's code is made for it once.
 //!
-//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-raft --test calls -- callbacks::` runs one file. The
-//! whole contract is in `model.rs`, what is counted in `counted.rs`.
+//! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-raft --test
+//! calls -- callbacks::` runs one file. The whole contract is in `model.rs`, what is counted in
+//! `counted.rs`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 

@@ -1,4 +1,5 @@
-//! Reading: from memory and from disk, limited, beside truncations, appends and purges, and after reopening.
+//! Reading: from memory and from disk, limited, beside truncations, appends and purges, and after
+//! reopening.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +21,15 @@ fn payload(term: u64, index: u64) -> Vec<u8> {
 fn append(raft: &RaftLog, term: u64, indexes: std::ops::Range<u64>) {
     let leader = Leader::of_term(term);
     let payloads: Vec<_> = indexes.clone().map(|index| payload(term, index)).collect();
-    let entries: Vec<_> =
-        indexes.zip(&payloads).map(|(index, payload)| NewEntry { leader: &leader, index, payload }).collect();
+    let entries: Vec<_> = indexes
+        .zip(&payloads)
+        .map(|(index, payload)| NewEntry { leader: &leader, index, payload })
+        .collect();
     raft.append(&entries, |result| result.unwrap()).unwrap();
 }
 
-/// With all in memory, some, and none: the same entries, votes and truncations between them, and across segments.
+/// With all in memory, some, and none: the same entries, votes and truncations between them, and
+/// across segments.
 #[test]
 fn what_was_appended_is_read_wherever_it_lies() {
     for memory_bytes in [0, 2000, 1 << 20] {
@@ -43,7 +47,10 @@ fn what_was_appended_is_read_wherever_it_lies() {
                 assert_eq!(entries.len() as u64, range.end - range.start);
                 for (entry, index) in entries.iter().zip(range) {
                     let term = (index - 1) / 10 + 1;
-                    assert_eq!((&entry.id, &*entry.payload), (&id(term, index), &payload(term, index)[..]));
+                    assert_eq!(
+                        (&entry.id, &*entry.payload),
+                        (&id(term, index), &payload(term, index)[..])
+                    );
                 }
             }
             assert_eq!(
@@ -84,7 +91,8 @@ fn a_limited_read_has_one_entry_at_the_least() {
     }
 }
 
-/// A reader gets the entries of one instant, or hears of the purge: never entries of two histories, nor one above a truncation.
+/// A reader gets the entries of one instant, or hears of the purge: never entries of two histories,
+/// nor one above a truncation.
 #[test]
 fn a_reader_beside_truncations_and_purges_sees_one_instant() {
     let directory = tempfile::tempdir().unwrap();
@@ -100,12 +108,17 @@ fn a_reader_beside_truncations_and_purges_sees_one_instant() {
                     let bounds = reader.bounds().unwrap();
                     match reader.entries(bounds.first..u64::MAX, usize::MAX) {
                         Ok(entries) => {
-                            let terms: Vec<_> = entries.iter().map(|entry| entry.id.leader.term).collect();
+                            let terms: Vec<_> =
+                                entries.iter().map(|entry| entry.id.leader.term).collect();
                             assert!(terms.is_sorted(), "of two histories: {terms:?}");
                             for (entry, index) in entries.iter().zip(bounds.first..) {
                                 assert_eq!(entry.id.index, index);
                                 let expected = payload(entry.id.leader.term, index);
-                                assert_eq!(&*entry.payload, &expected[..], "entry {index} of another");
+                                assert_eq!(
+                                    &*entry.payload,
+                                    &expected[..],
+                                    "entry {index} of another"
+                                );
                             }
                             read += entries.len();
                         }
@@ -147,7 +160,8 @@ fn purged_segments_are_given_back() {
         append(&raft, index / 50 + 1, index * 10 + 1..index * 10 + 11);
     }
     raft.save_committed(2900).unwrap();
-    let segments = |raft: &RaftLog| (*raft.records().start(), std::fs::read_dir(&path).unwrap().count());
+    let segments =
+        |raft: &RaftLog| (*raft.records().start(), std::fs::read_dir(&path).unwrap().count());
     let (_, many) = segments(&raft);
     assert!(many > 8, "{many}");
     for upto in [10, 1500, 2900] {
@@ -171,7 +185,10 @@ fn purged_segments_are_given_back() {
     raft.purge_to_snapshot(&id(20, 5000)).unwrap();
     append(&raft, 20, 5001..5003);
     let bounds = raft.bounds().unwrap();
-    assert_eq!((bounds.first, bounds.next, bounds.purged.clone()), (5001, 5003, Some(id(20, 5000))));
+    assert_eq!(
+        (bounds.first, bounds.next, bounds.purged.clone()),
+        (5001, 5003, Some(id(20, 5000)))
+    );
     assert_eq!(bounds.committed, bounds.purged);
     raft.abandon();
     let raft = RaftLog::open(&path, small(0)).unwrap();
@@ -179,7 +196,8 @@ fn purged_segments_are_given_back() {
     raft.close().unwrap();
 }
 
-/// So many votes between entries that a state does not fit in a record: it is left out, and everything else goes on.
+/// So many votes between entries that a state does not fit in a record: it is left out, and
+/// everything else goes on.
 #[test]
 fn a_state_that_is_too_large_is_left_out() {
     let directory = tempfile::tempdir().unwrap();

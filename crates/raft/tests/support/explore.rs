@@ -1,5 +1,6 @@
-//! Histories of a raft log on simulated disks: every call is compared with the model, the power is cut after and within every call, and
-//! what is found is opened, compared and gone on with, two deep.
+//! Histories of a raft log on simulated disks: every call is compared with the model, the power is
+//! cut after and within every call, and what is found is opened, compared and gone on with, two
+//! deep.
 //!
 //! *Owns*: cutting the power, counting states. *May not touch*: the crate's insides.
 
@@ -33,7 +34,8 @@ pub(crate) struct Effort {
     pub(crate) deep: u64,
 }
 
-/// What was seen: states are disks that were found after a power cut, opened, wholly read and compared.
+/// What was seen: states are disks that were found after a power cut, opened, wholly read and
+/// compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) states: u64,
@@ -44,7 +46,8 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
 }
 
-/// The acknowledgements of a history: the epoch of the disk, and how much of the history was durable then.
+/// The acknowledgements of a history: the epoch of the disk, and how much of the history was
+/// durable then.
 type Acks = Arc<Mutex<Vec<(u64, usize)>>>;
 
 /// One history.
@@ -57,7 +60,8 @@ pub(crate) struct History<'a> {
     pub(crate) fails: bool,
 }
 
-/// A raft log under test, and what it may hold: what it held after each call so far, the first of them for certain.
+/// A raft log under test, and what it may hold: what it held after each call so far, the first of
+/// them for certain.
 struct Subject {
     disk: SimDisk,
     raft: Raft,
@@ -102,7 +106,13 @@ impl History<'_> {
     }
 
     /// Makes calls of a raft log that shows this model.
-    fn go_on(&mut self, disk: &SimDisk, raft: Raft, shown: Model, depth: usize) -> Result<Raft, String> {
+    fn go_on(
+        &mut self,
+        disk: &SimDisk,
+        raft: Raft,
+        shown: Model,
+        depth: usize,
+    ) -> Result<Raft, String> {
         disk.take_epochs();
         let mut subject = Subject {
             disk: disk.clone(),
@@ -116,7 +126,8 @@ impl History<'_> {
             let op = self.draw.call(subject.now());
             self.tally.calls += 1;
             let segments = subject.raft.stats().segments;
-            let went_well = self.call(&mut subject, &op).map_err(|why| format!("{}: {why}", op.brief()))?;
+            let went_well =
+                self.call(&mut subject, &op).map_err(|why| format!("{}: {why}", op.brief()))?;
             self.tally.rolls += subject.raft.stats().segments - segments;
             self.cuts(&subject, depth).map_err(|why| format!("{}, then: {why}", op.brief()))?;
             if !went_well || self.draw.rng.u32(..12) == 0 {
@@ -172,7 +183,10 @@ impl History<'_> {
             subject.acknowledge();
         }
         if !subject.called.lock().unwrap().is_sorted() {
-            return Err(format!("callbacks came in the order {:?}", subject.called.lock().unwrap()));
+            return Err(format!(
+                "callbacks came in the order {:?}",
+                subject.called.lock().unwrap()
+            ));
         }
         let shown = Model::of(&subject.raft)?;
         if !after.is_shown_as(&shown) || !after.is_committed_as(&shown) {
@@ -214,7 +228,9 @@ impl History<'_> {
                     .map_err(|why| format!("cut again while opening: {why}"))?;
             }
             let fails = std::mem::replace(&mut self.fails, false);
-            let raft = self.go_on(&found, raft, shown, depth + 1).map_err(|why| format!("gone on: {why}"))?;
+            let raft = self
+                .go_on(&found, raft, shown, depth + 1)
+                .map_err(|why| format!("gone on: {why}"))?;
             self.fails = fails;
             raft.abandon();
         }
@@ -237,7 +253,8 @@ impl History<'_> {
 
 fn carry_out_with(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
     let what = subject.past.len() - 1;
-    let (acks, called, disk) = (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
+    let (acks, called, disk) =
+        (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
     carry_out(&subject.raft, op, move |result| {
         called.lock().unwrap().push(what);
         if result.is_ok() {
@@ -247,10 +264,16 @@ fn carry_out_with(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
 }
 
 /// A history from a seed; the tally says what it saw.
-pub(crate) fn explore(seed: u64, options: &Options, effort: Effort, tally: &mut Tally) -> Result<(), String> {
+pub(crate) fn explore(
+    seed: u64,
+    options: &Options,
+    effort: Effort,
+    tally: &mut Tally,
+) -> Result<(), String> {
     // Not `ReportsLater`: a sync that lies is beyond any log.
     let after = if seed % 8 == 3 { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld };
-    let disk = SimDisk::new(seed, DiskOptions { after_effect: Some(after), ..DiskOptions::default() });
+    let disk =
+        SimDisk::new(seed, DiskOptions { after_effect: Some(after), ..DiskOptions::default() });
     let log = inkstone::Options::small().own_thread(false).pad_groups(seed % 5 == 4);
     let options = &options.clone().log(log);
     let (fails, draw) = (seed % 4 == 3, Draw { rng: fastrand::Rng::with_seed(seed) });

@@ -28,7 +28,8 @@ pub(crate) fn static_library() -> PathBuf {
 /// A tool, or `None` and a line that says what did not run.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     let places = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&places).map(|place| place.join(name)).find(|path| path.is_file());
+    let found =
+        std::env::split_paths(&places).map(|place| place.join(name)).find(|path| path.is_file());
     if found.is_none() {
         eprintln!("NOT RUN: what needs {name}, which is not installed");
     }
@@ -45,10 +46,12 @@ pub(crate) const SYSTEM: [&str; 3] = ["-lm", "-lpthread", "-ldl"];
 
 const C: [&str; 3] = ["-std=c11", "-D_GNU_SOURCE", "-Wstrict-prototypes"];
 
-/// The C++ header is compiled with the flags of its user's program, so it has to be clean under more of them.
+/// The C++ header is compiled with the flags of its user's program, so it has to be clean under
+/// more of them.
 const CPP: [&str; 5] = ["-Wpedantic", "-Wshadow", "-Wconversion", "-Wold-style-cast", "-Weffc++"];
 
-/// Compiles a C or C++ program of this crate's tests against the static library; `None` if there is no compiler.
+/// Compiles a C or C++ program of this crate's tests against the static library; `None` if there is
+/// no compiler.
 pub(crate) fn compile(source: &str, flags: &[&str], to: &Path) -> Option<PathBuf> {
     let program = to.join(Path::new(source).file_stem().unwrap());
     let is_c = source.ends_with(".c");

@@ -1,6 +1,7 @@
 //! Entries on their way into the raft log.
 //!
-//! *Owns*: their bytes while they are encoded, and splitting those that are too many for one append. *May not touch*: what the bytes say.
+//! *Owns*: their bytes while they are encoded, and splitting those that are too many for one
+//! append. *May not touch*: what the bytes say.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,16 +44,20 @@ impl Batch {
         Ok(())
     }
 
-    /// Appends the entries, in as few appends as their size allows; each of these is whole or not there after a crash. `callback` is that
-    /// of the last one, so it speaks for all.
+    /// Appends the entries, in as few appends as their size allows; each of these is whole or not
+    /// there after a crash. `callback` is that of the last one, so it speaks for all.
     ///
     /// # Errors
-    /// Those of [`RaftLog::append`]; [`inkstone::Error::TooLarge`] when one entry alone is. If there were several appends, entries before
-    /// the one that failed may be there.
+    /// Those of [`RaftLog::append`]; [`inkstone::Error::TooLarge`] when one entry alone is. If
+    /// there were several appends, entries before the one that failed may be there.
     ///
     /// # Durability
     /// As [`RaftLog::append`].
-    pub fn append(&self, raft: &RaftLog, callback: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
+    pub fn append(
+        &self,
+        raft: &RaftLog,
+        callback: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
         let mut begin = 0;
         let entries: Vec<_> = self
             .entries
@@ -119,7 +124,9 @@ mod tests {
         let log = inkstone::Options::small().record_bytes_max(10_000);
         let raft = RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap();
         let (told, wait) = channel();
-        batch(100, 900).append(&raft, move |result| told.send(result.map_err(|_| ())).unwrap()).unwrap();
+        batch(100, 900)
+            .append(&raft, move |result| told.send(result.map_err(|_| ())).unwrap())
+            .unwrap();
         assert_eq!(raft.bounds().unwrap().next, 101, "all can be read");
         for (entry, index) in raft.entries(1..101, usize::MAX).unwrap().iter().zip(1..) {
             assert_eq!((entry.id.index, &*entry.payload), (index, &[index as u8; 900][..]));
@@ -136,7 +143,10 @@ mod tests {
         let raft = RaftLog::open(directory.path().join("raft"), Options::new().log(log)).unwrap();
         let (told, wait) = channel();
         let refused = batch(1, 11_000).append(&raft, move |_| told.send(()).unwrap());
-        assert!(matches!(refused, Err(Error::Log(inkstone::Error::TooLarge { .. }))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Log(inkstone::Error::TooLarge { .. }))),
+            "{refused:?}"
+        );
         assert!(wait.recv().is_err());
         assert_eq!(raft.bounds().unwrap().last, None);
         raft.close().unwrap();

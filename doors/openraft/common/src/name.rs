@@ -6,9 +6,10 @@ use std::io;
 
 /// A node id as the raft log stores it: the name of a leader.
 ///
-/// The bytes of two ids must compare as the ids do, since the raft log compares leaders of one term by their names; and they are on
-/// disk for ever. Implemented for unsigned integers, which are stored big endian, and for [`String`], stored as its bytes. For an id
-/// type of your own, forward to one of these.
+/// The bytes of two ids must compare as the ids do, since the raft log compares leaders of one term
+/// by their names; and they are on disk for ever. Implemented for unsigned integers, which are
+/// stored big endian, and for [`String`], stored as its bytes. For an id type of your own, forward
+/// to one of these.
 pub trait NodeName: Sized {
     /// The bytes, at most 255.
     fn to_name(&self) -> Vec<u8>;
@@ -51,8 +52,9 @@ impl NodeName for String {
     }
 
     fn from_name(name: &[u8]) -> io::Result<Self> {
-        Self::from_utf8(name.to_vec())
-            .map_err(|_| invalid(format!("the name {} of a node is no text in UTF-8", name.escape_ascii())))
+        Self::from_utf8(name.to_vec()).map_err(|_| {
+            invalid(format!("the name {} of a node is no text in UTF-8", name.escape_ascii()))
+        })
     }
 }
 
@@ -82,7 +84,10 @@ mod tests {
         assert_eq!(u64::from_name(&258_u64.to_name()).unwrap(), 258);
         assert_eq!(String::from_name(b"node-a").unwrap(), "node-a");
         let short = u64::from_name(b"seven").unwrap_err();
-        assert_eq!(short.to_string(), "a node id of type u64 has 8 bytes, and the name seven has 5");
+        assert_eq!(
+            short.to_string(),
+            "a node id of type u64 has 8 bytes, and the name seven has 5"
+        );
         assert!(String::from_name(&[0xff]).unwrap_err().to_string().contains("UTF-8"));
     }
 }

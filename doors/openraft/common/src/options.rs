@@ -12,7 +12,6 @@ pub fn check_options(options: &Options) -> Result<()> {
     if options.has_own_thread() {
         return Ok(());
     }
-    let why =
-        "own_thread(false): openraft awaits its entries and votes, and no thread would make them durable";
+    let why = "own_thread(false): openraft awaits its entries and votes, and no thread would make them durable";
     Err(inkstone::Error::Invalid(why.into()).into())
 }

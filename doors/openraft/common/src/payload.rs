@@ -1,6 +1,7 @@
 //! The bytes of a payload.
 //!
-//! *Owns*: the first byte, and what follows each. *May not touch*: the raft log. The page of this crate has the bytes.
+//! *Owns*: the first byte, and what follows each. *May not touch*: the raft log. The page of this
+//! crate has the bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -72,7 +73,9 @@ where
 {
     match bytes.split_first() {
         Some((&BLANK, [])) => Ok(Payload::Blank),
-        Some((&BLANK, rest)) => Err(invalid(format!("a blank payload with {} bytes behind it", rest.len()))),
+        Some((&BLANK, rest)) => {
+            Err(invalid(format!("a blank payload with {} bytes behind it", rest.len())))
+        }
         Some((&NORMAL, rest)) => Ok(Payload::Normal(whole(rest, "the application's data")?)),
         Some((&MEMBERSHIP, rest)) => Ok(Payload::Membership(whole(rest, "a membership")?)),
         Some((kind, _)) => Err(invalid(format!(
@@ -89,7 +92,9 @@ fn whole<T: DeserializeOwned>(bytes: &[u8], what: &str) -> io::Result<T> {
             "{} bytes are left behind {what}: it was written as another type",
             rest.len()
         ))),
-        Err(error) => Err(invalid(format!("{what} cannot be read: {error}; it was written as another type"))),
+        Err(error) => {
+            Err(invalid(format!("{what} cannot be read: {error}; it was written as another type")))
+        }
     }
 }
 
@@ -117,7 +122,8 @@ mod tests {
         assert_eq!(decode(&bytes).unwrap(), Read::Normal((300, "set x".into())));
 
         bytes.clear();
-        let nodes = BTreeMap::from([(1_u64, "a".to_owned()), (2, "b".to_owned()), (300, "c".to_owned())]);
+        let nodes =
+            BTreeMap::from([(1_u64, "a".to_owned()), (2, "b".to_owned()), (300, "c".to_owned())]);
         let configurations = vec![BTreeSet::from([1, 2]), BTreeSet::from([2])];
         encode_membership(&configurations, nodes.iter(), &mut bytes).unwrap();
         assert_eq!(bytes, b"\x02\x02\x02\x01\x02\x01\x02\x03\x01\x01a\x02\x01b\xac\x02\x01c");
@@ -138,11 +144,19 @@ mod tests {
             "a payload begins with 123, which this program does not know: another codec or a newer program wrote it"
         );
         assert_eq!(told(&[0, 7]), "a blank payload with 1 bytes behind it");
-        assert!(told(&[1, 5]).starts_with("the application's data cannot be read: "), "{}", told(&[1, 5]));
+        assert!(
+            told(&[1, 5]).starts_with("the application's data cannot be read: "),
+            "{}",
+            told(&[1, 5])
+        );
         assert_eq!(
             told(&[1, 5, 0, 9]),
             "1 bytes are left behind the application's data: it was written as another type"
         );
-        assert!(told(&[2, 1, 0xff]).starts_with("a membership cannot be read: "), "{}", told(&[2, 1, 0xff]));
+        assert!(
+            told(&[2, 1, 0xff]).starts_with("a membership cannot be read: "),
+            "{}",
+            told(&[2, 1, 0xff])
+        );
     }
 }

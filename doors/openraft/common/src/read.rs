@@ -1,6 +1,7 @@
 //! Reading a range of entries as openraft asks for it.
 //!
-//! *Owns*: what a range means when its beginning was purged. *May not touch*: what the payloads say.
+//! *Owns*: what a range means when its beginning was purged. *May not touch*: what the payloads
+//! say.
 
 use std::ops::{Bound, Range, RangeBounds};
 
@@ -21,8 +22,9 @@ pub fn bounds_of(range: &impl RangeBounds<u64>) -> Range<u64> {
     from..to
 }
 
-/// The entries of a range that are there: those that were purged, and those that are still to come, are left out. At least one, if there
-/// is one, and no more than fit in `payload_bytes_max` bytes of payloads.
+/// The entries of a range that are there: those that were purged, and those that are still to come,
+/// are left out. At least one, if there is one, and no more than fit in `payload_bytes_max` bytes
+/// of payloads.
 ///
 /// # Errors
 /// Those of [`RaftReader::entries`], but for [`Error::IsPurged`].

@@ -1,8 +1,9 @@
-//! What one real openraft node on this store reaches: so many `client_write` at once, for so many seconds.
+//! What one real openraft node on this store reaches: so many `client_write` at once, for so many
+//! seconds.
 //!
-//! `cargo run --release --example client_writes -- DIRECTORY [SECONDS [AT_ONCE [BYTES]]]`: 5 seconds, 64 at once, 128 bytes each. Beside
-//! the rate it prints what the log did: writes to the device by the group. Compare with another store in the same minute, on the same
-//! disk.
+//! `cargo run --release --example client_writes -- DIRECTORY [SECONDS [AT_ONCE [BYTES]]]`: 5
+//! seconds, 64 at once, 128 bytes each. Beside the rate it prints what the log did: writes to the
+//! device by the group. Compare with another store in the same minute, on the same disk.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -23,10 +24,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let Some(directory) = arguments.next() else {
         return Err("usage: client_writes DIRECTORY [SECONDS [AT_ONCE [BYTES]]]".into());
     };
-    let mut number = |default: u64| arguments.next().map_or(Ok(default), |given| given.parse::<u64>());
+    let mut number =
+        |default: u64| arguments.next().map_or(Ok(default), |given| given.parse::<u64>());
     let (seconds, at_once, bytes) = (number(5)?, number(64)?, number(128)?);
 
-    let config = Config { snapshot_policy: SnapshotPolicy::Never, ..Config::default() }.validate()?;
+    let config =
+        Config { snapshot_policy: SnapshotPolicy::Never, ..Config::default() }.validate()?;
     let store = LogStore::<Types>::open(&directory, Options::new())?;
     let raft = Raft::new(1, Arc::new(config), Alone, store.clone(), Machine::default()).await?;
     if !raft.is_initialized().await? {

@@ -1,6 +1,7 @@
 //! Moving from another store.
 //!
-//! *Owns*: the order in which another store is read and this one written. *May not touch*: what either makes of it.
+//! *Owns*: the order in which another store is read and this one written. *May not touch*: what
+//! either makes of it.
 
 use std::io;
 
@@ -17,21 +18,28 @@ where
     C::LeaderId: StoredLeader,
     CommittedLeaderIdOf<C>: StoredLeader,
 {
-    /// Copies everything from another log store of this node into this one, which must be empty: the vote, the entries, and what is
-    /// committed and purged. Stop the node first. The other store is only read.
+    /// Copies everything from another log store of this node into this one, which must be empty:
+    /// the vote, the entries, and what is committed and purged. Stop the node first. The other
+    /// store is only read.
     ///
-    /// If it fails, or the process ends before it returns, remove the directory of this store and begin again.
+    /// If it fails, or the process ends before it returns, remove the directory of this store and
+    /// begin again.
     ///
     /// # Errors
-    /// `AlreadyExists` when this store is not empty; `InvalidData` when the other one has a hole, or is not as it was at the end; those of
-    /// both stores.
+    /// `AlreadyExists` when this store is not empty; `InvalidData` when the other one has a hole,
+    /// or is not as it was at the end; those of both stores.
     ///
     /// # Durability
     /// On `Ok` all is durable but what is committed, which [`LogStore::close`] makes durable.
     pub async fn copy_from<S: RaftLogStorage<C>>(&mut self, other: &mut S) -> io::Result<()> {
         let failed = |kind, why: &str| Err(io::Error::new(kind, why.to_owned()));
-        if self.get_log_state().await? != LogState::default() || self.reader().read_vote().await?.is_some() {
-            return failed(io::ErrorKind::AlreadyExists, "the store that is copied to must be empty");
+        if self.get_log_state().await? != LogState::default()
+            || self.reader().read_vote().await?.is_some()
+        {
+            return failed(
+                io::ErrorKind::AlreadyExists,
+                "the store that is copied to must be empty",
+            );
         }
         let state = other.get_log_state().await?;
         let mut reader = other.get_log_reader().await;
@@ -56,8 +64,13 @@ where
         let committed = other.read_committed().await?;
         let purged = state.last_purged_log_id.filter(|_| committed.is_some());
         self.save_committed(committed.max(purged)).await?;
-        if self.get_log_state().await? != other.get_log_state().await? || reader.read_vote().await? != vote {
-            return failed(io::ErrorKind::InvalidData, "the store that is copied has changed meanwhile");
+        if self.get_log_state().await? != other.get_log_state().await?
+            || reader.read_vote().await? != vote
+        {
+            return failed(
+                io::ErrorKind::InvalidData,
+                "the store that is copied has changed meanwhile",
+            );
         }
         Ok(())
     }

@@ -12,9 +12,10 @@ use openraft::{LogId, NodeId, RaftTypeConfig};
 
 /// A leader id that the raft log can store: a term and a name.
 ///
-/// Implemented for openraft's own leader ids with terms that are `u64`, and for a plain `u64`. Where openraft has several leaders in a
-/// term (`leader_id_adv`, its default) entries and votes have the name of the node; where it has one (`leader_id_std`), votes have it,
-/// and entries have none.
+/// Implemented for openraft's own leader ids with terms that are `u64`, and for a plain `u64`.
+/// Where openraft has several leaders in a term (`leader_id_adv`, its default) entries and votes
+/// have the name of the node; where it has one (`leader_id_std`), votes have it, and entries have
+/// none.
 pub trait StoredLeader: Sized {
     /// Term and name. Committed leaders must compare as these do: by term, then by name.
     fn to_leader(&self) -> Leader;
@@ -75,7 +76,9 @@ impl StoredLeader for u64 {
 }
 
 /// A log id as the raft log has it.
-pub(crate) fn stored_id<I: StoredLeader + openraft::vote::RaftCommittedLeaderId>(id: &LogId<I>) -> EntryId {
+pub(crate) fn stored_id<I: StoredLeader + openraft::vote::RaftCommittedLeaderId>(
+    id: &LogId<I>,
+) -> EntryId {
     EntryId::new(id.leader_id.to_leader(), id.index)
 }
 

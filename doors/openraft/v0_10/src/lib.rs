@@ -1,10 +1,13 @@
-//! A log store for openraft 0.10 that is durable by construction, on one [`inkstone`] log. openraft 0.10 is an *alpha*: this version is
-//! for `0.10.0-alpha.37` and no other. For openraft 0.9 there is `inkstone-openraft-0-9`, with the same bytes on disk.
+//! A log store for openraft 0.10 that is durable by construction, on one [`inkstone`] log. openraft
+//! 0.10 is an *alpha*: this version is for `0.10.0-alpha.37` and no other. For openraft 0.9 there
+//! is `inkstone-openraft-0-9`, with the same bytes on disk.
 //!
-//! *Owns*: what openraft's calls and types are in [`inkstone_raft`]. *May not touch*: the rules of a raft log and its records, which are
-//! `inkstone-raft`'s; the bytes of payloads, which are `inkstone-openraft-common`'s.
+//! *Owns*: what openraft's calls and types are in [`inkstone_raft`]. *May not touch*: the rules of
+//! a raft log and its records, which are `inkstone-raft`'s; the bytes of payloads, which are
+//! `inkstone-openraft-common`'s.
 //!
-//! Begin with [`LogStore`]. It is given to [`openraft::Raft::new`]; the state machine, its snapshots and the network are yours.
+//! Begin with [`LogStore`]. It is given to [`openraft::Raft::new`]; the state machine, its
+//! snapshots and the network are yours.
 //!
 //! ```
 //! use inkstone_openraft::{LogStore, Options};
@@ -49,10 +52,11 @@
 //!
 //! # What is on disk
 //!
-//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of an entry or vote is its term and the name of
-//! its node ([`NodeName`]), and the payload is what the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes
-//! are on the page of `inkstone-openraft-common`. They are not openraft's own serialization, so that a new version of openraft
-//! does not change them.
+//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of
+//! an entry or vote is its term and the name of its node ([`NodeName`]), and the payload is what
+//! the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes are on the
+//! page of `inkstone-openraft-common`. They are not openraft's own serialization, so that a new
+//! version of openraft does not change them.
 
 #![forbid(unsafe_code)]
 

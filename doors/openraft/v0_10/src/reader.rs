@@ -15,12 +15,15 @@ use openraft::{OptionalSend, RaftLogReader, RaftTypeConfig};
 use crate::codec::{Codec, Postcard};
 use crate::leader::{StoredLeader, id_of, vote_of};
 
-/// At most this many bytes of payloads are read for one message to a follower, and always one entry.
+/// At most this many bytes of payloads are read for one message to a follower, and always one
+/// entry.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside the store that writes.
+/// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside
+/// the store that writes.
 ///
-/// Entries that are in memory ([`crate::Options::memory_bytes`]) are read without I/O. Others are read from disk on the calling thread.
+/// Entries that are in memory ([`crate::Options::memory_bytes`]) are read without I/O. Others are
+/// read from disk on the calling thread.
 pub struct LogReader<C, K = Postcard> {
     pub(crate) reader: RaftReader,
     pub(crate) types: PhantomData<fn() -> (C, K)>,
@@ -54,7 +57,11 @@ where
         self.reader.vote()?.as_ref().map(vote_of::<C>).transpose()
     }
 
-    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<C::Entry>, io::Error> {
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<C::Entry>, io::Error> {
         self.read(start..end, MESSAGE_BYTES)
     }
 }

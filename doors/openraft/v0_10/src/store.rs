@@ -1,9 +1,11 @@
 //! The store that openraft writes to.
 //!
-//! *Owns*: which call of the raft log each of openraft's is, and what is awaited. *May not touch*: rules, bytes, files.
+//! *Owns*: which call of the raft log each of openraft's is, and what is awaited. *May not touch*:
+//! rules, bytes, files.
 //!
-//! No call blocks a thread of the runtime for a flush: votes and truncations are awaited, and completed by the raft log's callback; a
-//! purge, which also gives files back, runs where the runtime lets calls block.
+//! No call blocks a thread of the runtime for a flush: votes and truncations are awaited, and
+//! completed by the raft log's callback; a purge, which also gives files back, runs where the
+//! runtime lets calls block.
 
 use std::fmt;
 use std::io;
@@ -27,11 +29,13 @@ use crate::reader::LogReader;
 
 /// Vote and entries of one raft node, in one directory.
 ///
-/// A directory has one store at a time. Clones are the same store: keep one to [`close`](LogStore::close) it when openraft has shut
-/// down. Dropping the last clone makes durable what was appended, calls all callbacks and releases the directory, but ignores errors.
+/// A directory has one store at a time. Clones are the same store: keep one to
+/// [`close`](LogStore::close) it when openraft has shut down. Dropping the last clone makes durable
+/// what was appended, calls all callbacks and releases the directory, but ignores errors.
 ///
-/// Every error is a [`std::io::Error`] with the error of the raft log inside ([`std::io::Error::get_ref`]): what was expected and what
-/// came. openraft ends the node when it gets one. After a failed write or sync only a new opening knows what the disk holds.
+/// Every error is a [`std::io::Error`] with the error of the raft log inside
+/// ([`std::io::Error::get_ref`]): what was expected and what came. openraft ends the node when it
+/// gets one. After a failed write or sync only a new opening knows what the disk holds.
 pub struct LogStore<C, K = Postcard> {
     raft: Arc<RaftLog>,
     batch: Batch,
@@ -55,11 +59,13 @@ pub enum Waits {
 type Due = dyn Fn(Waits) + Send + Sync;
 
 impl<C: RaftTypeConfig> LogStore<C> {
-    /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they are not there.
+    /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they
+    /// are not there.
     ///
     /// # Errors
-    /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open already. Options with
-    /// `own_thread(false)` are refused, since nobody would make awaited entries durable: see [`LogStore::open_unthreaded_in`].
+    /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open
+    /// already. Options with `own_thread(false)` are refused, since nobody would make awaited
+    /// entries durable: see [`LogStore::open_unthreaded_in`].
     ///
     /// # Durability
     /// Everything that the opened store shows is on stable storage on return.
@@ -81,7 +87,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self::on(RaftLog::open(path, options)?))
     }
 
-    /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated one.
+    /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated
+    /// one.
     ///
     /// # Errors
     /// As there.
@@ -93,12 +100,13 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self::on(RaftLog::open_in(directory, options)?))
     }
 
-    /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in [`Options::log`]). For simulations,
-    /// where everything happens in one thread.
+    /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in
+    /// [`Options::log`]). For simulations, where everything happens in one thread.
     ///
-    /// You do what the log's thread would do: `due` is called when openraft has begun to wait for something, and soon after that you must
-    /// call [`LogStore::sync`] from *outside* of it. Until then openraft waits: no entry counts, no vote is given. `due` is not called for a
-    /// purge, which makes itself durable.
+    /// You do what the log's thread would do: `due` is called when openraft has begun to wait for
+    /// something, and soon after that you must call [`LogStore::sync`] from *outside* of it. Until
+    /// then openraft waits: no entry counts, no vote is given. `due` is not called for a purge,
+    /// which makes itself durable.
     ///
     /// # Errors
     /// As [`LogStore::open_in`]; [`inkstone::Error::Invalid`] when the log has a thread.
@@ -127,8 +135,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         }
     }
 
-    /// Makes everything durable that openraft waits for, and completes it on this thread. It waits for the device. A store that has a
-    /// thread needs nobody who calls this.
+    /// Makes everything durable that openraft waits for, and completes it on this thread. It waits
+    /// for the device. A store that has a thread needs nobody who calls this.
     ///
     /// # Errors
     /// [`inkstone::Error::Poisoned`].
@@ -149,8 +157,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         self.raft.stats()
     }
 
-    /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the directory. All clones and
-    /// readers are closed then. It waits for the device.
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and
+    /// releases the directory. All clones and readers are closed then. It waits for the device.
     ///
     /// # Errors
     /// The failure of that, or of an earlier write.
@@ -214,7 +222,8 @@ where
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogIdOf<C>>, io::Error> {
-        // What openraft saved itself, also if it was purged since: so it notices a state machine that has lost its snapshot.
+        // What openraft saved itself, also if it was purged since: so it notices a state machine
+        // that has lost its snapshot.
         self.raft.bounds()?.saved_committed.as_ref().map(id_of::<C>).transpose()
     }
 
@@ -228,8 +237,9 @@ where
             let (leader, index) = entry.log_id_parts();
             self.batch.add(leader.to_leader(), index, |bytes| K::encode(&entry, bytes))?;
         }
-        let callback =
-            move |result: inkstone_raft::Result<()>| callback.io_completed(result.map_err(Into::into));
+        let callback = move |result: inkstone_raft::Result<()>| {
+            callback.io_completed(result.map_err(Into::into))
+        };
         self.batch.append(&self.raft, callback)?;
         self.tell_due(Waits::Entries);
         Ok(())
@@ -243,7 +253,10 @@ where
             }
             None => self.raft.bounds()?.first,
         };
-        self.awaited(Waits::Truncation, move |raft, callback| raft.truncate_from_then(from, callback)).await
+        self.awaited(Waits::Truncation, move |raft, callback| {
+            raft.truncate_from_then(from, callback)
+        })
+        .await
     }
 
     async fn purge(&mut self, log_id: LogIdOf<C>) -> Result<(), io::Error> {

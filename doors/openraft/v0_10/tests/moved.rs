@@ -24,9 +24,13 @@ fn small() -> Options {
 #[tokio::test]
 async fn everything_is_copied_from_another_store() {
     let disk = SimDisk::new(1, DiskOptions::default());
-    let mut other = LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+    let mut other =
+        LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
     let text = |term: u64, index: u64| {
-        EntryOf::<Types>::new(log_id::<Types>(term, 1, index), EntryPayload::Normal(format!("text {index}")))
+        EntryOf::<Types>::new(
+            log_id::<Types>(term, 1, index),
+            EntryPayload::Normal(format!("text {index}")),
+        )
     };
     other.blocking_append((0..600).map(|index| text(1 + index / 250, index))).await.unwrap();
     other.save_vote(&VoteOf::<Types>::new(9, 4)).await.unwrap();
@@ -62,12 +66,17 @@ mod of_0_9 {
         pub(super) Types
     );
 
-    pub(super) fn entry(term: u64, index: u64, payload: openraft_0_9::EntryPayload<Types>) -> Entry<Types> {
+    pub(super) fn entry(
+        term: u64,
+        index: u64,
+        payload: openraft_0_9::EntryPayload<Types>,
+    ) -> Entry<Types> {
         Entry { log_id: LogId::new(CommittedLeaderId::new(term, 7), index), payload }
     }
 }
 
-/// Neither openraft's types nor its serialization are on disk: the next version opens what the one before has written.
+/// Neither openraft's types nor its serialization are on disk: the next version opens what the one
+/// before has written.
 #[tokio::test]
 async fn a_directory_of_the_store_for_openraft_0_9_is_opened_as_it_is() {
     use openraft_0_9::storage::{RaftLogStorage as _, RaftLogStorageExt as _};
@@ -110,7 +119,9 @@ async fn a_directory_of_the_store_for_openraft_0_9_is_opened_as_it_is() {
     ];
     let expected = expected.into_iter().zip([(1, 0), (2, 1), (2, 2)]);
     let expected: Vec<_> = expected
-        .map(|(payload, (term, index))| EntryOf::<Types>::new(log_id::<Types>(term, 7, index), payload))
+        .map(|(payload, (term, index))| {
+            EntryOf::<Types>::new(log_id::<Types>(term, 7, index), payload)
+        })
         .collect();
     assert_eq!(reader.try_get_log_entries(..).await.unwrap(), expected);
 }

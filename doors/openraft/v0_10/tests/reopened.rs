@@ -42,7 +42,8 @@ fn inner(error: &io::Error) -> &Error {
     error.get_ref().and_then(|inner| inner.downcast_ref()).unwrap_or_else(|| panic!("{error:?}"))
 }
 
-/// Entries of three leaders, one of them a membership; a truncation, a purge, a vote, what is committed.
+/// Entries of three leaders, one of them a membership; a truncation, a purge, a vote, what is
+/// committed.
 #[tokio::test]
 async fn all_of_it_is_there_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -56,7 +57,8 @@ async fn all_of_it_is_there_again() {
     store.save_vote(&Vote::new(2, 8)).await.unwrap();
     store.truncate_after(Some(id(1, 7, 1))).await.unwrap();
     store.save_vote(&Vote::new_committed(2, 8)).await.unwrap();
-    let entries = [text(2, 8, 2, "again"), text(2, 9, 3, "\u{e9}\u{0}"), blank_ent::<Types>(3, 1, 4)];
+    let entries =
+        [text(2, 8, 2, "again"), text(2, 9, 3, "\u{e9}\u{0}"), blank_ent::<Types>(3, 1, 4)];
     store.blocking_append(entries.clone()).await.unwrap();
     store.save_committed(Some(id(2, 9, 3))).await.unwrap();
     store.purge(id(1, 7, 0)).await.unwrap();
@@ -66,7 +68,10 @@ async fn all_of_it_is_there_again() {
     for _ in 0..2 {
         let mut store = open(&path);
         let state = store.get_log_state().await.unwrap();
-        assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(1, 7, 0)), Some(id(3, 1, 4))));
+        assert_eq!(
+            (state.last_purged_log_id, state.last_log_id),
+            (Some(id(1, 7, 0)), Some(id(3, 1, 4)))
+        );
         assert_eq!(store.read_committed().await.unwrap(), Some(id(2, 9, 3)));
         let mut reader = store.get_log_reader().await;
         assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new_committed(2, 8)));
@@ -83,7 +88,10 @@ async fn all_of_it_is_there_again() {
     drop(store);
     let mut store = open(&path);
     let state = store.get_log_state().await.unwrap();
-    assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(5, 2, 1000)), Some(id(5, 2, 1000))));
+    assert_eq!(
+        (state.last_purged_log_id, state.last_log_id),
+        (Some(id(5, 2, 1000)), Some(id(5, 2, 1000)))
+    );
     assert_eq!(
         store.read_committed().await.unwrap(),
         Some(id(2, 9, 3)),
@@ -95,7 +103,8 @@ async fn all_of_it_is_there_again() {
     store.close().unwrap();
 }
 
-/// The power fails when the call has returned, or the callback has come: on every disk that this can leave, it is there.
+/// The power fails when the call has returned, or the callback has come: on every disk that this
+/// can leave, it is there.
 #[tokio::test]
 async fn what_returned_survives_a_power_loss() {
     for seed in 0..20 {
@@ -133,7 +142,8 @@ async fn what_returned_survives_a_power_loss() {
 #[tokio::test]
 async fn a_failure_reaches_openraft_with_its_cause() {
     let disk = SimDisk::new(3, DiskOptions::default());
-    let mut store = LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
+    let mut store =
+        LogStore::<Types, Postcard>::open_in(Arc::new(disk.directory("/log")), small()).unwrap();
     store.blocking_append([text(1, 1, 0, "first")]).await.unwrap();
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
     let (told, wait) = Types::oneshot();
@@ -166,14 +176,18 @@ async fn bad_use_is_an_error_that_says_what_was_expected_and_what_came() {
     let hole = store.append([text(3, 1, 6, "a hole")], IOFlushed::noop()).await;
     assert!(matches!(inner(&hole.unwrap_err()), Error::Hole { expected: 5, came: 6 }));
     let committed = store.append([text(3, 1, 2, "once more")], IOFlushed::noop()).await;
-    assert!(matches!(inner(&committed.unwrap_err()), Error::IsCommitted { index: 2, committed: 2 }));
+    assert!(matches!(
+        inner(&committed.unwrap_err()),
+        Error::IsCommitted { index: 2, committed: 2 }
+    ));
     let vote = store.save_vote(&Vote::new(3, 1)).await;
     assert!(matches!(inner(&vote.unwrap_err()), Error::VoteGoesBack { .. }));
     let cut = store.truncate_after(Some(id(3, 1, 1))).await;
     assert!(matches!(inner(&cut.unwrap_err()), Error::IsCommitted { index: 2, committed: 2 }));
-    for other in
-        [store.truncate_after(Some(id(2, 1, 3))).await, store.save_committed(Some(id(4, 1, 3))).await]
-    {
+    for other in [
+        store.truncate_after(Some(id(2, 1, 3))).await,
+        store.save_committed(Some(id(4, 1, 3))).await,
+    ] {
         assert!(matches!(inner(&other.unwrap_err()), Error::OtherEntry { .. }));
     }
     assert!(store.save_committed(Some(id(3, 1, 9))).await.is_err(), "nothing is there");
@@ -185,7 +199,10 @@ async fn bad_use_is_an_error_that_says_what_was_expected_and_what_came() {
     drop(store);
 
     let other = LogStore::<Types>::open(&path, small().raft_group(9)).unwrap_err();
-    assert!(matches!(inner(&other), Error::OtherRaftGroup { expected: 9, came: 0, .. }), "{other:?}");
+    assert!(
+        matches!(inner(&other), Error::OtherRaftGroup { expected: 9, came: 0, .. }),
+        "{other:?}"
+    );
     let alone = small().log(inkstone::Options::small().own_thread(false));
     let alone = LogStore::<Types>::open(directory.path().join("alone"), alone).unwrap_err();
     said(alone, ErrorKind::InvalidInput, "own_thread(false)");

@@ -67,10 +67,16 @@ async fn a_node_comes_back_with_its_state() {
     raft.wait(PATIENCE).current_leader(1, "elected again").await.unwrap();
     write_64_at_once(&raft, 128).await;
     raft.trigger().snapshot().await.unwrap();
-    let snapshot =
-        raft.wait(PATIENCE).metrics(|metrics| metrics.snapshot.is_some(), "a snapshot").await.unwrap();
+    let snapshot = raft
+        .wait(PATIENCE)
+        .metrics(|metrics| metrics.snapshot.is_some(), "a snapshot")
+        .await
+        .unwrap();
     raft.trigger().purge_log(snapshot.snapshot.unwrap().index).await.unwrap();
-    raft.wait(PATIENCE).metrics(|metrics| metrics.purged == snapshot.snapshot, "purged").await.unwrap();
+    raft.wait(PATIENCE)
+        .metrics(|metrics| metrics.purged == snapshot.snapshot, "purged")
+        .await
+        .unwrap();
     assert_eq!(store.get_log_state().await.unwrap().last_purged_log_id, snapshot.snapshot);
     write_64_at_once(&raft, 192).await;
     texts.clone_from(&machine.contents().texts);
@@ -78,10 +84,12 @@ async fn a_node_comes_back_with_its_state() {
     drop((raft, store));
     assert_eq!(texts.len(), 256);
 
-    // The snapshot was in memory too. A state machine that has nothing is refused: what it lacks was purged.
+    // The snapshot was in memory too. A state machine that has nothing is refused: what it lacks
+    // was purged.
     let (config, options) = (Arc::new(Config::default().validate().unwrap()), Options::new());
     let store = LogStore::<Types>::open(&path, options.log(inkstone::Options::small())).unwrap();
-    let lost = Raft::<Types, _>::new(1, config, Alone, store.clone(), Machine::<Types>::default()).await;
+    let lost =
+        Raft::<Types, _>::new(1, config, Alone, store.clone(), Machine::<Types>::default()).await;
     let told = lost.expect_err("openraft notices what is lost").to_string();
     assert!(told.contains("purged up to"), "{told}");
     store.close().unwrap();

@@ -1,4 +1,5 @@
-//! openraft's own suite, on a real directory and on the simulated disk, for both of its ways to tell leaders apart.
+//! openraft's own suite, on a real directory and on the simulated disk, for both of its ways to
+//! tell leaders apart.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -15,7 +16,8 @@ use openraft::type_config::alias::CommittedLeaderIdOf;
 use support::{Machine, SingleLeader, Text, Types};
 use tempfile::TempDir;
 
-/// 44 cases with a store each, and the transfer of a snapshot with two: a suite that runs less would not be noticed otherwise.
+/// 44 cases with a store each, and the transfer of a snapshot with two: a suite that runs less
+/// would not be noticed otherwise.
 const STORES: usize = 46;
 
 struct OnDisk(Arc<AtomicUsize>);

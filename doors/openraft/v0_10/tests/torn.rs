@@ -1,4 +1,5 @@
-//! Random calls on a disk that loses its power and fails: what is found is the state after some call, and never one before the last that was acknowledged.
+//! Random calls on a disk that loses its power and fails: what is found is the state after some
+//! call, and never one before the last that was acknowledged.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -42,15 +43,21 @@ impl Model {
 
     async fn of(store: &mut Store) -> Self {
         let state = store.get_log_state().await.unwrap();
-        let purged = state.last_purged_log_id.map_or((0, 0), |id| (id.index + 1, id.leader_id.term));
+        let purged =
+            state.last_purged_log_id.map_or((0, 0), |id| (id.index + 1, id.leader_id.term));
         let entries = store.reader().try_get_log_entries(..).await.unwrap();
         for (entry, index) in entries.iter().zip(purged.0..) {
             assert_eq!(entry.log_id.index, index, "a gap");
         }
         let last = entries.last().map(|entry| entry.log_id).or(state.last_purged_log_id);
         assert_eq!(state.last_log_id, last);
-        let vote = store.reader().read_vote().await.unwrap().map_or(0, |vote: Vote| vote.leader_id.term);
-        Self { vote, purged, terms: entries.iter().map(|entry| entry.log_id.leader_id.term).collect() }
+        let vote =
+            store.reader().read_vote().await.unwrap().map_or(0, |vote: Vote| vote.leader_id.term);
+        Self {
+            vote,
+            purged,
+            terms: entries.iter().map(|entry| entry.log_id.leader_id.term).collect(),
+        }
     }
 }
 
@@ -107,7 +114,10 @@ impl Life {
             }
         }
         let entries = (first..first + count).map(move |index| {
-            EntryOf::<Types>::new(log_id::<Types>(term, 1, index), EntryPayload::Normal(text.clone()))
+            EntryOf::<Types>::new(
+                log_id::<Types>(term, 1, index),
+                EntryPayload::Normal(text.clone()),
+            )
         });
         self.begin(
             state,
@@ -142,7 +152,9 @@ impl Life {
         let state = self.states.last().unwrap();
         if self.committed.max(state.purged.0) < state.next() {
             let index = self.rng.u64(self.committed.max(state.purged.0)..state.next());
-            self.store.save_committed(Some(log_id::<Types>(state.term_of(index), 1, index))).await?;
+            self.store
+                .save_committed(Some(log_id::<Types>(state.term_of(index), 1, index)))
+                .await?;
             self.committed = index + 1;
         }
         Ok(())
@@ -184,22 +196,27 @@ async fn what_is_found_is_a_state_that_was_and_no_older_than_the_last_acknowledg
     let (mut failures, mut lost, mut kept) = (0, 0, 0);
     for seed in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        // A disk that reports a failed sync with the next one (`ReportsLater`) has lost what it had acknowledged: nobody can help there.
+        // A disk that reports a failed sync with the next one (`ReportsLater`) has lost what it had
+        // acknowledged: nobody can help there.
         let after_effect =
             Some(if seed % 2 == 0 { AfterEffect::KeepsNew } else { AfterEffect::RevertsToOld });
         let mut disk = SimDisk::new(seed, DiskOptions { after_effect, ..DiskOptions::default() });
         let (mut before, mut committed) = (Model::default(), 0);
         for life in 0..6 {
-            let options = Options::new().log(inkstone::Options::small().own_thread(false)).memory_bytes(1000);
-            let mut store = Store::open_unthreaded_in(&disk.directory("/log"), options, |_| ()).unwrap();
+            let options =
+                Options::new().log(inkstone::Options::small().own_thread(false)).memory_bytes(1000);
+            let mut store =
+                Store::open_unthreaded_in(&disk.directory("/log"), options, |_| ()).unwrap();
             let found = Model::of(&mut store).await;
             if life > 0 {
                 assert_eq!(found, before, "seed {seed}: another opening shows something else");
             }
-            committed = store.read_committed().await.unwrap().map_or(0, |id| id.index + 1).max(committed);
+            committed =
+                store.read_committed().await.unwrap().map_or(0, |id| id.index + 1).max(committed);
             let states = vec![found];
             let waiting = Vec::new();
-            let mut life = Life { store, rng: rng.fork(), states, acknowledged: 0, committed, waiting };
+            let mut life =
+                Life { store, rng: rng.fork(), states, acknowledged: 0, committed, waiting };
             if rng.bool() {
                 let rates = FaultRates {
                     write_error_ppm: 20_000,
@@ -221,7 +238,8 @@ async fn what_is_found_is_a_state_that_was_and_no_older_than_the_last_acknowledg
             disk.change_options(|options| options.rates = FaultRates::default());
             let found = disk.crash(rng.u64(..));
             let options = Options::new().log(inkstone::Options::small().own_thread(false));
-            let mut store = Store::open_unthreaded_in(&found.directory("/log"), options, |_| ()).unwrap();
+            let mut store =
+                Store::open_unthreaded_in(&found.directory("/log"), options, |_| ()).unwrap();
             before = Model::of(&mut store).await;
             let place = life.states.iter().rposition(|state| *state == before);
             assert!(
@@ -232,7 +250,8 @@ async fn what_is_found_is_a_state_that_was_and_no_older_than_the_last_acknowledg
             );
             lost += usize::from(place < Some(life.states.len() - 1));
             kept += life.acknowledged;
-            // What was said to be committed may be found older, and is then said again: entries below it were acknowledged.
+            // What was said to be committed may be found older, and is then said again: entries
+            // below it were acknowledged.
             let said = store.read_committed().await.unwrap().map_or(0, |id| id.index + 1);
             assert!(
                 said <= life.committed,

@@ -1,4 +1,5 @@
-//! A store without a thread, on a simulated disk: nothing is acknowledged or durable before `sync`, everything is after it.
+//! A store without a thread, on a simulated disk: nothing is acknowledged or durable before `sync`,
+//! everything is after it.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -49,7 +50,8 @@ fn poll<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Polls a call until it waits, asks what is due, looks at the disk, and makes it durable through another clone.
+/// Polls a call until it waits, asks what is due, looks at the disk, and makes it durable through
+/// another clone.
 macro_rules! only_by_sync {
     ($store:expr, $due:expr, $what:expr, $meanwhile:expr, $call:expr) => {{
         let clone = $store.clone();
@@ -59,13 +61,19 @@ macro_rules! only_by_sync {
         $meanwhile;
         assert!(poll(call.as_mut()).is_pending(), "{:?} was acknowledged before a sync", $what);
         clone.sync().unwrap();
-        assert!(matches!(poll(call), Poll::Ready(Ok(()))), "{:?} is not acknowledged by a sync", $what);
+        assert!(
+            matches!(poll(call), Poll::Ready(Ok(()))),
+            "{:?} is not acknowledged by a sync",
+            $what
+        );
     }};
 }
 
 async fn append(mut store: Store, term: u64, indexes: std::ops::Range<u64>) -> io::Result<()> {
     let (told, wait) = Types::oneshot();
-    store.append(indexes.map(|index| blank_ent::<Types>(term, 1, index)), IOFlushed::signal(told)).await?;
+    store
+        .append(indexes.map(|index| blank_ent::<Types>(term, 1, index)), IOFlushed::signal(told))
+        .await?;
     wait.await.unwrap()
 }
 
@@ -118,24 +126,32 @@ async fn a_sync_acknowledges_and_nothing_else_does() {
         assert_eq!(due.try_iter().collect::<Vec<_>>(), [Waits::Vote, Waits::Entries]);
         assert_eq!(left(&disk, seed).await, (Some(3), Some(1), Some(one)));
         store.sync().unwrap();
-        assert!(matches!(poll(vote), Poll::Ready(Ok(()))) && matches!(poll(entries), Poll::Ready(Ok(()))));
+        assert!(
+            matches!(poll(vote), Poll::Ready(Ok(())))
+                && matches!(poll(entries), Poll::Ready(Ok(())))
+        );
         assert_eq!(left(&disk, seed).await, (Some(5), Some(1), Some(other)));
     }
 }
 
-/// What is opened again is what was made durable, and it goes on from there. What nobody synced is made durable by a close, not by a kill.
+/// What is opened again is what was made durable, and it goes on from there. What nobody synced is
+/// made durable by a close, not by a kill.
 #[tokio::test]
 async fn it_is_opened_again() {
     let disk = SimDisk::new(1, DiskOptions::default());
     let (store, _due) = open(&disk);
     let mut entries = pin!(append(store.clone(), 2, 0..4));
     assert!(poll(entries.as_mut()).is_pending());
-    let second = Store::open_unthreaded_in(&disk.directory("/log"), options(false), |_| ()).unwrap_err();
+    let second =
+        Store::open_unthreaded_in(&disk.directory("/log"), options(false), |_| ()).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::ResourceBusy, "{second}");
     let killed = disk.power_cut().state(|_, _| inkstone_sim::Fate::Kept);
     assert_eq!(open(&killed).0.get_log_state().await.unwrap(), LogState::default());
     store.close().unwrap();
-    assert!(matches!(poll(entries), Poll::Ready(Ok(()))), "a close acknowledges what it makes durable");
+    assert!(
+        matches!(poll(entries), Poll::Ready(Ok(()))),
+        "a close acknowledges what it makes durable"
+    );
     drop(store);
 
     let (mut store, due) = open(&disk);
@@ -160,7 +176,9 @@ async fn a_failed_sync_reaches_all_that_wait() {
     assert!(poll(vote.as_mut()).is_pending() && poll(entries.as_mut()).is_pending());
     disk.inject(Fault::new(Effect::Error(errno::EIO)).on(OperationKind::Write));
     store.sync().unwrap_err();
-    assert!(matches!(poll(vote), Poll::Ready(Err(_))) && matches!(poll(entries), Poll::Ready(Err(_))));
+    assert!(
+        matches!(poll(vote), Poll::Ready(Err(_))) && matches!(poll(entries), Poll::Ready(Err(_)))
+    );
     assert!(store.clone().save_vote(&later).await.is_err(), "poisoned");
     assert!(store.sync().is_err() && store.close().is_err());
     let (mut store, _) = open(&disk.power_cut().sample(2));
@@ -170,7 +188,8 @@ async fn a_failed_sync_reaches_all_that_wait() {
 #[test]
 fn a_log_with_a_thread_is_refused() {
     let disk = SimDisk::new(3, DiskOptions::default());
-    let refused = Store::open_unthreaded_in(&disk.directory("/log"), options(true), |_| ()).unwrap_err();
+    let refused =
+        Store::open_unthreaded_in(&disk.directory("/log"), options(true), |_| ()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
     assert!(refused.to_string().contains("own_thread(true)"), "{refused}");
 }

@@ -1,8 +1,10 @@
-//! What one real openraft 0.9 node on this store reaches: so many `client_write` at once, for so many seconds.
+//! What one real openraft 0.9 node on this store reaches: so many `client_write` at once, for so
+//! many seconds.
 //!
-//! `cargo run --release -p inkstone-openraft-0-9 --example client_writes -- DIRECTORY [SECONDS [AT_ONCE [BYTES]]]`: 5 seconds, 64 at once, 128
-//! bytes each. openraft 0.9 awaits the callback of an append before it makes the next one, so a flush has one write, whatever the store
-//! could do: compare the rate with that of the example of `inkstone-openraft`.
+//! `cargo run --release -p inkstone-openraft-0-9 --example client_writes -- DIRECTORY [SECONDS
+//! [AT_ONCE [BYTES]]]`: 5 seconds, 64 at once, 128 bytes each. openraft 0.9 awaits the callback of
+//! an append before it makes the next one, so a flush has one write, whatever the store could do:
+//! compare the rate with that of the example of `inkstone-openraft`.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -51,8 +53,10 @@ impl RaftNetwork<Types> for Alone {
         &mut self,
         _rpc: InstallSnapshotRequest<Types>,
         _option: RPCOption,
-    ) -> Result<InstallSnapshotResponse<u64>, RPCError<u64, BasicNode, RaftError<u64, InstallSnapshotError>>>
-    {
+    ) -> Result<
+        InstallSnapshotResponse<u64>,
+        RPCError<u64, BasicNode, RaftError<u64, InstallSnapshotError>>,
+    > {
         Err(nobody())
     }
 
@@ -71,10 +75,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let Some(directory) = arguments.next() else {
         return Err("usage: client_writes DIRECTORY [SECONDS [AT_ONCE [BYTES]]]".into());
     };
-    let mut number = |default: u64| arguments.next().map_or(Ok(default), |given| given.parse::<u64>());
+    let mut number =
+        |default: u64| arguments.next().map_or(Ok(default), |given| given.parse::<u64>());
     let (seconds, at_once, bytes) = (number(5)?, number(64)?, number(128)?);
 
-    let config = Config { snapshot_policy: SnapshotPolicy::Never, ..Config::default() }.validate()?;
+    let config =
+        Config { snapshot_policy: SnapshotPolicy::Never, ..Config::default() }.validate()?;
     let store = LogStore::<Types>::open(&directory, Options::new())?;
     let raft = Raft::new(1, Arc::new(config), Alone, store.clone(), Machine::default()).await?;
     if !raft.is_initialized().await? {

@@ -1,6 +1,7 @@
 //! The bytes of an entry's payload.
 //!
-//! *Owns*: the trait, and which payloads [`Postcard`] can write. *May not touch*: the bytes themselves (`inkstone-openraft-common`).
+//! *Owns*: the trait, and which payloads [`Postcard`] can write. *May not touch*: the bytes
+//! themselves (`inkstone-openraft-common`).
 
 use std::io;
 
@@ -12,7 +13,8 @@ use {
     serde::{Serialize, de::DeserializeOwned},
 };
 
-/// Makes bytes of an entry's payload, and a payload of bytes. What it writes is on disk for as long as the log is.
+/// Makes bytes of an entry's payload, and a payload of bytes. What it writes is on disk for as long
+/// as the log is.
 ///
 /// The index and the leader of the entry are no part of it: the raft log stores them.
 pub trait Codec<C: RaftTypeConfig>: Send + Sync + 'static {
@@ -29,11 +31,12 @@ pub trait Codec<C: RaftTypeConfig>: Send + Sync + 'static {
     fn decode(id: LogId<C::NodeId>, bytes: &[u8]) -> io::Result<C::Entry>;
 }
 
-/// Payloads in [postcard](https://postcard.jamesmunns.com/wire-format): for openraft's own `Entry` and `EntryPayload`, whose data, node
-/// ids and nodes have `serde`'s traits.
+/// Payloads in [postcard](https://postcard.jamesmunns.com/wire-format): for openraft's own `Entry`
+/// and `EntryPayload`, whose data, node ids and nodes have `serde`'s traits.
 ///
-/// Postcard stores values without their names. So a type of yours that is in entries may get new variants at its end, and nothing
-/// else may change: make it an enum of versions if it will. Bytes are fastest as `serde_bytes` has them.
+/// Postcard stores values without their names. So a type of yours that is in entries may get new
+/// variants at its end, and nothing else may change: make it an enum of versions if it will. Bytes
+/// are fastest as `serde_bytes` has them.
 #[derive(Debug, Clone, Copy)]
 pub struct Postcard;
 

@@ -1,12 +1,15 @@
 //! Moving from another store.
 //!
-//! *Owns*: the order in which another store is read and this one written. *May not touch*: what either makes of it.
+//! *Owns*: the order in which another store is read and this one written. *May not touch*: what
+//! either makes of it.
 
 use std::io;
 
 use inkstone_openraft_common::NodeName;
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
-use openraft::{ErrorSubject, ErrorVerb, LogIdOptionExt, LogState, RaftLogId, RaftTypeConfig, StorageError};
+use openraft::{
+    ErrorSubject, ErrorVerb, LogIdOptionExt, LogState, RaftLogId, RaftTypeConfig, StorageError,
+};
 
 use crate::codec::Codec;
 use crate::store::LogStore;
@@ -15,13 +18,16 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K>
 where
     C::NodeId: NodeName,
 {
-    /// Copies everything from another log store of this node into this one, which must be empty: the vote, the entries, and what is
-    /// committed and purged. Stop the node first. The other store is only read.
+    /// Copies everything from another log store of this node into this one, which must be empty:
+    /// the vote, the entries, and what is committed and purged. Stop the node first. The other
+    /// store is only read.
     ///
-    /// If it fails, or the process ends before it returns, remove the directory of this store and begin again.
+    /// If it fails, or the process ends before it returns, remove the directory of this store and
+    /// begin again.
     ///
     /// # Errors
-    /// When this store is not empty; when the other one has a hole, or is not as it was at the end; those of both stores.
+    /// When this store is not empty; when the other one has a hole, or is not as it was at the end;
+    /// those of both stores.
     ///
     /// # Durability
     /// On `Ok` all is durable but what is committed, which [`LogStore::close`] makes durable.
@@ -58,7 +64,9 @@ where
         let committed = other.read_committed().await?;
         let purged = state.last_purged_log_id.filter(|_| committed.is_some());
         self.save_committed(committed.max(purged)).await?;
-        if self.get_log_state().await? != other.get_log_state().await? || other.read_vote().await? != vote {
+        if self.get_log_state().await? != other.get_log_state().await?
+            || other.read_vote().await? != vote
+        {
             return failed("the store that is copied has changed meanwhile");
         }
         Ok(())

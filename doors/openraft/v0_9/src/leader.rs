@@ -2,8 +2,8 @@
 //!
 //! *Owns*: what of a leader id is its term and its name. *May not touch*: entries, calls.
 //!
-//! Where openraft has several leaders in a term, its default, entries and votes have the name of the node. Where it has one (feature
-//! `single-term-leader`), votes have it, and entries have none.
+//! Where openraft has several leaders in a term, its default, entries and votes have the name of
+//! the node. Where it has one (feature `single-term-leader`), votes have it, and entries have none.
 
 use std::io;
 

@@ -1,10 +1,12 @@
-//! A log store for openraft 0.9 that is durable by construction, on one [`inkstone`] log. For openraft 0.10 there is
-//! `inkstone-openraft`, with the same bytes on disk.
+//! A log store for openraft 0.9 that is durable by construction, on one [`inkstone`] log. For
+//! openraft 0.10 there is `inkstone-openraft`, with the same bytes on disk.
 //!
-//! *Owns*: what openraft's calls and types are in [`inkstone_raft`]. *May not touch*: the rules of a raft log and its records, which are
-//! `inkstone-raft`'s; the bytes of payloads, which are `inkstone-openraft-common`'s.
+//! *Owns*: what openraft's calls and types are in [`inkstone_raft`]. *May not touch*: the rules of
+//! a raft log and its records, which are `inkstone-raft`'s; the bytes of payloads, which are
+//! `inkstone-openraft-common`'s.
 //!
-//! Begin with [`LogStore`]. It is given to [`openraft::Raft::new`]; the state machine, its snapshots and the network are yours.
+//! Begin with [`LogStore`]. It is given to [`openraft::Raft::new`]; the state machine, its
+//! snapshots and the network are yours.
 //!
 //! ```
 //! use inkstone_openraft_0_9::{LogStore, Options};
@@ -46,17 +48,19 @@
 //!
 //! docs/openraft.md says what that means across a kill and a power loss.
 //!
-//! openraft 0.9 waits for each append's callback before it takes the next message. So its leader pays one
-//! flush for each `client_write`: where many at once matter, use openraft 0.10.
+//! openraft 0.9 waits for each append's callback before it takes the next message. So its leader
+//! pays one flush for each `client_write`: where many at once matter, use openraft 0.10.
 //!
 //! # What is on disk
 //!
-//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of an entry or vote is its term and the name of
-//! its node ([`NodeName`]), and the payload is what the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes
-//! are on the page of `inkstone-openraft-common`. They are not openraft's own serialization: `inkstone-openraft` opens the same
-//! directory when you move to openraft 0.10.
+//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of
+//! an entry or vote is its term and the name of its node ([`NodeName`]), and the payload is what
+//! the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes are on the
+//! page of `inkstone-openraft-common`. They are not openraft's own serialization:
+//! `inkstone-openraft` opens the same directory when you move to openraft 0.10.
 //!
-//! openraft's feature `single-term-leader` changes its types: turn the feature of that name on here, which turns that one on.
+//! openraft's feature `single-term-leader` changes its types: turn the feature of that name on
+//! here, which turns that one on.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "openraft 0.9 has such an error")]

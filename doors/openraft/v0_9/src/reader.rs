@@ -9,17 +9,22 @@ use std::ops::{Range, RangeBounds};
 
 use inkstone_openraft_common::{NodeName, bounds_of, entries_left};
 use inkstone_raft::RaftReader;
-use openraft::{ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, RaftTypeConfig, StorageError};
+use openraft::{
+    ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, RaftTypeConfig, StorageError,
+};
 
 use crate::codec::{Codec, Postcard};
 use crate::leader::id_of;
 
-/// At most this many bytes of payloads are read for one message to a follower, and always one entry.
+/// At most this many bytes of payloads are read for one message to a follower, and always one
+/// entry.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside the store that writes.
+/// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside
+/// the store that writes.
 ///
-/// Entries that are in memory ([`crate::Options::memory_bytes`]) are read without I/O. Others are read from disk on the calling thread.
+/// Entries that are in memory ([`crate::Options::memory_bytes`]) are read without I/O. Others are
+/// read from disk on the calling thread.
 pub struct LogReader<C, K = Postcard> {
     pub(crate) reader: RaftReader,
     pub(crate) types: PhantomData<fn() -> (C, K)>,
@@ -40,7 +45,9 @@ where
                 .map(|entry| K::decode(id_of(&entry.id)?, &entry.payload))
                 .collect()
         };
-        read().map_err(|error| StorageError::from_io_error(ErrorSubject::Logs, ErrorVerb::Read, error))
+        read().map_err(|error| {
+            StorageError::from_io_error(ErrorSubject::Logs, ErrorVerb::Read, error)
+        })
     }
 }
 

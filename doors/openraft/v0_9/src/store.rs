@@ -1,9 +1,11 @@
 //! The store that openraft writes to.
 //!
-//! *Owns*: which call of the raft log each of openraft's is, and what is awaited. *May not touch*: rules, bytes, files.
+//! *Owns*: which call of the raft log each of openraft's is, and what is awaited. *May not touch*:
+//! rules, bytes, files.
 //!
-//! No call blocks a thread of the runtime for a flush: votes and truncations are awaited, and completed by the raft log's callback; a
-//! purge, which also gives files back, has a thread of its own.
+//! No call blocks a thread of the runtime for a flush: votes and truncations are awaited, and
+//! completed by the raft log's callback; a purge, which also gives files back, has a thread of its
+//! own.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -28,11 +30,13 @@ use crate::reader::LogReader;
 
 /// Vote and entries of one raft node, in one directory.
 ///
-/// A directory has one store at a time. Clones are the same store: keep one to [`close`](LogStore::close) it when openraft has shut
-/// down. Dropping the last clone makes durable what was appended, calls all callbacks and releases the directory, but ignores errors.
+/// A directory has one store at a time. Clones are the same store: keep one to
+/// [`close`](LogStore::close) it when openraft has shut down. Dropping the last clone makes durable
+/// what was appended, calls all callbacks and releases the directory, but ignores errors.
 ///
-/// Every error has the text of the raft log's in it: what was expected and what came. openraft ends the node when it gets one. After a
-/// failed write or sync only a new opening knows what the disk holds.
+/// Every error has the text of the raft log's in it: what was expected and what came. openraft ends
+/// the node when it gets one. After a failed write or sync only a new opening knows what the disk
+/// holds.
 pub struct LogStore<C, K = Postcard> {
     raft: Arc<RaftLog>,
     batch: Batch,
@@ -40,11 +44,13 @@ pub struct LogStore<C, K = Postcard> {
 }
 
 impl<C: RaftTypeConfig> LogStore<C> {
-    /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they are not there.
+    /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they
+    /// are not there.
     ///
     /// # Errors
-    /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open already. Options with
-    /// `own_thread(false)` are refused, since nobody would make awaited entries durable.
+    /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open
+    /// already. Options with `own_thread(false)` are refused, since nobody would make awaited
+    /// entries durable.
     ///
     /// # Durability
     /// Everything that the opened store shows is on stable storage on return.
@@ -66,7 +72,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         Ok(Self::on(RaftLog::open(path, options)?))
     }
 
-    /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated one.
+    /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated
+    /// one.
     ///
     /// # Errors
     /// As there.
@@ -92,8 +99,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         self.raft.stats()
     }
 
-    /// Makes everything durable, what is committed too, calls the callbacks that are left, and releases the directory. All clones and
-    /// readers are closed then. It waits for the device.
+    /// Makes everything durable, what is committed too, calls the callbacks that are left, and
+    /// releases the directory. All clones and readers are closed then. It waits for the device.
     ///
     /// # Errors
     /// The failure of that, or of an earlier write.
@@ -107,7 +114,10 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
 
 impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     /// Makes a call of the raft log and awaits its callback.
-    async fn awaited(&self, call: impl FnOnce(&Arc<RaftLog>, Callback) -> io::Result<()>) -> io::Result<()> {
+    async fn awaited(
+        &self,
+        call: impl FnOnce(&Arc<RaftLog>, Callback) -> io::Result<()>,
+    ) -> io::Result<()> {
         let (done, wait) = C::AsyncRuntime::oneshot();
         // Whether anybody still waits is not our concern.
         call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
@@ -154,7 +164,8 @@ where
     async fn save_vote(&mut self, vote: &Vote<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
         let failed = |error: io::Error| failed(ErrorSubject::Vote, ErrorVerb::Write)(error);
         let vote = stored_vote(vote).map_err(failed)?;
-        let saved = self.awaited(move |raft, callback| Ok(raft.save_vote_then(&vote, callback)?)).await;
+        let saved =
+            self.awaited(move |raft, callback| Ok(raft.save_vote_then(&vote, callback)?)).await;
         saved.map_err(failed)
     }
 
@@ -172,13 +183,20 @@ where
         self.raft.save_committed(committed.index).map_err(writing)
     }
 
-    async fn read_committed(&mut self) -> Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
-        // What openraft saved itself, also if it was purged since: so it notices a state machine that has lost its snapshot.
+    async fn read_committed(
+        &mut self,
+    ) -> Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
+        // What openraft saved itself, also if it was purged since: so it notices a state machine
+        // that has lost its snapshot.
         let saved = self.raft.bounds().map_err(reading)?.saved_committed;
         saved.as_ref().map(id_of).transpose().map_err(reading)
     }
 
-    async fn append<I>(&mut self, entries: I, callback: LogFlushed<C>) -> Result<(), StorageError<C::NodeId>>
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        callback: LogFlushed<C>,
+    ) -> Result<(), StorageError<C::NodeId>>
     where
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
@@ -188,14 +206,19 @@ where
         for entry in entries {
             let id = entry.get_log_id();
             let (leader, index) = (stored_leader(&id.leader_id), id.index);
-            // A snapshot has it. openraft 0.9's suite appends such an entry, and means it to be taken.
-            if purged.as_ref().is_some_and(|purged| index <= purged.index && leader <= purged.leader) {
+            // A snapshot has it. openraft 0.9's suite appends such an entry, and means it to be
+            // taken.
+            if purged
+                .as_ref()
+                .is_some_and(|purged| index <= purged.index && leader <= purged.leader)
+            {
                 continue;
             }
             self.batch.add(leader, index, |bytes| K::encode(&entry, bytes)).map_err(writing)?;
         }
-        let callback =
-            move |result: inkstone_raft::Result<()>| callback.log_io_completed(result.map_err(Into::into));
+        let callback = move |result: inkstone_raft::Result<()>| {
+            callback.log_io_completed(result.map_err(Into::into))
+        };
         self.batch.append(&self.raft, callback).map_err(writing)
     }
 

@@ -1,5 +1,5 @@
-//! openraft's own suite, on a real directory and on the simulated disk; and what it never does: open a store again, use it badly, open it
-//! with the store for another openraft.
+//! openraft's own suite, on a real directory and on the simulated disk; and what it never does:
+//! open a store again, use it badly, open it with the store for another openraft.
 
 #![allow(clippy::result_large_err, reason = "openraft 0.9 has such an error")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -19,7 +19,8 @@ use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, Membership, Storag
 use support::{Machine, Types};
 use tempfile::TempDir;
 
-/// 34 cases with a store each, and the transfer of a snapshot with two: a suite that runs less would not be noticed otherwise.
+/// 34 cases with a store each, and the transfer of a snapshot with two: a suite that runs less
+/// would not be noticed otherwise.
 const STORES: usize = 36;
 
 struct OnDisk(Arc<AtomicUsize>);
@@ -113,13 +114,19 @@ async fn all_of_it_is_there_again() {
 
     let mut store = open(&path);
     let state = store.get_log_state().await.unwrap();
-    assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(1, 7, 0)), Some(id(3, 8, 4))));
+    assert_eq!(
+        (state.last_purged_log_id, state.last_log_id),
+        (Some(id(1, 7, 0)), Some(id(3, 8, 4)))
+    );
     assert_eq!(store.read_committed().await.unwrap(), Some(id(2, 8, 3)));
     assert_eq!(store.read_vote().await.unwrap(), Some(Vote::new_committed(2, 8)));
     let mut expected = vec![members];
     expected.extend(entries);
     assert_eq!(store.try_get_log_entries(..).await.unwrap(), expected);
-    assert_eq!(store.get_log_reader().await.limited_get_log_entries(0, 3).await.unwrap(), expected[..2]);
+    assert_eq!(
+        store.get_log_reader().await.limited_get_log_entries(0, 3).await.unwrap(),
+        expected[..2]
+    );
     store.purge(id(5, 8, 1000)).await.unwrap();
     drop(store);
     let mut store = open(&path);
@@ -141,7 +148,8 @@ async fn all_of_it_is_there_again() {
     store.close().unwrap();
 }
 
-/// The power fails when the call has returned, or the callback has come: on every disk that this can leave, it is there.
+/// The power fails when the call has returned, or the callback has come: on every disk that this
+/// can leave, it is there.
 #[tokio::test]
 async fn what_returned_survives_a_power_loss() {
     for seed in 0..20 {

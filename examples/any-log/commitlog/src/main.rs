@@ -2,8 +2,9 @@
 //!
 //! *Owns*: its two commands. *May not touch*: the judgement.
 //!
-//! `any-log-commitlog write DIR [SEGMENT_BYTES]` appends messages until it is killed, and prints a line for each after `flush` has
-//! returned; `any-log-commitlog read DIR [SEGMENT_BYTES]` prints the messages that are there.
+//! `any-log-commitlog write DIR [SEGMENT_BYTES]` appends messages until it is killed, and prints a
+//! line for each after `flush` has returned; `any-log-commitlog read DIR [SEGMENT_BYTES]` prints
+//! the messages that are there.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

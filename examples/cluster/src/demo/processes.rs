@@ -1,6 +1,7 @@
 //! Nodes as processes of this program, each with a directory below one.
 //!
-//! *Owns*: their command lines, their lives, and their last words. *May not touch*: what they are asked.
+//! *Owns*: their command lines, their lives, and their last words. *May not touch*: what they are
+//! asked.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -16,8 +17,8 @@ use tokio::process::{Child, Command};
 /// Small, as the demonstration is.
 pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// Addresses where nobody listens. They are below the ports that systems give to outgoing connections, so that a node that starts again finds
-/// its own free.
+/// Addresses where nobody listens. They are below the ports that systems give to outgoing
+/// connections, so that a node that starts again finds its own free.
 pub(crate) fn free_addresses(count: usize) -> io::Result<Vec<String>> {
     // Two demonstrations that start at once begin at different places.
     let first = 10_000 + (std::process::id() % 2000 * 10) as u16;
@@ -30,7 +31,10 @@ pub(crate) fn free_addresses(count: usize) -> io::Result<Vec<String>> {
             Err(why) => refused = why,
         }
         if listeners.len() == count {
-            return listeners.iter().map(|one| one.local_addr().map(|address| address.to_string())).collect();
+            return listeners
+                .iter()
+                .map(|one| one.local_addr().map(|address| address.to_string()))
+                .collect();
         }
     }
     Err(refused)
@@ -72,7 +76,11 @@ impl Processes {
         self.running().insert(id, child);
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line).await.map_err(failed)?;
-        if line.contains("listens on") { Ok(process) } else { Err(format!("node {id} did not start")) }
+        if line.contains("listens on") {
+            Ok(process)
+        } else {
+            Err(format!("node {id} did not start"))
+        }
     }
 
     fn command(&self, id: u64) -> io::Result<Command> {

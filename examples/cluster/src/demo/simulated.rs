@@ -1,6 +1,7 @@
 //! A node in this process, on a simulated disk whose power can be cut.
 //!
-//! *Owns*: the cut: which bytes go out before it, and what the disk has after it. *May not touch*: what the node does.
+//! *Owns*: the cut: which bytes go out before it, and what the disk has after it. *May not touch*:
+//! what the node does.
 
 use std::io;
 use std::pin::Pin;
@@ -39,26 +40,31 @@ impl SimulatedNode {
     /// Starts a node on a disk.
     pub(crate) async fn start(id: u64, disk: SimDisk, among: &Processes) -> Result<Self, String> {
         let started = Self::start_at(among.address(id), id, disk, among.cluster_id()).await;
-        started.map_err(|why| format!("node {id}, on the simulated disk, could not be started: {why}"))
+        started
+            .map_err(|why| format!("node {id}, on the simulated disk, could not be started: {why}"))
     }
 
     async fn start_at(address: &str, id: u64, disk: SimDisk, cluster: u64) -> io::Result<Self> {
         let power = Power::on();
         let identity = Identity { cluster, node: id };
-        let cutter = Arc::new(Cutter { disk: disk.clone(), power: power.clone(), wanted: Mutex::default() });
+        let cutter =
+            Arc::new(Cutter { disk: disk.clone(), power: power.clone(), wanted: Mutex::default() });
         let directory = |path| Hooked::new(disk.directory(path), Arc::clone(&cutter));
         let (log, snapshots) = (directory("/node/log"), directory("/node/snapshots"));
         let options = StorageOptions::of_segments(SEGMENT_BYTES);
         let storage = Storage::open_in(&log, &snapshots, identity, options).await?;
         // Asked of the log: openraft's metrics may not have it yet.
         let last = storage.last();
-        let options = NodeOptions { limits: Limits::of_segments(SEGMENT_BYTES), ..NodeOptions::default() };
+        let options =
+            NodeOptions { limits: Limits::of_segments(SEGMENT_BYTES), ..NodeOptions::default() };
         let node = Node::start(storage, options, power.transport()).await?;
 
         let (served, wires) = (node.clone(), power.clone());
         let incoming = listen(address).await?.map_ok(move |stream| wires.wire(stream));
         let serving =
-            tokio::spawn(async move { served.serve(incoming.boxed(), std::future::pending()).await });
+            tokio::spawn(
+                async move { served.serve(incoming.boxed(), std::future::pending()).await },
+            );
         Ok(Self { node, cutter, serving, last })
     }
 
@@ -72,8 +78,9 @@ impl SimulatedNode {
         self.node.raft().trigger().transfer_leader(to).await.map_err(|why| why.to_string())
     }
 
-    /// Cuts the power in the middle of a write: the node has no connections any more, and is gone. Gives the disk as it is found when the
-    /// power is back, without all that was not flushed, and how many items those were.
+    /// Cuts the power in the middle of a write: the node has no connections any more, and is gone.
+    /// Gives the disk as it is found when the power is back, without all that was not flushed, and
+    /// how many items those were.
     pub(crate) async fn cut_power(self) -> Result<(SimDisk, usize), String> {
         let cut = self.cutter.cut().await.map_err(|why| format!("the power was not cut: {why}"))?;
         let found = cut.state(|_, _| Fate::Dropped);
@@ -110,7 +117,8 @@ impl Hook for Cutter {
             && !self.disk.unflushed().is_empty()
             && let Some(wanted) = wanted.take()
         {
-            // First the connections: what the node says from here on, of a disk that goes on in memory, reaches nobody.
+            // First the connections: what the node says from here on, of a disk that goes on in
+            // memory, reaches nobody.
             self.power.cut();
             // Nobody is there when the demonstration has just ended.
             let _ = wanted.send(self.disk.power_cut());
@@ -132,7 +140,8 @@ impl Power {
         self.0.store(false, Ordering::SeqCst);
     }
 
-    /// What a write says was durable before this is asked: so it is on a disk whose power was cut after it.
+    /// What a write says was durable before this is asked: so it is on a disk whose power was cut
+    /// after it.
     fn check(&self) -> io::Result<()> {
         if self.0.load(Ordering::SeqCst) {
             return Ok(());
@@ -177,7 +186,11 @@ impl AsyncRead for Wire {
 }
 
 impl AsyncWrite for Wire {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.power.check()?;
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -8,7 +8,8 @@ use replicated_log::NodeStatus;
 use replicated_log::client::{Client, ClientOptions};
 use replicated_log::transport::Transport;
 
-/// How long something may take that must come. It is waited for, so it costs nothing to be generous.
+/// How long something may take that must come. It is waited for, so it costs nothing to be
+/// generous.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Who leads.
@@ -46,7 +47,8 @@ impl View {
         .await
     }
 
-    /// Waits until these nodes have applied everything that is in the log of each. While clients write, that may never come.
+    /// Waits until these nodes have applied everything that is in the log of each. While clients
+    /// write, that may never come.
     ///
     /// # Errors
     /// Also when they have applied the same entries and do not have the same state.
@@ -54,7 +56,8 @@ impl View {
         let all = self
             .wait(ids, "all nodes have applied the same entries", |all| {
                 let applied = all[0].applied?;
-                let same = |node: &NodeStatus| node.applied == Some(applied) && node.last == Some(applied);
+                let same =
+                    |node: &NodeStatus| node.applied == Some(applied) && node.last == Some(applied);
                 all.iter().all(same).then(|| all.to_vec())
             })
             .await?;

@@ -61,7 +61,8 @@ impl Writers {
         self.0.len()
     }
 
-    /// Writes; when `count` writes are acknowledged, does something beside it, and goes on until `count` more are.
+    /// Writes; when `count` writes are acknowledged, does something beside it, and goes on until
+    /// `count` more are.
     pub(crate) async fn write<T>(
         &mut self,
         count: u64,
@@ -123,7 +124,13 @@ struct Writer {
 impl Writer {
     fn new(number: usize, servers: &[String]) -> Self {
         let client = Client::new(servers.to_vec(), Transport::tcp(), ClientOptions::default());
-        Self { client, key: format!("writer-{number}"), next: 0, done: Vec::new(), unknown: Vec::new() }
+        Self {
+            client,
+            key: format!("writer-{number}"),
+            next: 0,
+            done: Vec::new(),
+            unknown: Vec::new(),
+        }
     }
 
     /// Appends number after number until all writers together have so many done.
@@ -160,15 +167,17 @@ impl Writer {
             }
         };
         let numbers = value.iter().map(|piece| std::str::from_utf8(piece).ok()?.parse().ok());
-        let there: Vec<u64> =
-            numbers.collect::<Option<_>>().ok_or_else(|| format!("{key} has something that nobody wrote"))?;
+        let there: Vec<u64> = numbers
+            .collect::<Option<_>>()
+            .ok_or_else(|| format!("{key} has something that nobody wrote"))?;
         if !there.is_sorted_by(|one, next| one < next) {
             return Err(format!("{key} has a write twice, or out of order: {there:?}"));
         }
         if let Some(lost) = self.done.iter().find(|number| there.binary_search(number).is_err()) {
             return Err(format!("write {lost} to {key} was acknowledged, and is not there"));
         }
-        let extra: Vec<_> = there.iter().filter(|number| self.done.binary_search(number).is_err()).collect();
+        let extra: Vec<_> =
+            there.iter().filter(|number| self.done.binary_search(number).is_err()).collect();
         match extra.iter().find(|number| self.unknown.binary_search(number).is_err()) {
             Some(number) => {
                 Err(format!("write {number} to {key} was said not to have happened, and is there"))

@@ -15,12 +15,14 @@ use tempfile::TempDir;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_replicated-log");
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An address where nobody listens. It is below the ports that systems give to outgoing connections: a node that starts again finds it free.
+/// An address where nobody listens. It is below the ports that systems give to outgoing
+/// connections: a node that starts again finds it free.
 fn free_address() -> String {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let port =
-            10_000 + (std::process::id() as u16 % 200 * 100 + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let port = 10_000
+            + (std::process::id() as u16 % 200 * 100 + NEXT.fetch_add(1, Ordering::Relaxed))
+                % 20_000;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return format!("127.0.0.1:{port}");
         }
@@ -159,7 +161,8 @@ impl Cluster {
 
     pub(crate) async fn agree(&self, ids: &[usize]) -> Vec<NodeStatus> {
         self.wait(ids, "the same state everywhere", |all| {
-            all.iter().all(|one| one.applied == all[0].applied && one.fingerprint == all[0].fingerprint)
+            all.iter()
+                .all(|one| one.applied == all[0].applied && one.fingerprint == all[0].fingerprint)
         })
         .await
     }
@@ -211,11 +214,16 @@ impl Appender {
 
     /// Everything that is done is there, once, in order; what is unknown may be there, once.
     pub(crate) async fn check(&mut self) {
-        let Outcome::Done(Some(value)) = self.client.get(self.key).await else { panic!("no answer") };
-        let there: Vec<usize> =
-            value.iter().map(|piece| std::str::from_utf8(piece).unwrap().parse().unwrap()).collect();
+        let Outcome::Done(Some(value)) = self.client.get(self.key).await else {
+            panic!("no answer")
+        };
+        let there: Vec<usize> = value
+            .iter()
+            .map(|piece| std::str::from_utf8(piece).unwrap().parse().unwrap())
+            .collect();
         assert!(there.is_sorted_by(|one, next| one < next), "{there:?}");
-        let lost: Vec<_> = self.done.iter().filter(|number| there.binary_search(number).is_err()).collect();
+        let lost: Vec<_> =
+            self.done.iter().filter(|number| there.binary_search(number).is_err()).collect();
         assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
     }
 }

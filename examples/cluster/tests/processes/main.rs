@@ -54,8 +54,9 @@ async fn a_node_that_was_away_gets_a_snapshot() {
     cluster.kill(3);
     appender.append(500).await;
     let leader = cluster.leader(&[1, 2]).await;
-    let seen =
-        cluster.wait(&[leader], "a purge beyond what node 3 has", |all| all[0].purged > Some(100)).await;
+    let seen = cluster
+        .wait(&[leader], "a purge beyond what node 3 has", |all| all[0].purged > Some(100))
+        .await;
     cluster.start(3);
     cluster.agree(&[1, 2, 3]).await;
     let away = cluster.status(3).await.unwrap();
@@ -92,13 +93,16 @@ async fn entries_are_followed_in_order() {
     let mut tail = cluster.client().tail(0);
     let (mut seen, mut last) = (Vec::new(), None);
     while seen.len() < 20 {
-        let entry =
-            tokio::time::timeout(PATIENCE, tail.next()).await.expect("entries that are there").unwrap();
+        let entry = tokio::time::timeout(PATIENCE, tail.next())
+            .await
+            .expect("entries that are there")
+            .unwrap();
         assert!(last < Some(entry.index), "{last:?}, then {}", entry.index);
         last = Some(entry.index);
         seen.extend(entry.request.map(|request| request.to_string()));
     }
-    let expected: Vec<_> = appender.done.iter().map(|number| format!("append numbers {number}")).collect();
+    let expected: Vec<_> =
+        appender.done.iter().map(|number| format!("append numbers {number}")).collect();
     assert_eq!(seen, expected);
 }
 
@@ -116,7 +120,8 @@ async fn the_commands_say_what_became_of_them() {
 
     // What comes on the standard input is the value, byte for byte.
     let bytes = b"two\nlines, no text: \xff\0";
-    let mut put = cluster.client_command(&["put", "bytes", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut put =
+        cluster.client_command(&["put", "bytes", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     put.stdin.take().unwrap().write_all(bytes).unwrap();
     assert_eq!(put.wait().unwrap().code(), Some(0));
     assert_eq!(cluster.run(&["get", "bytes"]).stdout, [&bytes[..], b"\n"].concat());
@@ -139,7 +144,11 @@ async fn a_leader_that_is_cut_off_proposes_nothing() {
     let said = text(&alone.stderr);
     assert_eq!(alone.status.code(), Some(1), "{said}");
     assert!(said.contains("not done") && said.contains("it may be cut off"), "{said}");
-    assert_eq!(cluster.status(leader).await.unwrap().last, before.last, "it has proposed something");
+    assert_eq!(
+        cluster.status(leader).await.unwrap().last,
+        before.last,
+        "it has proposed something"
+    );
 
     // With the others it goes on, and what was not done has not happened.
     cluster.start_others(leader);
@@ -172,7 +181,10 @@ async fn a_node_whose_directory_was_replaced_says_what_to_do() {
 
     let said = refused(cluster.command(replaced));
     assert!(said.contains(&format!("node {replaced} has lost data: its log is empty")), "{said}");
-    assert!(said.contains(&format!("`remove {replaced}`")) && said.contains("never used"), "{said}");
+    assert!(
+        said.contains(&format!("`remove {replaced}`")) && said.contains("never used"),
+        "{said}"
+    );
     assert!(!said.contains("panicked"), "{said}");
 
     // The others have not noticed, and what it says to do can be done.
@@ -195,7 +207,15 @@ async fn wrong_use_is_refused_with_the_reason() {
     cluster.start_members();
     let start = |id: usize, directory: &Path, listen: &str, cluster_id: &str| {
         let mut command = Command::new(PROGRAM);
-        command.args(["serve", "--id", &id.to_string(), "--listen", listen, "--cluster-id", cluster_id]);
+        command.args([
+            "serve",
+            "--id",
+            &id.to_string(),
+            "--listen",
+            listen,
+            "--cluster-id",
+            cluster_id,
+        ]);
         command.arg("--dir").arg(directory);
         refused(command)
     };
@@ -211,7 +231,8 @@ async fn wrong_use_is_refused_with_the_reason() {
     assert!(foreign.contains("belongs to cluster 1"), "{foreign}");
 
     // Bytes that are no message change nothing.
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x01"]
+    for bytes in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x01"]
     {
         let mut stream = TcpStream::connect(cluster.address(2)).unwrap();
         // The node may have closed it already.

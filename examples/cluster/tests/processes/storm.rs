@@ -1,7 +1,8 @@
-//! A storm: nodes are killed one after the other while clients write and snapshots are made all the time.
+//! A storm: nodes are killed one after the other while clients write and snapshots are made all the
+//! time.
 //!
-//! `INKSTONE_STORM_KILLS` sets how many are killed (4 unless it is set), `INKSTONE_STORM_SEED` which and when, as far as a real machine follows
-//! a seed.
+//! `INKSTONE_STORM_KILLS` sets how many are killed (4 unless it is set), `INKSTONE_STORM_SEED`
+//! which and when, as far as a real machine follows a seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,8 @@ async fn a_storm_of_kills_leaves_all_nodes_with_one_state() {
             all.iter().all(|one| one.applied == all[0].applied && one.last == one.applied)
         })
         .await;
-    let same = all.iter().all(|one| one.fingerprint == all[0].fingerprint && one.keys == all[0].keys);
+    let same =
+        all.iter().all(|one| one.fingerprint == all[0].fingerprint && one.keys == all[0].keys);
     assert!(same, "the same entries, and not the same state, after seed {seed}: {all:#?}");
     for appender in &mut appenders {
         appender.check().await;

@@ -22,7 +22,8 @@ impl Log for Logger {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             // An error means that the log is closed: there is nowhere to say so.
-            let _ = writeln!(&self.0, "{:5} {}: {}", record.level(), record.target(), record.args());
+            let _ =
+                writeln!(&self.0, "{:5} {}: {}", record.level(), record.target(), record.args());
         }
     }
 

@@ -11,7 +11,8 @@ use inkstone_appender::{Keep, LogWriter, Rotation, Survive};
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).context("the log's path is missing")?;
 
-    // Before: let (writer, _guard) = tracing_appender::non_blocking(tracing_appender::rolling::daily("logs", "app.log"));
+    // Before: let (writer, _guard) =
+    // tracing_appender::non_blocking(tracing_appender::rolling::daily("logs", "app.log"));
     let (writer, guard) = LogWriter::builder(path)
         .rotate(Rotation::new().at_bytes(64 << 20).every(std::time::Duration::from_secs(86_400)))
         .keep(Keep::new().files(10).bytes(1 << 30))
@@ -23,5 +24,7 @@ fn main() -> Result<()> {
         tracing::info!(request, "served");
     }
     // Dropping the guard would write everything as well; closing says whether it could.
-    guard.close().with_context(|| format!("{} lines were not written", writer.stats().unwritten_lines))
+    guard
+        .close()
+        .with_context(|| format!("{} lines were not written", writer.stats().unwritten_lines))
 }

@@ -1,10 +1,11 @@
-//! Linux AIO: `io_submit` and `io_getevents`, called directly (no C library has them, libaio is one more dependency).
+//! Linux AIO: `io_submit` and `io_getevents`, called directly (no C library has them, libaio is one
+//! more dependency).
 //!
-//! *Owns*: the AIO context and the layout of its entries. *May not touch*: requests; [`super::queue`] keeps them and
-//! their buffers for as long as the kernel has an entry of theirs.
+//! *Owns*: the AIO context and the layout of its entries. *May not touch*: requests;
+//! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
 //!
-//! Linux AIO is asynchronous for direct I/O on blocks that the file has; a buffered write is carried out inside
-//! `io_submit`. A sync runs on a thread of the kernel.
+//! Linux AIO is asynchronous for direct I/O on blocks that the file has; a buffered write is
+//! carried out inside `io_submit`. A sync runs on a thread of the kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -54,7 +55,9 @@ struct Event {
 const _: () = assert!(size_of::<Iocb>() == 64);
 const _: () = assert!(size_of::<Event>() == 32);
 #[cfg(target_endian = "big")]
-compile_error!("`struct iocb` has `aio_key` and `aio_rw_flags` the other way round on a big-endian machine");
+compile_error!(
+    "`struct iocb` has `aio_key` and `aio_rw_flags` the other way round on a big-endian machine"
+);
 
 static NAMES: CallNames = CallNames {
     engine: EngineKind::Aio,
@@ -80,8 +83,10 @@ impl Aio {
     /// A context for `depth` entries.
     pub(crate) fn open(depth: usize) -> Result<Self> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: `context` is live and 0, as `io_setup` wants it, and the kernel writes one word there.
-        let answer = unsafe { libc::syscall(libc::SYS_io_setup, depth, std::ptr::from_mut(&mut context)) };
+        // SAFETY: `context` is live and 0, as `io_setup` wants it, and the kernel writes one word
+        // there.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_io_setup, depth, std::ptr::from_mut(&mut context)) };
         if answer != 0 {
             return Err(explain(io::Error::last_os_error(), depth));
         }
@@ -94,20 +99,26 @@ impl Aio {
     /// The memory that the entry names must stay valid until its answer.
     unsafe fn hand_over(&mut self, mut entry: Iocb) {
         let mut list = [std::ptr::from_mut(&mut entry)];
-        // SAFETY: one pointer to a live entry, which the kernel copies before the call returns (it writes `key` into
-        // it); the memory named *in* the entry stays valid by this function's own condition.
-        let answer = unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1_usize, list.as_mut_ptr()) };
+        // SAFETY: one pointer to a live entry, which the kernel copies before the call returns (it
+        // writes `key` into it); the memory named *in* the entry stays valid by this function's own
+        // condition.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1_usize, list.as_mut_ptr()) };
         if answer == 1 {
             self.with_the_kernel += 1;
             return;
         }
-        let code = if answer == 0 { Some(libc::EAGAIN) } else { io::Error::last_os_error().raw_os_error() };
+        let code = if answer == 0 {
+            Some(libc::EAGAIN)
+        } else {
+            io::Error::last_os_error().raw_os_error()
+        };
         match code {
             Some(libc::EAGAIN | libc::EINTR) => self.backlog.push_front(entry),
             // Any other error is about this entry: a bad descriptor, a misaligned direct write.
-            code => {
-                self.refused.push(Answer::one(entry.data as usize, -i64::from(code.unwrap_or(libc::EIO))))
-            }
+            code => self
+                .refused
+                .push(Answer::one(entry.data as usize, -i64::from(code.unwrap_or(libc::EIO)))),
         }
     }
 
@@ -115,7 +126,8 @@ impl Aio {
     fn hand_over_backlog(&mut self) {
         while let Some(entry) = self.backlog.pop_front() {
             let left = self.backlog.len();
-            // SAFETY: by the condition of `Kernel::start`, which made this entry and which has not been answered.
+            // SAFETY: by the condition of `Kernel::start`, which made this entry and which has not
+            // been answered.
             unsafe { self.hand_over(entry) };
             if self.backlog.len() > left {
                 return;
@@ -148,7 +160,9 @@ impl Aio {
             };
         };
         self.with_the_kernel -= count;
-        answers.extend(events[..count].iter().map(|event| Answer::one(event.data as usize, event.result)));
+        answers.extend(
+            events[..count].iter().map(|event| Answer::one(event.data as usize, event.result)),
+        );
         Ok(())
     }
 }
@@ -169,7 +183,9 @@ impl Kernel for Aio {
                 let rw_flags = if dsync { libc::RWF_DSYNC } else { 0 };
                 Iocb { opcode: IOCB_CMD_PWRITE, rw_flags, ..with_span(entry, progress, span) }
             }
-            Step::Read { span } => Iocb { opcode: IOCB_CMD_PREAD, ..with_span(entry, progress, span) },
+            Step::Read { span } => {
+                Iocb { opcode: IOCB_CMD_PREAD, ..with_span(entry, progress, span) }
+            }
             Step::Sync(SyncKind::All) => Iocb { opcode: IOCB_CMD_FSYNC, ..entry },
             Step::Sync(SyncKind::Data) => Iocb { opcode: IOCB_CMD_FDSYNC, ..entry },
             Step::Finished => unreachable!("a finished request is not started"),
@@ -231,7 +247,8 @@ fn explain(source: io::Error, depth: usize) -> Error {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: the context is ours and is destroyed once; the call waits for entries that are still in flight.
+        // SAFETY: the context is ours and is destroyed once; the call waits for entries that are
+        // still in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
@@ -243,7 +260,10 @@ mod tests {
     #[test]
     fn a_refused_context_says_which_limit_to_raise() {
         let text = explain(io::Error::from_raw_os_error(libc::EAGAIN), 32).to_string();
-        assert!(text.starts_with("io_setup aio: ") && text.contains("/proc/sys/fs/aio-max-nr"), "{text}");
+        assert!(
+            text.starts_with("io_setup aio: ") && text.contains("/proc/sys/fs/aio-max-nr"),
+            "{text}"
+        );
         let text = explain(io::Error::from_raw_os_error(libc::ENOSYS), 32).to_string();
         assert!(text.contains("seccomp") && text.contains("use engine caller or pool"), "{text}");
     }

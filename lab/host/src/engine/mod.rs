@@ -1,7 +1,9 @@
-//! The engines that a lab compares: those of the log, and those that submit entries to the kernel (io_uring, Linux AIO).
+//! The engines that a lab compares: those of the log, and those that submit entries to the kernel
+//! (io_uring, Linux AIO).
 //!
-//! *Owns*: rings, AIO contexts, which of them an engine is. *May not touch*: what is written, or when; an engine carries out
-//! requests. [`LabEngine::open`] opens one by its kind; all of them behave alike (see [`inkstone_io::seam::Engine`]).
+//! *Owns*: rings, AIO contexts, which of them an engine is. *May not touch*: what is written, or
+//! when; an engine carries out requests. [`LabEngine::open`] opens one by its kind; all of them
+//! behave alike (see [`inkstone_io::seam::Engine`]).
 //!
 //! | engine | a write | a read | a sync | write, then sync in one request |
 //! |---|---|---|---|---|
@@ -11,9 +13,10 @@
 //! | `uring-linked` | as `uring` | as `uring` | as `uring` | two linked entries, one `io_uring_enter` |
 //! | `aio` | `IOCB_CMD_PWRITE`, with `RWF_DSYNC` | `IOCB_CMD_PREAD` | `IOCB_CMD_FSYNC`, `FDSYNC` | an entry each |
 //!
-//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and [`Engine::complete`] is one more if
-//! there is no completion yet; [`Engine::run`] is one for both. A request beyond the depth waits inside `submit`. The next step
-//! after an answer (the rest of a short write, an unlinked sync) starts inside `complete` or `submit`.
+//! With a ring, [`Engine::submit`] is one `io_uring_enter` (the device starts at once), and
+//! [`Engine::complete`] is one more if there is no completion yet; [`Engine::run`] is one for both.
+//! A request beyond the depth waits inside `submit`. The next step after an answer (the rest of a
+//! short write, an unlinked sync) starts inside `complete` or `submit`.
 //!
 //! The engines that submit entries to the kernel take only files of access `buffered` or `direct`.
 
@@ -24,12 +27,15 @@ mod registered;
 mod uring;
 
 use inkstone_io::engine::{OsEngine, check_depth};
-use inkstone_io::{Completion, Engine, EngineKind, Error, LeftInChild, NamedChoice, Request, Result};
+use inkstone_io::{
+    Completion, Engine, EngineKind, Error, LeftInChild, NamedChoice, Request, Result,
+};
 
 use crate::lab_file::LabFile;
 
-/// An engine of any kind, for [`LabFile`]s. A forked child does not have its threads, rings and contexts, and gets an error from it
-/// ([`Error::is_forked`]); only engine `caller` can still read there.
+/// An engine of any kind, for [`LabFile`]s. A forked child does not have its threads, rings and
+/// contexts, and gets an error from it ([`Error::is_forked`]); only engine `caller` can still read
+/// there.
 #[derive(Debug)]
 pub struct LabEngine {
     kind: EngineKind,
@@ -55,14 +61,17 @@ macro_rules! each {
 }
 
 impl LabEngine {
-    /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's thread always has one at a time).
+    /// An engine of this kind with up to `depth` requests in flight, at least one (the caller's
+    /// thread always has one at a time).
     ///
     /// # Errors
-    /// When this kernel or sandbox does not have it: the message names the likely cause and the remedy. When `depth` is above
-    /// [`inkstone_io::engine::MAX_DEPTH`].
+    /// When this kernel or sandbox does not have it: the message names the likely cause and the
+    /// remedy. When `depth` is above [`inkstone_io::engine::MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         let depth = check_depth(kind, depth)?;
-        let ring = |mode| Ok::<_, Error>(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth)));
+        let ring = |mode| {
+            Ok::<_, Error>(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth)))
+        };
         let inner = match kind {
             EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
             EngineKind::Uring => Inner::Uring(ring(uring::Mode::Plain)?),
@@ -86,8 +95,9 @@ impl LabEngine {
         Ok(())
     }
 
-    /// The first thing that the engine could not do in its own way, for example a buffer or file that the kernel did not
-    /// register. Such a request is carried out all the same, in another way.
+    /// The first thing that the engine could not do in its own way, for example a buffer or file
+    /// that the kernel did not register. Such a request is carried out all the same, in another
+    /// way.
     pub fn notice(&self) -> Option<&Error> {
         match &*self.inner {
             Inner::Blocking(_) | Inner::Aio(_) => None,

@@ -1,9 +1,9 @@
-//! From a request through its attempts to its completion: the state machine of the engines that submit entries to the kernel
-//! (io_uring, Linux AIO).
+//! From a request through its attempts to its completion: the state machine of the engines that
+//! submit entries to the kernel (io_uring, Linux AIO).
 //!
-//! *Owns*: the request while it is in flight: its buffer, its file, its progress, the next attempt. *May not touch*: the kernel;
-//! an engine makes the attempt and brings the answer here. [`Transfer`] handles `EINTR` and short transfers, as for every other
-//! engine.
+//! *Owns*: the request while it is in flight: its buffer, its file, its progress, the next attempt.
+//! *May not touch*: the kernel; an engine makes the attempt and brings the answer here.
+//! [`Transfer`] handles `EINTR` and short transfers, as for every other engine.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use std::sync::Arc;
 use inkstone_io::engine::too_long;
 use inkstone_io::transfer::{Direction, Next, Transfer};
 use inkstone_io::{
-    Access, AlignedBuf, Completion, EngineKind, Error, File, Operation, Persist, Request, Result, SyncKind,
-    Then, ThenOn,
+    Access, AlignedBuf, Completion, EngineKind, Error, File, Operation, Persist, Request, Result,
+    SyncKind, Then, ThenOn,
 };
 
 use crate::lab_file::LabFile;
 
-/// The longest attempt. The kernel shortens one to `MAX_RW_COUNT` (2 GiB less a page), and the length in an entry has 32 bits; a
-/// round number below both keeps the rest of a direct write aligned.
+/// The longest attempt. The kernel shortens one to `MAX_RW_COUNT` (2 GiB less a page), and the
+/// length in an entry has 32 bits; a round number below both keeps the rest of a direct write
+/// aligned.
 const MAX_ATTEMPT_BYTES: usize = 1 << 30;
 
 /// The names of an engine's calls in error messages.
@@ -57,8 +58,8 @@ enum Phase {
 /// What to attempt next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Write the span, with `RWF_DSYNC` if `dsync`. `then` is the sync that follows if *all* of the span is written:
-    /// an engine that links may start both at once.
+    /// Write the span, with `RWF_DSYNC` if `dsync`. `then` is the sync that follows if *all* of the
+    /// span is written: an engine that links may start both at once.
     Write { span: Span, dsync: bool, then: Option<SyncKind> },
     /// Read the span.
     Read { span: Span },
@@ -103,7 +104,8 @@ impl Progress {
             }
             Operation::Sync(kind) => (None, 0, 0, Phase::Sync(kind)),
         };
-        let mut new = Self { names, token, file, buffer, offset, transfer: Transfer::new(len), phase, then };
+        let mut new =
+            Self { names, token, file, buffer, offset, transfer: Transfer::new(len), phase, then };
         if let Err(error) = new.check(len) {
             new.phase = Phase::Finished(Err(error));
         } else if len == 0 {
@@ -128,7 +130,8 @@ impl Progress {
         if len > buffer.len() {
             return Err(too_long(self.file.path(), len, buffer.len()));
         }
-        // Beyond `loff_t` an offset would be negative, and -1 means "at the file's position" to io_uring.
+        // Beyond `loff_t` an offset would be negative, and -1 means "at the file's position" to
+        // io_uring.
         match self.offset.checked_add(len as u64) {
             Some(end) if i64::try_from(end).is_ok() => Ok(()),
             _ => refuse(format!("{len} bytes at byte {} end beyond the largest file", self.offset)),
@@ -201,11 +204,13 @@ impl Progress {
                     }
                 }
             }
-            Phase::Read => match self.transfer.advance(Direction::Read, not_started_is_interrupted(answer)) {
-                Next::Again => {}
-                Next::Done | Next::End => self.finish(),
-                Next::Fail(error) => self.fail_transfer(self.names.read, error),
-            },
+            Phase::Read => {
+                match self.transfer.advance(Direction::Read, not_started_is_interrupted(answer)) {
+                    Next::Again => {}
+                    Next::Done | Next::End => self.finish(),
+                    Next::Fail(error) => self.fail_transfer(self.names.read, error),
+                }
+            }
             Phase::Sync(kind) => self.advance_sync(kind, answer),
             Phase::Finished(_) => unreachable!("an answer to a request that asked for nothing"),
         }
@@ -219,19 +224,22 @@ impl Progress {
         match (&self.phase, &sync) {
             // The write failed, so the answer of the sync does not matter.
             (Phase::Finished(_), _) => {}
-            // All was written, and this is the answer of the sync that started after it. After `ECANCELED` the sync is still to be
-            // done.
+            // All was written, and this is the answer of the sync that started after it. After
+            // `ECANCELED` the sync is still to be done.
             (Phase::Sync(_), _) => self.advance_sync(kind, sync),
-            // A short or interrupted write broke the chain: the sync was cancelled, and follows after the rest. If the sync
-            // *failed* instead, the request has failed: a later sync could hide it.
-            (Phase::Write(_), Err(error)) if !is_not_started(error) => self.advance_sync(kind, sync),
+            // A short or interrupted write broke the chain: the sync was cancelled, and follows
+            // after the rest. If the sync *failed* instead, the request has failed: a later sync
+            // could hide it.
+            (Phase::Write(_), Err(error)) if !is_not_started(error) => {
+                self.advance_sync(kind, sync)
+            }
             (Phase::Write(_), _) => {}
             (Phase::Read, _) => unreachable!("a write became a read"),
         }
     }
 
-    /// A sync is retried only if it did not start (`EINTR`, as in [`File::sync`], and `ECANCELED`): after any other error a
-    /// second sync could succeed over pages that were lost.
+    /// A sync is retried only if it did not start (`EINTR`, as in [`File::sync`], and `ECANCELED`):
+    /// after any other error a second sync could succeed over pages that were lost.
     fn advance_sync(&mut self, kind: SyncKind, answer: io::Result<usize>) {
         match answer {
             Ok(_) => self.finish(),
@@ -250,9 +258,11 @@ impl Progress {
         self.phase = Phase::Finished(Ok(self.transfer.done()));
     }
 
-    /// The offset in the error is that of the request, as with every other engine: the caller knows the write by it.
+    /// The offset in the error is that of the request, as with every other engine: the caller knows
+    /// the write by it.
     fn fail_transfer(&mut self, name: &'static str, error: io::Error) {
-        self.phase = Phase::Finished(Err(Error::new(name, self.file.path(), error).at(self.offset)));
+        self.phase =
+            Phase::Finished(Err(Error::new(name, self.file.path(), error).at(self.offset)));
     }
 
     /// The completion of a request whose next step is [`Step::Finished`].
@@ -271,14 +281,16 @@ impl Progress {
     }
 }
 
-/// Only io_uring returns `ECANCELED`, for an entry that never ran: the chain before it broke, or the thread that submitted it has
-/// ended.
+/// Only io_uring returns `ECANCELED`, for an entry that never ran: the chain before it broke, or
+/// the thread that submitted it has ended.
 fn is_not_started(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted || error.raw_os_error() == Some(libc::ECANCELED)
 }
 
 fn not_started_is_interrupted(answer: io::Result<usize>) -> io::Result<usize> {
-    answer.map_err(|error| if is_not_started(&error) { io::ErrorKind::Interrupted.into() } else { error })
+    answer.map_err(
+        |error| if is_not_started(&error) { io::ErrorKind::Interrupted.into() } else { error },
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! [`Progress`] against scripted answers: which step follows which answer, and what the completion says.
+//! [`Progress`] against scripted answers: which step follows which answer, and what the completion
+//! says.
 //!
-//! *Owns*: the scripts. *May not touch*: the kernel, but for an empty file that gives the requests a path.
+//! *Owns*: the scripts. *May not touch*: the kernel, but for an empty file that gives the requests
+//! a path.
 
 use super::*;
 use Outcome::{Linked, One};
@@ -17,7 +19,8 @@ static NAMES: CallNames = CallNames {
 
 fn progress_in(access: Access, operation: Operation) -> (tempfile::TempDir, Progress) {
     let directory = tempfile::tempdir().unwrap();
-    let file = LabFile::open(&directory.path().join("f"), &OpenFile::new_file().access(access)).unwrap();
+    let file =
+        LabFile::open(&directory.path().join("f"), &OpenFile::new_file().access(access)).unwrap();
     (directory, Progress::new(Request { token: 7, file: Arc::new(file), operation }, &NAMES))
 }
 
@@ -42,7 +45,8 @@ fn os(code: i32) -> io::Result<usize> {
     Err(io::Error::from_raw_os_error(code))
 }
 
-/// Plays `script`: each step that is expected, and the answer to it. Then the request must be finished.
+/// Plays `script`: each step that is expected, and the answer to it. Then the request must be
+/// finished.
 fn play(mut progress: Progress, script: Vec<(Step, Outcome)>) -> Result<usize> {
     for (number, (step, outcome)) in script.into_iter().enumerate() {
         assert_eq!(progress.next_step(), step, "step {number}");
@@ -80,7 +84,8 @@ fn short_and_interrupted_writes_continue_where_they_stopped() {
 
 #[test]
 fn dsync_goes_with_every_attempt_and_names_its_error() {
-    let step = |start, len| Step::Write { span: span(start, len, start as u64), dsync: true, then: None };
+    let step =
+        |start, len| Step::Write { span: span(start, len, start as u64), dsync: true, then: None };
     let script = vec![(step(0, 8192), One(Ok(512))), (step(512, 7680), One(os(libc::EIO)))];
     let error = play(write(8192, 0, Persist::Dsync), script).unwrap_err();
     assert_eq!((error.operation(), error.raw_os_error()), ("write dsync", Some(libc::EIO)));
@@ -88,8 +93,10 @@ fn dsync_goes_with_every_attempt_and_names_its_error() {
 
 #[test]
 fn an_error_after_a_short_write_names_the_request() {
-    let script =
-        vec![(plain(0, 8192, 4096), One(Ok(4096))), (plain(4096, 4096, 8192), One(os(libc::ENOSPC)))];
+    let script = vec![
+        (plain(0, 8192, 4096), One(Ok(4096))),
+        (plain(4096, 4096, 8192), One(os(libc::ENOSPC))),
+    ];
     let error = play(write(8192, 4096, Persist::Later), script).unwrap_err();
     assert_eq!((error.operation(), error.offset()), ("write", Some(4096)));
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
@@ -109,8 +116,10 @@ fn a_sync_follows_a_write_that_an_engine_did_not_link() {
 #[test]
 fn a_failed_sync_after_a_write_is_the_failure_and_is_not_tried_again() {
     for code in [libc::EIO, libc::ENOSPC, libc::EAGAIN] {
-        let script =
-            vec![(then_sync(0, 8192, 0), One(Ok(8192))), (Step::Sync(SyncKind::Data), One(os(code)))];
+        let script = vec![
+            (then_sync(0, 8192, 0), One(Ok(8192))),
+            (Step::Sync(SyncKind::Data), One(os(code))),
+        ];
         let error = play(write(8192, 0, SYNCED), script).unwrap_err();
         assert_eq!((error.operation(), error.raw_os_error()), ("fdatasync", Some(code)));
     }
@@ -153,7 +162,8 @@ fn a_linked_sync_cancelled_after_a_whole_write_is_done_alone() {
 #[test]
 fn a_linked_sync_that_failed_is_never_hidden() {
     for written in [8192, 4096] {
-        let script = vec![(then_sync(0, 8192, 0), Linked { write: Ok(written), sync: os(libc::EIO) })];
+        let script =
+            vec![(then_sync(0, 8192, 0), Linked { write: Ok(written), sync: os(libc::EIO) })];
         let error = play(write(8192, 0, SYNCED), script).unwrap_err();
         assert_eq!((error.operation(), error.raw_os_error()), ("fdatasync", Some(libc::EIO)));
     }
@@ -161,8 +171,10 @@ fn a_linked_sync_that_failed_is_never_hidden() {
 
 #[test]
 fn a_failed_write_of_a_linked_pair_is_the_failure() {
-    let script =
-        vec![(then_sync(0, 8192, 4096), Linked { write: os(libc::EBADF), sync: os(libc::ECANCELED) })];
+    let script = vec![(
+        then_sync(0, 8192, 4096),
+        Linked { write: os(libc::EBADF), sync: os(libc::ECANCELED) },
+    )];
     let error = play(write(8192, 4096, SYNCED), script).unwrap_err();
     assert_eq!(
         (error.operation(), error.raw_os_error(), error.offset()),
@@ -205,7 +217,10 @@ fn a_sync_of_its_own_gives_no_bytes_and_no_buffer() {
 fn nothing_to_write_makes_no_attempt_but_keeps_its_sync() {
     assert_eq!(play(write(0, 0, Persist::Later), vec![]).unwrap(), 0);
     assert_eq!(play(read(0), vec![]).unwrap(), 0);
-    assert_eq!(play(write(0, 0, SYNCED), vec![(Step::Sync(SyncKind::Data), One(Ok(0)))]).unwrap(), 0);
+    assert_eq!(
+        play(write(0, 0, SYNCED), vec![(Step::Sync(SyncKind::Data), One(Ok(0)))]).unwrap(),
+        0
+    );
 }
 
 #[test]
@@ -225,8 +240,9 @@ fn what_cannot_work_is_refused_before_the_kernel_and_keeps_its_buffer() {
 
 #[test]
 fn a_piece_that_is_not_the_last_is_not_linked() {
-    // Sparse memory: zeroed pages that nobody touches cost nothing... but the allocator writes aligned zeros, so only
-    // the bookkeeping is played here, over a transfer longer than any buffer.
+    // Sparse memory: zeroed pages that nobody touches cost nothing... but the allocator writes
+    // aligned zeros, so only the bookkeeping is played here, over a transfer longer than any
+    // buffer.
     let mut progress = write(8192, 0, SYNCED);
     progress.transfer = Transfer::new(MAX_ATTEMPT_BYTES + 1);
     assert_eq!(progress.next_step(), plain(0, MAX_ATTEMPT_BYTES, 0));

@@ -1,8 +1,9 @@
-//! The common part of io_uring and Linux AIO: requests in numbered slots, attempts submitted to the kernel, their answers,
-//! completions in the order in which they were finished.
+//! The common part of io_uring and Linux AIO: requests in numbered slots, attempts submitted to the
+//! kernel, their answers, completions in the order in which they were finished.
 //!
-//! *Owns*: the requests in flight, and so their buffers and files: memory that the kernel may still read or write is not freed,
-//! not even when the engine is dropped or fails. *May not touch*: the kernel; each implementation of [`Kernel`] does that.
+//! *Owns*: the requests in flight, and so their buffers and files: memory that the kernel may still
+//! read or write is not freed, not even when the engine is dropped or fails. *May not touch*: the
+//! kernel; each implementation of [`Kernel`] does that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,14 +18,16 @@ pub(crate) trait Kernel: Send {
     /// The names of its calls in errors.
     fn names(&self) -> &'static CallNames;
 
-    /// Starts an attempt of `step`, the next step of `progress` (never [`Step::Finished`]). It may stay in user space until
-    /// [`Kernel::flush`] or [`Kernel::wait`]. Each slot has one attempt at a time, and slot numbers are below the depth.
+    /// Starts an attempt of `step`, the next step of `progress` (never [`Step::Finished`]). It may
+    /// stay in user space until [`Kernel::flush`] or [`Kernel::wait`]. Each slot has one attempt at
+    /// a time, and slot numbers are below the depth.
     ///
     /// # Errors
     /// When the engine is not usable any more; a refusal of this attempt is its answer.
     ///
     /// # Safety
-    /// `progress` must live, with its buffer untouched, until [`Kernel::wait`] has given the answer for this slot.
+    /// `progress` must live, with its buffer untouched, until [`Kernel::wait`] has given the answer
+    /// for this slot.
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()>;
 
     /// Submits started attempts that are still in user space, without waiting.
@@ -33,7 +36,8 @@ pub(crate) trait Kernel: Send {
     /// When the engine is not usable any more.
     fn flush(&mut self) -> Result<()>;
 
-    /// Does the same, waits until at least one attempt is answered, and appends every answer there is.
+    /// Does the same, waits until at least one attempt is answered, and appends every answer there
+    /// is.
     ///
     /// # Errors
     /// When the engine is not usable any more.
@@ -67,7 +71,8 @@ pub(crate) fn answer_of(result: i64) -> io::Result<usize> {
 
 /// Requests in flight through `K`.
 pub(crate) struct Queue<K: Kernel> {
-    // The first field, so that it is dropped first: it ends its use of the buffers before they are freed.
+    // The first field, so that it is dropped first: it ends its use of the buffers before they are
+    // freed.
     kernel: K,
     slots: Vec<Option<Progress>>,
     vacant: Vec<usize>,
@@ -92,8 +97,8 @@ impl<K: Kernel> Queue<K> {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits for one: the depth bounds what
-    /// the kernel holds.
+    /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits
+    /// for one: the depth bounds what the kernel holds.
     fn take(&mut self, request: Request<LabFile>) -> Result<()> {
         let progress = Progress::new(request, self.kernel.names());
         if progress.next_step() == Step::Finished {
@@ -119,8 +124,9 @@ impl<K: Kernel> Queue<K> {
                 Ok(())
             }
             step => {
-                // SAFETY: `progress` stays in its slot, and no code touches its buffer, until its step is `Finished`, which needs
-                // the answer to this very attempt. If that never comes, `drop` leaks the slots.
+                // SAFETY: `progress` stays in its slot, and no code touches its buffer, until its
+                // step is `Finished`, which needs the answer to this very attempt. If that never
+                // comes, `drop` leaks the slots.
                 let started = unsafe { self.kernel.start(slot, progress, step) };
                 self.note(started)
             }
@@ -150,7 +156,8 @@ impl<K: Kernel> Queue<K> {
         answer
     }
 
-    /// An engine that failed returns an error again instead of waiting for answers that may never come.
+    /// An engine that failed returns an error again instead of waiting for answers that may never
+    /// come.
     fn check_not_broken(&self, operation: &'static str) -> Result<()> {
         if self.is_broken {
             let source = io::Error::other("the engine failed before: open a new one");
@@ -199,8 +206,8 @@ impl<K: Kernel> Engine for Queue<K> {
 }
 
 impl<K: Kernel> Drop for Queue<K> {
-    /// Completes all requests that were taken. Requests that will get no answer are leaked: the kernel may still write to their
-    /// memory.
+    /// Completes all requests that were taken. Requests that will get no answer are leaked: the
+    /// kernel may still write to their memory.
     fn drop(&mut self) {
         while self.with_the_kernel() > 0 && !self.is_broken {
             // A failure is noted in `is_broken`.
@@ -215,7 +222,10 @@ impl<K: Kernel> Drop for Queue<K> {
 impl<K: Kernel> std::fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (engine, depth) = (self.kernel.names().engine.to_string(), self.slots.len());
-        f.debug_struct("Queue").field("engine", &engine).field("depth", &depth).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("engine", &engine)
+            .field("depth", &depth)
+            .finish_non_exhaustive()
     }
 }
 
@@ -263,7 +273,11 @@ mod tests {
         fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
             self.waited.fetch_add(1, Ordering::Relaxed);
             if self.waits_left == 0 {
-                return Err(Error::new("wait", "scripted", io::Error::from_raw_os_error(libc::EBADF)));
+                return Err(Error::new(
+                    "wait",
+                    "scripted",
+                    io::Error::from_raw_os_error(libc::EBADF),
+                ));
             }
             self.waits_left -= 1;
             answers.extend(self.started.pop().map(|slot| Answer::one(slot, 512)));
@@ -281,16 +295,23 @@ mod tests {
 
     fn setting(depth: usize, waits_left: usize) -> Setting {
         let directory = tempfile::tempdir().unwrap();
-        let file = Arc::new(LabFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
+        let file =
+            Arc::new(LabFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
         let (waited, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let kernel = Scripted { started: Vec::new(), waits_left, waited: waited.clone(), most: most.clone() };
+        let kernel = Scripted {
+            started: Vec::new(),
+            waits_left,
+            waited: waited.clone(),
+            most: most.clone(),
+        };
         Setting { queue: Queue::new(kernel, depth), file, waited, most, _directory: directory }
     }
 
     impl Setting {
         fn submit(&mut self, token: u64) -> Result<()> {
             let buffer = AlignedBuf::zeroed(1024);
-            let operation = Operation::Write { buffer, len: 1024, offset: 0, persist: Persist::Later };
+            let operation =
+                Operation::Write { buffer, len: 1024, offset: 0, persist: Persist::Later };
             self.queue.submit(Request { token, file: Arc::clone(&self.file), operation })
         }
     }
@@ -304,7 +325,10 @@ mod tests {
         assert_eq!(setting.queue.in_flight(), 10);
         let mut tokens = Vec::new();
         while let Some(completion) = setting.queue.complete().unwrap() {
-            assert_eq!((completion.result.unwrap(), completion.buffer.unwrap().len()), (1024, 1024));
+            assert_eq!(
+                (completion.result.unwrap(), completion.buffer.unwrap().len()),
+                (1024, 1024)
+            );
             tokens.push(completion.token);
         }
         tokens.sort_unstable();

@@ -1,13 +1,16 @@
-//! The registrations of a ring: buffers whose pages the kernel has pinned, files whose references it holds.
+//! The registrations of a ring: buffers whose pages the kernel has pinned, files whose references
+//! it holds.
 //!
-//! *Owns*: the two tables, which entry of the kernel each is, and which is evicted for a new one. *May not touch*: submissions;
-//! [`super::uring`] asks for an index and uses it.
+//! *Owns*: the two tables, which entry of the kernel each is, and which is evicted for a new one.
+//! *May not touch*: submissions; [`super::uring`] asks for an index and uses it.
 //!
-//! Two dangers shape this. A registration pins *pages*: after a buffer is freed and its address is used again, the old
-//! registration would write the bytes of the old pages. So a buffer is identified by [`AlignedBuf::id`], which is never used
-//! twice, and never by its address; a stale registration is never found again and finally evicted. And a registration keeps a
-//! *file* open: a closed and unlinked segment would keep its blocks. So a file is identified by a [`Weak`], which keeps its
-//! identity but not the file, and each new registration first evicts those of closed files.
+//! Two dangers shape this. A registration pins *pages*: after a buffer is freed and its address is
+//! used again, the old registration would write the bytes of the old pages. So a buffer is
+//! identified by [`AlignedBuf::id`], which is never used twice, and never by its address; a stale
+//! registration is never found again and finally evicted. And a registration keeps a *file* open: a
+//! closed and unlinked segment would keep its blocks. So a file is identified by a [`Weak`], which
+//! keeps its identity but not the file, and each new registration first evicts those of closed
+//! files.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,7 +29,8 @@ const FILE_SLOTS: u32 = 64;
 const PINNED_MAX_BYTES: usize = 256 << 20;
 
 const _: () = assert!(BUFFER_SLOTS <= u16::MAX as u32, "a buffer's index is 16 bits in an entry");
-const _: () = assert!(PINNED_MAX_BYTES <= 1 << 30, "the kernel registers at most 1 GiB in one piece");
+const _: () =
+    assert!(PINNED_MAX_BYTES <= 1 << 30, "the kernel registers at most 1 GiB in one piece");
 
 /// The indices that one attempt uses; `None` where it uses the address or the descriptor.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,12 +61,14 @@ impl Registered {
         Ok(Self { buffers: Table::new(BUFFER_SLOTS), files: Table::new(FILE_SLOTS), notice: None })
     }
 
-    /// The first registration that the kernel refused: such a buffer or file is used unregistered, which is correct but slower.
+    /// The first registration that the kernel refused: such a buffer or file is used unregistered,
+    /// which is correct but slower.
     pub(crate) fn notice(&self) -> Option<&Error> {
         self.notice.as_ref()
     }
 
-    /// The indices of a file and a buffer, registered now if they were not. Release them with [`Registered::release`].
+    /// The indices of a file and a buffer, registered now if they were not. Release them with
+    /// [`Registered::release`].
     ///
     /// # Safety
     /// The buffer must live until the indices are released.
@@ -95,8 +101,11 @@ impl Registered {
     }
 
     fn file(&mut self, ring: &Submitter<'_>, file: &Arc<LabFile>) -> Option<u32> {
-        // A `Weak` keeps the address of its allocation from being used again: equal pointers mean the same file.
-        if let Some(index) = self.files.find(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(file))) {
+        // A `Weak` keeps the address of its allocation from being used again: equal pointers mean
+        // the same file.
+        if let Some(index) =
+            self.files.find(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(file)))
+        {
             return Some(index);
         }
         for dead in self.files.idle_where(|known| known.strong_count() == 0) {
@@ -105,7 +114,8 @@ impl Registered {
             }
         }
         let index = self.files.place()?;
-        // Out of the table before the kernel is asked: after a failure it is not known what the entry holds.
+        // Out of the table before the kernel is asked: after a failure it is not known what the
+        // entry holds.
         self.files.clear(index);
         match ring.register_files_update(index, &[file.descriptor().as_raw_fd()]) {
             Ok(_) => {
@@ -120,8 +130,14 @@ impl Registered {
     }
 
     /// # Safety
-    /// The buffer must live until the use of the index ends. The registration may outlive it, see the head of this file.
-    unsafe fn buffer(&mut self, ring: &Submitter<'_>, buffer: &AlignedBuf, file: &LabFile) -> Option<u32> {
+    /// The buffer must live until the use of the index ends. The registration may outlive it, see
+    /// the head of this file.
+    unsafe fn buffer(
+        &mut self,
+        ring: &Submitter<'_>,
+        buffer: &AlignedBuf,
+        file: &LabFile,
+    ) -> Option<u32> {
         if let Some(index) = self.buffers.find(|known| known.id == buffer.id()) {
             return Some(index);
         }
@@ -141,7 +157,8 @@ impl Registered {
         // SAFETY: handed on.
         let mut registered = unsafe { self.register(ring, index, buffer) };
         if matches!(&registered, Err(error) if error.raw_os_error() == Some(libc::ENOMEM)) {
-            // Stale registrations count against the limit too, and a refused update leaves the old one in its place.
+            // Stale registrations count against the limit too, and a refused update leaves the old
+            // one in its place.
             self.evict(ring, index).ok()?;
             for idle in self.buffers.idle_where(|_| true) {
                 self.evict(ring, idle).ok()?;
@@ -160,12 +177,19 @@ impl Registered {
 
     /// # Safety
     /// As [`Registered::buffer`].
-    unsafe fn register(&mut self, ring: &Submitter<'_>, index: u32, buffer: &AlignedBuf) -> io::Result<()> {
-        // Out of the table before the kernel is asked: after a failure it is not known what the entry holds.
+    unsafe fn register(
+        &mut self,
+        ring: &Submitter<'_>,
+        index: u32,
+        buffer: &AlignedBuf,
+    ) -> io::Result<()> {
+        // Out of the table before the kernel is asked: after a failure it is not known what the
+        // entry holds.
         self.buffers.clear(index);
         let range = libc::iovec { iov_base: buffer.start().as_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: the range is the whole of a live allocation. The kernel pins its pages and so keeps *them* whatever
-        // becomes of the mapping; only entries that name this index touch them, and none does once the id is gone.
+        // SAFETY: the range is the whole of a live allocation. The kernel pins its pages and so
+        // keeps *them* whatever becomes of the mapping; only entries that name this index touch
+        // them, and none does once the id is gone.
         unsafe { ring.register_buffers_update(index, &[range], None)? };
         self.buffers.put(index, BufferKey { id: buffer.id(), len: buffer.len() });
         Ok(())
@@ -221,8 +245,10 @@ impl<K> Table<K> {
     }
 
     fn find(&self, is_it: impl Fn(&K) -> bool) -> Option<u32> {
-        let position =
-            self.entries.iter().position(|entry| entry.as_ref().is_some_and(|entry| is_it(&entry.key)))?;
+        let position = self
+            .entries
+            .iter()
+            .position(|entry| entry.as_ref().is_some_and(|entry| is_it(&entry.key)))?;
         u32::try_from(position).ok()
     }
 
@@ -230,10 +256,14 @@ impl<K> Table<K> {
         self.entries.iter().flatten().map(|entry| &entry.key)
     }
 
-    /// The place for a new registration: a free entry, else the oldest that is not in use; `None` if all are in use.
+    /// The place for a new registration: a free entry, else the oldest that is not in use; `None`
+    /// if all are in use.
     fn place(&self) -> Option<u32> {
-        let vacant =
-            self.entries.iter().position(Option::is_none).and_then(|position| u32::try_from(position).ok());
+        let vacant = self
+            .entries
+            .iter()
+            .position(Option::is_none)
+            .and_then(|position| u32::try_from(position).ok());
         vacant.or_else(|| self.oldest_idle())
     }
 
@@ -246,7 +276,9 @@ impl<K> Table<K> {
     }
 
     fn idle(&self) -> impl Iterator<Item = (u32, &Entry<K>)> {
-        let used = (0_u32..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
+        let used = (0_u32..)
+            .zip(&self.entries)
+            .filter_map(|(index, entry)| Some((index, entry.as_ref()?)));
         used.filter(|(_, entry)| entry.users == 0)
     }
 

@@ -1,15 +1,17 @@
-//! io_uring: one entry for the write, one for the sync; in a mode of its own, over registered buffers and files, or
-//! with the sync linked to its write.
+//! io_uring: one entry for the write, one for the sync; in a mode of its own, over registered
+//! buffers and files, or with the sync linked to its write.
 //!
-//! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests; [`super::queue`] keeps them and their
-//! buffers for as long as the kernel has an entry of theirs.
+//! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests;
+//! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
 //!
-//! An engine is `Send`, and the thread that leads a commit uses it, so submitting and waiting happen on changing threads. Hence
-//! the setup flags: not `SINGLE_ISSUER`, which binds the ring to the task that submits first (any other one gets `EEXIST`), and
-//! so not `DEFER_TASKRUN`, which needs it and would make completions wait for that one task. No registered ring descriptor
-//! either: it belongs to a thread. `COOP_TASKRUN` is right: it only avoids the interrupt that makes a task in user space run its
-//! completions at once; ours runs them when it enters the kernel to wait. If the submitter is another thread, the kernel wakes it
-//! if it sleeps; if it runs, it handles them at its next entry to the kernel or timer tick.
+//! An engine is `Send`, and the thread that leads a commit uses it, so submitting and waiting
+//! happen on changing threads. Hence the setup flags: not `SINGLE_ISSUER`, which binds the ring to
+//! the task that submits first (any other one gets `EEXIST`), and so not `DEFER_TASKRUN`, which
+//! needs it and would make completions wait for that one task. No registered ring descriptor
+//! either: it belongs to a thread. `COOP_TASKRUN` is right: it only avoids the interrupt that makes
+//! a task in user space run its completions at once; ours runs them when it enters the kernel to
+//! wait. If the submitter is another thread, the kernel wakes it if it sleeps; if it runs, it
+//! handles them at its next entry to the kernel or timer tick.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -62,7 +64,8 @@ static REGISTERED: CallNames = CallNames {
 };
 static LINKED: CallNames = CallNames { engine: EngineKind::UringLinked, ..PLAIN };
 
-/// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or else.
+/// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or
+/// else.
 const LINKED_SYNC: u64 = 1;
 
 /// A ring.
@@ -88,8 +91,8 @@ struct Slot {
     used: Used,
 }
 
-/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since the two have different types
-/// under a sealed trait.
+/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since
+/// the two have different types under a sealed trait.
 macro_rules! on_file {
     ($used:expr, $progress:expr, $file:ident => $entry:expr) => {
         match $used.file {
@@ -106,11 +109,12 @@ macro_rules! on_file {
 }
 
 impl Ring {
-    /// A ring for `depth` requests of up to two entries each. Its completion queue has twice as many places, so it cannot overflow.
+    /// A ring for `depth` requests of up to two entries each. Its completion queue has twice as
+    /// many places, so it cannot overflow.
     pub(crate) fn open(mode: Mode, depth: usize) -> Result<Self> {
         let failed = |source| explain(source, mode);
-        let entries =
-            u32::try_from(2 * depth).map_err(|_| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
+        let entries = u32::try_from(2 * depth)
+            .map_err(|_| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
         let ring = set_up(entries).map_err(failed)?;
         check_operations(&ring, mode)?;
         let registered = match mode {
@@ -130,7 +134,8 @@ impl Ring {
     }
 
     /// # Safety
-    /// The memory and the descriptors that the entries name must stay valid until they are answered.
+    /// The memory and the descriptors that the entries name must stay valid until they are
+    /// answered.
     unsafe fn push(&mut self, entries: &[Entry]) -> Result<()> {
         // SAFETY: handed on.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
@@ -144,7 +149,8 @@ impl Ring {
         })
     }
 
-    /// Submits what was pushed and waits until `wanted` entries are answered; it may return earlier, so the caller checks.
+    /// Submits what was pushed and waits until `wanted` entries are answered; it may return
+    /// earlier, so the caller checks.
     fn enter(&mut self, wanted: usize) -> Result<()> {
         match self.ring.submit_and_wait(wanted) {
             Ok(_) => {}
@@ -153,13 +159,20 @@ impl Ring {
                 Some(libc::EINTR) => {}
                 // No memory for a request now, or completions to be fetched first.
                 Some(libc::EAGAIN | libc::EBUSY) => std::thread::yield_now(),
-                _ => return Err(Error::new("io_uring_enter", self.mode.names().engine.name(), error)),
+                _ => {
+                    return Err(Error::new(
+                        "io_uring_enter",
+                        self.mode.names().engine.name(),
+                        error,
+                    ));
+                }
             },
         }
         if !self.ring.submission().is_empty() {
-            // Submitted in part (the kernel had no memory for the next request). A link does not span two submissions: if a write
-            // was the last one submitted, its sync would run by itself, and too early. Rather than find out which one it was,
-            // this believes no linked sync that is in flight now.
+            // Submitted in part (the kernel had no memory for the next request). A link does not
+            // span two submissions: if a write was the last one submitted, its sync would run by
+            // itself, and too early. Rather than find out which one it was, this believes no linked
+            // sync that is in flight now.
             for slot in &mut self.slots {
                 slot.is_doubtful |= slot.is_linked;
             }
@@ -167,7 +180,8 @@ impl Ring {
         Ok(())
     }
 
-    /// How many entries must be answered before a request can be: two if only a linked pair is in flight.
+    /// How many entries must be answered before a request can be: two if only a linked pair is in
+    /// flight.
     fn wanted(&self) -> usize {
         self.slots.iter().map(|slot| slot.outstanding).filter(|&count| count > 0).min().unwrap_or(0)
     }
@@ -223,15 +237,21 @@ impl Slot {
         Outcome::Linked { write: first, sync }
     }
 
-    /// If the submitter of an entry has ended before the kernel could continue with it (the sync after a write, a direct write
-    /// that needs a worker), the kernel answers `EFAULT` or `ECANCELED` without having run it. Our memory is valid, so `EFAULT`
-    /// for a submission of another thread means just that; the next attempt is this thread's own.
+    /// If the submitter of an entry has ended before the kernel could continue with it (the sync
+    /// after a write, a direct write that needs a worker), the kernel answers `EFAULT` or
+    /// `ECANCELED` without having run it. Our memory is valid, so `EFAULT` for a submission of
+    /// another thread means just that; the next attempt is this thread's own.
     fn judge(&self, answer: Option<io::Result<usize>>) -> io::Result<usize> {
-        let answer = answer
-            .unwrap_or_else(|| Err(io::Error::other("the ring answered one entry twice, another never")));
+        let answer = answer.unwrap_or_else(|| {
+            Err(io::Error::other("the ring answered one entry twice, another never"))
+        });
         let is_ours = self.submitter == Some(std::thread::current().id());
         answer.map_err(|error| {
-            if error.raw_os_error() == Some(libc::EFAULT) && !is_ours { not_started() } else { error }
+            if error.raw_os_error() == Some(libc::EFAULT) && !is_ours {
+                not_started()
+            } else {
+                error
+            }
         })
     }
 }
@@ -246,12 +266,16 @@ impl Kernel for Ring {
     }
 
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
-        // SAFETY: `progress` lives until the answer by this function's own condition, and the answer gives them back.
+        // SAFETY: `progress` lives until the answer by this function's own condition, and the
+        // answer gives them back.
         let used = unsafe { self.indices(progress, !matches!(step, Step::Sync(_))) };
         let (first, sync) = match step {
             Step::Write { span, dsync, then } => {
                 let then = then.filter(|_| self.mode == Mode::Linked);
-                (write_entry(progress, used, span, dsync), then.map(|kind| sync_entry(progress, used, kind)))
+                (
+                    write_entry(progress, used, span, dsync),
+                    then.map(|kind| sync_entry(progress, used, kind)),
+                )
             }
             Step::Read { span } => (read_entry(progress, used, span), None),
             Step::Sync(kind) => (sync_entry(progress, used, kind), None),
@@ -260,16 +284,21 @@ impl Kernel for Ring {
         let user_data = (slot as u64) << 1;
         let is_linked = sync.is_some();
         let submitter = Some(std::thread::current().id());
-        self.slots[slot] =
-            Slot { outstanding: 1 + usize::from(is_linked), is_linked, used, submitter, ..Slot::default() };
+        self.slots[slot] = Slot {
+            outstanding: 1 + usize::from(is_linked),
+            is_linked,
+            used,
+            submitter,
+            ..Slot::default()
+        };
         let first = first.user_data(user_data);
-        // SAFETY: the buffer and the file of `progress` outlive the entries by this function's own condition.
+        // SAFETY: the buffer and the file of `progress` outlive the entries by this function's own
+        // condition.
         unsafe {
             match sync {
                 None => self.push(&[first]),
-                Some(sync) => {
-                    self.push(&[first.flags(Flags::IO_LINK), sync.user_data(user_data | LINKED_SYNC)])
-                }
+                Some(sync) => self
+                    .push(&[first.flags(Flags::IO_LINK), sync.user_data(user_data | LINKED_SYNC)]),
             }
         }
     }
@@ -296,8 +325,9 @@ impl Kernel for Ring {
 }
 
 impl Drop for Ring {
-    /// The kernel destroys a ring some time *after* its descriptor is closed; until then its registered files stay open, and an
-    /// unmount right after that would fail. Unregistering takes effect now. A failure changes nothing else.
+    /// The kernel destroys a ring some time *after* its descriptor is closed; until then its
+    /// registered files stay open, and an unmount right after that would fail. Unregistering takes
+    /// effect now. A failure changes nothing else.
     fn drop(&mut self) {
         if self.registered.is_some() {
             let _ = self.ring.submitter().unregister_buffers();
@@ -346,8 +376,8 @@ fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
     (buffer.start().as_ptr().wrapping_add(span.start), len)
 }
 
-/// A ring whose descriptor is above the first three, as those of `inkstone-io` are: rings with low numbers keep those in use until
-/// one has another number.
+/// A ring whose descriptor is above the first three, as those of `inkstone-io` are: rings with low
+/// numbers keep those in use until one has another number.
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let mut low = Vec::new();
     loop {
@@ -359,7 +389,8 @@ fn set_up(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-/// Asks for the flags wanted, and without the newest of them for as long as the kernel does not know one.
+/// Asks for the flags wanted, and without the newest of them for as long as the kernel does not
+/// know one.
 fn build(entries: u32) -> io::Result<IoUring> {
     let mut wanted = 2;
     loop {
@@ -382,7 +413,8 @@ fn build(entries: u32) -> io::Result<IoUring> {
 fn check_operations(ring: &IoUring, mode: Mode) -> Result<()> {
     let mut probe = Probe::new();
     let known = ring.submitter().register_probe(&mut probe).is_ok();
-    let needed = [opcode::Write::CODE, opcode::Read::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
+    let needed =
+        [opcode::Write::CODE, opcode::Read::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
     if known && needed.iter().all(|&code| probe.is_supported(code)) {
         return Ok(());
     }
@@ -424,7 +456,10 @@ mod tests {
         ] {
             let text = explain(io::Error::from_raw_os_error(code), Mode::Registered).to_string();
             assert!(text.starts_with("set up io_uring uring-registered: "), "{text}");
-            assert!(text.contains(word) && text.contains("use engine caller, pool or aio"), "{text}");
+            assert!(
+                text.contains(word) && text.contains("use engine caller, pool or aio"),
+                "{text}"
+            );
         }
     }
 
@@ -432,7 +467,8 @@ mod tests {
     fn an_entry_cancelled_with_its_submitter_did_not_start() {
         let answer_to = |submitter| {
             let first = Some(Err(io::Error::from_raw_os_error(libc::EFAULT)));
-            let Outcome::One(Err(error)) = (Slot { submitter, first, ..Slot::default() }).into_outcome()
+            let Outcome::One(Err(error)) =
+                (Slot { submitter, first, ..Slot::default() }).into_outcome()
             else {
                 panic!("one failure");
             };
@@ -452,7 +488,8 @@ mod tests {
             sync: Some(sync),
             ..Slot::default()
         };
-        let Outcome::Linked { write: Ok(512), sync: Err(error) } = slot(Ok(0)).into_outcome() else {
+        let Outcome::Linked { write: Ok(512), sync: Err(error) } = slot(Ok(0)).into_outcome()
+        else {
             panic!("a linked outcome whose sync does not count");
         };
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use inkstone_host::{LabEngine, LabFile};
 use inkstone_io::{
-    Access, AlignedBuf, Completion, Engine, EngineKind, NamedChoice, OpenFile, Operation, Persist, Request,
-    SyncKind,
+    Access, AlignedBuf, Completion, Engine, EngineKind, NamedChoice, OpenFile, Operation, Persist,
+    Request, SyncKind,
 };
 
 pub(crate) const PERSISTS: [Persist; 4] =
@@ -83,8 +83,8 @@ pub(crate) fn block_seed(number: u64) -> u64 {
     1000 + number
 }
 
-/// Keeps up to `in_flight` requests under way, and checks that each comes back once, with its own buffer and its
-/// length.
+/// Keeps up to `in_flight` requests under way, and checks that each comes back once, with its own
+/// buffer and its length.
 pub(crate) fn carry_out_all(
     engine: &mut LabEngine,
     file: &Arc<LabFile>,

@@ -1,5 +1,5 @@
-//! What the host tests share: a file system on a loop device in a work directory, and saying loudly what did
-//! not run.
+//! What the host tests share: a file system on a loop device in a work directory, and saying loudly
+//! what did not run.
 
 #![allow(dead_code)] // Each test binary uses its own part.
 
@@ -17,7 +17,8 @@ pub(crate) fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
 
-/// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if not.
+/// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if
+/// not.
 pub(crate) fn can_run(test: &str, tools: &[&str]) -> bool {
     let why = if !inkstone_io::is_root() {
         Some("it needs root".to_string())
@@ -42,7 +43,11 @@ fn find_tool(name: &str) -> Option<PathBuf> {
 pub(crate) fn run(tool: &str, args: &[&str]) -> String {
     let output = Command::new(find_tool(tool).expect(tool)).args(args).output().expect(tool);
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{tool} {args:?}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{tool} {args:?}: {stdout}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     stdout
 }
 
@@ -63,8 +68,8 @@ pub(crate) fn image(dir: &Path, name: &str, mib: usize) -> PathBuf {
     path
 }
 
-/// Removes what killed labs left anywhere. A file system below a FUSE mount whose process is dead makes mkfs.btrfs
-/// fail for every other device: it asks where each mounted file is.
+/// Removes what killed labs left anywhere. A file system below a FUSE mount whose process is dead
+/// makes mkfs.btrfs fail for every other device: it asks where each mounted file is.
 fn sweep_once() {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| {
@@ -95,13 +100,19 @@ impl FileSystem {
     }
 
     /// Makes one on such a device without mounting it.
-    pub(crate) fn on_device(kind: &str, mib: usize, args: &[&str], options: LoopOptions) -> FileSystem {
+    pub(crate) fn on_device(
+        kind: &str,
+        mib: usize,
+        args: &[&str],
+        options: LoopOptions,
+    ) -> FileSystem {
         sweep_once();
         let dir = WorkDir::create(temporary()).expect("a work directory");
         let image = image(dir.path(), "image", mib);
         let device = LoopDevice::attach(&image, options).expect("a loop device");
         let tool = format!("mkfs.{kind}");
-        let made = run_on_device(&find_tool(&tool).expect(&tool), args, device.path()).expect(&tool);
+        let made =
+            run_on_device(&find_tool(&tool).expect(&tool), args, device.path()).expect(&tool);
         assert!(made.status.success(), "{tool} {}: {made:?}", device.path().display());
         FileSystem { mount: None, device, dir }
     }

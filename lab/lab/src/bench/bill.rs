@@ -1,15 +1,18 @@
-//! The requests that a log's commits caused at the device, and separately those that prepared segments.
+//! The requests that a log's commits caused at the device, and separately those that prepared
+//! segments.
 //!
-//! *Owns*: who caused each request: a committing thread of the log, or another. *May not touch*: how events become requests, and what a
-//! request was (`crate::bill`).
+//! *Owns*: who caused each request: a committing thread of the log, or another. *May not touch*:
+//! how events become requests, and what a request was (`crate::bill`).
 //!
 //! **Who.** The load's threads commit, each for itself or for its group. The log's thread for files
-//! (`inkstone-files`) never commits: its writes and syncs are preparation, and so are the journal's writes for it.
+//! (`inkstone-files`) never commits: its writes and syncs are preparation, and so are the journal's
+//! writes for it.
 //!
-//! **A journal write that a commit waited for.** Place and time are not enough: the preparation's syncs make the journal
-//! write while commits run. But a sync that waits for a journal commit (ext4) or a forced log (xfs) sends no flush of
-//! its own, because the journal's flush covers it. So a commit that sent its own flush, and forced no log, waited for no
-//! journal; the journal's writes during any other commit belong to that commit.
+//! **A journal write that a commit waited for.** Place and time are not enough: the preparation's
+//! syncs make the journal write while commits run. But a sync that waits for a journal commit
+//! (ext4) or a forced log (xfs) sends no flush of its own, because the journal's flush covers it.
+//! So a commit that sent its own flush, and forced no log, waited for no journal; the journal's
+//! writes during any other commit belong to that commit.
 
 use std::ops::Range;
 use std::path::Path;
@@ -70,7 +73,8 @@ pub fn by_trace(
     if task.load != Load::Closed(1) {
         committing.extend(threads_named(COMMITTER));
     }
-    let mut spans: Vec<CommitSpan> = workers.iter_mut().filter_map(|w| w.spans.take()).flatten().collect();
+    let mut spans: Vec<CommitSpan> =
+        workers.iter_mut().filter_map(|w| w.spans.take()).flatten().collect();
     spans.sort_unstable_by_key(|span| span.start_ns);
     let evidence = Evidence {
         trace: &trace,
@@ -87,7 +91,8 @@ pub fn by_trace(
     let Some(of_layer) = bill.layers.first() else { return Ok(all) };
     sort(of_layer, &mut all);
     let flushes = own_flushes(&trace, &committing);
-    all.apart.flushes = (of_layer.flushes + of_layer.foreign_flushes).saturating_sub(flushes.len() as u64);
+    all.apart.flushes =
+        (of_layer.flushes + of_layer.foreign_flushes).saturating_sub(flushes.len() as u64);
     all.flushes = flushes.len() as u64;
     if task.load == Load::Closed(1) {
         waited(&trace, &layers, &spans, &committing, &flushes, &mut all);
@@ -95,7 +100,8 @@ pub fn by_trace(
     Ok(all)
 }
 
-/// A bill from the device's counters over the timed rounds: they count all processes and all requests together.
+/// A bill from the device's counters over the timed rounds: they count all processes and all
+/// requests together.
 pub(super) fn by_counters(counted: &BlockStat, commits: u64, changes: u64) -> LogBill {
     let tally = |requests, sectors| Tally { requests, bytes: sectors * 512 };
     LogBill {
@@ -110,7 +116,8 @@ pub(super) fn by_counters(counted: &BlockStat, commits: u64, changes: u64) -> Lo
 pub(crate) fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), CellError> {
     let opened = inkstone_io::OsDirectory::open(directory)?;
     for name in opened.list()? {
-        // Skips files removed or renamed meanwhile: the next call finds their blocks under the new name.
+        // Skips files removed or renamed meanwhile: the next call finds their blocks under the new
+        // name.
         if let Ok(file) = opened.open(&name, &OpenFile::existing().read_only())
             && file.len_bytes().is_ok_and(|len| len > 0)
         {
@@ -191,8 +198,10 @@ fn waited(
     for request in pair(&trace.events, layers) {
         let bytes: Range<u64> = request.range();
         let is_journal = request.is_write()
-            && (layer.is_log(&bytes) || (layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/")));
-        let during = |span: &&&CommitSpan| (span.start_ns..=span.ack_ns).contains(&request.issue_ns);
+            && (layer.is_log(&bytes)
+                || (layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/")));
+        let during =
+            |span: &&&CommitSpan| (span.start_ns..=span.ack_ns).contains(&request.issue_ns);
         if is_journal && suspects.iter().any(|span| during(&span)) {
             all.journal_writes.add(request.bytes);
             let other = &mut all.apart.other_journal_writes;

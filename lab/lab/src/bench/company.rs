@@ -1,7 +1,8 @@
-//! A load beside company: processes that spin, followers in the same process, other processes that tail the log.
+//! A load beside company: processes that spin, followers in the same process, other processes that
+//! tail the log.
 //!
-//! *Owns*: the company of each round, and that its followers saw everything. *May not touch*: the load (`load`), a follower's loop
-//! (`follow`), the comparison (`crate::stats`).
+//! *Owns*: the company of each round, and that its followers saw everything. *May not touch*: the
+//! load (`load`), a follower's loop (`follow`), the comparison (`crate::stats`).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -68,7 +69,8 @@ impl fmt::Display for Company {
     }
 }
 
-/// The program that spins or tails: `PROGRAM ARGUMENTS spin PARENT`, `PROGRAM ARGUMENTS tail PARENT DIR FROM EVERY`.
+/// The program that spins or tails: `PROGRAM ARGUMENTS spin PARENT`, `PROGRAM ARGUMENTS tail PARENT
+/// DIR FROM EVERY`.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
     /// The file.
@@ -86,11 +88,11 @@ impl Program {
     }
 }
 
-/// Records before a load that a follower must see before the clock starts. The group of the second promises the first one, so that
-/// another process may read that.
+/// Records before a load that a follower must see before the clock starts. The group of the second
+/// promises the first one, so that another process may read that.
 const FIRST_RECORDS: u64 = 2;
-/// Where there is company no round truncates anything, so that no follower loses what it has not read. So a round ends after this
-/// many bytes.
+/// Where there is company no round truncates anything, so that no follower loses what it has not
+/// read. So a round ends after this many bytes.
 const ROUND_BYTES: u64 = 64 << 20;
 
 /// All company of one load, through all rounds of a row.
@@ -115,7 +117,8 @@ impl Arms {
         }
     }
 
-    /// The task and the limits of a round, the same for the load alone: nothing is truncated, and the log does not become too large.
+    /// The task and the limits of a round, the same for the load alone: nothing is truncated, and
+    /// the log does not become too large.
     pub(super) fn fitted<'a>(&self, task: &Task<'a>, limits: Limits) -> (Task<'a>, Limits) {
         if self.arms.is_empty() {
             return (*task, limits);
@@ -138,11 +141,17 @@ impl Arms {
         self.random.bool()
     }
 
-    /// Runs a round of each, in random order. A failure of company becomes its reason, and it runs no more.
+    /// Runs a round of each, in random order. A failure of company becomes its reason, and it runs
+    /// no more.
     ///
     /// # Errors
     /// Ctrl-C; the log does not truncate.
-    pub(super) fn round(&mut self, number: u32, task: &Task<'_>, limits: Limits) -> Result<(), CellError> {
+    pub(super) fn round(
+        &mut self,
+        number: u32,
+        task: &Task<'_>,
+        limits: Limits,
+    ) -> Result<(), CellError> {
         let mut order: Vec<usize> = (0..self.arms.len()).collect();
         self.random.shuffle(&mut order);
         for (turn, index) in order.into_iter().enumerate() {
@@ -235,7 +244,12 @@ impl Arm {
         slice
     }
 
-    fn beside_followers(&mut self, count: u32, task: &Task<'_>, limits: Limits) -> Result<Slice, CellError> {
+    fn beside_followers(
+        &mut self,
+        count: u32,
+        task: &Task<'_>,
+        limits: Limits,
+    ) -> Result<Slice, CellError> {
         let follow_task = follow_task(task);
         let until = Until::open();
         let workers = &mut self.workers;
@@ -245,7 +259,9 @@ impl Arm {
                 let (tell, until, reader) = (tell.clone(), &until, task.log.reader());
                 thread::Builder::new().spawn_scoped(scope, move || {
                     // The receiver has left if the load has failed.
-                    follow(&reader, &follow_task, until, inkstone_host::thread_usage, || _ = tell.send(()))
+                    follow(&reader, &follow_task, until, inkstone_host::thread_usage, || {
+                        _ = tell.send(())
+                    })
                 })
             };
             let started: Result<Vec<_>, _> = (0..count).map(|_| start()).collect();
@@ -258,7 +274,8 @@ impl Arm {
             };
             let slice = started.as_ref().map_err(thread_refused).and_then(|_| run());
             until.set(if slice.is_ok() { task.log.last().get() } else { 0 });
-            let seen: Vec<_> = started.unwrap_or_default().into_iter().map(|thread| thread.join()).collect();
+            let seen: Vec<_> =
+                started.unwrap_or_default().into_iter().map(|thread| thread.join()).collect();
             (slice, seen)
         });
         let slice = slice?;
@@ -278,7 +295,8 @@ impl Arm {
     ) -> Result<Slice, CellError> {
         let follow::Task { from, every } = follow_task(task);
         let arguments = [task.path.into(), from.to_string().into(), every.to_string().into()];
-        let tails: Result<Vec<_>, _> = (0..count).map(|_| program.start("tail", &arguments)).collect();
+        let tails: Result<Vec<_>, _> =
+            (0..count).map(|_| program.start("tail", &arguments)).collect();
         let mut tails = tails?;
         append_first(task, &self.workers)?;
         for tail in &mut tails {
@@ -341,7 +359,8 @@ fn spinner(program: &Program) -> Result<Helper, CellError> {
     Ok(spinner)
 }
 
-/// A follower that does not wait for its records takes the time of some of them: a clock costs as much as a record.
+/// A follower that does not wait for its records takes the time of some of them: a clock costs as
+/// much as a record.
 fn follow_task(task: &Task<'_>) -> follow::Task {
     let every = if task.load == Load::Async { 64 } else { 1 };
     follow::Task { from: task.log.last().get() + 1, every }

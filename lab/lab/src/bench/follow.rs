@@ -1,6 +1,7 @@
 //! One follower of a log: it reads everything that is appended, and counts what it sees.
 //!
-//! *Owns*: the loop of a follower, in this process or in another, and what it checks. *May not touch*: the load, the figures.
+//! *Owns*: the loop of a follower, in this process or in another, and what it checks. *May not
+//! touch*: the load, the figures.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -24,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What a follower is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// The first record that it reads. It belongs to no load: when it was seen, the follower is ready.
+    /// The first record that it reads. It belongs to no load: when it was seen, the follower is
+    /// ready.
     pub from: u64,
     /// It takes the time of each record whose LSN is a multiple of this; 0 = of none.
     pub every: u64,
@@ -61,8 +63,8 @@ impl Until {
     }
 }
 
-/// Reads from `task.from` until the record that `until` names. `ready` is called when the first record was seen, `usage` says how
-/// much processor time the follower has used.
+/// Reads from `task.from` until the record that `until` names. `ready` is called when the first
+/// record was seen, `usage` says how much processor time the follower has used.
 ///
 /// # Errors
 /// In words: one of the log; a record that is not the next one; a record that does not come.
@@ -95,9 +97,12 @@ pub fn follow(
             before = usage();
             ready();
         } else if task.every > 0 && lsn.is_multiple_of(task.every) {
-            let stamp = record.bytes.first_chunk::<STAMP_BYTES>().map(|bytes| u64::from_le_bytes(*bytes));
+            let stamp =
+                record.bytes.first_chunk::<STAMP_BYTES>().map(|bytes| u64::from_le_bytes(*bytes));
             // 0: it belongs to no load.
-            stamp.filter(|&at_ns| at_ns > 0).inspect(|at_ns| latency.record(monotonic_ns() - at_ns));
+            stamp
+                .filter(|&at_ns| at_ns > 0)
+                .inspect(|at_ns| latency.record(monotonic_ns() - at_ns));
         }
         expected += 1;
     }
@@ -106,8 +111,8 @@ pub fn follow(
     Ok(Seen { records: expected - task.from, latency: latency.finish(), cpu_ns })
 }
 
-/// A process that follows the log of another one. It writes `ready` when it has seen its first record, reads the last LSN from
-/// `input`, and writes what it saw, as JSON, or the error.
+/// A process that follows the log of another one. It writes `ready` when it has seen its first
+/// record, reads the last LSN from `input`, and writes what it saw, as JSON, or the error.
 ///
 /// # Errors
 /// The log cannot be opened, or nobody reads `output`; in words.
@@ -127,7 +132,8 @@ pub fn follow_other(
     let mut said = Ok(());
     let mut say = |line: &str| writeln!(output, "{line}").and_then(|()| output.flush());
     let seen = follow(&reader, task, &until, inkstone_host::process_usage, || said = say("ready"));
-    let json = seen.and_then(|seen| serde_json::to_string(&seen).map_err(|error| error.to_string()));
+    let json =
+        seen.and_then(|seen| serde_json::to_string(&seen).map_err(|error| error.to_string()));
     said.and_then(|()| say(&json.unwrap_or_else(|why| format!("error: {why}"))))
         .map_err(|error| format!("the output has no reader: {error}"))
 }

@@ -68,7 +68,8 @@ pub struct Task<'a> {
     pub path: &'a Path,
     /// The load.
     pub load: Load,
-    /// How many bytes of records it keeps: older ones are truncated now and then, as in a service. `u64::MAX` keeps all.
+    /// How many bytes of records it keeps: older ones are truncated now and then, as in a service.
+    /// `u64::MAX` keeps all.
     pub keep_bytes: u64,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
@@ -80,7 +81,8 @@ impl Task<'_> {
     /// # Errors
     /// The first error of the log, a thread that cannot be started, or Ctrl-C.
     pub fn run(&self, workers: &mut [Worker], limits: Limits) -> Result<Slice, CellError> {
-        let share = Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
+        let share =
+            Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
         let all = together(workers, |index, worker| {
             worker.thread = this_thread();
             let done = match self.load {
@@ -89,7 +91,8 @@ impl Task<'_> {
             };
             done.map(|commits| (commits, monotonic_ns()))
         })?;
-        let mut slice = Slice { cpu_ns: all.usage.user_ns + all.usage.system_ns, ..Slice::default() };
+        let mut slice =
+            Slice { cpu_ns: all.usage.user_ns + all.usage.system_ns, ..Slice::default() };
         for (commits, end_ns) in all.outcomes {
             slice.commits += commits;
             slice.total_ns = slice.total_ns.max(end_ns.saturating_sub(all.begin_ns));
@@ -107,7 +110,8 @@ impl Task<'_> {
         self.keep_bytes / (record_bytes + FRAME_BYTES)
     }
 
-    /// Truncates to `keep` records once there are twice as many. Rounds are short, so records of earlier rounds count too.
+    /// Truncates to `keep` records once there are twice as many. Rounds are short, so records of
+    /// earlier rounds count too.
     fn give_up_what_is_old(&self, last: u64, keep: u64) -> Result<bool, CellError> {
         let is_much = last.saturating_sub(self.log.first().get()) > keep.saturating_mul(2);
         if is_much {
@@ -117,7 +121,12 @@ impl Task<'_> {
     }
 
     /// Appends and waits; returns the number of commits. One of the threads truncates old records.
-    fn closed_loop(&self, worker: &mut Worker, limits: Limits, gives_up: bool) -> Result<u64, CellError> {
+    fn closed_loop(
+        &self,
+        worker: &mut Worker,
+        limits: Limits,
+        gives_up: bool,
+    ) -> Result<u64, CellError> {
         let Worker { record, latency, spans, .. } = worker;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
         let keep = self.keep_records(record.len() as u64);
@@ -194,7 +203,8 @@ mod tests {
 
     use super::*;
 
-    /// Rounds shorter than the kept records left a log that only grew, until its budget was used up.
+    /// Rounds shorter than the kept records left a log that only grew, until its budget was used
+    /// up.
     #[test]
     fn what_is_old_is_given_up_however_short_the_rounds_are() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -202,8 +212,13 @@ mod tests {
         for load in [Load::Closed(2), Load::Async] {
             let path = directory.path().join(load.to_string().replace(' ', "-"));
             let log = Log::open(&path, Options::small()).expect("a log");
-            let task =
-                Task { log: &log, path: &path, load, keep_bytes: 100 * (8 + FRAME_BYTES), stop: &stop };
+            let task = Task {
+                log: &log,
+                path: &path,
+                load,
+                keep_bytes: 100 * (8 + FRAME_BYTES),
+                stop: &stop,
+            };
             let mut workers = Worker::all(load, 8, 1);
             for _ in 0..20 {
                 let limits = Limits { commits: 64, time: Duration::from_secs(600) };

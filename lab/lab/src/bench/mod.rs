@@ -1,11 +1,12 @@
-//! Measures the log beside the bare overwrite that it cannot beat, and counts its requests to the device.
+//! Measures the log beside the bare overwrite that it cannot beat, and counts its requests to the
+//! device.
 //!
-//! *Owns*: the loads, the floor, the rounds, the log's bill. *May not touch*: the log's internals: it uses the public interface, as a
-//! user's program would.
+//! *Owns*: the loads, the floor, the rounds, the log's bill. *May not touch*: the log's internals:
+//! it uses the public interface, as a user's program would.
 //!
-//! [`load`] appends to the log; [`rows`] alternates it with the floor, round by round; [`pair`] compares a log that changes segments with
-//! one that does not; [`company`] runs it beside others; [`bill`] counts the requests of each commit. The result is a
-//! [`result::BenchResult`].
+//! [`load`] appends to the log; [`rows`] alternates it with the floor, round by round; [`pair`]
+//! compares a log that changes segments with one that does not; [`company`] runs it beside others;
+//! [`bill`] counts the requests of each commit. The result is a [`result::BenchResult`].
 
 pub mod bill;
 pub mod company;
@@ -57,7 +58,9 @@ impl FromStr for Load {
         }
         match text.parse() {
             Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(Self::Closed(threads)),
-            _ => Err(format!("{text:?}: take a number of threads from 1 to {THREADS_MAX}, or async")),
+            _ => {
+                Err(format!("{text:?}: take a number of threads from 1 to {THREADS_MAX}, or async"))
+            }
         }
     }
 }
@@ -89,7 +92,8 @@ pub struct BenchPlan {
 
 /// The largest record: several fit into a segment of the bench.
 pub const RECORD_BYTES_MAX: u64 = 256 << 10;
-/// Full segment size of the rows' logs: large enough that changes are rare, small enough for any disk.
+/// Full segment size of the rows' logs: large enough that changes are rare, small enough for any
+/// disk.
 const SEGMENT_BYTES: u64 = 32 << 20;
 /// Disk budget of each log.
 const BUDGET_BYTES: u64 = 256 << 20;

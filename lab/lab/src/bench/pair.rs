@@ -1,6 +1,8 @@
-//! Two lone writers side by side: one whose segments are so small that they change all the time, one that never changes.
+//! Two lone writers side by side: one whose segments are so small that they change all the time,
+//! one that never changes.
 //!
-//! *Owns*: how large "small" is, and the pairing. *May not touch*: the loops (`load`), the comparison (`crate::stats`).
+//! *Owns*: how large "small" is, and the pairing. *May not touch*: the loops (`load`), the
+//! comparison (`crate::stats`).
 
 use std::time::Duration;
 
@@ -126,7 +128,12 @@ fn measure(
                 }
             };
             let latency = &mut workers[which].latency;
-            let tail = Round { number, commits: 1, total_ns: latency.finish().p999_ns, ..Round::default() };
+            let tail = Round {
+                number,
+                commits: 1,
+                total_ns: latency.finish().p999_ns,
+                ..Round::default()
+            };
             tails[which].push(tail);
             all[which].merge(latency);
             latency.clear();

@@ -1,11 +1,15 @@
-//! The result of a bench of the log: the contract between measuring and printing, and the JSON itself.
+//! The result of a bench of the log: the contract between measuring and printing, and the JSON
+//! itself.
 //!
-//! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or printed. Units as in
-//! [`crate::result`]: nanoseconds, bytes; what was not measured is `None`, never 0.
+//! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or
+//! printed. Units as in [`crate::result`]: nanoseconds, bytes; what was not measured is `None`,
+//! never 0.
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::{BillSource, CrossCheck, Histogram, Place, Preamble, Relative, Round, Tally, Warning};
+use crate::result::{
+    BillSource, CrossCheck, Histogram, Place, Preamble, Relative, Round, Tally, Warning,
+};
 
 /// Raised whenever the meaning or the name of a field changes.
 pub const BENCH_SCHEMA_VERSION: u32 = 1;
@@ -62,7 +66,8 @@ pub struct BenchRow {
 /// A load beside company.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Beside {
-    /// `busy`: processes that spin; `followers`: in the same process; `tail`: other processes that tail the log.
+    /// `busy`: processes that spin; `followers`: in the same process; `tail`: other processes that
+    /// tail the log.
     pub company: String,
     /// How many.
     pub count: u32,
@@ -88,7 +93,8 @@ pub struct Beside {
 pub struct Followed {
     /// Records, counted for each follower.
     pub records: u64,
-    /// Times from before an append until a follower had the record; of every 64th where the producer does not wait.
+    /// Times from before an append until a follower had the record; of every 64th where the
+    /// producer does not wait.
     pub latency: Histogram,
     /// Processor time of the followers.
     pub cpu_ns: u64,
@@ -128,20 +134,23 @@ pub struct Floor {
     pub rounds: Vec<Round>,
     /// Times of one write with its sync.
     pub latency: Histogram,
-    /// The log's rate divided by the floor's: of commits if one thread waits for each, of groups otherwise.
+    /// The log's rate divided by the floor's: of commits if one thread waits for each, of groups
+    /// otherwise.
     pub ratio: Option<Relative>,
 }
 
 /// The requests of a log to its device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogBill {
-    /// Where the counts come from. By counters everything is under `data_writes`, `flushes` and `reads`, of all processes.
+    /// Where the counts come from. By counters everything is under `data_writes`, `flushes` and
+    /// `reads`, of all processes.
     pub source: BillSource,
     /// Commits that it covers.
     pub commits: u64,
     /// Segment changes among them.
     pub changes: u64,
-    /// Data written by the threads that commit: groups, and at each segment change a header and a seal.
+    /// Data written by the threads that commit: groups, and at each segment change a header and a
+    /// seal.
     pub data_writes: Tally,
     /// Flushes that those threads sent.
     pub flushes: u64,

@@ -23,7 +23,8 @@ use super::load::{Slice, Task, Worker};
 use super::result::{BenchRow, Floor, LogCounts};
 use super::{BenchPlan, FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, open, options, refused};
 
-/// A round is short, so that both sides of a pair see the disk in the same state; many rounds make the interval narrow.
+/// A round is short, so that both sides of a pair see the disk in the same state; many rounds make
+/// the interval narrow.
 const ROUND: Duration = Duration::from_millis(80);
 const ROUNDS_MIN: u32 = 5;
 const ROUNDS_MAX: u32 = 200;
@@ -45,14 +46,21 @@ pub fn steps_of(plan: &BenchPlan) -> u64 {
 }
 
 /// Measures one row. A failure becomes the row's reason; rounds measured before Ctrl-C are kept.
-pub fn row(site: &Site, session: &Session<'_>, plan: &BenchPlan, load: Load, record_bytes: u64) -> BenchRow {
+pub fn row(
+    site: &Site,
+    session: &Session<'_>,
+    plan: &BenchPlan,
+    load: Load,
+    record_bytes: u64,
+) -> BenchRow {
     let threads = if let Load::Closed(threads) = load { threads } else { 0 };
     let mut row = BenchRow { load: load.to_string(), threads, record_bytes, ..BenchRow::default() };
     let name = format!("log-{}-{record_bytes}", load.to_string().replace(' ', "-"));
     let path = site.directory.path().join(&name);
     let done = open(&path, options(SEGMENT_BYTES, record_bytes)).and_then(|log| {
         row.strategy = log.choice().to_string();
-        let task = Task { log: &log, path: &path, load, keep_bytes: KEEP_BYTES, stop: session.stop };
+        let task =
+            Task { log: &log, path: &path, load, keep_bytes: KEEP_BYTES, stop: session.stop };
         let measured = measure(site, session, plan, &task, &mut row);
         log.close().map_err(refused).and(measured)
     });
@@ -104,7 +112,8 @@ struct Others<'a> {
     arms: &'a mut Arms,
 }
 
-/// Alternates log and floor, in random order within each round, and the log beside company before or after both.
+/// Alternates log and floor, in random order within each round, and the log beside company before
+/// or after both.
 fn rounds(
     site: &Site,
     session: &Session<'_>,
@@ -278,8 +287,14 @@ impl FloorArm {
         while round.total_ns < time.as_nanos() as u64 {
             let left = time - Duration::from_nanos(round.total_ns);
             let limits = Limits { commits: u64::MAX, time: left };
-            let totals =
-                self.writer.run(session, &self.cell, &self.file, limits, &mut self.recorders, None)?;
+            let totals = self.writer.run(
+                session,
+                &self.cell,
+                &self.file,
+                limits,
+                &mut self.recorders,
+                None,
+            )?;
             round.commits += totals.commits;
             round.total_ns += totals.total_ns;
         }
@@ -287,7 +302,8 @@ impl FloorArm {
         Ok(())
     }
 
-    /// Compares a write of the floor with a commit if one thread waits for each record, and with a group otherwise.
+    /// Compares a write of the floor with a commit if one thread waits for each record, and with a
+    /// group otherwise.
     fn finish(&self, load: Load, row: &BenchRow, seed: u64) -> Floor {
         let log: Vec<Round> = match load {
             Load::Closed(1) => row.rounds.clone(),

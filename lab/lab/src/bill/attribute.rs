@@ -1,19 +1,25 @@
-//! What each request was, and why: data, journal (and whose transaction), metadata, flush; summed into a bill.
+//! What each request was, and why: data, journal (and whose transaction), metadata, flush; summed
+//! into a bill.
 //!
-//! *Owns*: the order of reasons. *May not touch*: how requests were found (`requests`), the coverage rule (`durable`).
+//! *Owns*: the order of reasons. *May not touch*: how requests were found (`requests`), the
+//! coverage rule (`durable`).
 //!
-//! A write is, in this order: the journal's, if it lies in the journal's area; data, if it lies on the file's blocks; metadata, if this
-//! process submitted it (which writes nothing else), or if the whole file system is ours; another process's, if that process submitted
-//! it; otherwise (a kernel thread's) unattributed, and printed.
+//! A write is, in this order: the journal's, if it lies in the journal's area; data, if it lies on
+//! the file's blocks; metadata, if this process submitted it (which writes nothing else), or if the
+//! whole file system is ours; another process's, if that process submitted it; otherwise (a kernel
+//! thread's) unattributed, and printed.
 //!
-//! A flush is ours if the file system is ours, or if our thread waited for it (or a kernel worker that syncs for a request of ours),
-//! or the journal did for a transaction of ours, or, on the disk below a loop device, its worker did for a request of ours (`below`).
-//! A flush that serves us and others at once is ours. Requests of other processes are always counted separately. Commits that cost
-//! less than one flush or FUA write of ours each are not called durable, even where flushes for others covered them all.
+//! A flush is ours if the file system is ours, or if our thread waited for it (or a kernel worker
+//! that syncs for a request of ours), or the journal did for a transaction of ours, or, on the disk
+//! below a loop device, its worker did for a request of ours (`below`). A flush that serves us and
+//! others at once is ours. Requests of other processes are always counted separately. Commits that
+//! cost less than one flush or FUA write of ours each are not called durable, even where flushes
+//! for others covered them all.
 //!
-//! A journal write is *caused* by a commit if the transaction began and ended inside that commit (ext4), or if our own
-//! thread forced the log earlier in this commit (xfs); a *timer's* if the transaction had been open for the journal's
-//! commit interval, or no thread of ours forced the log; *other* otherwise.
+//! A journal write is *caused* by a commit if the transaction began and ended inside that commit
+//! (ext4), or if our own thread forced the log earlier in this commit (xfs); a *timer's* if the
+//! transaction had been open for the journal's commit interval, or no thread of ours forced the
+//! log; *other* otherwise.
 
 use std::collections::{HashMap, HashSet};
 
@@ -88,7 +94,8 @@ struct Causes<'a> {
     commits: &'a [CommitSpan],
     own_threads: &'a [u32],
     own_workers: bool,
-    /// Which requests are flushes for our own threads, or for the kernel's workers that sync for us.
+    /// Which requests are flushes for our own threads, or for the kernel's workers that sync for
+    /// us.
     own_flushes: HashSet<usize>,
     /// Requests that loop devices' workers made to the host's devices for us.
     below: Below,
@@ -111,7 +118,8 @@ pub struct Evidence<'a> {
     pub commits: &'a [CommitSpan],
     /// Threads of this process, the kernel's io_uring workers among them.
     pub own_threads: &'a [u32],
-    /// Whether the kernel's workers sync for this process: see [`Cell::workers_sync`](crate::cell::Cell::workers_sync).
+    /// Whether the kernel's workers sync for this process: see
+    /// [`Cell::workers_sync`](crate::cell::Cell::workers_sync).
     pub own_workers: bool,
     /// The same span by the devices' own counters.
     pub counted: &'a Counted,
@@ -127,7 +135,8 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     let own_flushes = own_flushes(evidence, &requests);
     let below = below(evidence, &requests, &own_flushes);
     let causes = Causes { own_flushes, below, ..causes };
-    let kinds: Vec<Kind> = requests.iter().enumerate().map(|(n, request)| causes.kind(n, request)).collect();
+    let kinds: Vec<Kind> =
+        requests.iter().enumerate().map(|(n, request)| causes.kind(n, request)).collect();
     let mut bills: Vec<LayerBill> = layers.iter().map(empty_bill).collect();
     let mut submitters: HashMap<(usize, String, Kind), Tally> = HashMap::new();
     for (n, (request, &kind)) in requests.iter().zip(&kinds).enumerate() {
@@ -143,8 +152,11 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     let durable = durable(&requests, &kinds, &causes, trace.lost);
     let durable = if_paid(durable, bills.first().zip(layers.first()), commits.len() as u64);
     let timeline = timeline(&causes, &requests, &kinds, timeline_commits);
-    let punts =
-        trace.events.iter().filter(|event| matches!(event.what, TraceKind::RingPunted { .. })).count();
+    let punts = trace
+        .events
+        .iter()
+        .filter(|event| matches!(event.what, TraceKind::RingPunted { .. }))
+        .count();
     let bill = Bill {
         source: BillSource::Trace,
         commits: commits.len() as u64,
@@ -157,15 +169,24 @@ pub fn bill_of(evidence: &Evidence<'_>) -> (Bill, DurableFinding) {
     (bill, durable)
 }
 
-fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost: u64) -> DurableFinding {
+fn durable(
+    requests: &[DeviceRequest],
+    kinds: &[Kind],
+    causes: &Causes<'_>,
+    lost: u64,
+) -> DurableFinding {
     if lost > 0 {
-        return DurableFinding::NotVisible { reason: format!("the kernel dropped {lost} trace events") };
+        return DurableFinding::NotVisible {
+            reason: format!("the kernel dropped {lost} trace events"),
+        };
     }
     let Some(layer) = causes.layers.first() else {
         return DurableFinding::NotVisible { reason: "there is no block device".into() };
     };
-    // Metadata that our own thread waits for (an inode without a journal, a log tree) is part of what it acknowledges.
-    let waited = |request: &DeviceRequest| request.flags.sync && causes.own_threads.contains(&request.tid);
+    // Metadata that our own thread waits for (an inode without a journal, a log tree) is part of
+    // what it acknowledges.
+    let waited =
+        |request: &DeviceRequest| request.flags.sync && causes.own_threads.contains(&request.tid);
     // A flush empties the whole cache, whoever sent it.
     let ours = |request: &DeviceRequest, kind: Kind| match kind {
         Kind::DataWrite | Kind::JournalWrite | Kind::Flush | Kind::ForeignFlush => true,
@@ -181,9 +202,13 @@ fn durable(requests: &[DeviceRequest], kinds: &[Kind], causes: &Causes<'_>, lost
     covered(causes.commits, &relevant, layer.volatile_cache)
 }
 
-/// A commit of ours costs a flush or a FUA write of ours. Where the bill has fewer, something was not seen: no proof that this way
-/// is durable without the others' flushes.
-fn if_paid(durable: DurableFinding, own: Option<(&LayerBill, &Layer)>, commits: u64) -> DurableFinding {
+/// A commit of ours costs a flush or a FUA write of ours. Where the bill has fewer, something was
+/// not seen: no proof that this way is durable without the others' flushes.
+fn if_paid(
+    durable: DurableFinding,
+    own: Option<(&LayerBill, &Layer)>,
+    commits: u64,
+) -> DurableFinding {
     match (&durable, own) {
         (DurableFinding::Seen { .. }, Some((bill, layer)))
             if layer.volatile_cache && bill.flushes + bill.fua_writes < commits =>
@@ -336,7 +361,9 @@ impl<'a> Causes<'a> {
         let range = request.range();
         match request.flags.op {
             RequestOp::Flush => self.flush_kind(number, request),
-            RequestOp::Discard | RequestOp::SecureErase if self.is_known(number, request) => Kind::Discard,
+            RequestOp::Discard | RequestOp::SecureErase if self.is_known(number, request) => {
+                Kind::Discard
+            }
             RequestOp::Other | RequestOp::Zone if self.is_known(number, request) => Kind::Zeroing,
             RequestOp::Discard | RequestOp::SecureErase | RequestOp::Other | RequestOp::Zone => {
                 Kind::ForeignOther
@@ -347,8 +374,11 @@ impl<'a> Causes<'a> {
             RequestOp::Write if request.bytes == 0 => self.flush_kind(number, request),
             RequestOp::Write if layer.is_log(&range) => self.journal_kind(layer, request),
             RequestOp::Write if layer.is_file(&range) => Kind::DataWrite,
-            // If the journal's place could not be read, its thread identifies it: that writes nothing else there.
-            RequestOp::Write if layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/") => {
+            // If the journal's place could not be read, its thread identifies it: that writes
+            // nothing else there.
+            RequestOp::Write
+                if layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/") =>
+            {
                 self.journal_kind(layer, request)
             }
             RequestOp::Write if self.is_known(number, request) => Kind::MetadataWrite,
@@ -358,7 +388,8 @@ impl<'a> Causes<'a> {
         }
     }
 
-    /// Whether our own thread submitted it, or a loop device's worker did for us, or only we have files there.
+    /// Whether our own thread submitted it, or a loop device's worker did for us, or only we have
+    /// files there.
     fn is_known(&self, number: usize, request: &DeviceRequest) -> bool {
         let private = self.layers[request.layer].private;
         private || self.own_threads.contains(&request.tid) || self.below.others.contains(&number)
@@ -370,9 +401,12 @@ impl<'a> Causes<'a> {
         let ours = if layer.private || self.served(number) {
             true
         } else if request.layer > 0 || self.own_threads.contains(&request.tid) {
-            // Below a loop device nothing else is ours; above it, our thread submitted last, but another flush served it.
+            // Below a loop device nothing else is ours; above it, our thread submitted last, but
+            // another flush served it.
             false
-        } else if comm.starts_with("jbd2/") || layer.file_system == "xfs" && is_kernels(&request.comm) {
+        } else if comm.starts_with("jbd2/")
+            || layer.file_system == "xfs" && is_kernels(&request.comm)
+        {
             self.journal_kind(layer, request) == Kind::JournalWrite
         } else {
             false
@@ -394,7 +428,9 @@ impl<'a> Causes<'a> {
             return if forced { Kind::JournalWrite } else { Kind::TimerJournalWrite };
         }
         let during = |t: &&Transaction| {
-            t.layer == request.layer && t.start_ns <= request.issue_ns && request.issue_ns <= t.end_ns
+            t.layer == request.layer
+                && t.start_ns <= request.issue_ns
+                && request.issue_ns <= t.end_ns
         };
         let Some(transaction) = self.transactions.iter().rev().find(during) else {
             return Kind::OtherJournalWrite;
@@ -402,8 +438,9 @@ impl<'a> Causes<'a> {
         if transaction.running_ms.is_some_and(|ms| ms >= layer.journal_interval_ms) {
             return Kind::TimerJournalWrite;
         }
-        let caused =
-            self.commit_at(transaction.start_ns).is_some_and(|commit| transaction.end_ns <= commit.ack_ns);
+        let caused = self
+            .commit_at(transaction.start_ns)
+            .is_some_and(|commit| transaction.end_ns <= commit.ack_ns);
         if caused { Kind::JournalWrite } else { Kind::OtherJournalWrite }
     }
 
@@ -440,10 +477,12 @@ fn is_worker(comm: &Comm) -> bool {
     comm.as_str().starts_with("kworker")
 }
 
-/// The device's flush for each flush that our own threads submitted, or within a commit a kernel's worker, where those sync for us:
-/// a worker's id means nothing, and a flush of another worker leads to the same flush of the device. One flush of the device serves all processes that submitted one
-/// before it, so the last submitter says little. A waiting thread continues when its flush has ended: so it is the last one that ended
-/// before the acknowledgement, and outside of a commit the next one issued.
+/// The device's flush for each flush that our own threads submitted, or within a commit a kernel's
+/// worker, where those sync for us: a worker's id means nothing, and a flush of another worker
+/// leads to the same flush of the device. One flush of the device serves all processes that
+/// submitted one before it, so the last submitter says little. A waiting thread continues when its
+/// flush has ended: so it is the last one that ended before the acknowledgement, and outside of a
+/// commit the next one issued.
 fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<usize> {
     let Evidence { trace, layers, commits, own_threads, own_workers, .. } = *evidence;
     let mut own = HashSet::new();
@@ -455,19 +494,26 @@ fn own_flushes(evidence: &Evidence<'_>, requests: &[DeviceRequest]) -> HashSet<u
         if !may_be_ours || !flags.preflush && flags.op != RequestOp::Flush {
             continue;
         }
-        let Some(layer) = layers.iter().position(|layer| layer.numbers.contains(&device)) else { continue };
+        let Some(layer) = layers.iter().position(|layer| layer.numbers.contains(&device)) else {
+            continue;
+        };
         let begun = commits.partition_point(|commit| commit.start_ns <= event.time_ns);
-        let commit = begun.checked_sub(1).map(|n| commits[n]).filter(|commit| event.time_ns <= commit.ack_ns);
+        let commit = begun
+            .checked_sub(1)
+            .map(|n| commits[n])
+            .filter(|commit| event.time_ns <= commit.ack_ns);
         if !is_thread && commit.is_none() {
             continue;
         }
         let from = flushes.partition_point(|&n| requests[n].issue_ns < event.time_ns);
         let after = || flushes[from..].iter().copied().filter(|&n| requests[n].layer == layer);
         let ended = |n: &usize| {
-            commit
-                .is_some_and(|commit| requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= commit.ack_ns))
+            commit.is_some_and(|commit| {
+                requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= commit.ack_ns)
+            })
         };
-        let sent_within = |n: &usize| commit.is_none_or(|commit| requests[*n].issue_ns <= commit.ack_ns);
+        let sent_within =
+            |n: &usize| commit.is_none_or(|commit| requests[*n].issue_ns <= commit.ack_ns);
         let served = after().take_while(sent_within).filter(ended).last();
         // Another's worker may have asked: without a flush that ended in time this one is not ours.
         own.extend(served.or_else(|| after().next().filter(|_| is_thread)));
@@ -498,7 +544,11 @@ fn letters(flags: RequestFlags) -> String {
     set.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
 }
 
-fn find(transactions: &mut [Transaction], layer: Option<usize>, number: u32) -> Option<&mut Transaction> {
+fn find(
+    transactions: &mut [Transaction],
+    layer: Option<usize>,
+    number: u32,
+) -> Option<&mut Transaction> {
     let layer = layer?;
     transactions.iter_mut().rev().find(|found| found.layer == layer && found.number == number)
 }
@@ -515,9 +565,11 @@ fn timeline(
     let mut timeline = Vec::new();
     for (number, commit) in commits.iter().enumerate().skip(first).take(count) {
         let until_ns = commits.get(number + 1).map_or(u64::MAX, |next| next.start_ns);
-        let during =
-            |request: &DeviceRequest| request.issue_ns >= commit.start_ns && request.issue_ns < until_ns;
-        let shown = requests.iter().zip(kinds).enumerate().filter(|(_, (request, _))| during(request));
+        let during = |request: &DeviceRequest| {
+            request.issue_ns >= commit.start_ns && request.issue_ns < until_ns
+        };
+        let shown =
+            requests.iter().zip(kinds).enumerate().filter(|(_, (request, _))| during(request));
         let row = |(at, (request, kind)): (usize, (&DeviceRequest, &Kind))| TimelineRequest {
             device: causes.layers[request.layer].device.clone(),
             issued_ns: request.issue_ns - commit.start_ns,
@@ -545,8 +597,8 @@ pub fn shared_counters(
     volatile_cache: bool,
 ) -> (Bill, DurableFinding) {
     let flushes = counted.flushes.unwrap_or(0);
-    // The counters count an empty flush as a write, but not the flushes around a journal's commit record: so they do not show
-    // how many of these writes carried bytes.
+    // The counters count an empty flush as a write, but not the flushes around a journal's commit
+    // record: so they do not show how many of these writes carried bytes.
     let writes = counted.writes;
     let layer = LayerBill {
         device: device.into(),
@@ -558,7 +610,9 @@ pub fn shared_counters(
     };
     let durable = match counted.flushes {
         None => DurableFinding::NotVisible { reason: "this kernel does not count flushes".into() },
-        Some(_) if !volatile_cache && writes >= commits => DurableFinding::Consistent { flushes, commits },
+        Some(_) if !volatile_cache && writes >= commits => {
+            DurableFinding::Consistent { flushes, commits }
+        }
         Some(flushes) if volatile_cache && flushes >= commits => {
             DurableFinding::Consistent { flushes, commits }
         }

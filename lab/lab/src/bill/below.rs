@@ -2,11 +2,13 @@
 //!
 //! *Owns*: that split. *May not touch*: what a request was (`attribute`).
 //!
-//! A loop device serves a request by a kernel thread (`kworker`, before Linux 5.7 `loopN`), whose id means nothing: the same thread works
-//! for all processes, and each flush may have another. Time decides: while a request of ours on the loop device is in progress, its worker
-//! sends requests to the host's device, and waits. So a flush is ours if it served a kernel thread's request within a flush of ours above.
-//! A thread that did that, or moved bytes of the backing file within a request of ours, is the loop device's worker for as long as a
-//! request of ours is in progress. Requests that another process makes meanwhile stay that process's, even if one flush served both.
+//! A loop device serves a request by a kernel thread (`kworker`, before Linux 5.7 `loopN`), whose
+//! id means nothing: the same thread works for all processes, and each flush may have another. Time
+//! decides: while a request of ours on the loop device is in progress, its worker sends requests to
+//! the host's device, and waits. So a flush is ours if it served a kernel thread's request within a
+//! flush of ours above. A thread that did that, or moved bytes of the backing file within a request
+//! of ours, is the loop device's worker for as long as a request of ours is in progress. Requests
+//! that another process makes meanwhile stay that process's, even if one flush served both.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -79,21 +81,27 @@ fn one_layer(
     found: &mut Below,
 ) {
     let known = &evidence.layers[layer];
-    let flushes: Vec<usize> =
-        (0..requests.len()).filter(|&n| requests[n].layer == layer && requests[n].is_flush()).collect();
+    let flushes: Vec<usize> = (0..requests.len())
+        .filter(|&n| requests[n].layer == layer && requests[n].is_flush())
+        .collect();
     let mut workers = HashSet::new();
-    let asked: Vec<&TraceEvent> = evidence.trace.events.iter().filter(|e| asks_for_flush(e, known)).collect();
+    let asked: Vec<&TraceEvent> =
+        evidence.trace.events.iter().filter(|e| asks_for_flush(e, known)).collect();
     for window in above.iter().filter(|window| window.flushes) {
         let since = asked.partition_point(|event| event.time_ns < *window.during.start());
-        let within = || asked[since..].iter().take_while(|event| event.time_ns <= *window.during.end());
+        let within =
+            || asked[since..].iter().take_while(|event| event.time_ns <= *window.during.end());
         let Some(first) = within().next() else { continue };
         workers.extend(within().map(|event| event.tid));
         let from = flushes.partition_point(|&n| requests[n].issue_ns < first.time_ns);
         let after = || flushes[from..].iter().copied();
-        let ended = |n: &usize| requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= *window.during.end());
+        let ended = |n: &usize| {
+            requests[*n].complete_ns.is_some_and(|end_ns| end_ns <= *window.during.end())
+        };
         let sent_within = |n: &usize| requests[*n].issue_ns <= *window.during.end();
         // As with our own flushes: the waiting thread continues when its flush has ended.
-        let served = after().take_while(sent_within).filter(ended).last().or_else(|| after().next());
+        let served =
+            after().take_while(sent_within).filter(ended).last().or_else(|| after().next());
         found.flushes.extend(served);
     }
     let spans = merged(above);
@@ -104,7 +112,9 @@ fn one_layer(
     let of_worker = |request: &DeviceRequest| {
         request.layer == layer && !request.is_flush() && is_worker(&request.comm) && during(request)
     };
-    for request in requests.iter().filter(|request| of_worker(request) && known.is_file(&request.range())) {
+    for request in
+        requests.iter().filter(|request| of_worker(request) && known.is_file(&request.range()))
+    {
         workers.insert(request.tid);
     }
     let theirs = requests.iter().enumerate().filter(|(_, request)| of_worker(request));
@@ -112,8 +122,9 @@ fn one_layer(
     found.others.extend(theirs.filter(|(_, request)| may_be_ours(request, known)).map(|(n, _)| n));
 }
 
-/// The same thread also writes back dirty pages of other processes (`syncfs`), and the trace does not show for whom. A flush needs only
-/// metadata of the backing file: writes of one block, or marked as metadata. Larger writes stay unattributed.
+/// The same thread also writes back dirty pages of other processes (`syncfs`), and the trace does
+/// not show for whom. A flush needs only metadata of the backing file: writes of one block, or
+/// marked as metadata. Larger writes stay unattributed.
 fn may_be_ours(request: &DeviceRequest, known: &super::Layer) -> bool {
     known.is_file(&request.range()) || request.flags.meta || request.bytes <= BLOCK_BYTES
 }
@@ -125,14 +136,17 @@ fn merged(above: &[Above]) -> Vec<RangeInclusive<u64>> {
     let mut all: Vec<RangeInclusive<u64>> = Vec::new();
     for span in spans {
         match all.last_mut() {
-            Some(last) if span.start() <= last.end() => *last = *last.start()..=*last.end().max(span.end()),
+            Some(last) if span.start() <= last.end() => {
+                *last = *last.start()..=*last.end().max(span.end())
+            }
             _ => all.push(span),
         }
     }
     all
 }
 
-/// Whether a kernel thread sends this device a flush: the worker, or the host's journal for which the worker waits.
+/// Whether a kernel thread sends this device a flush: the worker, or the host's journal for which
+/// the worker waits.
 fn asks_for_flush(event: &TraceEvent, layer: &super::Layer) -> bool {
     let TraceKind::BioQueue { device, flags, comm, .. } = event.what else { return false };
     let is_flush = flags.preflush || flags.op == RequestOp::Flush;

@@ -2,12 +2,14 @@
 //!
 //! *Owns*: the rule. *May not touch*: how requests were found.
 //!
-//! The rule, for each commit: between the previous acknowledgement and its own, something was written, and every
-//! write of ours in that span was on the medium before the acknowledgement: it carried FUA, or a flush began after the write
-//! was complete and ended before the acknowledgement. A device without a volatile cache needs no flush.
+//! The rule, for each commit: between the previous acknowledgement and its own, something was
+//! written, and every write of ours in that span was on the medium before the acknowledgement: it
+//! carried FUA, or a flush began after the write was complete and ended before the acknowledgement.
+//! A device without a volatile cache needs no flush.
 //!
-//! A device with several queues can have several flushes in progress, and the trace does not show which of them has ended. A commit whose
-//! flush may have ended in time counts neither as too early nor as seen.
+//! A device with several queues can have several flushes in progress, and the trace does not show
+//! which of them has ended. A commit whose flush may have ended in time counts neither as too early
+//! nor as seen.
 
 use crate::pass::CommitSpan;
 use crate::result::DurableFinding;
@@ -23,15 +25,18 @@ enum Seen {
     Surely,
 }
 
-/// Checks every commit. `requests` are the writes of the commits to the file system's own device (data, and the journal writes that they
-/// caused), and all flushes; by time.
+/// Checks every commit. `requests` are the writes of the commits to the file system's own device
+/// (data, and the journal writes that they caused), and all flushes; by time.
 pub(crate) fn covered(
     commits: &[CommitSpan],
     requests: &[&DeviceRequest],
     volatile_cache: bool,
 ) -> DurableFinding {
-    let mut flush_ends_ns: Vec<u64> =
-        requests.iter().filter(|request| request.is_flush()).filter_map(|flush| flush.complete_ns).collect();
+    let mut flush_ends_ns: Vec<u64> = requests
+        .iter()
+        .filter(|request| request.is_flush())
+        .filter_map(|flush| flush.complete_ns)
+        .collect();
     flush_ends_ns.sort_unstable();
     let mut uncovered = Vec::new();
     let (mut next, mut sure) = (0, 0);
@@ -69,7 +74,8 @@ fn one(
     ack_ns: u64,
     volatile_cache: bool,
 ) -> Result<Seen, &'static str> {
-    // When flushes overlap, the first completion may belong to any of them; after the last one all have ended.
+    // When flushes overlap, the first completion may belong to any of them; after the last one all
+    // have ended.
     let ended = |flush: &DeviceRequest| {
         let first = flush_ends_ns.partition_point(|&end_ns| end_ns <= flush.issue_ns);
         match (flush.overlapped, flush.complete_ns, flush_ends_ns.get(first)) {
@@ -83,7 +89,8 @@ fn one(
         let Some(done_ns) = write.complete_ns.filter(|&done_ns| done_ns <= ack_ns) else {
             return Err("a write was still under way");
         };
-        let flushes = requests.iter().filter(|request| request.is_flush() && request.issue_ns >= done_ns);
+        let flushes =
+            requests.iter().filter(|request| request.is_flush() && request.issue_ns >= done_ns);
         let is_there = (!volatile_cache || write.flags.fua).then_some(Seen::Surely);
         let this = is_there.or_else(|| flushes.filter_map(|flush| ended(flush)).max());
         let this = this.ok_or("a write was not flushed")?;
@@ -98,10 +105,15 @@ mod tests {
     use super::super::requests::{pair, tests::*};
     use super::*;
 
-    fn finding(events: &[inkstone_host::TraceEvent], acks: &[u64], volatile_cache: bool) -> DurableFinding {
+    fn finding(
+        events: &[inkstone_host::TraceEvent],
+        acks: &[u64],
+        volatile_cache: bool,
+    ) -> DurableFinding {
         let requests = pair(events, &[layer()]);
         let all: Vec<_> = requests.iter().collect();
-        let commits: Vec<_> = acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
+        let commits: Vec<_> =
+            acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
         covered(&commits, &all, volatile_cache)
     }
 
@@ -141,7 +153,10 @@ mod tests {
     fn fua_or_no_cache_needs_no_flush() {
         assert!(matches!(finding(&write(10, "WFS"), &[30], true), DurableFinding::Seen { .. }));
         assert!(matches!(finding(&write(10, "WS"), &[30], false), DurableFinding::Seen { .. }));
-        assert!(matches!(finding(&write(28, "WFS"), &[30], true), DurableFinding::NotCovered { .. }));
+        assert!(matches!(
+            finding(&write(28, "WFS"), &[30], true),
+            DurableFinding::NotCovered { .. }
+        ));
     }
 
     #[test]
@@ -149,7 +164,8 @@ mod tests {
         let two_queues = |events: &[inkstone_host::TraceEvent], acks: &[u64]| {
             let requests = pair(events, &[Layer { one_flush: false, ..layer() }]);
             let all: Vec<_> = requests.iter().collect();
-            let commits: Vec<_> = acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
+            let commits: Vec<_> =
+                acks.iter().map(|&ack_ns| CommitSpan { start_ns: 0, ack_ns }).collect();
             covered(&commits, &all, true)
         };
         // Another process's flush is in progress when ours begins. Which one ends at 30?
@@ -163,7 +179,10 @@ mod tests {
             complete(50, 0, 0, "FF"),
         ];
         assert!(matches!(two_queues(&events, &[40]), DurableFinding::NotVisible { .. }));
-        assert!(matches!(two_queues(&events, &[25]), DurableFinding::NotCovered { .. }), "none has ended");
+        assert!(
+            matches!(two_queues(&events, &[25]), DurableFinding::NotCovered { .. }),
+            "none has ended"
+        );
         // The next commit has the device to itself.
         let later = [&events[..], &write(60, "WS"), &flush(70)].concat();
         assert!(matches!(two_queues(&later, &[40, 80]), DurableFinding::Seen { commits: 1 }));

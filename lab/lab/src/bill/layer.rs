@@ -1,6 +1,8 @@
-//! The devices below a file: its file system's own, and the host's below a loop device; and the areas on them.
+//! The devices below a file: its file system's own, and the host's below a loop device; and the
+//! areas on them.
 //!
-//! *Owns*: which bytes of a device are the file's, which are the journal's. *May not touch*: events.
+//! *Owns*: which bytes of a device are the file's, which are the journal's. *May not touch*:
+//! events.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,8 @@ pub struct Layer {
     pub data_only: Vec<Range<u64>>,
     /// Whether flushes matter: the device has a volatile cache. Unknown counts as yes.
     pub volatile_cache: bool,
-    /// Whether it has at most one flush in progress; otherwise the trace does not show which of several has ended.
+    /// Whether it has at most one flush in progress; otherwise the trace does not show which of
+    /// several has ended.
     pub one_flush: bool,
     /// ext4: after how long the journal commits by itself, in milliseconds.
     pub journal_interval_ms: u64,
@@ -83,10 +86,12 @@ impl Layer {
         })
     }
 
-    /// Adds the blocks that the file has now. Call it before and after a pass: a copy-on-write file moves.
+    /// Adds the blocks that the file has now. Call it before and after a pass: a copy-on-write file
+    /// moves.
     pub fn add_file(&mut self, file: &std::fs::File, path: &Path) {
         if self.file_system == "btrfs" {
-            // On btrfs FIEMAP returns addresses of btrfs's own space; the data chunks map them to the device.
+            // On btrfs FIEMAP returns addresses of btrfs's own space; the data chunks map them to
+            // the device.
             return;
         }
         match ExtentMap::of(file, path) {
@@ -135,12 +140,13 @@ fn btrfs_data(target: &Path, notes: &mut Vec<String>) -> Vec<Range<u64>> {
 }
 
 fn journal_interval_ms(options: &str) -> u64 {
-    let seconds = options.split(',').find_map(|option| option.strip_prefix("commit=")?.parse::<u64>().ok());
+    let seconds =
+        options.split(',').find_map(|option| option.strip_prefix("commit=")?.parse::<u64>().ok());
     seconds.filter(|&seconds| seconds > 0).map_or(JOURNAL_INTERVAL_MS, |seconds| seconds * 1000)
 }
 
-/// The layers below a directory: its own device, then the host's for as long as that is a loop device, each of those
-/// with the blocks of the backing file.
+/// The layers below a directory: its own device, then the host's for as long as that is a loop
+/// device, each of those with the blocks of the backing file.
 pub fn layers_of(directory: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     let mut directory = directory.to_path_buf();
@@ -167,9 +173,9 @@ pub fn layers_of(directory: &Path) -> Vec<Layer> {
 fn add_backing(layer: &mut Layer, path: &Path) {
     match std::fs::File::open(path) {
         Ok(file) => layer.add_file(&file, path),
-        Err(error) => {
-            layer.notes.push(format!("the backing file {} cannot be opened: {error}", path.display()))
-        }
+        Err(error) => layer
+            .notes
+            .push(format!("the backing file {} cannot be opened: {error}", path.display())),
     }
 }
 

@@ -1,9 +1,12 @@
-//! From events to requests: each command that a device received, with its completion and its submitter.
+//! From events to requests: each command that a device received, with its completion and its
+//! submitter.
 //!
-//! *Owns*: pairing queue, issue and completion. *May not touch*: what a request means (`attribute`).
+//! *Owns*: pairing queue, issue and completion. *May not touch*: what a request means
+//! (`attribute`).
 //!
-//! `block_bio_queue` shows who submitted what, `block_rq_issue` what the device was sent. A request can hold several bios
-//! (merged), and a bio with PREFLUSH or FUA can become several requests (flush, data, flush).
+//! `block_bio_queue` shows who submitted what, `block_rq_issue` what the device was sent. A request
+//! can hold several bios (merged), and a bio with PREFLUSH or FUA can become several requests
+//! (flush, data, flush).
 
 use std::ops::Range;
 
@@ -25,7 +28,8 @@ pub struct DeviceRequest {
     pub issue_ns: u64,
     /// When it completed.
     pub complete_ns: Option<u64>,
-    /// A flush that was in progress together with others: their completions look alike, and `complete_ns` may be another's.
+    /// A flush that was in progress together with others: their completions look alike, and
+    /// `complete_ns` may be another's.
     pub overlapped: bool,
     /// First sector.
     pub sector: u64,
@@ -33,7 +37,8 @@ pub struct DeviceRequest {
     pub bytes: u64,
     /// Its flags; `meta` also if the bio had it.
     pub flags: RequestFlags,
-    /// The thread that submitted it: the bio's if that was found, otherwise the one that issued the request.
+    /// The thread that submitted it: the bio's if that was found, otherwise the one that issued the
+    /// request.
     pub tid: u32,
     /// That thread's name.
     pub comm: Comm,
@@ -69,7 +74,8 @@ struct Bio {
 /// Pairs the events of all layers, by time.
 pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
     let mut pairs = Pairs { layers, requests: Vec::new(), open: Vec::new(), bios: Vec::new() };
-    let layer_of = |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));
+    let layer_of =
+        |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));
     for event in events {
         match event.what {
             TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
@@ -78,7 +84,10 @@ pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
             }
             TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
                 let Some(layer) = layer_of(device) else { continue };
-                pairs.issued(event.time_ns, Bio { layer, sector, sectors, flags, tid: event.tid, comm });
+                pairs.issued(
+                    event.time_ns,
+                    Bio { layer, sector, sectors, flags, tid: event.tid, comm },
+                );
             }
             TraceKind::RequestComplete { device, sector, flags, .. } => {
                 let Some(layer) = layer_of(device) else { continue };
@@ -110,13 +119,13 @@ impl Pairs<'_> {
     fn issued(&mut self, time_ns: u64, issued: Bio) {
         let Bio { layer, sector, sectors, flags, .. } = issued;
         let bytes = sectors * SECTOR_BYTES;
-        // A driver without room returns a request, and it is issued again: still one request. A queue has at most one flush
-        // in progress; several queues have several, which look alike.
+        // A driver without room returns a request, and it is issued again: still one request. A
+        // queue has at most one flush in progress; several queues have several, which look alike.
         let is_flush = flags.op == RequestOp::Flush;
         let again = |&&index: &&usize| {
             let open = &self.requests[index];
-            let same =
-                (open.layer, open.sector, open.bytes, open.flags.op) == (layer, sector, bytes, flags.op);
+            let same = (open.layer, open.sector, open.bytes, open.flags.op)
+                == (layer, sector, bytes, flags.op);
             same && (!is_flush || self.layers[layer].one_flush)
         };
         if let Some(&index) = self.open.iter().find(again) {
@@ -169,7 +178,8 @@ fn is_behind(bio: &Bio, issued: &Bio) -> bool {
     if issued.flags.op == RequestOp::Flush {
         return bio.flags.preflush || bio.flags.fua || bio.flags.op == RequestOp::Flush;
     }
-    let overlap = bio.sector < issued.sector + issued.sectors && issued.sector < bio.sector + bio.sectors;
+    let overlap =
+        bio.sector < issued.sector + issued.sectors && issued.sector < bio.sector + bio.sectors;
     bio.flags.op == issued.flags.op && overlap
 }
 
@@ -195,7 +205,11 @@ pub(crate) mod tests {
     pub(crate) fn bio(time_ns: u64, tid: u32, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
         let flags = RequestFlags::parse(rwbs.as_bytes());
         let comm = Comm::new(b"writer");
-        TraceEvent { time_ns, tid, what: TraceKind::BioQueue { device: DISK, sector, sectors, flags, comm } }
+        TraceEvent {
+            time_ns,
+            tid,
+            what: TraceKind::BioQueue { device: DISK, sector, sectors, flags, comm },
+        }
     }
 
     pub(crate) fn issue(time_ns: u64, sector: u64, sectors: u64, rwbs: &str) -> TraceEvent {
@@ -238,7 +252,10 @@ pub(crate) mod tests {
             issue(11, 800, 8, "WS"),
         ];
         let requests = pair(&events, &[layer()]);
-        assert_eq!((requests.len(), requests[0].issue_ns, requests[0].complete_ns), (2, 5, Some(9)));
+        assert_eq!(
+            (requests.len(), requests[0].issue_ns, requests[0].complete_ns),
+            (2, 5, Some(9))
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The cells that claims are about. *Owns*: their definitions. *May not touch*: running them; the runner sets their sizes.
+//! The cells that claims are about. *Owns*: their definitions. *May not touch*: running them; the
+//! runner sets their sizes.
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 
@@ -54,7 +55,8 @@ pub(super) const OVERWRITE_COLD: Cell = Cell { cache: Cache::Cold, ..OVERWRITE }
 pub(super) const OVERWRITE_512_COLD: Cell = Cell { write_bytes: 512, ..OVERWRITE_COLD };
 pub(super) const OVERWRITE_FSYNC: Cell = cell(Strategy { durability: Durability::Fsync, ..REUSE });
 pub(super) const OVERWRITE_RWF: Cell = cell(Strategy { durability: Durability::RwfDsync, ..REUSE });
-pub(super) const OVERWRITE_ZERO_RANGE: Cell = cell(Strategy { preparation: Preparation::ZeroRange, ..REUSE });
+pub(super) const OVERWRITE_ZERO_RANGE: Cell =
+    cell(Strategy { preparation: Preparation::ZeroRange, ..REUSE });
 pub(super) const MAPPED: Cell =
     cell(Strategy { access: Access::Mmap, durability: Durability::Msync, ..REUSE });
 pub(super) const URING: Cell = cell(Strategy { engine: EngineKind::Uring, ..REUSE });

@@ -8,7 +8,9 @@ use inkstone_io::NamedChoice;
 use crate::asked::forbidding;
 use crate::cell::Cell;
 use crate::experiment::{ExperimentResult, ExperimentRow, Size, list, rounds_of};
-use crate::result::{self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning};
+use crate::result::{
+    self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning,
+};
 use crate::stats::relative;
 
 use super::rule::Found;
@@ -20,7 +22,8 @@ pub(crate) enum Ground {
     Here,
     /// On an ext4 with a journal, created for this on a loop device (root).
     Journal,
-    /// As in article 1: ext4 with a journal, on a buffered loop device; side by side with the next (root).
+    /// As in article 1: ext4 with a journal, on a buffered loop device; side by side with the next
+    /// (root).
     Article1Journal,
     /// The same without a journal.
     Article1NoJournal,
@@ -57,11 +60,14 @@ pub(crate) struct Rows {
 /// Where a figure comes from.
 #[derive(Debug)]
 pub(crate) enum By {
-    /// How many times as fast a cell is as another, side by side; with several others, as the nearest of them.
+    /// How many times as fast a cell is as another, side by side; with several others, as the
+    /// nearest of them.
     Speed { ground: Ground, slow: &'static [Cell], fast: Cell },
-    /// How many times as fast a cell is without a journal as with one, on the two file systems of article 1 side by side.
+    /// How many times as fast a cell is without a journal as with one, on the two file systems of
+    /// article 1 side by side.
     JournalTime { cell: Cell },
-    /// How many times as much a commit of a cell counts with a journal as without one, on the same two.
+    /// How many times as much a commit of a cell counts with a journal as without one, on the same
+    /// two.
     JournalCount { cell: Cell, what: Counted },
     /// What one commit of a cell costs.
     Count { ground: Ground, cell: Cell, what: Counted },
@@ -122,8 +128,8 @@ impl By {
         matches!(self, Self::Count { .. } | Self::JournalCount { .. }) && !self.cells(on).is_empty()
     }
 
-    /// The warning that forbids an answer, if there is one: a time is no better than the minute in which it was measured. Counts are not
-    /// affected.
+    /// The warning that forbids an answer, if there is one: a time is no better than the minute in
+    /// which it was measured. Counts are not affected.
     pub(crate) fn warning(&self, evidence: &Evidence<'_>) -> Option<Warning> {
         let of = |run: &Run| forbidding(run, evidence.warnings);
         match self {
@@ -148,7 +154,8 @@ impl By {
             Self::Speed { ground, slow, fast } => speed(evidence.run(*ground)?, slow, fast),
             Self::JournalTime { cell } => {
                 let (journal, none) = evidence.article_1.as_ref().map_err(Clone::clone)?;
-                let found = told(relative(rounds(journal, cell)?, rounds(none, cell)?, journal.seed))?;
+                let found =
+                    told(relative(rounds(journal, cell)?, rounds(none, cell)?, journal.seed))?;
                 Ok(times(found, format!("{}, without a journal : with one", cell.name())))
             }
             Self::JournalCount { cell, what } => {
@@ -182,7 +189,12 @@ fn amplified(with: Found, without: Found) -> Result<Found, String> {
         return Err(format!("without a journal the count is 0: `{}`", without.of));
     }
     let value = with.value / without.value;
-    let of = format!("{}, {} with a journal, {} without", with.of, per_commit(&with), per_commit(&without));
+    let of = format!(
+        "{}, {} with a journal, {} without",
+        with.of,
+        per_commit(&with),
+        per_commit(&without)
+    );
     Ok(Found { value, low: value, high: value, unit: "times".into(), of })
 }
 
@@ -190,7 +202,8 @@ fn per_commit(found: &Found) -> String {
     format!("{:.1} {}", found.value, found.unit)
 }
 
-/// The speed against the nearest of several slow cells: if the fast cell beats that one, it beats all.
+/// The speed against the nearest of several slow cells: if the fast cell beats that one, it beats
+/// all.
 fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
     let judged = rounds(run, fast)?;
     let mut nearest: Option<(Told, String)> = None;
@@ -210,7 +223,8 @@ fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
     }
     let (found, base) = nearest.ok_or(why)?;
     // Names the nearest of several; the others are further away.
-    let of_several = if slow.len() > 1 { format!(", the nearest of {beaten}") } else { String::new() };
+    let of_several =
+        if slow.len() > 1 { format!(", the nearest of {beaten}") } else { String::new() };
     Ok(times(found, format!("{} : {base}{of_several}", fast.name())))
 }
 
@@ -272,13 +286,16 @@ fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, Str
     if what == Counted::OwnFlushes && !has_cache {
         return Err("the device reports no volatile cache: there is nothing to flush".into());
     }
-    let punts = || bill.uring_punts.ok_or("the kernel does not report what io_uring hands to workers");
+    let punts =
+        || bill.uring_punts.ok_or("the kernel does not report what io_uring hands to workers");
     let total = match what {
         Counted::Faults => return Err("page faults are not in a bill".into()),
         Counted::OwnFlushes => own_flushes(layer) as f64,
         Counted::Punts => punts()? as f64,
         Counted::Reads => layer.data_reads.requests as f64,
-        Counted::Metadata => (layer.journal_writes.requests + layer.metadata_writes.requests) as f64,
+        Counted::Metadata => {
+            (layer.journal_writes.requests + layer.metadata_writes.requests) as f64
+        }
         Counted::JournalWrites => layer.journal_writes.requests as f64,
         Counted::JournalKib => layer.journal_writes.bytes as f64 / 1024.0,
         Counted::WrittenKib => {
@@ -293,7 +310,8 @@ fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, Str
 }
 
 fn own_flushes(layer: &LayerBill) -> u64 {
-    let own = layer.submitters.iter().filter(|who| who.who == "this process" && who.what == "flush");
+    let own =
+        layer.submitters.iter().filter(|who| who.who == "this process" && who.what == "flush");
     own.map(|who| who.tally.requests).sum()
 }
 
@@ -345,12 +363,19 @@ fn row_count(evidence: &Evidence<'_>, name: &str, row: &str) -> Result<Found, St
     let found = result_of(evidence, name)?;
     let most = row_of(found, row)?.samples.iter().copied().reduce(f64::max);
     let value = most.ok_or_else(|| format!("{name} did not run"))?;
-    Ok(Found { value, low: value, high: value, unit: found.unit.clone(), of: format!("{row}, in any round") })
+    Ok(Found {
+        value,
+        low: value,
+        high: value,
+        unit: found.unit.clone(),
+        of: format!("{row}, in any round"),
+    })
 }
 
 fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {
     let atlas = evidence.atlas.ok_or("the atlas did not run")?;
-    let is_it = |cell: &&result::FallocateCell| cell.mode == mode.name() && cell.len_bytes == len_bytes;
+    let is_it =
+        |cell: &&result::FallocateCell| cell.mode == mode.name() && cell.len_bytes == len_bytes;
     let cell = atlas.cells.iter().find(is_it).ok_or("the atlas has no such call")?;
     if !cell.done {
         return Err(format!("{}: {}", atlas.place.file_system, cell.answer));

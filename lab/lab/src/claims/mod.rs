@@ -1,10 +1,13 @@
-//! Executable claims: statements of articles and threads about writing and reading files, checked here.
+//! Executable claims: statements of articles and threads about writing and reading files, checked
+//! here.
 //!
 //! *Owns*: the answers from the measurements. *May not touch*: measuring (`command::claims` does).
 //!
-//! Each claim of the [`table`](CLAIMS) names a figure and the band in which it must lie. One rule applies to all (`rule`): a 95% interval
-//! inside the band confirms the claim, one outside refutes it, and one across an end cannot tell; where the lab doubts what the run
-//! means, neither. A busy machine makes intervals wide: its warning stands beside the answer. Counts have no interval and no warning. Without a figure the answer is *not run*, with the reason.
+//! Each claim of the [`table`](CLAIMS) names a figure and the band in which it must lie. One rule
+//! applies to all (`rule`): a 95% interval inside the band confirms the claim, one outside refutes
+//! it, and one across an end cannot tell; where the lab doubts what the run means, neither. A busy
+//! machine makes intervals wide: its warning stands beside the answer. Counts have no interval and
+//! no warning. Without a figure the answer is *not run*, with the reason.
 
 mod cells;
 pub(crate) mod evidence;

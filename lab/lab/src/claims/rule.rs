@@ -1,6 +1,8 @@
-//! From a figure with its interval to an answer, by one rule for every claim: a claim only names its band.
+//! From a figure with its interval to an answer, by one rule for every claim: a claim only names
+//! its band.
 //!
-//! *Owns*: the band, and how an interval is judged by it. *May not touch*: where a figure comes from.
+//! *Owns*: the band, and how an interval is judged by it. *May not touch*: where a figure comes
+//! from.
 
 use serde::{Deserialize, Serialize};
 
@@ -118,8 +120,12 @@ mod tests {
 
     #[test]
     fn bands_in_words() {
-        let words =
-            [Band::at_least(1.2), Band::between(0.0, 0.0), Band::between(0.0, 0.1), Band::between(1.5, 3.0)];
+        let words = [
+            Band::at_least(1.2),
+            Band::between(0.0, 0.0),
+            Band::between(0.0, 0.1),
+            Band::between(1.5, 3.0),
+        ];
         assert_eq!(words.map(Band::words), ["1.2 or more", "0", "0.1 or less", "1.5 to 3"]);
     }
 }

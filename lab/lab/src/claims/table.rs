@@ -1,6 +1,8 @@
-//! The claims: each statement, its source, what runs for it here, and the band in which its figure must lie.
+//! The claims: each statement, its source, what runs for it here, and the band in which its figure
+//! must lie.
 //!
-//! *Owns*: the list. *May not touch*: figures, answers. The statements are in our words; a band is ours if the source has only words.
+//! *Owns*: the list. *May not touch*: figures, answers. The statements are in our words; a band is
+//! ours if the source has only words.
 
 use super::cells::*;
 use super::evidence::{By, Counted, Ground, Rows};
@@ -273,7 +275,10 @@ pub const CLAIMS: &[Claim] = &[
         of: E3,
         statement: "So does fdatasync of a log that only overwrites written blocks.",
         source: "cockroachdb/pebble#5121, which makes no exception",
-        by: rate("neighbours", Rows { slow: "overwrite, beside new files", fast: "overwrite, alone" }),
+        by: rate(
+            "neighbours",
+            Rows { slow: "overwrite, beside new files", fast: "overwrite, alone" },
+        ),
         band: Band::at_least(1.2),
     },
     Claim {
@@ -289,7 +294,10 @@ pub const CLAIMS: &[Claim] = &[
         of: E4,
         statement: "posix_fallocate of 8 MiB on an O_DSYNC file is slower than writing the zeros by hand.",
         source: "canonical/dqlite#653 (ext3, about 12 s)",
-        by: rate("reserving", Rows { slow: "posix_fallocate, O_DSYNC", fast: "zeros written, synced once" }),
+        by: rate(
+            "reserving",
+            Rows { slow: "posix_fallocate, O_DSYNC", fast: "zeros written, synced once" },
+        ),
         band: FASTER,
     },
     Claim {
@@ -429,7 +437,10 @@ pub const CLAIMS: &[Claim] = &[
         of: E7,
         statement: "Random reads from the device (O_DIRECT) are faster too.",
         source: "article 5, whose reads do not",
-        by: rate("reads-and-writes", Rows { slow: "write and fsync", fast: "read, from the device" }),
+        by: rate(
+            "reads-and-writes",
+            Rows { slow: "write and fsync", fast: "read, from the device" },
+        ),
         band: FASTER,
     },
     Claim {
@@ -461,7 +472,10 @@ pub const CLAIMS: &[Claim] = &[
         of: E8,
         statement: "readahead(2) ahead of the reader helps cold reads from front to back.",
         source: "article 1",
-        by: rate("read-sequential-cold", Rows { slow: "read, 4 KiB", fast: "readahead(2) ahead, 4 KiB" }),
+        by: rate(
+            "read-sequential-cold",
+            Rows { slow: "read, 4 KiB", fast: "readahead(2) ahead, 4 KiB" },
+        ),
         band: FASTER,
     },
     Claim {

@@ -1,4 +1,5 @@
-//! Every claim gives each answer for figures made to give it; none is a constant, none lacks a source.
+//! Every claim gives each answer for figures made to give it; none is a constant, none lacks a
+//! source.
 
 use super::evidence::{By, Counted, Evidence, Ground};
 use super::*;
@@ -7,8 +8,8 @@ use crate::experiment::{ExperimentResult, ExperimentRow};
 use crate::finding::tests::{cell as made, run};
 use crate::numbered::Numbered;
 use crate::result::{
-    Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCell, FileFacts, LayerBill, Outcome, Place,
-    Run, Submitter, Tally, Warning,
+    Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCell, FileFacts, LayerBill, Outcome,
+    Place, Run, Submitter, Tally, Warning,
 };
 use inkstone_io::NamedChoice as _;
 
@@ -40,9 +41,11 @@ fn counted(cell: Cell, per_commit: f64, what: Counted) -> Run {
     let mut layer = LayerBill::default();
     match what {
         Counted::Faults | Counted::Punts => {}
-        Counted::OwnFlushes => {
-            layer.submitters.push(Submitter { who: "this process".into(), what: "flush".into(), tally })
-        }
+        Counted::OwnFlushes => layer.submitters.push(Submitter {
+            who: "this process".into(),
+            what: "flush".into(),
+            tally,
+        }),
         Counted::Reads => layer.data_reads = tally,
         Counted::Metadata => layer.metadata_writes = tally,
         Counted::JournalWrites | Counted::JournalKib => layer.journal_writes = tally,
@@ -96,7 +99,8 @@ fn atlas(mode: &str, len_bytes: u64, added: u64) -> FallocateAtlas {
     FallocateAtlas { cells: vec![cell], ..FallocateAtlas::default() }
 }
 
-/// The answer to a claim when its figure is `value`; with noise in one of the two that are compared.
+/// The answer to a claim when its figure is `value`; with noise in one of the two that are
+/// compared.
 fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
     let empty = empty_of();
     let on = |ground: Ground, run: &Run| match ground {
@@ -106,8 +110,9 @@ fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
             claim.answer(&Evidence { article_1: Ok((run, run)), ..empty_of() })
         }
     };
-    let both =
-        |journal: &Run, none: &Run| claim.answer(&Evidence { article_1: Ok((journal, none)), ..empty_of() });
+    let both = |journal: &Run, none: &Run| {
+        claim.answer(&Evidence { article_1: Ok((journal, none)), ..empty_of() })
+    };
     match &claim.by {
         By::Speed { ground, slow, fast } => {
             let slower = slow.iter().map(|&cell| (cell, 100.0 * value));
@@ -126,8 +131,11 @@ fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
         By::Count { ground, cell, what } => on(*ground, &counted(*cell, value, *what)),
         By::Rate { result, rows } => {
             // Of times less is better.
-            let (unit, faster) =
-                if *result == "buffers" { ("ns", 1000.0 / value) } else { ("a second", 1000.0 * value) };
+            let (unit, faster) = if *result == "buffers" {
+                ("ns", 1000.0 / value)
+            } else {
+                ("a second", 1000.0 * value)
+            };
             let mut found = experiment(result, &[(rows.slow, 1000.0), (rows.fast, faster)], 1.0);
             found.rows[1] = experiment("", &[(rows.fast, faster)], noise).rows[0].clone();
             found.unit = unit.into();
@@ -179,7 +187,12 @@ fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
         let confirmed = answer(claim, inside, 1.0);
         assert_eq!(confirmed.verdict, Verdict::Confirmed, "{confirmed:?}");
         let found = confirmed.found.expect("a figure");
-        assert!((found.value - inside).abs() <= 0.02 * inside, "{}: {} for {inside}", claim.id, found.value);
+        assert!(
+            (found.value - inside).abs() <= 0.02 * inside,
+            "{}: {} for {inside}",
+            claim.id,
+            found.value
+        );
         let refuted = answer(claim, outside, 1.0);
         assert_eq!(refuted.verdict, Verdict::Refuted, "{refuted:?}");
     }
@@ -187,10 +200,9 @@ fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
 
 #[test]
 fn no_claim_on_times_is_told_where_noise_hides_it() {
-    for claim in CLAIMS
-        .iter()
-        .filter(|claim| matches!(claim.by, By::Speed { .. } | By::Rate { .. } | By::JournalTime { .. }))
-    {
+    for claim in CLAIMS.iter().filter(|claim| {
+        matches!(claim.by, By::Speed { .. } | By::Rate { .. } | By::JournalTime { .. })
+    }) {
         let tie = answer(claim, claim.band.from * 1.02, 3.0);
         assert_eq!(tie.verdict, Verdict::CannotTell, "{tie:?}");
         let found = tie.found.expect("a figure");
@@ -210,7 +222,8 @@ fn ids_are_unique_and_everything_is_said() {
     for claim in CLAIMS {
         assert!(claim.statement.ends_with(['.', ')']) && !claim.source.is_empty(), "{}", claim.id);
         assert!(claim.band.from <= claim.band.to && !claim.band.words().is_empty(), "{}", claim.id);
-        let grounds = [Ground::Here, Ground::Journal, Ground::Article1Journal, Ground::Article1NoJournal];
+        let grounds =
+            [Ground::Here, Ground::Journal, Ground::Article1Journal, Ground::Article1NoJournal];
         for cell in grounds.into_iter().flat_map(|ground| claim.by.cells(ground)) {
             assert_eq!(cell.check(), Ok(()), "{}: {}", claim.id, cell.name());
         }
@@ -229,11 +242,16 @@ fn of_several_forms_the_nearest_decides() {
     let run = timed(&cells, 1.0);
     let near = claim.answer(&Evidence { here: Ok(&run), ..empty_of() });
     assert_eq!(near.verdict, Verdict::Refuted, "one of them ties with it: {near:?}");
-    assert!(near.found.expect("a figure").of.contains(&format!("{}, the nearest of 3", slow[1].name())));
+    assert!(
+        near.found.expect("a figure").of.contains(&format!("{}, the nearest of 3", slow[1].name()))
+    );
     // One that the file system does not have decides nothing.
     cells.remove(1);
     let run = timed(&cells, 1.0);
-    assert_eq!(claim.answer(&Evidence { here: Ok(&run), ..empty_of() }).verdict, Verdict::Confirmed);
+    assert_eq!(
+        claim.answer(&Evidence { here: Ok(&run), ..empty_of() }).verdict,
+        Verdict::Confirmed
+    );
 }
 
 #[test]
@@ -242,7 +260,11 @@ fn what_everybody_shares_is_not_counted_for_ours() {
     let By::Count { cell, what, .. } = &claim.by else { panic!("a count") };
     let mut run = counted(*cell, 0.0, *what);
     let answer = |run: &Run| claim.answer(&Evidence { here: Ok(run), ..empty_of() });
-    assert_eq!(answer(&run).verdict, Verdict::Confirmed, "1,000 flushes of others are none of ours");
+    assert_eq!(
+        answer(&run).verdict,
+        Verdict::Confirmed,
+        "1,000 flushes of others are none of ours"
+    );
     run.place.write_cache = Some("write through".into());
     assert!(answer(&run).reason.is_some_and(|why| why.contains("no volatile cache")));
     run.place.write_cache = Some("write back".into());
@@ -284,13 +306,18 @@ fn claims_are_chosen_by_name() {
 /// A figure of time is no better than its minute; a count is what it is.
 #[test]
 fn where_the_lab_doubts_a_run_no_time_is_judged() {
-    let warning = |name: &str| Warning { name: name.into(), text: "so".into(), cure: String::new() };
+    let warning =
+        |name: &str| Warning { name: name.into(), text: "so".into(), cure: String::new() };
     let (busy, swept, memory) = ([warning("cpu-busy")], [warning("swept")], [warning("memory")]);
     let claim = of("overwrite-twice");
     let By::Speed { slow, fast, .. } = &claim.by else { panic!("a comparison") };
     let run = timed(&[(slow[0], 200.0), (*fast, 100.0)], 1.0);
     let told = |warnings| claim.answer(&Evidence { here: Ok(&run), warnings, ..empty_of() });
-    assert_eq!(told(&swept).verdict, Verdict::Confirmed, "what was tidied up says nothing of figures");
+    assert_eq!(
+        told(&swept).verdict,
+        Verdict::Confirmed,
+        "what was tidied up says nothing of figures"
+    );
     assert_eq!(
         told(&busy).verdict,
         Verdict::Confirmed,
@@ -307,12 +334,14 @@ fn where_the_lab_doubts_a_run_no_time_is_judged() {
     let claim = of("fake-iops");
     let By::Rate { result, rows } = &claim.by else { panic!("a rate") };
     let found = [experiment(result, &[(rows.slow, 100.0), (rows.fast, 900.0)], 1.0)];
-    let rated = |warnings| claim.answer(&Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
+    let rated =
+        |warnings| claim.answer(&Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
     assert_eq!((rated(&busy), rated(&memory)), (Verdict::Confirmed, Verdict::CannotTell));
 }
 
 #[test]
-fn each_result_that_a_claim_needs_is_given_by_one_experiment_and_each_experiment_of_claims_is_needed() {
+fn each_result_that_a_claim_needs_is_given_by_one_experiment_and_each_experiment_of_claims_is_needed()
+ {
     use crate::experiment::{Size, list};
     let results: Vec<&str> = CLAIMS.iter().filter_map(|claim| claim.by.result()).collect();
     for result in &results {

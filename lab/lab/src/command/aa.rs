@@ -1,4 +1,5 @@
-//! `inkstone lab aa`: compares identical arms, many times, and counts how often they are called different.
+//! `inkstone lab aa`: compares identical arms, many times, and counts how often they are called
+//! different.
 //!
 //! *Owns*: the count. *May not touch*: the comparison itself; every run uses the same one.
 
@@ -38,7 +39,8 @@ pub fn aa(options: &AaOptions, context: &mut Context<'_>) -> Result<LabResult, L
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
     let plan = plan(options.rounds);
-    let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
+    let open =
+        OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
     started.swept(&open.swept);
     let steps = u64::from(options.pairs) * u64::from(options.rounds) * 2;
     context.progress.start(steps, "pairs of identical arms", 0.2 * f64::from(options.pairs));

@@ -1,10 +1,11 @@
 //! `inkstone lab all`: every experiment in one result, within a time that is known beforehand.
 //!
-//! *Owns*: which parts there are, how the time is shared out, which parts are skipped when it is used up. *May not touch*: how any
-//! part is measured.
+//! *Owns*: which parts there are, how the time is shared out, which parts are skipped when it is
+//! used up. *May not touch*: how any part is measured.
 //!
-//! Before each part the remaining time is shared out again, by weight: a quick part leaves more to the later ones, a slow one less.
-//! A part that takes far more than its share is ended as by Ctrl-C, with the results that it has by then.
+//! Before each part the remaining time is shared out again, by weight: a quick part leaves more to
+//! the later ones, a slow one less. A part that takes far more than its share is ended as by
+//! Ctrl-C, with the results that it has by then.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +51,8 @@ pub struct AllOptions {
 }
 
 impl Tier {
-    /// The time for all parts. It leaves enough of the promised time for the steps before and after them, and for a part that ends late.
+    /// The time for all parts. It leaves enough of the promised time for the steps before and after
+    /// them, and for a part that ends late.
     fn time(self) -> Duration {
         Duration::from_secs(match self {
             Self::Quick => 48,
@@ -146,7 +148,9 @@ impl Part {
 fn parts(tier: Tier) -> Vec<(Part, f64)> {
     let mut parts = vec![(Part::Cells(Preset::Quick, true), 6.0)];
     let experiments = list::commands(tier.size());
-    parts.extend(experiments.map(|(experiment, command)| (Part::Experiment(experiment), command.weight)));
+    parts.extend(
+        experiments.map(|(experiment, command)| (Part::Experiment(experiment), command.weight)),
+    );
     parts.extend([
         (Part::Score, 8.0),
         (Part::Cells(Preset::E1, true), 5.0),
@@ -180,7 +184,11 @@ const ZEROING_BYTES: u64 = 16 << 20;
 pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
-    let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(options.tier))?;
+    let open = OpenSite::open(
+        &directory,
+        &directory.display().to_string(),
+        room_needed_bytes(options.tier),
+    )?;
     started.swept(&open.swept);
     let begin = Instant::now();
     // Only for the run that has the important durable ways side by side.
@@ -252,7 +260,8 @@ fn in_turn(
     }
 }
 
-/// Runs `body` with a flag that is set when the user wants to stop or `limit` has passed; also returns whether it was the limit.
+/// Runs `body` with a flag that is set when the user wants to stop or `limit` has passed; also
+/// returns whether it was the limit.
 fn within<T>(stop: &AtomicBool, limit: Duration, body: impl FnOnce(&AtomicBool) -> T) -> (T, bool) {
     const LOOK: Duration = Duration::from_millis(20);
     let ended = AtomicBool::new(stop.load(Ordering::Relaxed));
@@ -297,7 +306,8 @@ fn one(
         }
         Part::SmallBills => {
             let mut plan = plan(Preset::E1, options, share, tier.bill_commits());
-            (plan.name, plan.title) = ("bill".into(), "Commits of 512B, one after the other".into());
+            (plan.name, plan.title) =
+                ("bill".into(), "Commits of 512B, one after the other".into());
             (plan.rounds, plan.deadline) = (1, None);
             plan.cells.iter_mut().for_each(|cell| cell.write_bytes = 512);
             context.progress.start(steps_of(site, &plan), title, share.as_secs_f64());
@@ -312,7 +322,9 @@ fn one(
                 Err(error) => return Err(error.into()),
             }
         }
-        Part::Image(kind) => image(site.directory.path(), *kind, options, (title, share), context, started),
+        Part::Image(kind) => {
+            image(site.directory.path(), *kind, options, (title, share), context, started)
+        }
         Part::Score => {
             let effort = Effort::within(share);
             context.progress.start(effort.steps(), title, share.as_secs_f64());
@@ -328,7 +340,8 @@ fn one(
         }
         Part::Experiment(experiment) => {
             let pace = Pace { rounds: tier.rounds(), budget: Some(share), seed, twins: false };
-            let found = super::experiment::measured(site, experiment.as_ref(), &pace, title, context)?;
+            let found =
+                super::experiment::measured(site, experiment.as_ref(), &pace, title, context)?;
             started.result.experiments.extend(found);
         }
     }
@@ -349,15 +362,22 @@ fn image(
     let image_bytes = image_bytes(options.tier);
     let steps = plan.cells.len() as u64 * u64::from(plan.rounds + 1);
     context.progress.start(steps, title, share.as_secs_f64());
-    let options =
-        FilesystemsOptions { directory: None, kinds: vec![kind], modes: vec![mode], image_bytes, plan };
+    let options = FilesystemsOptions {
+        directory: None,
+        kinds: vec![kind],
+        modes: vec![mode],
+        image_bytes,
+        plan,
+    };
     started.result.runs.push(on_image(workdir, kind, mode, &options, context));
 }
 
-/// Rounds of short passes: half of the share is for measuring, the rest for bringing files into their states.
+/// Rounds of short passes: half of the share is for measuring, the rest for bringing files into
+/// their states.
 fn plan(preset: Preset, options: &AllOptions, share: Duration, bill_commits: u64) -> Plan {
     let tier = options.tier;
-    let cells = preset.cells().into_iter().map(|cell| Cell { file_bytes: tier.arm_bytes(), ..cell });
+    let cells =
+        preset.cells().into_iter().map(|cell| Cell { file_bytes: tier.arm_bytes(), ..cell });
     let cells: Vec<Cell> = cells.collect();
     let billed = if bill_commits > 0 { 0.7 } else { 0.9 };
     let passes = cells.len() as f64 * f64::from(tier.rounds());
@@ -378,7 +398,8 @@ fn plan(preset: Preset, options: &AllOptions, share: Duration, bill_commits: u64
     }
 }
 
-/// Removes the files of one part, so that the next does not reuse them. `kept` were there before the first part (the lock is one).
+/// Removes the files of one part, so that the next does not reuse them. `kept` were there before
+/// the first part (the lock is one).
 fn clear(open: &OpenSite, kept: &[String]) {
     for name in open.site.directory.list().unwrap_or_default() {
         if !kept.contains(&name) {

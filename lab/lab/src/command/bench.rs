@@ -97,7 +97,9 @@ fn no_trace(reason: &str) -> Warning {
     };
     Warning {
         name: "no-trace".into(),
-        text: format!("device counts (~) are those of the whole device, with all processes: {reason}"),
+        text: format!(
+            "device counts (~) are those of the whole device, with all processes: {reason}"
+        ),
         cure: cure.into(),
     }
 }

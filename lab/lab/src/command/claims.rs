@@ -1,6 +1,7 @@
 //! `inkstone lab claims`: tests statements of others on this machine.
 //!
-//! *Owns*: what is run for the chosen claims, and for how long. *May not touch*: answers (`crate::claims`).
+//! *Owns*: what is run for the chosen claims, and for how long. *May not touch*: answers
+//! (`crate::claims`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub struct ClaimsOptions {
     pub time_scale: f64,
     /// Seed of orders and bytes.
     pub seed: u64,
-    /// What was measured just before: a statement about one of its experiments is answered from that.
+    /// What was measured just before: a statement about one of its experiments is answered from
+    /// that.
     pub before: Option<LabResult>,
 }
 
@@ -52,11 +54,15 @@ const BILL_TIME: Duration = Duration::from_secs(1);
 const ZEROING_BYTES: u64 = 1 << 20;
 const EXPERIMENTS_BYTES: u64 = 32 << 20;
 
-/// Runs what the claims need, answers them, and leaves nothing behind. A claim that cannot be run here has the reason.
+/// Runs what the claims need, answers them, and leaves nothing behind. A claim that cannot be run
+/// here has the reason.
 ///
 /// # Errors
 /// A claim that does not exist; a directory where nothing can be measured at all.
-pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<ClaimsResult, LabError> {
+pub fn claims(
+    options: &ClaimsOptions,
+    context: &mut Context<'_>,
+) -> Result<ClaimsResult, LabError> {
     let claims = chosen(&options.only).map_err(LabError::Refused)?;
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
@@ -83,8 +89,8 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
         here: named(name_of(Ground::Here)).ok_or_else(none),
         journal: journal.and_then(|()| named(name_of(Ground::Journal)).ok_or_else(none)),
         article_1: article_1.and_then(|()| {
-            let both =
-                [Ground::Article1Journal, Ground::Article1NoJournal].map(|ground| named(name_of(ground)));
+            let both = [Ground::Article1Journal, Ground::Article1NoJournal]
+                .map(|ground| named(name_of(ground)));
             both[0].zip(both[1]).ok_or_else(none)
         }),
         warnings: &warnings,
@@ -95,7 +101,8 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<Clai
     Ok(ClaimsResult { claims, result })
 }
 
-/// Runs everything that the claims need. Returns the reasons if there is no journalling file system, or not both of article 1's.
+/// Runs everything that the claims need. Returns the reasons if there is no journalling file
+/// system, or not both of article 1's.
 fn everything(
     open: &OpenSite,
     options: &ClaimsOptions,
@@ -113,7 +120,8 @@ fn everything(
         if !context.interrupted() {
             let pace = options.pace(experiment.claims_s());
             let name = experiment.name();
-            let measured = super::experiment::measured(site, experiment.as_ref(), &pace, name, context);
+            let measured =
+                super::experiment::measured(site, experiment.as_ref(), &pace, name, context);
             let kept = measured.map(|found| started.result.experiments.extend(found));
             keep(started, name, kept);
         }
@@ -129,7 +137,8 @@ fn everything(
     (journal, on_article_1(open, options, claims, context, started))
 }
 
-/// Runs on article 1's two file systems, each round in both before the next: with a journal and without, through the host's page cache.
+/// Runs on article 1's two file systems, each round in both before the next: with a journal and
+/// without, through the host's page cache.
 fn on_article_1(
     open: &OpenSite,
     options: &ClaimsOptions,
@@ -144,10 +153,15 @@ fn on_article_1(
     if !is_root() {
         return Err("needs root: it creates the file systems of article 1 on loop devices".into());
     }
-    let words =
-        |error: &dyn std::fmt::Display| format!("the file systems of article 1 could not be used: {error}");
+    let words = |error: &dyn std::fmt::Display| {
+        format!("the file systems of article 1 could not be used: {error}")
+    };
     let passes = 2 * plan.cells.len() as u64 * u64::from(plan.rounds + 1);
-    context.progress.start(passes, "claims, ext4 with a journal and without", ARTICLE_1.as_secs_f64());
+    context.progress.start(
+        passes,
+        "claims, ext4 with a journal and without",
+        ARTICLE_1.as_secs_f64(),
+    );
     let made = [ImageKind::Ext4, ImageKind::Ext4NoJournal]
         .map(|kind| own_site(open, kind, LoopMode::Buffered, &plan).map_err(|error| words(&error)));
     let [with, without] = made;
@@ -155,8 +169,10 @@ fn on_article_1(
     let sites = [&with.0.site, &without.0.site];
     let runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
     let grounds = [Ground::Article1Journal, Ground::Article1NoJournal];
-    let named =
-        grounds.into_iter().zip(runs).map(|(ground, run)| Run { name: name_of(ground).into(), ..run });
+    let named = grounds
+        .into_iter()
+        .zip(runs)
+        .map(|(ground, run)| Run { name: name_of(ground).into(), ..run });
     started.result.runs.extend(named);
     for (site, image) in [with, without] {
         site.close().map_err(|error| words(&error))?;
@@ -188,7 +204,8 @@ fn on_journal(
     started: &mut Started,
 ) -> Result<(), String> {
     let plan = options.plan(claims, &[Ground::Journal]);
-    let counted: Vec<_> = options.needed(claims).filter(|experiment| experiment.is_counted()).collect();
+    let counted: Vec<_> =
+        options.needed(claims).filter(|experiment| experiment.is_counted()).collect();
     if (plan.cells.is_empty() && counted.is_empty()) || context.interrupted() {
         return Ok(());
     }
@@ -199,7 +216,9 @@ fn on_journal(
     let paced = |experiment: &dyn Experiment| options.pace(experiment.claims_s());
     let steps: u64 = counted.iter().map(|one| one.steps(&paced(one.as_ref()))).sum();
     context.progress.start(passes + steps, "claims, ext4 with a journal", JOURNAL.as_secs_f64());
-    let words = |error: &dyn std::fmt::Display| format!("an ext4 with a journal could not be used: {error}");
+    let words = |error: &dyn std::fmt::Display| {
+        format!("an ext4 with a journal could not be used: {error}")
+    };
     let (made, image) =
         own_site(open, ImageKind::Ext4, LoopMode::Direct, &plan).map_err(|error| words(&error))?;
     if !plan.cells.is_empty() {
@@ -211,7 +230,8 @@ fn on_journal(
         }
         let session = made.site.session(context.stop);
         let pace = paced(experiment.as_ref());
-        let scene = Scene { site: &made.site, session: &session, pace: &pace, progress: context.progress };
+        let scene =
+            Scene { site: &made.site, session: &session, pace: &pace, progress: context.progress };
         let measured = experiment.measure(scene);
         let kept = measured.map(|found| started.result.experiments.extend(found));
         keep(started, experiment.name(), kept.map_err(LabError::from));
@@ -265,10 +285,13 @@ impl ClaimsOptions {
         Pace { rounds: self.rounds, budget, seed: self.seed, twins: false }
     }
 
-    /// All cells of the claims on these grounds, side by side, each once; none if no claim needs any.
+    /// All cells of the claims on these grounds, side by side, each once; none if no claim needs
+    /// any.
     fn plan(&self, claims: &[&Claim], grounds: &[Ground]) -> Plan {
         let mut cells: Vec<Cell> = Vec::new();
-        for cell in claims.iter().flat_map(|claim| grounds.iter().flat_map(|&ground| claim.by.cells(ground)))
+        for cell in claims
+            .iter()
+            .flat_map(|claim| grounds.iter().flat_map(|&ground| claim.by.cells(ground)))
         {
             if !cells.contains(&cell) {
                 cells.push(cell);

@@ -22,11 +22,13 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<Disks
     let mut started = Started::new(context);
     let mut plan = plan();
     "disks".clone_into(&mut plan.name);
-    // Each round runs in every directory: all together take no longer than one directory alone, down to five rounds.
+    // Each round runs in every directory: all together take no longer than one directory alone,
+    // down to five rounds.
     plan.limits.time /= directories.len().max(1) as u32;
     let mut opened = Vec::new();
     for directory in directories {
-        let open = OpenSite::open(directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
+        let open =
+            OpenSite::open(directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
         started.swept(&open.swept);
         opened.push(open);
     }

@@ -1,6 +1,8 @@
-//! The experiments whose rows are not commits of a cell (`crate::experiment::list`), each by its own command.
+//! The experiments whose rows are not commits of a cell (`crate::experiment::list`), each by its
+//! own command.
 //!
-//! *Owns*: the order of steps. *May not touch*: how an experiment is measured (`crate::experiment`).
+//! *Owns*: the order of steps. *May not touch*: how an experiment is measured
+//! (`crate::experiment`).
 
 use std::path::PathBuf;
 
@@ -31,7 +33,10 @@ const EXPECT_S: f64 = 120.0;
 ///
 /// # Errors
 /// When nothing can be measured there at all: a missing or read-only directory, no room.
-pub fn experiment(options: &ExperimentOptions<'_>, context: &mut Context<'_>) -> Result<LabResult, LabError> {
+pub fn experiment(
+    options: &ExperimentOptions<'_>,
+    context: &mut Context<'_>,
+) -> Result<LabResult, LabError> {
     let ExperimentOptions { directory, experiment, pace } = options;
     let directory = directory_or_here(directory.as_deref());
     let mut started = Started::new(context);

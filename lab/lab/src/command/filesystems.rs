@@ -1,6 +1,8 @@
-//! `inkstone lab filesystems`: the same cells on file systems of our own: created, mounted, measured and removed.
+//! `inkstone lab filesystems`: the same cells on file systems of our own: created, mounted,
+//! measured and removed.
 //!
-//! *Owns*: running one file system after the other. *May not touch*: how images are created (`image`).
+//! *Owns*: running one file system after the other. *May not touch*: how images are created
+//! (`image`).
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +42,10 @@ const IMAGE_OVERHEAD_BYTES: u64 = 160 << 20;
 ///
 /// # Errors
 /// Without root, without room for an image, or when the directory is not usable.
-pub fn filesystems(options: &FilesystemsOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
+pub fn filesystems(
+    options: &FilesystemsOptions,
+    context: &mut Context<'_>,
+) -> Result<LabResult, LabError> {
     check(options)?;
     let directory = directory_or_here(options.directory.as_deref());
     let mut started = Started::new(context);
@@ -85,7 +90,8 @@ fn check(options: &FilesystemsOptions) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Runs a plan on a new image. A failure stays within this run: its cells have the reason, and the next file system has its turn.
+/// Runs a plan on a new image. A failure stays within this run: its cells have the reason, and the
+/// next file system has its turn.
 pub(super) fn on_image(
     workdir: &Path,
     kind: ImageKind,
@@ -113,8 +119,8 @@ fn measured_on(
     progress: &mut Progress,
 ) -> Result<Run, CellError> {
     let needed = room_needed_bytes(&options.plan);
-    let mut open =
-        OpenSite::open(image.path(), name, needed).map_err(|error| CellError::Invalid(error.to_string()))?;
+    let mut open = OpenSite::open(image.path(), name, needed)
+        .map_err(|error| CellError::Invalid(error.to_string()))?;
     open.site.private = true;
     let mut run = run(&open.site, &options.plan, stop, progress);
     run.finding = finding(&run);

@@ -1,6 +1,8 @@
-//! `inkstone lab write` and `inkstone lab bill`: any cells in one directory, and in several states of its device.
+//! `inkstone lab write` and `inkstone lab bill`: any cells in one directory, and in several states
+//! of its device.
 //!
-//! *Owns*: the order of steps, and the questions about several states. The plan comes from the caller.
+//! *Owns*: the order of steps, and the questions about several states. The plan comes from the
+//! caller.
 
 use std::path::PathBuf;
 
@@ -22,9 +24,11 @@ pub struct MeasureOptions {
     pub plan: Plan,
     /// Whether to draw a conclusion: for runs with the naive way and others.
     pub conclude: bool,
-    /// What is done to the device before each round. Each of several has rounds of its own, in turns. Empty: nothing is done.
+    /// What is done to the device before each round. Each of several has rounds of its own, in
+    /// turns. Empty: nothing is done.
     pub preconditions: Vec<Precondition>,
-    /// For [`Precondition::Fill`]: bytes; `None` = all free space except what the cells and others need.
+    /// For [`Precondition::Fill`]: bytes; `None` = all free space except what the cells and others
+    /// need.
     pub fill_bytes: Option<u64>,
 }
 
@@ -47,8 +51,8 @@ pub fn measure(options: &MeasureOptions, context: &mut Context<'_>) -> Result<La
     let room_bytes = room_needed_bytes(plan) * states;
     let open = OpenSite::open(&directory, &directory.display().to_string(), room_bytes)?;
     started.swept(&open.swept);
-    let steps =
-        steps_of(&open.site, plan) * states + u64::from(plan.rounds) * options.preconditions.len() as u64;
+    let steps = steps_of(&open.site, plan) * states
+        + u64::from(plan.rounds) * options.preconditions.len() as u64;
     context.progress.start(steps, &plan.name, 30.0);
     let looked = started.look_around(&open.site, context);
     if looked.is_ok() {
@@ -85,8 +89,10 @@ pub fn measure(options: &MeasureOptions, context: &mut Context<'_>) -> Result<La
 
 /// Asks for each cell in each further state of the device whether it differs from the first state.
 fn what_it_changes(runs: &[Run], warnings: &[Warning]) -> Vec<Asked> {
-    let states: Vec<(&Run, &str)> =
-        runs.iter().filter_map(|run| Some((run, run.precondition.as_ref()?.kind.as_str()))).collect();
+    let states: Vec<(&Run, &str)> = runs
+        .iter()
+        .filter_map(|run| Some((run, run.precondition.as_ref()?.kind.as_str())))
+        .collect();
     let Some((&(first, as_it_was), others)) = states.split_first() else { return Vec::new() };
     let questions = others.len() * first.cells.len();
     let ask = |&(run, kind): &(&Run, &str)| {

@@ -83,7 +83,8 @@ pub(crate) struct Started {
 
 impl Started {
     pub(crate) fn new(context: &Context<'_>) -> Self {
-        let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let started_unix_s =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let machine = machine();
         let warnings = warnings::of_machine(&machine);
         let result = LabResult {
@@ -108,20 +109,26 @@ impl Started {
         Self { result, begin_ns: monotonic_ns(), advised: Vec::new() }
     }
 
-    /// The run of this name gets advice for engines: a run on the user's own disk that has the important durable ways side by side.
+    /// The run of this name gets advice for engines: a run on the user's own disk that has the
+    /// important durable ways side by side.
     pub(crate) fn advise_on(&mut self, run: &str) {
         self.advised.push(run.into());
     }
 
     /// Watches the place, and measures the cost of measuring.
-    pub(crate) fn look_around(&mut self, site: &Site, context: &Context<'_>) -> Result<(), LabError> {
+    pub(crate) fn look_around(
+        &mut self,
+        site: &Site,
+        context: &Context<'_>,
+    ) -> Result<(), LabError> {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
         let session = site.session(context.stop);
         if let Some(cell) = Preset::Quick.cells().first() {
             let payload = incompressible(1 << 20, 0);
             match harness_cost(&session, cell, &payload) {
                 Ok(cost) => self.result.harness = cost,
-                // The command continues to its end, which notices the same and returns what there is.
+                // The command continues to its end, which notices the same and returns what there
+                // is.
                 Err(CellError::Interrupted) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -1,4 +1,5 @@
-//! `inkstone lab`: without arguments, root or configuration: an answer within seconds, the whole tier within a minute.
+//! `inkstone lab`: without arguments, root or configuration: an answer within seconds, the whole
+//! tier within a minute.
 //!
 //! *Owns*: the time budget. *May not touch*: which cells there are (`presets`).
 
@@ -21,8 +22,9 @@ use super::{Context, LabError, Started, directory_or_here};
 
 /// 1,024 commits of 4 KiB in each pass at most.
 const FILE_BYTES: u64 = 4 << 20;
-/// Rounds for intervals that hold for all 15 cells at once: with 12, a ratio of 1.7 is distinguished from 1 in 59% of the cells at a noise of
-/// 15% with spikes, with 24 in 89% (simulated).
+/// Rounds for intervals that hold for all 15 cells at once: with 12, a ratio of 1.7 is
+/// distinguished from 1 in 59% of the cells at a noise of 15% with spikes, with 24 in 89%
+/// (simulated).
 const ROUNDS: u32 = 24;
 /// The longest timed pass: 15 cells x 24 rounds x 60 ms are under 22 s.
 const PASS: Duration = Duration::from_millis(60);
@@ -42,7 +44,8 @@ pub fn quick(directory: Option<&Path>, context: &mut Context<'_>) -> Result<LabR
     let directory = directory_or_here(directory);
     let mut started = Started::new(context);
     let plan = plan();
-    let open = OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
+    let open =
+        OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
     started.swept(&open.swept);
     started.advise_on(&plan.name);
     let outcome = measure(&open.site, &plan, context, &mut started);
@@ -76,7 +79,8 @@ fn measure(
 }
 
 pub(super) fn plan() -> Plan {
-    let cells = Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell });
+    let cells =
+        Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell });
     Plan {
         name: Preset::Quick.to_string(),
         title: "Durable 4 KiB commits, one after the other".into(),
@@ -117,11 +121,14 @@ fn first_plan(plan: &Plan) -> Plan {
 }
 
 fn not_here(memory: &str) -> String {
-    format!("First answer: {memory} is memory, so nothing written here is durable. Measuring anyway ...")
+    format!(
+        "First answer: {memory} is memory, so nothing written here is durable. Measuring anyway ..."
+    )
 }
 
 fn first_answer(run: &Run) -> String {
-    let both: Option<Vec<_>> = run.cells.iter().map(|cell| Some((cell, cell.outcome.measured()?))).collect();
+    let both: Option<Vec<_>> =
+        run.cells.iter().map(|cell| Some((cell, cell.outcome.measured()?))).collect();
     let Some([(naive, base), (overwrite, other)]) = both.as_deref() else {
         return "First answer: these ways could not be measured here; the table says why.".into();
     };

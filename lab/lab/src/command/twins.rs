@@ -1,7 +1,8 @@
-//! `inkstone lab aa --of`: runs any experiment with each of its rows twice, and counts how often a row is called different from itself.
+//! `inkstone lab aa --of`: runs any experiment with each of its rows twice, and counts how often a
+//! row is called different from itself.
 //!
-//! *Owns*: which presets stand beside the list of experiments, and their time. *May not touch*: how they are measured, or what is
-//! counted (`crate::twins`).
+//! *Owns*: which presets stand beside the list of experiments, and their time. *May not touch*: how
+//! they are measured, or what is counted (`crate::twins`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use crate::twins::AaResult;
 
 use super::{Context, LabError, Started, directory_or_here};
 
-/// What can be measured against itself: a preset of cells, or an experiment with a command of its own.
+/// What can be measured against itself: a preset of cells, or an experiment with a command of its
+/// own.
 #[derive(Debug)]
 pub enum Twin {
     /// The cells of a preset.
@@ -52,7 +54,8 @@ const CELL_BYTES: u64 = 1 << 20;
 impl Twin {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        let experiments = list::commands(Size::Twins).map(|(experiment, _)| Self::Experiment(experiment));
+        let experiments =
+            list::commands(Size::Twins).map(|(experiment, _)| Self::Experiment(experiment));
         PRESETS.into_iter().map(Self::Cells).chain(experiments)
     }
 
@@ -146,9 +149,15 @@ fn one(
             found.take_run(&measured);
         }
         Twin::Experiment(experiment) => {
-            let pace =
-                Pace { rounds: options.rounds, budget: Some(options.time), seed: options.seed, twins: true };
-            for result in super::experiment::measured(site, experiment.as_ref(), &pace, title, context)? {
+            let pace = Pace {
+                rounds: options.rounds,
+                budget: Some(options.time),
+                seed: options.seed,
+                twins: true,
+            };
+            for result in
+                super::experiment::measured(site, experiment.as_ref(), &pace, title, context)?
+            {
                 found.take_experiment(&result);
             }
         }

@@ -1,13 +1,16 @@
-//! `inkstone lab zero-range`: where the articles disagree most. Articles 1 and 2 say that ZERO_RANGE makes syncs faster, article 4 that
-//! it gains nothing. This command tests it for each file system, size, sync and pass.
+//! `inkstone lab zero-range`: where the articles disagree most. Articles 1 and 2 say that
+//! ZERO_RANGE makes syncs faster, article 4 that it gains nothing. This command tests it for each
+//! file system, size, sync and pass.
 //!
-//! *Owns*: the cells, the places, and the questions. *May not touch*: when a question has an answer (`crate::asked`).
+//! *Owns*: the cells, the places, and the questions. *May not touch*: when a question has an answer
+//! (`crate::asked`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use inkstone_io::{
-    Access, Directory as _, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, is_root,
+    Access, Directory as _, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy,
+    is_root,
 };
 
 use crate::asked::{Asked, Effect, Pair, answer};
@@ -26,7 +29,8 @@ use super::{Context, LabError, Started, directory_or_here};
 pub struct ZeroRangeOptions {
     /// The directory; `None` = the current one. Its own file system is tested too.
     pub directory: Option<PathBuf>,
-    /// Further file systems, created for this (root); `None` = those of the articles, and xfs, if there is root.
+    /// Further file systems, created for this (root); `None` = those of the articles, and xfs, if
+    /// there is root.
     pub kinds: Option<Vec<ImageKind>>,
     /// Over which loop devices.
     pub modes: Vec<LoopMode>,
@@ -57,7 +61,10 @@ const QUESTIONS: usize = 6;
 ///
 /// # Errors
 /// File systems without root, invalid sizes, or a directory where nothing can be measured at all.
-pub fn zero_range(options: &ZeroRangeOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
+pub fn zero_range(
+    options: &ZeroRangeOptions,
+    context: &mut Context<'_>,
+) -> Result<LabResult, LabError> {
     let kinds = options.kinds()?;
     let plans: Vec<Plan> = options.file_bytes.iter().map(|&bytes| options.plan(bytes)).collect();
     for cell in plans.iter().flat_map(|plan| &plan.cells) {
@@ -80,13 +87,20 @@ pub fn zero_range(options: &ZeroRangeOptions, context: &mut Context<'_>) -> Resu
         for plan in &plans {
             started.result.runs.push(run(&open.site, plan, context.stop, context.progress));
         }
-        let images = kinds.iter().flat_map(|&kind| options.modes.iter().map(move |&mode| (kind, mode)));
+        let images =
+            kinds.iter().flat_map(|&kind| options.modes.iter().map(move |&mode| (kind, mode)));
         for (kind, mode) in images {
             if context.interrupted() {
                 break;
             }
             let name = format!("{kind}, {} loop", mode.name());
-            match on_image(open.site.directory.path(), &name, (kind, mode, image_bytes), &plans, context) {
+            match on_image(
+                open.site.directory.path(),
+                &name,
+                (kind, mode, image_bytes),
+                &plans,
+                context,
+            ) {
                 Ok(runs) => started.result.runs.extend(runs),
                 Err(error) => started.result.warnings.push(Warning {
                     name: "part-failed".into(),
@@ -108,7 +122,9 @@ pub fn zero_range(options: &ZeroRangeOptions, context: &mut Context<'_>) -> Resu
 fn no_root() -> Warning {
     Warning {
         name: "no-root".into(),
-        text: "measured this directory's file system only: creating others on loop devices needs root".into(),
+        text:
+            "measured this directory's file system only: creating others on loop devices needs root"
+                .into(),
         cure: "run it as root to add ext4 with and without a journal, and xfs".into(),
     }
 }
@@ -125,7 +141,8 @@ fn on_image(
     let invalid = |error: crate::site::SiteError| CellError::Invalid(error.to_string());
     let mut open = OpenSite::open(image.path(), name, needed).map_err(invalid)?;
     open.site.private = true;
-    let runs = plans.iter().map(|plan| run(&open.site, plan, context.stop, context.progress)).collect();
+    let runs =
+        plans.iter().map(|plan| run(&open.site, plan, context.stop, context.progress)).collect();
     open.close().map_err(invalid)?;
     image.remove()?;
     Ok(runs)
@@ -192,9 +209,13 @@ fn cell(preparation: Preparation, durability: Durability, pass: Pass) -> Cell {
 /// The pairs to compare: the new file and the prepared one.
 fn pairs() -> Vec<(Cell, Cell)> {
     use {Pass::*, Preparation as P};
-    let of =
-        |(preparation, pass)| SYNCS.map(|sync| (cell(P::None, sync, pass), cell(preparation, sync, pass)));
-    [(P::ZeroRange, First), (P::ZeroRange, Second), (P::Zeros, First)].into_iter().flat_map(of).collect()
+    let of = |(preparation, pass)| {
+        SYNCS.map(|sync| (cell(P::None, sync, pass), cell(preparation, sync, pass)))
+    };
+    [(P::ZeroRange, First), (P::ZeroRange, Second), (P::Zeros, First)]
+        .into_iter()
+        .flat_map(of)
+        .collect()
 }
 
 fn cells(file_bytes: u64, pause_ms: u64) -> Vec<Cell> {
@@ -213,7 +234,8 @@ fn ask(run: &Run, asked: usize, warnings: &[Warning]) -> Vec<Asked> {
     let size = run.cells.first().map_or(0, |cell| cell.what.file_bytes);
     let one = |(base, other): (Cell, Cell)| {
         let (base, other) = (base.name(), other.name());
-        let question = format!("Is `{other}` faster than `{base}`, in files of {}?", size_name(size));
+        let question =
+            format!("Is `{other}` faster than `{base}`, in files of {}?", size_name(size));
         let pair = Pair { base: (run, &base), other: (run, &other), effect: Effect::Faster };
         answer(question, &pair, asked, warnings)
     };
@@ -238,9 +260,14 @@ mod tests {
         let names: Vec<String> = cells.iter().map(Cell::name).collect();
         for (base, other) in pairs() {
             assert!(
-                names.contains(&base.name()) && names.contains(&other.name()) && base.name() != other.name()
+                names.contains(&base.name())
+                    && names.contains(&other.name())
+                    && base.name() != other.name()
             );
-            assert_eq!((base.pass, base.strategy.durability), (other.pass, other.strategy.durability));
+            assert_eq!(
+                (base.pass, base.strategy.durability),
+                (other.pass, other.strategy.durability)
+            );
         }
     }
 

@@ -1,21 +1,26 @@
 //! When a difference between two runs counts.
 //!
-//! *Owns*: the noise between runs, the test, the correction for many cells. *May not touch*: where shifts come from.
+//! *Owns*: the noise between runs, the test, the correction for many cells. *May not touch*: where
+//! shifts come from.
 //!
-//! **The shift** of a cell is the Hodges-Lehmann shift: the median of all differences between a round of the second result and
-//! a round of the first, as logarithms. Its own error comes from the scatter of the rounds (median absolute deviations, so that
-//! single slow rounds do not count as scatter).
+//! **The shift** of a cell is the Hodges-Lehmann shift: the median of all differences between a
+//! round of the second result and a round of the first, as logarithms. Its own error comes from the
+//! scatter of the rounds (median absolute deviations, so that single slow rounds do not count as
+//! scatter).
 //!
-//! **Noise between runs.** Rounds of one run share a file, its place on the disk, the state of the host: two runs of the same
-//! build differ by more than their rounds scatter. The amount comes from the comparison itself, as in a random-effects
-//! meta-analysis (DerSimonian and Laird 1986, Controlled Clinical Trials 7, 177-188) but robustly: from the shifts of the nearer
-//! three quarters of all cells. So at most a quarter of the cells may really have changed; if more have, changes go unnoticed. It
-//! is never less than the minimum of a series ([`Shift::between_min`]), and at least [`BETWEEN_ALONE`] if there are too few cells.
+//! **Noise between runs.** Rounds of one run share a file, its place on the disk, the state of the
+//! host: two runs of the same build differ by more than their rounds scatter. The amount comes from
+//! the comparison itself, as in a random-effects meta-analysis (DerSimonian and Laird 1986,
+//! Controlled Clinical Trials 7, 177-188) but robustly: from the shifts of the nearer three
+//! quarters of all cells. So at most a quarter of the cells may really have changed; if more have,
+//! changes go unnoticed. It is never less than the minimum of a series ([`Shift::between_min`]),
+//! and at least [`BETWEEN_ALONE`] if there are too few cells.
 //!
-//! **Many cells.** With thirty cells at 95% some cell is always "slower". So each gets a two-sided p-value (Student's t), and
-//! all of them together go through Holm's step-down procedure (Holm 1979, "A Simple Sequentially Rejective Multiple Test
-//! Procedure", Scandinavian Journal of Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most
-//! [`ALPHA`]. A change must also be at least [`CHANGE_MIN`].
+//! **Many cells.** With thirty cells at 95% some cell is always "slower". So each gets a two-sided
+//! p-value (Student's t), and all of them together go through Holm's step-down procedure (Holm
+//! 1979, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of
+//! Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most [`ALPHA`]. A
+//! change must also be at least [`CHANGE_MIN`].
 
 use crate::stats::{SAME_WITHIN, median};
 
@@ -30,8 +35,8 @@ pub(super) const CHANGE_MIN: f64 = 1.05;
 const BETWEEN_ALONE: f64 = 0.05;
 /// Median absolute deviation to standard deviation, for normal noise.
 const MAD_TO_SD: f64 = 1.4826;
-/// Mean square of the nearer three quarters to variance, for normal noise: 1 / (1 - 2 q f(q) / 0.75) with the density f and its
-/// quartile q = 1.1503.
+/// Mean square of the nearer three quarters to variance, for normal noise: 1 / (1 - 2 q f(q) /
+/// 0.75) with the density f and its quartile q = 1.1503.
 const NEARER_TO_VARIANCE: f64 = 2.714;
 
 /// How much a cell of the second result differs from that of the first.
@@ -51,7 +56,8 @@ impl Shift {
         let differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
         let log = median(&differences).unwrap_or(0.0);
         // The variance of a Hodges-Lehmann centre: pi/3 of the mean's, for normal noise.
-        let variance = |values: &[f64]| spread(values, centre(values)).powi(2) / values.len() as f64;
+        let variance =
+            |values: &[f64]| spread(values, centre(values)).powi(2) / values.len() as f64;
         let error = ((variance(a) + variance(b)) * std::f64::consts::FRAC_PI_3).sqrt();
         Self { log, error, between_min: BETWEEN_MIN }
     }
@@ -67,8 +73,8 @@ fn spread(values: &[f64], from: f64) -> f64 {
     median(&away).unwrap_or(0.0) * MAD_TO_SD
 }
 
-/// Fills in ratio, interval and change of every line that has a shift. Each group has its own noise between runs; Holm's
-/// procedure covers all groups together.
+/// Fills in ratio, interval and change of every line that has a shift. Each group has its own noise
+/// between runs; Holm's procedure covers all groups together.
 pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     let mut tests = Vec::new();
     for group in groups {
@@ -77,7 +83,8 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
         let degrees = degrees(shifts.len());
         let reach = t_quantile(0.025, degrees);
         for &(index, shift) in group {
-            // There are few rounds: a cell whose rounds happen to agree is not more certain than the others.
+            // There are few rounds: a cell whose rounds happen to agree is not more certain than
+            // the others.
             let error = shift.error.max(within).hypot(between.max(shift.between_min));
             let line = &mut lines[index];
             line.ratio = Some(shift.log.exp());
@@ -93,7 +100,9 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
         // Step down: the first hypothesis that is not rejected ends it.
         rejected = rejected && p <= ALPHA / (count - place) as f64;
         let line = &mut lines[index];
-        let (Some(ratio), Some(low), Some(high)) = (line.ratio, line.low, line.high) else { continue };
+        let (Some(ratio), Some(low), Some(high)) = (line.ratio, line.low, line.high) else {
+            continue;
+        };
         line.change = if rejected && ratio >= CHANGE_MIN {
             Change::Slower
         } else if rejected && ratio <= 1.0 / CHANGE_MIN {
@@ -106,7 +115,8 @@ pub(super) fn judge(lines: &mut [Line], groups: &[Vec<(usize, Shift)>]) {
     }
 }
 
-/// The noise between runs (the spread of the shifts beyond their own errors), and the usual own error.
+/// The noise between runs (the spread of the shifts beyond their own errors), and the usual own
+/// error.
 fn noise(shifts: &[Shift]) -> (f64, f64) {
     let errors: Vec<f64> = shifts.iter().map(|shift| shift.error).collect();
     let within = median(&errors).unwrap_or(0.0);
@@ -121,13 +131,14 @@ fn noise(shifts: &[Shift]) -> (f64, f64) {
     (beyond.max(0.0).sqrt(), within)
 }
 
-/// Degrees of freedom of the noise estimate. By simulation (`tests`): with this number the false alarms stay below [`ALPHA`],
-/// although the farther cells do not count.
+/// Degrees of freedom of the noise estimate. By simulation (`tests`): with this number the false
+/// alarms stay below [`ALPHA`], although the farther cells do not count.
 fn degrees(cells: usize) -> f64 {
     (cells as f64).clamp(5.0, 30.0)
 }
 
-/// Two-sided p-value of Student's t: with x = sqrt(v) tan(a) its density is cos(a)^(v-1), summed by Simpson's rule.
+/// Two-sided p-value of Student's t: with x = sqrt(v) tan(a) its density is cos(a)^(v-1), summed by
+/// Simpson's rule.
 fn p_value(t: f64, degrees: f64) -> f64 {
     let from = (t.abs() / degrees.sqrt()).atan();
     let half_pi = std::f64::consts::FRAC_PI_2;
@@ -135,8 +146,9 @@ fn p_value(t: f64, degrees: f64) -> f64 {
         const STEPS: u32 = 100;
         let step = (half_pi - from) / f64::from(STEPS);
         let at = |index: u32| (from + step * f64::from(index)).cos().max(0.0).powf(degrees - 1.0);
-        let weight =
-            |index: u32| if index == 0 || index == STEPS { 1.0 } else { f64::from(2 + 2 * (index % 2)) };
+        let weight = |index: u32| {
+            if index == 0 || index == STEPS { 1.0 } else { f64::from(2 + 2 * (index % 2)) }
+        };
         (0..=STEPS).map(|index| weight(index) * at(index)).sum::<f64>() * step / 3.0
     };
     (area(from) / area(0.0)).clamp(0.0, 1.0)
@@ -158,10 +170,17 @@ mod tests {
 
     #[test]
     fn p_values_are_those_of_the_tables() {
-        for (t, degrees, p) in
-            [(2.570_6, 5.0, 0.05), (4.032_1, 5.0, 0.01), (2.178_8, 12.0, 0.05), (2.042_3, 30.0, 0.05)]
-        {
-            assert!((p_value(t, degrees) - p).abs() < 1e-4, "{t} {degrees}: {}", p_value(t, degrees));
+        for (t, degrees, p) in [
+            (2.570_6, 5.0, 0.05),
+            (4.032_1, 5.0, 0.01),
+            (2.178_8, 12.0, 0.05),
+            (2.042_3, 30.0, 0.05),
+        ] {
+            assert!(
+                (p_value(t, degrees) - p).abs() < 1e-4,
+                "{t} {degrees}: {}",
+                p_value(t, degrees)
+            );
             assert!((t_quantile(p / 2.0, degrees) - t).abs() < 1e-3);
         }
         assert!((p_value(0.0, 7.0) - 1.0).abs() < 1e-9 && p_value(1e6, 7.0) < 1e-9);

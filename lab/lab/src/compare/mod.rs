@@ -1,9 +1,12 @@
-//! Two results of the lab side by side: which ways of writing became slower or faster, and for which it cannot tell.
+//! Two results of the lab side by side: which ways of writing became slower or faster, and for
+//! which it cannot tell.
 //!
-//! *Owns*: what a comparison says. *May not touch*: how results are read (`series`), when a difference counts (`judge`).
+//! *Owns*: what a comparison says. *May not touch*: how results are read (`series`), when a
+//! difference counts (`judge`).
 //!
-//! Times of two runs are never compared directly: between them the machine drifts, and two machines differ anyway. Each run
-//! has a yardstick of its own, round by round, and each cell is compared relative to it.
+//! Times of two runs are never compared directly: between them the machine drifts, and two machines
+//! differ anyway. Each run has a yardstick of its own, round by round, and each cell is compared
+//! relative to it.
 
 mod judge;
 mod series;
@@ -35,7 +38,8 @@ pub struct Line {
     pub group: String,
     /// The cell's or row's name.
     pub name: String,
-    /// Its time in the second result divided by that in the first, each by its own yardstick: above 1 is slower.
+    /// Its time in the second result divided by that in the first, each by its own yardstick: above
+    /// 1 is slower.
     pub ratio: Option<f64>,
     /// 95% interval of that, for this line alone.
     pub low: Option<f64>,
@@ -94,22 +98,32 @@ pub fn compare(first: &Read, second: &Read) -> Result<Comparison, String> {
     for group in &first.groups {
         match second.groups.iter().find(|other| other.name == group.name) {
             Some(other) => one_group(group, other, &mut lines, &mut found),
-            None => lines.extend(group.series.iter().map(|series| alone(group, series, "only in the first"))),
+            None => lines.extend(
+                group.series.iter().map(|series| alone(group, series, "only in the first")),
+            ),
         }
     }
     for group in &second.groups {
         if !first.groups.iter().any(|other| other.name == group.name) {
-            lines.extend(group.series.iter().map(|series| alone(group, series, "only in the second")));
+            lines.extend(
+                group.series.iter().map(|series| alone(group, series, "only in the second")),
+            );
         }
     }
     judge::judge(&mut lines, &found);
-    let mut comparison = Comparison { sentence: String::new(), notes: words::notes(first, second), lines };
+    let mut comparison =
+        Comparison { sentence: String::new(), notes: words::notes(first, second), lines };
     comparison.sentence = words::sentence(&comparison);
     Ok(comparison)
 }
 
 fn alone(group: &Group, series: &Series, why: &str) -> Line {
-    Line { group: group.name.clone(), name: series.name.clone(), why: Some(why.into()), ..Line::default() }
+    Line {
+        group: group.name.clone(),
+        name: series.name.clone(),
+        why: Some(why.into()),
+        ..Line::default()
+    }
 }
 
 /// Adds a line for each series of either group; returns the shift of each line that can be judged.
@@ -138,7 +152,8 @@ fn one_group(
     lines.extend(barred.into_iter().map(|(a, _, why)| Line { why, ..alone(first, a, "") }));
     let usable: Vec<(&Series, &Series)> = usable.into_iter().map(|(a, b, _)| (a, b)).collect();
     let mut shifts = Vec::new();
-    for ((a, _), shift) in usable.iter().zip(series::Yardstick::of(first, &usable).shifts(&usable)) {
+    for ((a, _), shift) in usable.iter().zip(series::Yardstick::of(first, &usable).shifts(&usable))
+    {
         let mut line = Line { group: first.name.clone(), name: a.name.clone(), ..Line::default() };
         match shift {
             Ok(shift) => shifts.push((lines.len(), shift)),
@@ -151,7 +166,8 @@ fn one_group(
 
 /// Why these two cannot be compared.
 fn cannot(a: &Series, b: &Series) -> Option<String> {
-    let invalid = |series: &Series, which: &str| series.invalid.as_ref().map(|why| format!("{which}: {why}"));
+    let invalid =
+        |series: &Series, which: &str| series.invalid.as_ref().map(|why| format!("{which}: {why}"));
     invalid(a, "in the first").or_else(|| invalid(b, "in the second")).or_else(|| {
         (a.what != b.what)
             .then(|| format!("different things: {} in the first, {} in the second", a.what, b.what))

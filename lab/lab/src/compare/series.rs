@@ -1,17 +1,20 @@
 //! Results as series of times per round, and the yardstick of each run.
 //!
-//! *Owns*: reading both kinds of result, and measuring a series by its run's yardstick. *May not touch*: verdicts.
+//! *Owns*: reading both kinds of result, and measuring a series by its run's yardstick. *May not
+//! touch*: verdicts.
 //!
-//! A row of a bench has its own yardstick: the bare overwrite measured beside it, round by round. Cells of a run, and rows of an
-//! experiment, have the *level*: how a round changed all of them (the median of their distances from their own centres), and how
-//! the second run as a whole changed (the median of their shifts). One slow cell, or one slow baseline, does not move a median,
-//! whereas a single cell as the yardstick would make all others look changed. With fewer than [`LEVEL_MIN`] cells a median is not
-//! a level, and the run's baseline is used.
+//! A row of a bench has its own yardstick: the bare overwrite measured beside it, round by round.
+//! Cells of a run, and rows of an experiment, have the *level*: how a round changed all of them
+//! (the median of their distances from their own centres), and how the second run as a whole
+//! changed (the median of their shifts). One slow cell, or one slow baseline, does not move a
+//! median, whereas a single cell as the yardstick would make all others look changed. With fewer
+//! than [`LEVEL_MIN`] cells a median is not a level, and the run's baseline is used.
 //!
-//! **Operations in the page cache** differ more between runs than within one: all rounds of a run find the same folios, and their
-//! sizes differ from run to run by chance. In 110 pairs of 11 quick runs of one build, reads, text lines and writes without a
-//! sync differed by 0.1 to 0.4 from one run to the next (standard deviation of the logarithm), durable writes mostly by 0.03 to
-//! 0.09. So they count with at least [`MEMORY_BETWEEN`].
+//! **Operations in the page cache** differ more between runs than within one: all rounds of a run
+//! find the same folios, and their sizes differ from run to run by chance. In 110 pairs of 11 quick
+//! runs of one build, reads, text lines and writes without a sync differed by 0.1 to 0.4 from one
+//! run to the next (standard deviation of the logarithm), durable writes mostly by 0.03 to 0.09. So
+//! they count with at least [`MEMORY_BETWEEN`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +23,9 @@ use inkstone_io::{Access, Durability};
 use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
 use crate::experiment::{ExperimentResult, ExperimentRow, Size, less_is_better, list};
 use crate::export::from_json;
-use crate::result::{DurableFinding, LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION};
+use crate::result::{
+    DurableFinding, LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION,
+};
 use crate::run::ROUNDS_MIN;
 use crate::stats::{hodges_lehmann_of, median};
 
@@ -29,7 +34,8 @@ use super::judge::Shift;
 /// With this many cells one of them cannot move their median far.
 pub(super) const LEVEL_MIN: usize = 5;
 
-/// Runs of one build differ by at least this much, cell by cell: one standard deviation of the logarithm.
+/// Runs of one build differ by at least this much, cell by cell: one standard deviation of the
+/// logarithm.
 pub(super) const BETWEEN_MIN: f64 = 0.02;
 /// The same for operations in the page cache.
 const MEMORY_BETWEEN: f64 = 0.35;
@@ -62,7 +68,8 @@ pub(super) struct Series {
     /// What must be equal for two series to be compared.
     pub(super) what: String,
     pub(super) invalid: Option<String>,
-    /// It differs between runs of one build by at least this much: one standard deviation of the logarithm.
+    /// It differs between runs of one build by at least this much: one standard deviation of the
+    /// logarithm.
     pub(super) between_min: f64,
     /// Logarithm of the time per commit or operation, by number of the round.
     pub(super) logs: BTreeMap<u32, f64>,
@@ -79,7 +86,9 @@ pub fn read(json: &str) -> Result<Read, String> {
     let (kind, expected) = match (value.get("runs").is_some(), value.get("rows").is_some()) {
         (true, _) => ("a result of the lab", SCHEMA_VERSION),
         (false, true) => ("a bench", BENCH_SCHEMA_VERSION),
-        (false, false) => return Err("it is not a result of `inkstone lab` or `inkstone bench`".into()),
+        (false, false) => {
+            return Err("it is not a result of `inkstone lab` or `inkstone bench`".into());
+        }
     };
     if version != Some(expected.into()) {
         let found = version.map_or("none".into(), |version| version.to_string());
@@ -98,7 +107,9 @@ pub(super) fn of_lab(result: &LabResult) -> Read {
     groups.extend(result.experiments.iter().map(of_experiment));
     tell_apart(&mut groups);
     let places = result.runs.iter().map(|run| run.place.clone());
-    let places = places.chain(result.experiments.iter().map(|experiment| experiment.place.clone())).collect();
+    let places = places
+        .chain(result.experiments.iter().map(|experiment| experiment.place.clone()))
+        .collect();
     let kind = "a result of the lab";
     Read {
         kind,
@@ -121,8 +132,8 @@ fn tell_apart(groups: &mut [Group]) {
     }
 }
 
-/// The name of a group. It leaves the directory out, since directories differ between machines and days. Images, and the
-/// disks of a comparison of disks, keep their names.
+/// The name of a group. It leaves the directory out, since directories differ between machines and
+/// days. Images, and the disks of a comparison of disks, keep their names.
 fn group_name(name: &str, place: &Place) -> String {
     if place.name.contains(" loop") || name == "disks" {
         format!("{name} ({})", place.name)
@@ -140,7 +151,8 @@ pub(super) fn of_run(run: &Run) -> Group {
         };
         // A cell that lost its durability is not faster: it is something else.
         let measured = cell.outcome.measured();
-        let lies = measured.is_some_and(|found| matches!(found.durable, DurableFinding::NotCovered { .. }));
+        let lies = measured
+            .is_some_and(|found| matches!(found.durable, DurableFinding::NotCovered { .. }));
         let durable = if lies { ", seen not to be durable" } else { "" };
         let (write, file) = (cell.what.write_bytes, cell.what.file_bytes);
         let what = format!("{write} bytes per write, files of {file}{durable}");
@@ -179,9 +191,11 @@ fn of_experiment(experiment: &ExperimentResult) -> Group {
     let series = |row: &ExperimentRow| {
         // The yardstick is the logarithm of a time.
         let sign = if less_is_better(&experiment.unit) { 1.0 } else { -1.0 };
-        let values = row.samples.iter().zip(0..).filter(|(value, _)| value.is_finite() && **value > 0.0);
+        let values =
+            row.samples.iter().zip(0..).filter(|(value, _)| value.is_finite() && **value > 0.0);
         let logs = values.map(|(value, number)| (number, sign * value.ln())).collect();
-        let invalid = row.invalid.clone().or_else(|| by_chance(experiment, row)).or_else(|| too_few(&logs));
+        let invalid =
+            row.invalid.clone().or_else(|| by_chance(experiment, row)).or_else(|| too_few(&logs));
         let between_min = if is_of_memory { MEMORY_BETWEEN } else { BETWEEN_MIN };
         Series { name: row.name.clone(), what: experiment.unit.clone(), invalid, between_min, logs }
     };
@@ -193,8 +207,8 @@ fn of_experiment(experiment: &ExperimentResult) -> Group {
     }
 }
 
-/// After 100 misses in a row the kernel stops reading around a faulting page. In a small file that happens by chance: 15,000 reads
-/// per second or two million were seen, for all rounds of a run.
+/// After 100 misses in a row the kernel stops reading around a faulting page. In a small file that
+/// happens by chance: 15,000 reads per second or two million were seen, for all rounds of a run.
 fn by_chance(experiment: &ExperimentResult, row: &ExperimentRow) -> Option<String> {
     (experiment.name == "read-random-cold" && row.name == "mmap")
         .then(|| "here it is random how much the kernel reads around a page fault".into())
@@ -217,8 +231,10 @@ fn of_row(row: &BenchRow) -> Series {
     let floor = row.floor.as_ref();
     let floors = floor.map(|floor| round_logs(&floor.rounds)).unwrap_or_default();
     let logs = round_logs(&row.rounds);
-    let logs =
-        logs.into_iter().filter_map(|(number, log)| Some((number, log - floors.get(&number)?))).collect();
+    let logs = logs
+        .into_iter()
+        .filter_map(|(number, log)| Some((number, log - floors.get(&number)?)))
+        .collect();
     Series {
         name: format!("{}, {} B", row.load, row.record_bytes),
         what: format!(
@@ -256,16 +272,19 @@ impl Yardstick {
         }
     }
 
-    /// The shift of each pair from its first to its second series, each by the yardstick of its own result; or why there is none.
+    /// The shift of each pair from its first to its second series, each by the yardstick of its own
+    /// result; or why there is none.
     pub(super) fn shifts(&self, pairs: &[(&Series, &Series)]) -> Vec<Result<Shift, String>> {
         let firsts: Vec<&Series> = pairs.iter().map(|(first, _)| *first).collect();
         let seconds: Vec<&Series> = pairs.iter().map(|(_, second)| *second).collect();
         let (first, second) = (self.measured(&firsts), self.measured(&seconds));
         let shift = |name: &str, a: &[f64], b: &[f64]| match self {
-            Self::Nothing => {
-                Err(format!("fewer than {LEVEL_MIN} cells and no baseline, so there is no yardstick"))
+            Self::Nothing => Err(format!(
+                "fewer than {LEVEL_MIN} cells and no baseline, so there is no yardstick"
+            )),
+            Self::Baseline(baseline) if baseline == name => {
+                Err("it is the yardstick of the others".into())
             }
-            Self::Baseline(baseline) if baseline == name => Err("it is the yardstick of the others".into()),
             _ if a.len().min(b.len()) < ROUNDS_MIN as usize => {
                 Err("too few of its rounds have a yardstick".into())
             }
@@ -286,7 +305,8 @@ impl Yardstick {
 
     /// Each series, round by round, without the common change of each round.
     fn measured(&self, all: &[&Series]) -> Vec<Vec<f64>> {
-        let rounds: BTreeSet<u32> = all.iter().flat_map(|series| series.logs.keys().copied()).collect();
+        let rounds: BTreeSet<u32> =
+            all.iter().flat_map(|series| series.logs.keys().copied()).collect();
         let yards: BTreeMap<u32, f64> = match self {
             Self::Floors => rounds.into_iter().map(|number| (number, 0.0)).collect(),
             Self::Level => levels(all, &rounds),
@@ -306,10 +326,15 @@ impl Yardstick {
 
 /// For each round that all have: the median of their distances from their own centres.
 fn levels(all: &[&Series], rounds: &BTreeSet<u32>) -> BTreeMap<u32, f64> {
-    let centres: Vec<f64> =
-        all.iter().map(|series| centre(&series.logs.values().copied().collect::<Vec<_>>())).collect();
+    let centres: Vec<f64> = all
+        .iter()
+        .map(|series| centre(&series.logs.values().copied().collect::<Vec<_>>()))
+        .collect();
     let level = |&number: &u32| {
-        let away = all.iter().zip(&centres).map(|(series, centre)| Some(series.logs.get(&number)? - centre));
+        let away = all
+            .iter()
+            .zip(&centres)
+            .map(|(series, centre)| Some(series.logs.get(&number)? - centre));
         let away: Option<Vec<f64>> = away.collect();
         Some((number, median(&away?)?))
     };

@@ -1,4 +1,5 @@
-//! Comparisons of made-up results: how often equal things are called different, and which changes are found.
+//! Comparisons of made-up results: how often equal things are called different, and which changes
+//! are found.
 
 use fastrand::Rng;
 
@@ -10,8 +11,8 @@ use crate::result::Machine;
 
 const CELLS: usize = 13;
 
-/// A shared machine: each run and round drifts as a whole, each cell of a run has a small constant error, rounds scatter,
-/// and now and then one is several times too slow.
+/// A shared machine: each run and round drifts as a whole, each cell of a run has a small constant
+/// error, rounds scatter, and now and then one is several times too slow.
 struct World {
     round: f64,
     between: f64,
@@ -55,7 +56,13 @@ fn run_of(rng: &mut Rng, world: &World, slowed: &[(usize, f64)]) -> Read {
         series: series.collect(),
     };
     let version = String::new();
-    Read { kind: "a result", machine: Machine::default(), places: Vec::new(), version, groups: vec![group] }
+    Read {
+        kind: "a result",
+        machine: Machine::default(),
+        places: Vec::new(),
+        version,
+        groups: vec![group],
+    }
 }
 
 fn compared(first: &Read, second: &Read) -> Comparison {
@@ -84,7 +91,8 @@ fn equal_builds_are_called_slower_in_at_most_one_pair_of_a_hundred() {
 
 #[test]
 fn a_cell_that_is_slower_is_found_as_well_as_the_noise_allows() {
-    // 200 pairs each gave: quiet, 15% slower: 98%; noisy, 50% slower: 70%, 75% slower: 97%, twice: all.
+    // 200 pairs each gave: quiet, 15% slower: 98%; noisy, 50% slower: 70%, 75% slower: 97%, twice:
+    // all.
     let quiet = codes(50, &QUIET, &[(5, 1.15)]);
     assert!(quiet[&3] >= 46, "{quiet:?}");
     let noisy = codes(50, &NOISY, &[(5, 1.75)]);
@@ -118,8 +126,9 @@ fn what_cannot_be_compared_is_a_line_with_its_reason() {
     cells[2].what = "other sizes".into();
     cells[3].name = "renamed".into();
     let found = compared(&first, &second);
-    let why =
-        |name: &str| found.lines.iter().find(|line| line.name == name).and_then(|line| line.why.clone());
+    let why = |name: &str| {
+        found.lines.iter().find(|line| line.name == name).and_then(|line| line.why.clone())
+    };
     assert_eq!(why("cell 1").as_deref(), Some("in the second: refused"));
     assert!(why("cell 2").is_some_and(|why| why.contains("different things")));
     assert_eq!(why("cell 3").as_deref(), Some("only in the first"));
@@ -196,8 +205,14 @@ fn what_the_page_cache_answers_must_be_off_by_more() {
 
     use crate::finding::tests::{cell, run};
     use crate::result::DurableFinding;
-    let names =
-        ["new fsync", "new fdatasync", "zeros fdatasync", "reuse fdatasync", "reuse mmap", "reuse o-dsync"];
+    let names = [
+        "new fsync",
+        "new fdatasync",
+        "zeros fdatasync",
+        "reuse fdatasync",
+        "reuse mmap",
+        "reuse o-dsync",
+    ];
     let result = |slow: f64| {
         let cells = names.iter().map(|name| {
             let mut cell = cell(
@@ -205,7 +220,8 @@ fn what_the_page_cache_answers_must_be_off_by_more() {
                 if *name == "reuse mmap" { 100.0 * slow } else { 100.0 },
                 DurableFinding::Seen { commits: 1 },
             );
-            cell.what.access = if *name == "reuse mmap" { "mmap".into() } else { "buffered".into() };
+            cell.what.access =
+                if *name == "reuse mmap" { "mmap".into() } else { "buffered".into() };
             cell
         });
         series::of_run(&run(cells.collect()))
@@ -249,8 +265,14 @@ fn a_bench_is_measured_by_its_floor_and_an_experiment_by_its_level() {
 fn a_cell_that_gave_up_its_durability_is_not_faster() {
     use crate::finding::tests::{cell, run};
     use crate::result::DurableFinding;
-    let names =
-        ["new fsync", "new fdatasync", "zeros fdatasync", "reuse fdatasync", "reuse fsync", "reuse o-dsync"];
+    let names = [
+        "new fsync",
+        "new fdatasync",
+        "zeros fdatasync",
+        "reuse fdatasync",
+        "reuse fsync",
+        "reuse o-dsync",
+    ];
     let result = |lie: bool| {
         let cells = names.iter().map(|name| match lie && *name == "reuse fsync" {
             true => cell(name, 1.0, DurableFinding::NotCovered { reason: "no flush".into() }),
@@ -264,8 +286,15 @@ fn a_cell_that_gave_up_its_durability_is_not_faster() {
     let found = compared(&result(false), &result(true));
     assert_eq!(found.count(Change::Faster), 0, "{}", found.sentence);
     let line = found.lines.iter().find(|line| line.name == "reuse fsync").expect("a line");
-    assert!(line.why.as_ref().is_some_and(|why| why.contains("seen not to be durable")), "{line:?}");
-    assert_eq!(compared(&result(true), &result(true)).exit_code(), 0, "the same lie is the same thing");
+    assert!(
+        line.why.as_ref().is_some_and(|why| why.contains("seen not to be durable")),
+        "{line:?}"
+    );
+    assert_eq!(
+        compared(&result(true), &result(true)).exit_code(),
+        0,
+        "the same lie is the same thing"
+    );
 }
 
 #[test]

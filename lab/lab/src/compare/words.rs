@@ -14,14 +14,18 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     let counts = [Change::Slower, Change::Faster, Change::Same, Change::CannotTell]
         .map(|change| comparison.count(change));
     let [slower, faster, same, unknown] = counts;
-    let rest =
-        format!("{same} the same (within {:.0}%), no answer for {unknown}", (SAME_WITHIN - 1.0) * 100.0);
+    let rest = format!(
+        "{same} the same (within {:.0}%), no answer for {unknown}",
+        (SAME_WITHIN - 1.0) * 100.0
+    );
     match (slower, faster) {
         (0, 0) if same == 0 => {
             format!("No answer: none of {unknown} is within the margin or beyond the noise.")
         }
         (0, 0) => format!("Nothing became slower: {rest}."),
-        (0, _) => format!("Nothing became slower. Faster: {}; {rest}.", named(comparison, Change::Faster)),
+        (0, _) => {
+            format!("Nothing became slower. Faster: {}; {rest}.", named(comparison, Change::Faster))
+        }
         (_, 0) => format!("Slower: {}; {rest}.", named(comparison, Change::Slower)),
         _ => format!(
             "Slower: {}. Faster: {}; {rest}.",
@@ -32,9 +36,11 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
 }
 
 fn named(comparison: &Comparison, change: Change) -> String {
-    let name =
-        |line: &Line| format!("`{}` ({:.2} times the time)", line.name, line.ratio.unwrap_or(f64::NAN));
-    let names: Vec<String> = comparison.lines.iter().filter(|line| line.change == change).map(name).collect();
+    let name = |line: &Line| {
+        format!("`{}` ({:.2} times the time)", line.name, line.ratio.unwrap_or(f64::NAN))
+    };
+    let names: Vec<String> =
+        comparison.lines.iter().filter(|line| line.change == change).map(name).collect();
     names.join(", ")
 }
 
@@ -66,14 +72,20 @@ pub(super) fn notes(first: &Read, second: &Read) -> Vec<String> {
             machine(&second.machine)
         ));
     } else if first.machine.kernel != second.machine.kernel {
-        notes.push(format!("The kernels differ: {}; {}.", first.machine.kernel, second.machine.kernel));
+        notes.push(format!(
+            "The kernels differ: {}; {}.",
+            first.machine.kernel, second.machine.kernel
+        ));
     }
     let other = first.places.iter().zip(&second.places).find(|(a, b)| disk(a) != disk(b));
     if let Some((a, b)) = other {
         notes.push(format!("The disks differ: {}; {}.", disk(a), disk(b)));
     }
     if first.version != second.version {
-        notes.push(format!("The versions of inkstone differ: {}; {}.", first.version, second.version));
+        notes.push(format!(
+            "The versions of inkstone differ: {}; {}.",
+            first.version, second.version
+        ));
     }
     notes
 }
@@ -92,8 +104,9 @@ fn drift(first: &Read, second: &Read) -> Vec<String> {
         let other = second.groups.iter().find(|other| other.name == group.name)?;
         let shifts = group.series.iter().filter_map(|series| {
             let found = other.series.iter().find(|found| found.name == series.name)?;
-            let logs =
-                |logs: &std::collections::BTreeMap<u32, f64>| logs.values().copied().collect::<Vec<_>>();
+            let logs = |logs: &std::collections::BTreeMap<u32, f64>| {
+                logs.values().copied().collect::<Vec<_>>()
+            };
             let (a, b) = (logs(&series.logs), logs(&found.logs));
             (!a.is_empty() && !b.is_empty()).then(|| centre(&b) - centre(&a))
         });

@@ -1,10 +1,12 @@
-//! What a run means for common engines: their settings, each with its reason, its figure and its source.
+//! What a run means for common engines: their settings, each with its reason, its figure and its
+//! source.
 //!
 //! *Owns*: when there is advice, and its text. *May not touch*: figures; the rules (`rules.rs`).
 //!
-//! A wrong setting costs more than no advice. So there is no advice if the lab warns about the run; a difference counts only by an
-//! interval that is widened for the number of rules that are applied at once (Bonferroni); and *either* is advised only if the
-//! whole interval is near 1. Where there is no advice, there is a reason.
+//! A wrong setting costs more than no advice. So there is no advice if the lab warns about the run;
+//! a difference counts only by an interval that is widened for the number of rules that are applied
+//! at once (Bonferroni); and *either* is advised only if the whole interval is near 1. Where there
+//! is no advice, there is a reason.
 
 mod rules;
 
@@ -45,9 +47,9 @@ pub fn advise(run: &Run, warnings: &[Warning]) -> Answer {
         answer.unsaid.push("nothing was measured here that decides an engine's settings".into());
     } else if !warned.is_empty() {
         let because = warned.iter().map(|warning| format!("{}: {}", warning.name, warning.text));
-        answer
-            .unsaid
-            .extend(because.map(|why| format!("no setting, because the lab warns about this run ({why})")));
+        answer.unsaid.extend(
+            because.map(|why| format!("no setting, because the lab warns about this run ({why})")),
+        );
     } else {
         for rule in &asked {
             match rule.advice(run, asked.len()) {
@@ -72,8 +74,9 @@ impl Rule {
     /// The setting, or why there is none. `asked`: how many rules are applied to the run.
     fn advice(&self, run: &Run, asked: usize) -> Result<EngineAdvice, String> {
         let Self { base, other, .. } = self;
-        let rounds =
-            |name| measured(run, name).map(|measured| measured.rounds.as_slice()).unwrap_or_default();
+        let rounds = |name| {
+            measured(run, name).map(|measured| measured.rounds.as_slice()).unwrap_or_default()
+        };
         let cannot = |why: &str| format!("`{other}` beside `{base}`: {why}");
         let found = relative_of_several(rounds(base), rounds(other), run.seed, asked);
         let found = found.ok_or_else(|| cannot("no rounds of the two can be paired"))?;
@@ -100,11 +103,14 @@ pub fn are_opposite(one: &str, other: &str) -> bool {
     pairs.any(|pair| pair == [one, other] || pair == [other, one])
 }
 
-const ETCD_SETTINGS: [&str; 2] =
-    ["its WAL can stay here", "move its WAL to another disk (--wal-dir): this one is too slow for it"];
+const ETCD_SETTINGS: [&str; 2] = [
+    "its WAL can stay here",
+    "move its WAL to another disk (--wal-dir): this one is too slow for it",
+];
 const ETCD_CELL: &str = "fallocate fdatasync";
 
-/// etcd reserves its WAL with fallocate and syncs it by fdatasync. There is no setting for that, but etcd has a limit of its own.
+/// etcd reserves its WAL with fallocate and syncs it by fdatasync. There is no setting for that,
+/// but etcd has a limit of its own.
 fn etcd(run: &Run) -> Option<Result<EngineAdvice, String>> {
     let commit = &measured(run, ETCD_CELL)?.commit;
     if commit.count < COMMITS_MIN {
@@ -124,7 +130,12 @@ fn etcd(run: &Run) -> Option<Result<EngineAdvice, String>> {
     let reason = format!(
         "it reserves its WAL with fallocate and needs a 99th percentile of a sync below 10 ms; here it is {p99_ms:.2} ms"
     );
-    Some(Ok(EngineAdvice { engine: "etcd".into(), setting: setting.into(), reason, source: ETCD.into() }))
+    Some(Ok(EngineAdvice {
+        engine: "etcd".into(),
+        setting: setting.into(),
+        reason,
+        source: ETCD.into(),
+    }))
 }
 
 /// A cell whose durability was not seen to fail.
@@ -147,7 +158,9 @@ fn figure(relative: &Relative, asked: usize) -> String {
         Verdict::Faster => format!("{speedup:.2} times as fast here ({interval})"),
         Verdict::Slower => format!("slower here: {speedup:.2} of the speed ({interval})"),
         Verdict::Tie => format!("within 10% here ({speedup:.2}: {interval})"),
-        Verdict::CannotTell | Verdict::Unknown => format!("cannot tell here ({speedup:.2}: {interval})"),
+        Verdict::CannotTell | Verdict::Unknown => {
+            format!("cannot tell here ({speedup:.2}: {interval})")
+        }
     }
 }
 

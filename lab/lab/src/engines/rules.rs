@@ -1,9 +1,10 @@
-//! The rules: settings of common engines; for each, the two cells that differ as the engine's log differs by that setting; and the
-//! source.
+//! The rules: settings of common engines; for each, the two cells that differ as the engine's log
+//! differs by that setting; and the source.
 //!
 //! *Owns*: the table. *May not touch*: figures, and when there is advice.
 //!
-//! There is no rule for RocksDB's `wal_bytes_per_sync`: it starts write-back of unsynced bytes, which the lab does not measure.
+//! There is no rule for RocksDB's `wal_bytes_per_sync`: it starts write-back of unsynced bytes,
+//! which the lab does not measure.
 
 /// A setting that makes an engine's log like one cell or like the other.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! The rules applied to results: made-up ones, and stored ones of an idle machine and of a busy one.
+//! The rules applied to results: made-up ones, and stored ones of an idle machine and of a busy
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,10 @@ use crate::finding::tests::{cell, run};
 use crate::result::{Outcome, Round};
 
 fn of(cells: &[(&str, f64)]) -> Run {
-    run(cells.iter().map(|(name, us)| cell(name, *us, DurableFinding::Seen { commits: 10 })).collect())
+    run(cells
+        .iter()
+        .map(|(name, us)| cell(name, *us, DurableFinding::Seen { commits: 10 }))
+        .collect())
 }
 
 fn settings(run: &Run, engine: &str) -> Vec<String> {
@@ -42,12 +46,15 @@ fn advice_changes_with_the_findings() {
     assert!(rocksdb[1].starts_with("allow_fallocate = true"), "{rocksdb:?}");
     assert!(settings(&ext4, "MySQL")[0].starts_with("innodb_use_fdatasync = ON"));
     let growing = |keep_size, mode_0| {
-        let found =
-            of(&[("keep-size-steps fdatasync 512B", keep_size), ("fallocate-steps fdatasync 512B", mode_0)]);
+        let found = of(&[
+            ("keep-size-steps fdatasync 512B", keep_size),
+            ("fallocate-steps fdatasync 512B", mode_0),
+        ]);
         settings(&found, "RocksDB").pop().expect("a setting")
     };
     assert!(
-        growing(300.0, 200.0).ends_with("fallocate_with_keep_size = false (no option of a database does)")
+        growing(300.0, 200.0)
+            .ends_with("fallocate_with_keep_size = false (no option of a database does)")
     );
     assert!(growing(200.0, 300.0).starts_with("fallocate_with_keep_size = true"));
     assert_eq!(growing(200.0, 200.0), "fallocate_with_keep_size: either");
@@ -68,14 +75,19 @@ fn advice_changes_with_the_findings() {
 #[test]
 fn rules_compare_the_cells_that_the_settings_make() {
     let of = |engine: &str, option: &str| {
-        let found = RULES.iter().find(|rule| rule.engine == engine && rule.faster.starts_with(option));
+        let found =
+            RULES.iter().find(|rule| rule.engine == engine && rule.faster.starts_with(option));
         found.map(|rule| (rule.base, rule.other))
     };
     assert_eq!(of("PostgreSQL", "wal_recycle"), Some(("zeros fdatasync", "reuse fdatasync")));
     assert_eq!(of("PostgreSQL", "wal_init_zero"), Some(("sparse fdatasync", "zeros fdatasync")));
-    assert_eq!(of("RocksDB", "recycle_log_file_num"), Some(("keep-size fdatasync", "reuse fdatasync")));
+    assert_eq!(
+        of("RocksDB", "recycle_log_file_num"),
+        Some(("keep-size fdatasync", "reuse fdatasync"))
+    );
     assert_eq!(of("RocksDB", "allow_fallocate"), Some(("new fdatasync", "keep-size fdatasync")));
-    // `inkstone lab` has no cell with records that share a block: there a commit is 4 KiB, so the size grows with the blocks.
+    // `inkstone lab` has no cell with records that share a block: there a commit is 4 KiB, so the
+    // size grows with the blocks.
     let keep_size = ("keep-size-steps fdatasync 512B", "fallocate-steps fdatasync 512B");
     assert_eq!(of("RocksDB", "a FileSystem whose OptimizeForLogWrite"), Some(keep_size));
     let names_of = |preset: crate::presets::Preset| -> Vec<String> {
@@ -83,11 +95,21 @@ fn rules_compare_the_cells_that_the_settings_make() {
     };
     let presets = [names_of(crate::presets::Preset::Quick), names_of(crate::presets::Preset::Wal)];
     for rule in RULES.iter().filter(|rule| rule.other != "reuse o-sync") {
-        let measures =
-            |names: &Vec<String>| [rule.base, rule.other].iter().all(|cell| names.iter().any(|n| n == cell));
-        assert!(presets.iter().any(measures), "no one command measures {} and {}", rule.base, rule.other);
+        let measures = |names: &Vec<String>| {
+            [rule.base, rule.other].iter().all(|cell| names.iter().any(|n| n == cell))
+        };
+        assert!(
+            presets.iter().any(measures),
+            "no one command measures {} and {}",
+            rule.base,
+            rule.other
+        );
         let places = [".cc", ".c", "19.5", "17.14", "wal.html", "options.h"];
-        assert!(places.iter().any(|place| rule.source.contains(place)), "no place in: {}", rule.source);
+        assert!(
+            places.iter().any(|place| rule.source.contains(place)),
+            "no place in: {}",
+            rule.source
+        );
     }
 }
 
@@ -105,7 +127,10 @@ fn etcd_is_judged_by_its_own_limit_and_not_near_it() {
     assert!(settings(&of(40, 1000), "etcd")[0].starts_with("move its WAL to another disk"));
     for near in [6, 10, 19] {
         let answer = advise(&of(near, 1000), &[]);
-        assert!(answer.advice.is_empty() && answer.unsaid[0].contains("near its limit"), "{answer:?}");
+        assert!(
+            answer.advice.is_empty() && answer.unsaid[0].contains("near its limit"),
+            "{answer:?}"
+        );
     }
     assert!(settings(&of(2, 50), "etcd").is_empty(), "the 99th of 50 is a single value");
 }
@@ -113,7 +138,10 @@ fn etcd_is_judged_by_its_own_limit_and_not_near_it() {
 #[test]
 fn what_was_not_measured_is_not_spoken_of() {
     let answer = advise(&of(&[("new fsync", 300.0), ("reuse direct o-dsync", 100.0)]), &[]);
-    assert!(answer.advice.is_empty() && answer.unsaid[0].contains("nothing was measured here"), "{answer:?}");
+    assert!(
+        answer.advice.is_empty() && answer.unsaid[0].contains("nothing was measured here"),
+        "{answer:?}"
+    );
     // A way that proved not to be durable is not compared with anything.
     let mut memory = of(&[("zeros fdatasync", 300.0), ("reuse fdatasync", 100.0)]);
     for cell in &mut memory.cells {
@@ -127,7 +155,8 @@ fn what_was_not_measured_is_not_spoken_of() {
 #[test]
 fn where_the_lab_warns_nothing_is_advised() {
     let run = of(&[("zeros fdatasync", 300.0), ("reuse fdatasync", 100.0)]);
-    let warning = |name: &str| Warning { name: name.into(), text: "something".into(), cure: String::new() };
+    let warning =
+        |name: &str| Warning { name: name.into(), text: "something".into(), cure: String::new() };
     assert_eq!(advise(&run, &[]).advice.len(), 1);
     assert_eq!(
         advise(&run, &[warning("swept")]).advice.len(),
@@ -186,8 +215,9 @@ fn of_stored(stored: &Stored) -> Run {
 /// By rule: whether the other was called faster or slower.
 fn directions(answer: &Answer) -> Vec<(usize, bool)> {
     let of_rule = |(index, rule): (usize, &Rule)| {
-        let said =
-            |setting: &str| answer.advice.iter().any(|a| a.engine == rule.engine && a.setting == setting);
+        let said = |setting: &str| {
+            answer.advice.iter().any(|a| a.engine == rule.engine && a.setting == setting)
+        };
         [(rule.faster, true), (rule.slower, false)]
             .into_iter()
             .find(|(s, _)| said(s))
@@ -217,8 +247,10 @@ fn no_advice_is_reversed_between_stored_results_of_a_quiet_and_a_busy_machine() 
         let asked = RULES.iter().filter(|rule| rule.is_measured(&run)).count();
         for (index, rule) in RULES.iter().enumerate().filter(|(_, rule)| rule.is_measured(&run)) {
             let setting = rule.advice(&run, asked).map(|advice| advice.setting);
-            let way =
-                setting.ok().filter(|setting| setting != rule.same).map(|setting| setting == rule.faster);
+            let way = setting
+                .ok()
+                .filter(|setting| setting != rule.same)
+                .map(|setting| setting == rule.faster);
             if let (Some(way), Some(first)) = (way, known.get(&index)) {
                 assert_eq!(way, *first, "{}: {rule:?}", result.machine);
             }
@@ -227,7 +259,8 @@ fn no_advice_is_reversed_between_stored_results_of_a_quiet_and_a_busy_machine() 
     assert!(said["at rest"] >= 10, "the rules would be silent for ever: {said:?}");
 }
 
-/// Equal ways under the noise of a busy machine: in results without a warning hardly any rule ever prefers one.
+/// Equal ways under the noise of a busy machine: in results without a warning hardly any rule ever
+/// prefers one.
 #[test]
 fn noise_alone_gives_no_advice() {
     let mut random = fastrand::Rng::with_seed(20);
@@ -240,8 +273,10 @@ fn noise_alone_gives_no_advice() {
         };
         let names: std::collections::BTreeSet<&str> =
             RULES.iter().flat_map(|rule| [rule.base, rule.other]).collect();
-        let cells =
-            names.into_iter().map(|name| (name.to_owned(), (0..12).map(|_| round()).collect())).collect();
+        let cells = names
+            .into_iter()
+            .map(|name| (name.to_owned(), (0..12).map(|_| round()).collect()))
+            .collect();
         let made = Stored { machine: String::new(), warnings: Vec::new(), cells };
         advised += u32::from(!directions(&advise(&of_stored(&made), &[])).is_empty());
     }
@@ -256,7 +291,11 @@ fn noise_alone_gives_no_advice() {
 fn where_nothing_differs_no_setting_is_named() {
     for rule in RULES {
         assert!(rule.same.contains(": either"), "{}: {}", rule.engine, rule.same);
-        assert!(!rule.faster.contains("either") && !rule.slower.contains("either"), "{}", rule.engine);
+        assert!(
+            !rule.faster.contains("either") && !rule.slower.contains("either"),
+            "{}",
+            rule.engine
+        );
         assert!(are_opposite(rule.faster, rule.slower), "{}: {}", rule.engine, rule.faster);
     }
 }

@@ -1,8 +1,10 @@
-//! What an experiment is: its name, the room it needs, its steps, how it is measured; and what its command is called.
+//! What an experiment is: its name, the room it needs, its steps, how it is measured; and what its
+//! command is called.
 //!
-//! *Owns*: the trait, and the plain data that it is described with. *May not touch*: any one experiment. The list of them is in
-//! [`super::list`]; the command line, `lab all`, `lab aa --of`, `lab e1` to `e10`, `lab claims`, `lab compare` and the report know an
-//! experiment by that list alone.
+//! *Owns*: the trait, and the plain data that it is described with. *May not touch*: any one
+//! experiment. The list of them is in [`super::list`]; the command line, `lab all`, `lab aa --of`,
+//! `lab e1` to `e10`, `lab claims`, `lab compare` and the report know an experiment by that list
+//! alone.
 
 use std::fmt;
 
@@ -17,7 +19,8 @@ use super::rounds::{Pace, steps_of};
 
 /// One experiment at one size.
 pub trait Experiment: fmt::Debug + Send + Sync {
-    /// Its name. Its results are called the same, or the same and more behind a dash: `depth`, `depth-size`.
+    /// Its name. Its results are called the same, or the same and more behind a dash: `depth`,
+    /// `depth-size`.
     fn name(&self) -> &'static str;
 
     /// It at this size.
@@ -49,7 +52,8 @@ pub trait Experiment: fmt::Debug + Send + Sync {
     /// Runs it, and removes its files.
     ///
     /// # Errors
-    /// A failure of all rows: the file could not be created, or the user wants to stop before there is any result.
+    /// A failure of all rows: the file could not be created, or the user wants to stop before there
+    /// is any result.
     fn measure(&self, scene: Scene<'_>) -> Result<Vec<ExperimentResult>, CellError>;
 
     /// Seconds that `lab claims` gives it.
@@ -57,19 +61,23 @@ pub trait Experiment: fmt::Debug + Send + Sync {
         2.0
     }
 
-    /// Whether it compares counts of what reached the device, and no times: then it needs a device that nobody else writes to.
+    /// Whether it compares counts of what reached the device, and no times: then it needs a device
+    /// that nobody else writes to.
     fn is_counted(&self) -> bool {
         false
     }
 
-    /// Whether its figures are those of memory and processors rather than of the disk: then two results differ by more.
+    /// Whether its figures are those of memory and processors rather than of the disk: then two
+    /// results differ by more.
     fn is_of_memory(&self) -> bool {
         false
     }
 
     /// Whether a result of this name is one of its.
     fn gives(&self, result: &str) -> bool {
-        result.strip_prefix(self.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        result
+            .strip_prefix(self.name())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 }
 

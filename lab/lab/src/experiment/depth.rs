@@ -1,7 +1,8 @@
-//! What a group-committing engine relies on: durable writes per second by how many are in flight, and bytes per second by the size
-//! of each.
+//! What a group-committing engine relies on: durable writes per second by how many are in flight,
+//! and bytes per second by the size of each.
 //!
-//! *Owns*: the two curves. *May not touch*: how a row is measured side by side with others (`rounds`), the loop (`flight`).
+//! *Owns*: the two curves. *May not touch*: how a row is measured side by side with others
+//! (`rounds`), the loop (`flight`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,7 +89,8 @@ impl Experiment for DepthPlan {
         let way = DurableWay::of(site);
         let file = Arc::new(written_file(session, FILE, self.file_bytes, way.access, pace.seed)?);
         let curve = Curve { plan: self, site, session, way, file: &file };
-        let part = |share: f64| Pace { budget: pace.budget.map(|budget| budget.mul_f64(share)), ..*pace };
+        let part =
+            |share: f64| Pace { budget: pace.budget.map(|budget| budget.mul_f64(share)), ..*pace };
         let mut found = vec![curve.by_depth(&part(DEPTH_SHARE), progress)];
         if session.check().is_ok() {
             found.push(curve.by_size(&part(1.0 - DEPTH_SHARE), progress));
@@ -133,8 +135,9 @@ impl<'a> Curve<'a> {
         let row = |series: &str, depth: usize, flights| {
             self.row((name(series, depth), series, depth as u64), flights, (BLOCK_BYTES, false))
         };
-        let threads =
-            depths.iter().map(|&depth| row("threads", depth, threads(depth, BLOCK_BYTES as usize, &payload)));
+        let threads = depths
+            .iter()
+            .map(|&depth| row("threads", depth, threads(depth, BLOCK_BYTES as usize, &payload)));
         let ring = |depth| one_thread(EngineKind::Uring, depth, BLOCK_BYTES as usize, &payload);
         let ring = depths.iter().map(|&depth| row("io_uring", depth, ring(depth)));
         let frame = Frame {
@@ -254,7 +257,8 @@ fn size_finding(found: &ExperimentResult) -> Option<Finding> {
     let best = super::words::best(found)?;
     let p50_us = |row: &super::ExperimentRow| Some(row.latency.as_ref()?.p50_ns as f64 / 1e3);
     // The largest write that still takes less than twice the time of the smallest.
-    let cheap = found.rows.iter().rev().find(|row| p50_us(row) < p50_us(small).map(|us| us * 2.0))?;
+    let cheap =
+        found.rows.iter().rev().find(|row| p50_us(row) < p50_us(small).map(|us| us * 2.0))?;
     let also = super::words::also(found, best, None);
     let sentence = format!(
         "A durable write of {} takes {} us; one of {} takes {} us, less than twice as long, so a group may be that large; \

@@ -1,8 +1,9 @@
-//! Requests in flight: an engine kept full from one source of work, each completion checked and timed.
+//! Requests in flight: an engine kept full from one source of work, each completion checked and
+//! timed.
 //!
-//! *Owns*: the buffers, which of them are in use, and the clock around each request. *May not touch*: what is read or written where;
-//! a [`Source`] decides that. With the caller's own thread as engine and a depth of 1 it is a plain loop of calls, so threads and
-//! rings use the same code.
+//! *Owns*: the buffers, which of them are in use, and the clock around each request. *May not
+//! touch*: what is read or written where; a [`Source`] decides that. With the caller's own thread
+//! as engine and a depth of 1 it is a plain loop of calls, so threads and rings use the same code.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,10 +80,12 @@ impl Flight {
         })
     }
 
-    /// Carries out the requests of `source` until there are no more, or until `end_ns`; returns their number.
+    /// Carries out the requests of `source` until there are no more, or until `end_ns`; returns
+    /// their number.
     ///
     /// # Errors
-    /// The first request that fails or has wrong bytes; the user's wish to stop. The flight must not be used again then.
+    /// The first request that fails or has wrong bytes; the user's wish to stop. The flight must
+    /// not be used again then.
     pub(crate) fn run(
         &mut self,
         session: &Session<'_>,
@@ -105,7 +108,9 @@ impl Flight {
             let (work, begin_ns) = self.out[slot];
             self.latency.record(monotonic_ns() - begin_ns);
             let Some(buffer) = completion.buffer else {
-                return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
+                return Err(CellError::Invalid(
+                    "a buffer did not come back from the engine".into(),
+                ));
             };
             let bytes = completion.result?;
             if bytes != work.len {
@@ -157,7 +162,8 @@ pub(crate) struct Flown {
     pub(crate) usage: Usage,
 }
 
-/// Runs each flight on a thread of its own, all at once, until its source has no more requests or the turn's time is over.
+/// Runs each flight on a thread of its own, all at once, until its source has no more requests or
+/// the turn's time is over.
 ///
 /// # Errors
 /// As [`Flight::run`]; a thread that cannot be started.
@@ -192,7 +198,11 @@ pub(crate) fn latency_of(flights: &[Flight]) -> Option<Histogram> {
 ///
 /// # Errors
 /// As [`Flight::new`].
-pub(crate) fn threads(count: usize, buffer_bytes: usize, payload: &[u8]) -> Result<Vec<Flight>, CellError> {
+pub(crate) fn threads(
+    count: usize,
+    buffer_bytes: usize,
+    payload: &[u8],
+) -> Result<Vec<Flight>, CellError> {
     (0..count).map(|_| Flight::new(EngineKind::Caller, 1, buffer_bytes, payload)).collect()
 }
 
@@ -260,7 +270,9 @@ mod tests {
 
     #[test]
     fn each_request_comes_back_once_and_right_and_two_swapped_blocks_are_rejected() {
-        for (kind, depth) in [(EngineKind::Caller, 1), (EngineKind::Pool, 4), (EngineKind::Uring, 8)] {
+        for (kind, depth) in
+            [(EngineKind::Caller, 1), (EngineKind::Pool, 4), (EngineKind::Uring, 8)]
+        {
             match read_all(kind, depth, false) {
                 Ok(done) => assert_eq!(done, 16, "{kind}"),
                 Err(CellError::Io(error)) if kind == EngineKind::Uring => {
@@ -281,10 +293,12 @@ mod tests {
         let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
-        let file = Arc::new(written_file(&session, "file", BLOCK, Access::Buffered, 5).expect("written"));
+        let file =
+            Arc::new(written_file(&session, "file", BLOCK, Access::Buffered, 5).expect("written"));
         let turn = Turn { session: &session, time: Duration::ZERO, seed: 1 };
         let mut flights = threads(2, BLOCK as usize, &[0]).expect("threads");
-        let flown = fly(&mut flights, &turn, &file, |_| Reader { at: vec![0], seed: 5 }).expect("flown");
+        let flown =
+            fly(&mut flights, &turn, &file, |_| Reader { at: vec![0], seed: 5 }).expect("flown");
         assert_eq!(flown.operations, 0);
     }
 }

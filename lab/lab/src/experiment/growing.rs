@@ -76,7 +76,9 @@ impl Arm for Calls {
         let total_ns = monotonic_ns() - begin_ns;
         let len = file.len_bytes()?;
         if len != WRITTEN.len() as u64 + CALLS * BLOCK_BYTES {
-            return Err(CellError::Invalid(format!("the file has {len} bytes after {CALLS} calls")));
+            return Err(CellError::Invalid(format!(
+                "the file has {len} bytes after {CALLS} calls"
+            )));
         }
         Ok(Sample { amount: CALLS, total_ns, figures: Vec::new() })
     }

@@ -1,6 +1,8 @@
-//! Every experiment. A new one is a file beside this one with a type that implements [`Experiment`], its `mod`, and its line here.
+//! Every experiment. A new one is a file beside this one with a type that implements
+//! [`Experiment`], its `mod`, and its line here.
 //!
-//! *Owns*: the list, and its order: that of `lab all`, so the most useful come first. *May not touch*: what any of them measures.
+//! *Owns*: the list, and its order: that of `lab all`, so the most useful come first. *May not
+//! touch*: what any of them measures.
 
 use super::definition::{Experiment, OwnCommand, Size};
 
@@ -51,8 +53,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const SIZES: [Size; 7] =
-        [Size::Usual, Size::Published, Size::Quick, Size::Standard, Size::Full, Size::Twins, Size::Claims];
+    const SIZES: [Size; 7] = [
+        Size::Usual,
+        Size::Published,
+        Size::Quick,
+        Size::Standard,
+        Size::Full,
+        Size::Twins,
+        Size::Claims,
+    ];
 
     #[test]
     fn names_are_unique_and_no_result_belongs_to_two() {
@@ -73,10 +82,19 @@ mod tests {
         for size in SIZES {
             for mut experiment in all(size) {
                 let name = experiment.name();
-                assert!(experiment.room_needed_bytes() > 0 && experiment.rows() > 0, "{name} {size:?}");
-                assert!(experiment.steps(&pace) > 0 && experiment.claims_s() > 0.0, "{name} {size:?}");
+                assert!(
+                    experiment.room_needed_bytes() > 0 && experiment.rows() > 0,
+                    "{name} {size:?}"
+                );
+                assert!(
+                    experiment.steps(&pace) > 0 && experiment.claims_s() > 0.0,
+                    "{name} {size:?}"
+                );
                 let is_command = experiment.command().is_some();
-                assert!(is_command || experiment.settings().is_empty(), "{name}: nobody can set its options");
+                assert!(
+                    is_command || experiment.settings().is_empty(),
+                    "{name}: nobody can set its options"
+                );
             }
         }
     }

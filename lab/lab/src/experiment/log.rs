@@ -1,7 +1,8 @@
-//! A key-value store's log, as published: threads that each wait for their 128-byte record, on our log compared with the floor.
+//! A key-value store's log, as published: threads that each wait for their 128-byte record, on our
+//! log compared with the floor.
 //!
-//! *Owns*: turning a row of the bench into rows of an experiment. *May not touch*: the measuring, which is in
-//! [`crate::bench::rows`].
+//! *Owns*: turning a row of the bench into rows of an experiment. *May not touch*: the measuring,
+//! which is in [`crate::bench::rows`].
 
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ impl Default for LogPlan {
 }
 
 pub(super) const PUBLISHED_RECORDS: u64 = 1_000;
-/// Without a budget: the published run has 1,000 synced records per thread, which takes less on any disk.
+/// Without a budget: the published run has 1,000 synced records per thread, which takes less on any
+/// disk.
 const TIME: Duration = Duration::from_secs(10);
 /// The log's share of the budget; its floor gets the same share again.
 const SHARE: f64 = 0.21;
@@ -112,9 +114,11 @@ impl Experiment for LogPlan {
 fn beside_floor(site: &Site, plan: &LogPlan, pace: &Pace, row: &BenchRow) -> ExperimentResult {
     let per_group = row.commits() as f64 / row.log.groups.max(1) as f64;
     let floor = row.floor.as_ref();
-    // A write of the floor counts as a group: it has as many bytes, so it could carry as many records.
+    // A write of the floor counts as a group: it has as many bytes, so it could carry as many
+    // records.
     let carried: Vec<Round> = floor.map_or_else(Vec::new, |floor| {
-        let carry = |round: &Round| Round { commits: (round.commits as f64 * per_group) as u64, ..*round };
+        let carry =
+            |round: &Round| Round { commits: (round.commits as f64 * per_group) as u64, ..*round };
         floor.rounds.iter().map(carry).collect()
     });
     let per_s = |rounds: &[Round]| -> Vec<f64> {

@@ -1,10 +1,13 @@
-//! The load that the article suggests for a device, and fio with the same options on the same file beside it, as a check of the lab.
+//! The load that the article suggests for a device, and fio with the same options on the same file
+//! beside it, as a check of the lab.
 //!
-//! *Owns*: a reimplementation of fio's `rw=rw`, and running fio. *May not touch*: the loop (`flight`), the rounds.
+//! *Owns*: a reimplementation of fio's `rw=rw`, and running fio. *May not touch*: the loop
+//! (`flight`), the rounds.
 //!
-//! `rw=rw`: each job has a position to read and a position to write; both begin at the start of the file and advance block by block.
-//! Which comes next is drawn. After as many blocks as the file has, both begin again. The published load uses io_uring with 16
-//! requests in flight in each job. Beside it the same load runs with one blocking call after the other (fio's psync), which no
+//! `rw=rw`: each job has a position to read and a position to write; both begin at the start of the
+//! file and advance block by block. Which comes next is drawn. After as many blocks as the file
+//! has, both begin again. The published load uses io_uring with 16 requests in flight in each job.
+//! Beside it the same load runs with one blocking call after the other (fio's psync), which no
 //! article has.
 
 use std::path::{Path, PathBuf};
@@ -72,7 +75,9 @@ impl Experiment for MixedPlan {
     fn sized(size: Size) -> Self {
         let usual = Self { file_bytes: size.file_bytes(), ..Self::default() };
         match size {
-            Size::Published => Self { file_bytes: 10 << 30, turn_max: Duration::from_secs(60), ..usual },
+            Size::Published => {
+                Self { file_bytes: 10 << 30, turn_max: Duration::from_secs(60), ..usual }
+            }
             Size::Quick => Self { asynchronous: false, ..usual },
             _ => usual,
         }
@@ -111,7 +116,8 @@ impl Experiment for MixedPlan {
         }
         drop(written_file(session, FILE, self.file_bytes, Access::Direct, pace.seed)?);
         let fio = fio_version();
-        let ways: &[Way] = if self.asynchronous { &[Way::Ring, Way::Blocking] } else { &[Way::Blocking] };
+        let ways: &[Way] =
+            if self.asynchronous { &[Way::Ring, Way::Blocking] } else { &[Way::Blocking] };
         let budget = pace.budget.map(|budget| budget / ways.len() as u32);
         let pace = Pace { budget, ..*pace };
         let mut found = Vec::new();
@@ -184,7 +190,12 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(session: &Session<'_>, plan: &MixedPlan, way: Way, seed: u64) -> Result<Self, CellError> {
+    fn new(
+        session: &Session<'_>,
+        plan: &MixedPlan,
+        way: Way,
+        seed: u64,
+    ) -> Result<Self, CellError> {
         session.check()?;
         let (kind, depth) = match way {
             Way::Blocking => (EngineKind::Caller, 1),
@@ -201,7 +212,8 @@ fn open(session: &Session<'_>, durability: Durability) -> Result<LabFile, CellEr
     Ok(session.directory.open(FILE, &how)?)
 }
 
-/// Rewrites the file, since fio leaves its own bytes. Also done before fio's turns, so that both find the device after the same work.
+/// Rewrites the file, since fio leaves its own bytes. Also done before fio's turns, so that both
+/// find the device after the same work.
 fn refill(session: &Session<'_>, file_bytes: u64, seed: u64) -> Result<(), CellError> {
     fill(session, &open(session, Durability::None)?, file_bytes, seed)
 }
@@ -280,7 +292,8 @@ impl Fio {
 
     /// Runs it to its end, or until the user wants to stop.
     fn run(&self, turn: &Turn<'_>) -> Result<String, CellError> {
-        let failed = |what: &str, error: std::io::Error| CellError::Invalid(format!("{what}: {error}"));
+        let failed =
+            |what: &str, error: std::io::Error| CellError::Invalid(format!("{what}: {error}"));
         let mut child = Command::new(FIO)
             .args(fio_arguments(&self.plan, self.way, turn.time))
             .arg(format!("--output={REPORT}"))
@@ -391,7 +404,9 @@ fn fio_version() -> Result<String, String> {
             Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
         }
         Ok(output) => Err(format!("fio does not run here: {}", output.status)),
-        Err(_) => Err("fio is not installed (package fio), so nothing is measured beside our load".into()),
+        Err(_) => {
+            Err("fio is not installed (package fio), so nothing is measured beside our load".into())
+        }
     }
 }
 
@@ -421,7 +436,9 @@ fn finding(found: &ExperimentResult) -> Option<Finding> {
             )
         }
         None => {
-            format!("On {place} this load does {rate} operations a second; there was no fio to check it.")
+            format!(
+                "On {place} this load does {rate} operations a second; there was no fio to check it."
+            )
         }
     };
     Some(Finding { sentence, ..Finding::default() })
@@ -463,7 +480,9 @@ mod tests {
                 }
             }
             for blocks in &seen {
-                assert!(!blocks.is_empty() && (0..).zip(blocks).all(|(wanted, &block)| wanted == block));
+                assert!(
+                    !blocks.is_empty() && (0..).zip(blocks).all(|(wanted, &block)| wanted == block)
+                );
             }
         }
     }

@@ -1,7 +1,8 @@
-//! The results of experiments whose rows are not commits of one cell: reads, pools, depths, loads, the practice.
+//! The results of experiments whose rows are not commits of one cell: reads, pools, depths, loads,
+//! the practice.
 //!
-//! *Owns*: the data, its units and their meaning; part of the contract of [`crate::result`]. *May not touch*: how it is measured or
-//! printed. A figure that was not measured is missing, never 0.
+//! *Owns*: the data, its units and their meaning; part of the contract of [`crate::result`]. *May
+//! not touch*: how it is measured or printed. A figure that was not measured is missing, never 0.
 
 pub mod definition;
 mod depth;
@@ -44,8 +45,8 @@ use crate::result::{Finding, Histogram, Place, Relative};
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ExperimentResult {
-    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`, `log`, `log-preallocation`, `practice`,
-    /// `text-1`, `text-paced-4`, `text-bill`, `score`.
+    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`,
+    /// `log`, `log-preallocation`, `practice`, `text-1`, `text-paced-4`, `text-bill`, `score`.
     pub name: String,
     /// What it shows, in one line for people.
     pub title: String,
@@ -53,11 +54,11 @@ pub struct ExperimentResult {
     pub command: String,
     /// Where.
     pub place: Place,
-    /// What a row's position on the horizontal axis means (`threads`, `writes in flight`, `bytes per write`); `None` if rows have no
-    /// position.
+    /// What a row's position on the horizontal axis means (`threads`, `writes in flight`, `bytes
+    /// per write`); `None` if rows have no position.
     pub x_name: Option<String>,
-    /// What is compared: a rate (`operations/s`, `bytes/s`: more is better), or a time in nanoseconds (`ns, p99.9 of a write`: less
-    /// is better).
+    /// What is compared: a rate (`operations/s`, `bytes/s`: more is better), or a time in
+    /// nanoseconds (`ns, p99.9 of a write`: less is better).
     pub unit: String,
     /// Name of the row that the others are compared with.
     pub baseline: Option<String>,

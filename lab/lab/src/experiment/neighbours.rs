@@ -1,6 +1,8 @@
-//! What a commit writes after unrelated files were created on the same file system: counted, not timed.
+//! What a commit writes after unrelated files were created on the same file system: counted, not
+//! timed.
 //!
-//! *Owns*: the rows. *May not touch*: the rounds. It needs a device that nobody else writes to, since it compares its counters.
+//! *Owns*: the rows. *May not touch*: the rounds. It needs a device that nobody else writes to,
+//! since it compares its counters.
 
 use inkstone_host::{DeviceNumber, block_stat};
 use inkstone_io::{Access, AlignedBuf, Directory, File, OpenFile, SyncKind};
@@ -51,12 +53,18 @@ impl Experiment for Neighbours {
         let Scene { site, session, pace, progress } = scene;
         let device = || {
             let device = site.capabilities.device.as_ref().filter(|_| site.private);
-            let device =
-                device.ok_or_else(|| CellError::Invalid("other processes write to the device too".into()))?;
+            let device = device.ok_or_else(|| {
+                CellError::Invalid("other processes write to the device too".into())
+            })?;
             Ok(device.number)
         };
         let row = |name: &str, append, beside| {
-            Row::new(name, "commits", None, device().map(|device| Commits { device, append, beside }))
+            Row::new(
+                name,
+                "commits",
+                None,
+                device().map(|device| Commits { device, append, beside }),
+            )
         };
         let rows = vec![
             row("append, alone", true, false),

@@ -1,10 +1,12 @@
-//! Bytes that show where they belong: a misplaced, old or torn block is noticed at its first wrong byte.
+//! Bytes that show where they belong: a misplaced, old or torn block is noticed at its first wrong
+//! byte.
 //!
 //! *Owns*: which byte belongs where, and comparing. *May not touch*: files.
 //!
-//! The eight bytes at offset `8 i` of the file are `seed + i * STEP` modulo 2^64. `STEP` is odd, so that no two words of a file
-//! are equal, and its upper half is not small, so that nothing compresses. (The lowest byte of a word is the same at the same place
-//! of every block, so a wrong block is noticed from its second byte on.) The sum continues from word to word, which a compiler
+//! The eight bytes at offset `8 i` of the file are `seed + i * STEP` modulo 2^64. `STEP` is odd, so
+//! that no two words of a file are equal, and its upper half is not small, so that nothing
+//! compresses. (The lowest byte of a word is the same at the same place of every block, so a wrong
+//! block is noticed from its second byte on.) The sum continues from word to word, which a compiler
 //! turns into a loop as fast as memory.
 
 /// 2^64 divided by the golden ratio, made odd: consecutive words have nothing in common.

@@ -1,7 +1,8 @@
-//! A pool of threads that block, as published: sequential durable writes, then random reads of the same file, each byte checked; and
-//! the same load from one thread through io_uring.
+//! A pool of threads that block, as published: sequential durable writes, then random reads of the
+//! same file, each byte checked; and the same load from one thread through io_uring.
 //!
-//! *Owns*: the two phases. *May not touch*: the loop (`flight`), the rounds, where the curve bends (`rounds`).
+//! *Owns*: the two phases. *May not touch*: the loop (`flight`), the rounds, where the curve bends
+//! (`rounds`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,8 @@ pub struct PoolPlan {
     pub threads: Vec<usize>,
     /// The most writes of a turn, and as many reads.
     pub operations: u64,
-    /// Whether the pool also writes files that grow from nothing, as published: then each durable write changes metadata.
+    /// Whether the pool also writes files that grow from nothing, as published: then each durable
+    /// write changes metadata.
     pub growing: bool,
 }
 
@@ -61,16 +63,18 @@ impl Experiment for PoolPlan {
         "pool"
     }
 
-    /// Published are 500,000 writes and as many reads, into files that grow from nothing; one thread too, and the same over written
-    /// blocks.
+    /// Published are 500,000 writes and as many reads, into files that grow from nothing; one
+    /// thread too, and the same over written blocks.
     fn sized(size: Size) -> Self {
         let usual = Self { operations: size.file_bytes() / BLOCK_BYTES, ..Self::default() };
         let threads = |threads: &[usize]| Self { threads: threads.to_vec(), ..usual.clone() };
         match size {
             Size::Usual | Size::Standard | Size::Full => usual,
-            Size::Published => {
-                Self { operations: 500_000, growing: true, ..threads(&[1, 2, 8, 64, 128, 256, 512]) }
-            }
+            Size::Published => Self {
+                operations: 500_000,
+                growing: true,
+                ..threads(&[1, 2, 8, 64, 128, 256, 512])
+            },
             Size::Quick => threads(&[2, 8, 64, 512]),
             Size::Twins => threads(&[2, 8, 64]),
             Size::Claims => threads(&[64, 512]),
@@ -117,14 +121,15 @@ impl Experiment for PoolPlan {
         let Scene { site, session, pace, progress } = scene;
         let file = written_file(session, FILE, self.file_bytes(), Access::Buffered, pace.seed)?;
         let file = Arc::new(file);
-        let arm_on = |flights: Result<Vec<Flight>, CellError>, file: &Arc<LabFile>, growing: bool| {
-            flights.map(|flights| Mixed {
-                flights,
-                file: Arc::clone(file),
-                operations: self.operations,
-                growing,
-            })
-        };
+        let arm_on =
+            |flights: Result<Vec<Flight>, CellError>, file: &Arc<LabFile>, growing: bool| {
+                flights.map(|flights| Mixed {
+                    flights,
+                    file: Arc::clone(file),
+                    operations: self.operations,
+                    growing,
+                })
+            };
         let arm = |flights| arm_on(flights, &file, false);
         let mut rows = Vec::new();
         if self.growing {
@@ -132,7 +137,12 @@ impl Experiment for PoolPlan {
             for &count in &self.threads {
                 let flights = threads(count, BLOCK_BYTES as usize, &[0]);
                 let name = format!("growing, {}", pool_name(count));
-                rows.push(Row::new(name, "pool, growing", Some(count as f64), arm_on(flights, &grown, true)));
+                rows.push(Row::new(
+                    name,
+                    "pool, growing",
+                    Some(count as f64),
+                    arm_on(flights, &grown, true),
+                ));
             }
         }
         for &count in &self.threads {
@@ -213,7 +223,11 @@ impl Arm for Mixed {
         usage.user_ns += reads.usage.user_ns;
         let per_s = |operations: u64, ns: u64| operations as f64 * 1e9 / ns.max(1) as f64;
         let mut figures = usage_figures(&usage, amount);
-        figures.push(figure("durable writes", "per second", per_s(writes.operations, writes.total_ns)));
+        figures.push(figure(
+            "durable writes",
+            "per second",
+            per_s(writes.operations, writes.total_ns),
+        ));
         figures.push(figure("reads", "per second", per_s(reads.operations, reads.total_ns)));
         Ok(Sample { amount, total_ns: writes.total_ns + reads.total_ns, figures })
     }
@@ -276,7 +290,8 @@ impl Source for Reads<'_> {
 fn finding(found: &ExperimentResult) -> Option<Finding> {
     let base = found.baseline.as_deref()?;
     let best = best_in(found, "pool")?;
-    let last = found.rows.iter().rev().find(|row| row.series == "pool" && median_of(row).is_some())?;
+    let last =
+        found.rows.iter().rev().find(|row| row.series == "pool" && median_of(row).is_some())?;
     let bend = match knee_of(found, "pool") {
         Some(knee) => format!("its knee is at {knee:.0} threads"),
         None => "it has no knee".into(),
@@ -325,7 +340,8 @@ mod tests {
         let stop = AtomicBool::new(false);
         let session = Session { directory: &files, stop: &stop, device: None };
         let plan = PoolPlan { threads: vec![4], operations: 64, growing: false };
-        let file = written_file(&session, FILE, plan.file_bytes(), Access::Buffered, 1).expect("written");
+        let file =
+            written_file(&session, FILE, plan.file_bytes(), Access::Buffered, 1).expect("written");
         let file = Arc::new(file);
         for (seed, growing) in [(2, false), (3, false), (4, true), (5, true)] {
             let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
@@ -351,8 +367,11 @@ mod tests {
         };
         let of = |rates: [f64; 2]| {
             let rows = vec![row(2, rates[0]), row(8, rates[1])];
-            let found =
-                ExperimentResult { baseline: Some(pool_name(2)), rows, ..ExperimentResult::default() };
+            let found = ExperimentResult {
+                baseline: Some(pool_name(2)),
+                rows,
+                ..ExperimentResult::default()
+            };
             finding(&found).expect("a finding").sentence
         };
         assert!(!of([10.0, 20.0]).contains("instead of"), "{}", of([10.0, 20.0]));

@@ -1,9 +1,12 @@
-//! The practice: what a lone durable writer pays when its segment is full and it continues in the next one.
+//! The practice: what a lone durable writer pays when its segment is full and it continues in the
+//! next one.
 //!
-//! *Owns*: the ways of getting a next segment, with plain files, and our log beside them. *May not touch*: the log's insides.
+//! *Owns*: the ways of getting a next segment, with plain files, and our log beside them. *May not
+//! touch*: the log's insides.
 //!
-//! Every way makes each write durable in the same manner, and renames or creates durably (the directory is synced) before it
-//! writes into the new file. A helper thread does the rest: preparing files ahead and removing old ones.
+//! Every way makes each write durable in the same manner, and renames or creates durably (the
+//! directory is synced) before it writes into the new file. A helper thread does the rest:
+//! preparing files ahead and removing old ones.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +17,8 @@ use std::time::Duration;
 use inkstone::Log;
 use inkstone_host::{LabEngine, LabFile, monotonic_ns};
 use inkstone_io::{
-    Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation, Preparation,
-    Request,
+    Access, AlignedBuf, Directory, Engine, EngineKind, File, NamedChoice, OpenFile, Operation,
+    Preparation, Request,
 };
 
 use crate::bench;
@@ -54,7 +57,8 @@ const LOG: &str = "practice-log";
 const AGE_MAX: Duration = Duration::from_secs(3);
 
 impl Default for PracticePlan {
-    /// Segments of 1 MiB, 256 writes each: a change is one write in 256, so the 99.9th percentile is a change.
+    /// Segments of 1 MiB, 256 writes each: a change is one write in 256, so the 99.9th percentile
+    /// is a change.
     fn default() -> Self {
         Self { segment_bytes: 1 << 20, changes: 16 }
     }
@@ -108,7 +112,12 @@ impl Experiment for PracticePlan {
         let way = DurableWay::of(site);
         let mut rows: Vec<Row<'_>> = Vec::new();
         for &next in NextSegment::ALL {
-            rows.push(Row::new(next.name(), "plain files", None, Plain::new(next, way, self, pace.seed)));
+            rows.push(Row::new(
+                next.name(),
+                "plain files",
+                None,
+                Plain::new(next, way, self, pace.seed),
+            ));
         }
         rows.push(Row::new("inkstone", "log", None, Ours::new(site, session, self, pace.seed)));
         let frame = Frame {
@@ -178,7 +187,12 @@ struct Counted {
 }
 
 impl Plain {
-    fn new(next: NextSegment, way: DurableWay, plan: &PracticePlan, seed: u64) -> Result<Self, CellError> {
+    fn new(
+        next: NextSegment,
+        way: DurableWay,
+        plan: &PracticePlan,
+        seed: u64,
+    ) -> Result<Self, CellError> {
         let engine = LabEngine::open(EngineKind::Caller, 1)?;
         let buffer = Some(incompressible(BLOCK_BYTES as usize, seed));
         Ok(Self { next, way, plan: plan.clone(), engine, buffer, latency: Recorder::new() })
@@ -189,7 +203,12 @@ impl Plain {
         super::scratch::written_file(session, name, self.plan.segment_bytes, self.way.access, 1)
     }
 
-    fn open(&self, session: &Session<'_>, name: &str, is_new: bool) -> Result<Arc<LabFile>, CellError> {
+    fn open(
+        &self,
+        session: &Session<'_>,
+        name: &str,
+        is_new: bool,
+    ) -> Result<Arc<LabFile>, CellError> {
         let how = if is_new { OpenFile::new_file() } else { OpenFile::existing() };
         Ok(Arc::new(session.directory.open(name, &how.access(self.way.access))?))
     }
@@ -209,8 +228,11 @@ impl Plain {
             NextSegment::Create => self.open(session, &name, true)?,
             NextSegment::Fallocate | NextSegment::Zeros => {
                 let file = self.open(session, &name, true)?;
-                let how =
-                    if self.next == NextSegment::Zeros { Preparation::Zeros } else { Preparation::Fallocate };
+                let how = if self.next == NextSegment::Zeros {
+                    Preparation::Zeros
+                } else {
+                    Preparation::Fallocate
+                };
                 file.prepare(how, self.plan.segment_bytes)?;
                 file
             }
@@ -245,7 +267,8 @@ impl Plain {
         };
         let len = buffer.len();
         let operation = Operation::Write { buffer, len, offset, persist: self.way.persist() };
-        let completion = self.engine.run(Request { token: 0, file: Arc::clone(file), operation })?;
+        let completion =
+            self.engine.run(Request { token: 0, file: Arc::clone(file), operation })?;
         self.buffer = completion.buffer;
         completion.result?;
         Ok(())
@@ -380,11 +403,17 @@ struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    fn new(site: &Site, session: &'a Session<'a>, plan: &PracticePlan, seed: u64) -> Result<Self, CellError> {
+    fn new(
+        site: &Site,
+        session: &'a Session<'a>,
+        plan: &PracticePlan,
+        seed: u64,
+    ) -> Result<Self, CellError> {
         let path = site.directory.path().join(LOG);
         let log = bench::open(&path, bench::options(plan.segment_bytes, RECORD_BYTES))?;
         let worker = vec![Worker::new(RECORD_BYTES, seed)];
-        let mut ours = Self { log, path, worker, session, plan: plan.clone(), latency: Recorder::new() };
+        let mut ours =
+            Self { log, path, worker, session, plan: plan.clone(), latency: Recorder::new() };
         // A new log begins with smaller segments, and recycles one only when one is obsolete.
         let aged = (LIVE + 1) * plan.segment_bytes / BLOCK_BYTES;
         ours.append(Limits { commits: aged, time: AGE_MAX })?;
@@ -436,7 +465,8 @@ fn finding(found: &ExperimentResult) -> Option<Finding> {
         .into_iter()
         .filter_map(|next| Some((next.name(), tail(next.name())?)))
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let ours = tail("inkstone").map_or_else(String::new, |ns| format!("; inkstone's log {}", time_words(ns)));
+    let ours = tail("inkstone")
+        .map_or_else(String::new, |ns| format!("; inkstone's log {}", time_words(ns)));
     let sentence = format!(
         "On {} the 99.9th percentile of a round, which has the writes that wait for their next segment, is {} if that is \
          created on demand, {} with `{best}`, and {} without changes of segment{ours}.",

@@ -1,7 +1,8 @@
-//! A key-value store's log with its blocks reserved ahead and without, as published: threads that each wait for their record, on a plain
-//! file that they write in groups, and on our log.
+//! A key-value store's log with its blocks reserved ahead and without, as published: threads that
+//! each wait for their record, on a plain file that they write in groups, and on our log.
 //!
-//! *Owns*: the rows, and the simplest group commit. *May not touch*: the rounds; how the log prepares its segments.
+//! *Owns*: the rows, and the simplest group commit. *May not touch*: the rounds; how the log
+//! prepares its segments.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,7 +28,8 @@ use super::rounds::{Arm, Frame, Pace, Row, Sample, Turn, figure, measure};
 const FILE: &str = "plain-log";
 /// Bytes reserved at a time, as a store does it a step ahead of its writer.
 const STEP_BYTES: u64 = 4 << 20;
-/// Size of the log's segments: large enough that a turn has hardly any change, small enough to be created quickly.
+/// Size of the log's segments: large enough that a turn has hardly any change, small enough to be
+/// created quickly.
 const SEGMENT_BYTES: u64 = 8 << 20;
 const GROWS: &str = "plain file, grows";
 /// How many rows there are.
@@ -153,7 +155,12 @@ impl Group<'_> {
         state
     }
 
-    fn make_durable(&self, group: &[u8], offset: u64, reserved_bytes: &mut u64) -> inkstone_io::Result<()> {
+    fn make_durable(
+        &self,
+        group: &[u8],
+        offset: u64,
+        reserved_bytes: &mut u64,
+    ) -> inkstone_io::Result<()> {
         if let Some(ahead) = self.ahead {
             while offset + group.len() as u64 > *reserved_bytes {
                 self.file.extend(ahead, *reserved_bytes, STEP_BYTES)?;
@@ -180,7 +187,12 @@ impl Arm for Plain {
         session.clear(FILE)?;
         let file = session.directory.open(FILE, &OpenFile::new_file())?;
         session.directory.sync()?;
-        let group = Group { file: &file, ahead: self.ahead, state: Mutex::default(), synced: Condvar::new() };
+        let group = Group {
+            file: &file,
+            ahead: self.ahead,
+            state: Mutex::default(),
+            synced: Condvar::new(),
+        };
         let mut record = vec![0; self.plan.record_bytes as usize];
         fastrand::Rng::with_seed(turn.seed).fill(&mut record);
         let mut latencies = vec![Recorder::new(); self.plan.threads as usize];
@@ -198,7 +210,8 @@ impl Arm for Plain {
         })?;
         latencies.iter().for_each(|latency| self.latency.merge(latency));
         let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
-        let last_ns = all.outcomes.iter().map(|(_, ended_ns)| *ended_ns).max().unwrap_or(all.begin_ns);
+        let last_ns =
+            all.outcomes.iter().map(|(_, ended_ns)| *ended_ns).max().unwrap_or(all.begin_ns);
         let groups = lock(&group.state).groups;
         // Acknowledged records must be there: the lab does not measure a log that loses records.
         let written = lock(&group.state).offset;
@@ -207,8 +220,13 @@ impl Arm for Plain {
                 "{amount} records were acknowledged, but {written} bytes written"
             )));
         }
-        let per_group = figure("records per flush", "per flush", amount as f64 / groups.max(1) as f64);
-        Ok(Sample { amount, total_ns: last_ns.saturating_sub(all.begin_ns), figures: vec![per_group] })
+        let per_group =
+            figure("records per flush", "per flush", amount as f64 / groups.max(1) as f64);
+        Ok(Sample {
+            amount,
+            total_ns: last_ns.saturating_sub(all.begin_ns),
+            figures: vec![per_group],
+        })
     }
 
     fn latency(&self) -> Option<Histogram> {
@@ -236,7 +254,8 @@ impl Logged {
         let load = Load::Closed(plan.threads);
         let path = session.directory.path().join(format!("log-{preparation}"));
         // A recycled segment is written already, which would make both ways equal.
-        let options = options(SEGMENT_BYTES, plan.record_bytes).preparation(preparation).free_segments_max(0);
+        let options =
+            options(SEGMENT_BYTES, plan.record_bytes).preparation(preparation).free_segments_max(0);
         let log = open(&path, options)?;
         let workers = Worker::all(load, plan.record_bytes, seed);
         Ok(Self { log, path, load, workers, records })
@@ -247,13 +266,20 @@ impl Arm for Logged {
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         let before = self.log.stats();
         let stop = turn.session.stop;
-        let task = Task { log: &self.log, path: &self.path, load: self.load, keep_bytes: KEEP_BYTES, stop };
+        let task = Task {
+            log: &self.log,
+            path: &self.path,
+            load: self.load,
+            keep_bytes: KEEP_BYTES,
+            stop,
+        };
         let commits = self.records.saturating_mul(self.workers.len() as u64);
         let limits = Limits { commits, time: turn.time.min(Duration::from_secs(3600)) };
         let slice = task.run(&mut self.workers, limits)?;
         let after = self.log.stats();
         let groups = (after.groups - before.groups).max(1);
-        let per_group = figure("records per flush", "per flush", slice.commits as f64 / groups as f64);
+        let per_group =
+            figure("records per flush", "per flush", slice.commits as f64 / groups as f64);
         Ok(Sample { amount: slice.commits, total_ns: slice.total_ns, figures: vec![per_group] })
     }
 
@@ -276,7 +302,8 @@ impl Drop for Logged {
 mod tests {
     use super::*;
 
-    /// Every record is there once, whichever thread wrote it, and no more is reserved than the steps that were begun.
+    /// Every record is there once, whichever thread wrote it, and no more is reserved than the
+    /// steps that were begun.
     #[test]
     fn a_group_writes_each_record_once() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -287,17 +314,22 @@ mod tests {
         ] {
             let path = directory.path().join(format!("{ahead:?}"));
             let file = LabFile::open(&path, &OpenFile::new_file()).expect("a file");
-            let group = Group { file: &file, ahead, state: Mutex::default(), synced: Condvar::new() };
+            let group =
+                Group { file: &file, ahead, state: Mutex::default(), synced: Condvar::new() };
             let mut threads: Vec<u8> = (1..=8).collect();
-            together(&mut threads, |_, number| (0..50).try_for_each(|_| group.append(&[*number; 128])))
-                .expect("nothing fails");
+            together(&mut threads, |_, number| {
+                (0..50).try_for_each(|_| group.append(&[*number; 128]))
+            })
+            .expect("nothing fails");
             let state = lock(&group.state);
             assert_eq!((state.durable, state.offset, state.groups <= 400), (400, 400 * 128, true));
             assert_eq!(state.reserved_bytes > 0, reserves, "{ahead:?}");
             let bytes = std::fs::read(&path).expect("read");
             for number in 1..=8 {
-                let its =
-                    bytes.chunks(128).filter(|record| record.iter().all(|byte| *byte == number)).count();
+                let its = bytes
+                    .chunks(128)
+                    .filter(|record| record.iter().all(|byte| *byte == number))
+                    .count();
                 assert_eq!(its, 50, "{ahead:?}: thread {number}");
             }
         }

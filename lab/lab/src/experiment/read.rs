@@ -1,6 +1,8 @@
-//! Reading a file fast: front to back and at random, with its pages in memory and without, every byte checked.
+//! Reading a file fast: front to back and at random, with its pages in memory and without, every
+//! byte checked.
 //!
-//! *Owns*: the ways of reading, and a proof before each turn that the pages are where the row says. *May not touch*: writing.
+//! *Owns*: the ways of reading, and a proof before each turn that the pages are where the row says.
+//! *May not touch*: writing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +80,11 @@ impl Experiment for ReadPlan {
     /// Claims are about reading in order.
     fn sized(size: Size) -> Self {
         let usual = Self { file_bytes: size.file_bytes(), ..Self::default() };
-        if size == Size::Claims { Self { orders: vec![ReadOrder::Sequential], ..usual } } else { usual }
+        if size == Size::Claims {
+            Self { orders: vec![ReadOrder::Sequential], ..usual }
+        } else {
+            usual
+        }
     }
 
     fn command(&self) -> Option<OwnCommand> {
@@ -180,10 +186,26 @@ fn ways(order: ReadOrder) -> Vec<Way> {
             way("mmap", BLOCK, plain_map),
             way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Sequential), ahead: false }),
             way("mmap + readahead(2)", BLOCK, map_ahead),
-            way("O_DIRECT, 1 MiB, one at a time", LARGE, flight(EngineKind::Caller, 1, Access::Direct)),
-            way("O_DIRECT, 8 x 256 KiB, AIO", PIECE, flight(EngineKind::Aio, PIECES, Access::Direct)),
-            way("O_DIRECT, 8 x 256 KiB, io_uring", PIECE, flight(EngineKind::Uring, PIECES, Access::Direct)),
-            way("io_uring, 8 x 256 KiB", PIECE, flight(EngineKind::Uring, PIECES, Access::Buffered)),
+            way(
+                "O_DIRECT, 1 MiB, one at a time",
+                LARGE,
+                flight(EngineKind::Caller, 1, Access::Direct),
+            ),
+            way(
+                "O_DIRECT, 8 x 256 KiB, AIO",
+                PIECE,
+                flight(EngineKind::Aio, PIECES, Access::Direct),
+            ),
+            way(
+                "O_DIRECT, 8 x 256 KiB, io_uring",
+                PIECE,
+                flight(EngineKind::Uring, PIECES, Access::Direct),
+            ),
+            way(
+                "io_uring, 8 x 256 KiB",
+                PIECE,
+                flight(EngineKind::Uring, PIECES, Access::Buffered),
+            ),
         ],
         ReadOrder::Random => vec![
             way("read", BLOCK, plain),
@@ -196,7 +218,11 @@ fn ways(order: ReadOrder) -> Vec<Way> {
             way("mmap + readahead(2)", BLOCK, map_ahead),
             way("O_DIRECT, one at a time", BLOCK, flight(EngineKind::Caller, 1, Access::Direct)),
             way("O_DIRECT, 16, AIO", BLOCK, flight(EngineKind::Aio, RANDOM_DEPTH, Access::Direct)),
-            way("O_DIRECT, 16, io_uring", BLOCK, flight(EngineKind::Uring, RANDOM_DEPTH, Access::Direct)),
+            way(
+                "O_DIRECT, 16, io_uring",
+                BLOCK,
+                flight(EngineKind::Uring, RANDOM_DEPTH, Access::Direct),
+            ),
             way("io_uring, 16", BLOCK, flight(EngineKind::Uring, RANDOM_DEPTH, Access::Buffered)),
         ],
     }
@@ -235,8 +261,12 @@ fn one(
 
 fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
     let what = match order {
-        ReadOrder::Sequential => format!("Reading a file of {} from front to back", size_name(file_bytes)),
-        ReadOrder::Random => format!("Reading 4 KiB at random from a file of {}", size_name(file_bytes)),
+        ReadOrder::Sequential => {
+            format!("Reading a file of {} from front to back", size_name(file_bytes))
+        }
+        ReadOrder::Random => {
+            format!("Reading 4 KiB at random from a file of {}", size_name(file_bytes))
+        }
     };
     let pages = match cache {
         Cache::Cold => "none of its pages in memory",
@@ -263,7 +293,9 @@ fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
         notes.push("O_DIRECT bypasses the pages in memory".into());
     }
     if order == ReadOrder::Random {
-        notes.push("readahead(2): the reader knows the next blocks, as in a scan of an index".into());
+        notes.push(
+            "readahead(2): the reader knows the next blocks, as in a scan of an index".into(),
+        );
     }
     notes
 }
@@ -290,7 +322,13 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(way: Way, order: ReadOrder, cache: Cache, plan: &ReadPlan, seed: u64) -> Result<Self, CellError> {
+    fn new(
+        way: Way,
+        order: ReadOrder,
+        cache: Cache,
+        plan: &ReadPlan,
+        seed: u64,
+    ) -> Result<Self, CellError> {
         let flight = match way.how {
             How::Flight { kind, depth, .. } => Some(Flight::new(kind, depth, way.block, &[0])?),
             How::By(_) | How::Calls { .. } | How::Map { .. } => None,
@@ -323,7 +361,8 @@ impl Reading {
         (self.file_bytes - offset).min(self.way.block as u64) as usize
     }
 
-    /// Reads one piece after the other until the time is over; returns the number of reads and of bytes.
+    /// Reads one piece after the other until the time is over; returns the number of reads and of
+    /// bytes.
     fn one_by_one(
         &mut self,
         turn: &Turn<'_>,
@@ -352,7 +391,10 @@ impl Reading {
             if is_mapped {
                 file.read_mapped(piece, offset)?;
             } else if file.read_by_access(piece, offset)? != len {
-                return Err(CellError::Invalid(format!("the file ends before byte {}", offset + len as u64)));
+                return Err(CellError::Invalid(format!(
+                    "the file ends before byte {}",
+                    offset + len as u64
+                )));
             }
             let now_ns = monotonic_ns();
             self.latency.record(now_ns - start_ns);
@@ -444,9 +486,14 @@ impl Arm for Reading {
         };
         let mut figures = vec![resident(&residency)];
         if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
-            let seen = Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
+            let seen =
+                Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
             seen.check(self.way.how)?;
-            figures.push(figure("pages brought", "per operation", seen.pages as f64 / reads.max(1) as f64));
+            figures.push(figure(
+                "pages brought",
+                "per operation",
+                seen.pages as f64 / reads.max(1) as f64,
+            ));
         }
         figures.extend(usage_figures(&used, unit));
         let faults = (used.minor_faults + used.major_faults) as f64 / unit.max(1) as f64;
@@ -469,7 +516,11 @@ fn session_residency(session: &Session<'_>) -> Result<Residency, CellError> {
 }
 
 fn resident(residency: &Residency) -> Figure {
-    figure("resident before", "%", 100.0 * residency.resident_pages as f64 / residency.pages.max(1) as f64)
+    figure(
+        "resident before",
+        "%",
+        100.0 * residency.resident_pages as f64 / residency.pages.max(1) as f64,
+    )
 }
 
 /// Brings the file's pages into the row's state, and checks it with the kernel.
@@ -548,7 +599,8 @@ fn finding(found: &ExperimentResult, order: ReadOrder, cache: Cache) -> Option<F
         compared(best.relative.as_ref(), base),
     );
     let mut letters = sentence.chars();
-    let sentence: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    let sentence: String =
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
     let best = also.is_empty().then(|| best.name.clone());
     Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
 }

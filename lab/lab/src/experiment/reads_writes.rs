@@ -1,4 +1,5 @@
-//! Sequential durable writes compared with random reads, one at a time: which of them a disk does faster, for claims.
+//! Sequential durable writes compared with random reads, one at a time: which of them a disk does
+//! faster, for claims.
 //!
 //! *Owns*: the rows. *May not touch*: the rounds, what the figures mean.
 
@@ -17,7 +18,8 @@ const BLOCK_BYTES: usize = 4096;
 const WRITTEN: &str = "written";
 const READ: &str = "read";
 
-/// 4 KiB written and synced by fsync, front to back; and the same read at random, from memory and directly.
+/// 4 KiB written and synced by fsync, front to back; and the same read at random, from memory and
+/// directly.
 #[derive(Debug)]
 pub(crate) struct ReadsAndWrites;
 
@@ -47,7 +49,9 @@ impl Experiment for ReadsAndWrites {
         let past = match site.capabilities.direct {
             DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
             DioAlignment::Bytes { .. } | DioAlignment::NotTold => direct(session, "read-direct")
-                .and_then(|file| fill(session, &file, READ_BYTES, pace.seed).map(|()| Reads { file })),
+                .and_then(|file| {
+                    fill(session, &file, READ_BYTES, pace.seed).map(|()| Reads { file })
+                }),
         };
         let rows = vec![
             Row::new("write and fsync", "writes", None, writes),
@@ -85,7 +89,11 @@ impl Arm for Writes {
             turn.session.check()?;
             let now_ns = monotonic_ns();
             if writes > 0 && now_ns >= turn.end_ns(begin_ns) {
-                return Ok(Sample { amount: writes, total_ns: now_ns - begin_ns, figures: Vec::new() });
+                return Ok(Sample {
+                    amount: writes,
+                    total_ns: now_ns - begin_ns,
+                    figures: Vec::new(),
+                });
             }
             let offset = self.next % (READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
             self.file.write_at(&block, offset)?;

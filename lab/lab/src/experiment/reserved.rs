@@ -1,9 +1,12 @@
-//! Blocks that are only reserved: how fast reads are, and how long it takes to reserve them. Two small experiments for claims.
+//! Blocks that are only reserved: how fast reads are, and how long it takes to reserve them. Two
+//! small experiments for claims.
 //!
 //! *Owns*: both. *May not touch*: the rounds, what the figures mean.
 
 use inkstone_host::{LabFile, monotonic_ns};
-use inkstone_io::{Access, AlignedBuf, DioAlignment, Durability, File, OpenFile, Preparation, SyncKind};
+use inkstone_io::{
+    Access, AlignedBuf, DioAlignment, Durability, File, OpenFile, Preparation, SyncKind,
+};
 
 use crate::stage::{CellError, Session};
 
@@ -56,8 +59,10 @@ impl Experiment for UnwrittenReads {
             file.sync(SyncKind::All)?;
             Ok(Reads { file })
         });
-        let rows =
-            vec![Row::new("written", "reads", None, written), Row::new("reserved", "reads", None, reserved)];
+        let rows = vec![
+            Row::new("written", "reads", None, written),
+            Row::new("reserved", "reads", None, reserved),
+        ];
         let frame = Frame {
             name: "unwritten-reads",
             title: "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks"
@@ -92,18 +97,26 @@ impl Arm for Reads {
             turn.session.check()?;
             let now_ns = monotonic_ns();
             if reads > 0 && now_ns >= turn.end_ns(begin_ns) {
-                return Ok(Sample { amount: reads, total_ns: now_ns - begin_ns, figures: Vec::new() });
+                return Ok(Sample {
+                    amount: reads,
+                    total_ns: now_ns - begin_ns,
+                    figures: Vec::new(),
+                });
             }
             let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
             if self.file.read_at(&mut buffer, offset)? != BLOCK_BYTES {
-                return Err(CellError::Invalid(format!("the file ends before byte {}", offset + 4096)));
+                return Err(CellError::Invalid(format!(
+                    "the file ends before byte {}",
+                    offset + 4096
+                )));
             }
             reads += 1;
         }
     }
 }
 
-/// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC, or zeros written and synced.
+/// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC,
+/// or zeros written and synced.
 #[derive(Debug)]
 pub(crate) struct Reserving;
 
@@ -156,7 +169,8 @@ impl Arm for Reserved {
     /// Creates one file; its removal is not part of the time.
     fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
         let session = turn.session;
-        let file = session.new_file("reserving", &OpenFile::new_file().durability(self.durability))?;
+        let file =
+            session.new_file("reserving", &OpenFile::new_file().durability(self.durability))?;
         let begin_ns = monotonic_ns();
         file.prepare(self.preparation, RESERVE_BYTES)?;
         Ok(Sample { amount: 1, total_ns: monotonic_ns() - begin_ns, figures: Vec::new() })

@@ -1,7 +1,8 @@
-//! The frame of every experiment: rows side by side, in rounds, each in another random order, within a budget of time.
+//! The frame of every experiment: rows side by side, in rounds, each in another random order,
+//! within a budget of time.
 //!
-//! *Owns*: the order of turns, what happens to a row that fails, the comparison with the baseline, where a curve bends. *May not
-//! touch*: what a row does in its turn.
+//! *Owns*: the order of turns, what happens to a row that fails, the comparison with the baseline,
+//! where a curve bends. *May not touch*: what a row does in its turn.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,8 @@ pub struct Pace {
     pub budget: Option<Duration>,
     /// Seed of the orders and of the bytes.
     pub seed: u64,
-    /// Every row has two turns in each round, as if it were two rows, and the two are compared: no pair should differ.
+    /// Every row has two turns in each round, as if it were two rows, and the two are compared: no
+    /// pair should differ.
     pub twins: bool,
 }
 
@@ -34,7 +36,8 @@ const MEASURED_SHARE: f64 = 0.6;
 const COUNTED_ROUNDS: u32 = 5;
 /// A shorter turn would measure the clock.
 const TURN_MIN: Duration = Duration::from_millis(10);
-/// When this multiple of the budget is used up, the rounds end even if there are fewer than an interval needs.
+/// When this multiple of the budget is used up, the rounds end even if there are fewer than an
+/// interval needs.
 const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
@@ -50,7 +53,8 @@ impl Pace {
     /// The measured time of one turn, with this many rows.
     pub(crate) fn turn(&self, rows: usize) -> Duration {
         let turns = f64::from(self.rounds.max(1)) * (rows.max(1) * self.turns_of_a_row()) as f64;
-        self.budget.map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
+        self.budget
+            .map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
     }
 }
 
@@ -126,8 +130,12 @@ impl<'a> Row<'a> {
         x: Option<f64>,
         arm: Result<A, CellError>,
     ) -> Self {
-        let mut shown =
-            ExperimentRow { name: name.into(), series: series.into(), x, ..ExperimentRow::default() };
+        let mut shown = ExperimentRow {
+            name: name.into(),
+            series: series.into(),
+            x,
+            ..ExperimentRow::default()
+        };
         let arm = match arm {
             Ok(arm) => Some(Box::new(arm) as Box<dyn Arm + 'a>),
             Err(error) => {
@@ -171,7 +179,8 @@ pub(crate) fn measure(
     let mut order: Vec<usize> = (0..rows.len() * turns).collect();
     'rounds: for number in 0..pace.rounds {
         random.shuffle(&mut order);
-        // A round that has begun is finished, unless it is far too slow: otherwise some rows would have fewer rounds to compare.
+        // A round that has begun is finished, unless it is far too slow: otherwise some rows would
+        // have fewer rounds to compare.
         if used() >= 1.0 {
             break;
         }
@@ -225,7 +234,8 @@ impl Row<'_> {
         }
         self.shown.relative =
             if is_base { None } else { relative_of_several(base, &self.rounds, seed, questions) };
-        self.shown.twin = relative(&self.rounds, &self.again, seed).filter(|_| !self.again.is_empty());
+        self.shown.twin =
+            relative(&self.rounds, &self.again, seed).filter(|_| !self.again.is_empty());
         self.shown.latency = self.arm.as_ref().and_then(|arm| arm.latency());
         for figure in self.figures.iter().flatten() {
             if !self.shown.figures.iter().any(|known| known.name == figure.name) {
@@ -236,7 +246,8 @@ impl Row<'_> {
                     .filter(|f| f.name == figure.name)
                     .map(|f| f.value)
                     .collect();
-                // The clock of CPU time ticks slowly: in a short turn it may not have moved, but over all turns it has.
+                // The clock of CPU time ticks slowly: in a short turn it may not have moved, but
+                // over all turns it has.
                 let value = match figure.unit.as_str() {
                     "ns per operation" | "ns per MiB" => {
                         values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -301,12 +312,14 @@ fn knees(rows: &[Row<'_>], seed: u64) -> Vec<(String, f64)> {
     series.iter().filter_map(knee_of).collect()
 }
 
-/// Where a curve bends: the smallest x such that no larger one is *measurably* better, by the same rule as every comparison. `None`
-/// if it rises to its last point, and if there are too few points or rounds.
+/// Where a curve bends: the smallest x such that no larger one is *measurably* better, by the same
+/// rule as every comparison. `None` if it rises to its last point, and if there are too few points
+/// or rounds.
 fn knee(points: &[(f64, &[Round])], seed: u64) -> Option<f64> {
     let mut points = points.to_vec();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let verdict = |from: &[Round], to: &[Round]| relative(from, to, seed).map(|relative| relative.verdict);
+    let verdict =
+        |from: &[Round], to: &[Round]| relative(from, to, seed).map(|relative| relative.verdict);
     for (index, (x, rounds)) in points.iter().enumerate() {
         let verdicts: Vec<Option<Verdict>> =
             points[index + 1..].iter().map(|(_, later)| verdict(rounds, later)).collect();
@@ -351,13 +364,15 @@ mod tests {
 
     fn knee_of(curve: &[(f64, f64)]) -> Option<f64> {
         let rounds: Vec<(f64, Vec<Round>)> = curve.iter().map(|&(x, y)| (x, rounds(y))).collect();
-        let points: Vec<(f64, &[Round])> = rounds.iter().map(|(x, rounds)| (*x, rounds.as_slice())).collect();
+        let points: Vec<(f64, &[Round])> =
+            rounds.iter().map(|(x, rounds)| (*x, rounds.as_slice())).collect();
         knee(&points, 1)
     }
 
     #[test]
     fn the_published_curves_bend_where_one_sees_it() {
-        let nvme = [(2.0, 32505.0), (8.0, 65828.0), (64.0, 79173.0), (128.0, 48901.0), (256.0, 22956.0)];
+        let nvme =
+            [(2.0, 32505.0), (8.0, 65828.0), (64.0, 79173.0), (128.0, 48901.0), (256.0, 22956.0)];
         assert_eq!(knee_of(&nvme), Some(64.0));
         let sata = [(2.0, 29600.0), (8.0, 39530.0), (64.0, 37836.0), (128.0, 34354.0)];
         assert_eq!(knee_of(&sata), Some(8.0));
@@ -419,7 +434,8 @@ mod tests {
             for row in &found.rows {
                 assert_eq!((row.samples.len(), row.twin.is_some()), (7, twins), "{}", row.name);
             }
-            let turn_s = Pace { budget: Some(Duration::from_secs(10)), ..pace }.turn(2).as_secs_f64();
+            let turn_s =
+                Pace { budget: Some(Duration::from_secs(10)), ..pace }.turn(2).as_secs_f64();
             let wanted_s = 6.0 / if twins { 28.0 } else { 14.0 };
             assert!((turn_s - wanted_s).abs() < 1e-6, "{turn_s} {wanted_s}");
         }
@@ -432,7 +448,8 @@ mod tests {
         assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None);
     }
 
-    /// A clock that ticks every 4 ms shows 0 for a short turn. Over all turns together it shows a time, or there is no figure.
+    /// A clock that ticks every 4 ms shows 0 for a short turn. Over all turns together it shows a
+    /// time, or there is no figure.
     #[test]
     fn cpu_time_that_the_clock_did_not_see_is_not_zero() {
         let of = |values: [f64; 3]| {
@@ -441,7 +458,9 @@ mod tests {
                 arm: None,
                 again: Vec::new(),
                 rounds: rounds(100.0),
-                figures: values.map(|value| vec![figure("user time", "ns per operation", value)]).to_vec(),
+                figures: values
+                    .map(|value| vec![figure("user time", "ns per operation", value)])
+                    .to_vec(),
             };
             row.shown.name = "a row".into();
             row.finish(&[], true, "operations/s", (1, 1)).figures

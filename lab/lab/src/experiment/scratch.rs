@@ -1,6 +1,7 @@
 //! The files that experiments work on: written, synced, with known bytes.
 //!
-//! *Owns*: creating them, and the choice of the plainest durable way here. *May not touch*: the measured part.
+//! *Owns*: creating them, and the choice of the plainest durable way here. *May not touch*: the
+//! measured part.
 
 use inkstone_host::LabFile;
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, Persist, SyncKind};
@@ -13,7 +14,8 @@ use super::pattern;
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A new file of this size with the pattern of `seed`, all of it on the medium; reopened with `access`.
+/// A new file of this size with the pattern of `seed`, all of it on the medium; reopened with
+/// `access`.
 ///
 /// # Errors
 /// Errors of the file system, or the user's wish to stop.
@@ -64,7 +66,9 @@ impl DurableWay {
     /// With O_DIRECT if the file system has it.
     pub(crate) fn of(site: &Site) -> Self {
         match site.capabilities.direct {
-            DioAlignment::Refused => Self { access: Access::Buffered, words: "buffered + RWF_DSYNC" },
+            DioAlignment::Refused => {
+                Self { access: Access::Buffered, words: "buffered + RWF_DSYNC" }
+            }
             DioAlignment::Bytes { .. } | DioAlignment::NotTold => {
                 Self { access: Access::Direct, words: "O_DIRECT + RWF_DSYNC" }
             }

@@ -37,13 +37,18 @@ pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
     const COMMITS: u64 = 1_000_000;
     let one = |(number, &value): (u32, &f64)| {
         let each_ns = if less_is_better(unit) { value } else { 1e9 / value };
-        Round { number, commits: COMMITS, total_ns: (COMMITS as f64 * each_ns) as u64, ..Round::default() }
+        Round {
+            number,
+            commits: COMMITS,
+            total_ns: (COMMITS as f64 * each_ns) as u64,
+            ..Round::default()
+        }
     };
     (0..).zip(&row.samples).map(one).collect()
 }
 
-/// Other measured rows that were not shown to be slower than this one: ties, rows of which the lab cannot tell, and rows with too few
-/// rounds for an interval.
+/// Other measured rows that were not shown to be slower than this one: ties, rows of which the lab
+/// cannot tell, and rows with too few rounds for an interval.
 pub(crate) fn not_behind<'a>(
     found: &'a ExperimentResult,
     best: &ExperimentRow,
@@ -51,9 +56,11 @@ pub(crate) fn not_behind<'a>(
 ) -> Vec<&'a ExperimentRow> {
     let ours = rounds_of(best, &found.unit);
     // As in the experiment's table.
-    let questions = found.rows.iter().filter(|row| median_of(row).is_some()).count().saturating_sub(1);
+    let questions =
+        found.rows.iter().filter(|row| median_of(row).is_some()).count().saturating_sub(1);
     let is_behind = |row: &ExperimentRow| {
-        let compared = relative_of_several(&rounds_of(row, &found.unit), &ours, found.seed, questions);
+        let compared =
+            relative_of_several(&rounds_of(row, &found.unit), &ours, found.seed, questions);
         compared.is_some_and(|compared| compared.verdict == Verdict::Faster)
     };
     let others = found.rows.iter().filter(|row| row.name != best.name && median_of(row).is_some());
@@ -66,7 +73,9 @@ pub(crate) fn also(found: &ExperimentResult, best: &ExperimentRow, series: Optio
     match not_behind(found, best, series).as_slice() {
         [] => String::new(),
         [one] => format!(" (not told apart: `{}`)", one.name),
-        [first, rest @ ..] => format!(" (not told apart: `{}` and {} more)", first.name, rest.len()),
+        [first, rest @ ..] => {
+            format!(" (not told apart: `{}` and {} more)", first.name, rest.len())
+        }
     }
 }
 
@@ -102,7 +111,8 @@ mod tests {
             ..ExperimentRow::default()
         };
         let said = |rows: Vec<ExperimentRow>| {
-            let found = ExperimentResult { rows, unit: "reads/s".into(), ..ExperimentResult::default() };
+            let found =
+                ExperimentResult { rows, unit: "reads/s".into(), ..ExperimentResult::default() };
             also(&found, best(&found).expect("one"), None)
         };
         assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");

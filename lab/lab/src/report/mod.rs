@@ -1,11 +1,12 @@
 //! The report: a result as one self-contained HTML page.
 //!
-//! *Owns*: which results are accepted, the page, its size. *May not touch*: files, the terminal (the command's), measuring.
-//! It reads only the JSON. A result of another version that lacks a field, or of a run that failed half way, still gives a
-//! page, which says what is missing (`words` for the head, the scripts for each chart).
+//! *Owns*: which results are accepted, the page, its size. *May not touch*: files, the terminal
+//! (the command's), measuring. It reads only the JSON. A result of another version that lacks a
+//! field, or of a run that failed half way, still gives a page, which says what is missing (`words`
+//! for the head, the scripts for each chart).
 //!
-//! Names in a result come from users' directories: Askama escapes them in the head, `island` in the data, and the scripts
-//! insert text only as text.
+//! Names in a result come from users' directories: Askama escapes them in the head, `island` in the
+//! data, and the scripts insert text only as text.
 
 mod read;
 mod shrink;

@@ -1,4 +1,5 @@
-//! Which files are results that can be drawn. *Owns*: that decision. *May not touch*: how they are drawn.
+//! Which files are results that can be drawn. *Owns*: that decision. *May not touch*: how they are
+//! drawn.
 
 use serde_json::Value;
 
@@ -40,7 +41,8 @@ pub(super) fn check(value: &Value) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// Removes ranges: results from before 2026-11 with too few rounds have the range of the rounds in place of an interval.
+/// Removes ranges: results from before 2026-11 with too few rounds have the range of the rounds in
+/// place of an interval.
 pub(super) fn forget_ranges(value: &mut Value) {
     match value {
         Value::Object(object) => {

@@ -1,6 +1,8 @@
-//! Makes a result small enough for a page: data that no chart shows is left out, and charts get fewer points.
+//! Makes a result small enough for a page: data that no chart shows is left out, and charts get
+//! fewer points.
 //!
-//! *Owns*: what a page does not need. *May not touch*: any figure that a table names; unknown fields stay as they are.
+//! *Owns*: what a page does not need. *May not touch*: any figure that a table names; unknown
+//! fields stay as they are.
 
 use serde_json::{Map, Value};
 
@@ -102,7 +104,9 @@ fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Va
 
 fn no_requests(tally: &Map<String, Value>) -> bool {
     tally.len() == 2
-        && ["requests", "bytes"].iter().all(|name| tally.get(*name).and_then(Value::as_u64) == Some(0))
+        && ["requests", "bytes"]
+            .iter()
+            .all(|name| tally.get(*name).and_then(Value::as_u64) == Some(0))
 }
 
 fn rounded(n: f64) -> f64 {
@@ -114,8 +118,9 @@ fn pair(bucket: &Value) -> Option<(f64, u64)> {
     Some((bucket.get(0)?.as_f64()?, bucket.get(1)?.as_u64()?))
 }
 
-/// Merges neighbours into one bucket, with the higher value and both counts, where this changes the curve least: measured by the
-/// curve's length on the axes of the chart, which are logarithmic in the time and in the share that is slower.
+/// Merges neighbours into one bucket, with the higher value and both counts, where this changes the
+/// curve least: measured by the curve's length on the axes of the chart, which are logarithmic in
+/// the time and in the share that is slower.
 fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
     let pairs: Option<Vec<(f64, u64)>> = buckets.iter().map(pair).collect();
     let Some(pairs) = pairs.filter(|pairs| pairs.len() > points) else {
@@ -126,7 +131,8 @@ fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
     let (first, last) = (pairs[0].0.max(1.0).ln(), pairs[pairs.len() - 1].0.max(1.0).ln());
     let wide = (last - first).max(1e-9);
     let high = slower(total as u64).max(1e-9);
-    // The curve's length is at most 2: steps of this length use up the points, and the last bucket has its own.
+    // The curve's length is at most 2: steps of this length use up the points, and the last bucket
+    // has its own.
     let step = 2.0 / (points.max(2) - 1) as f64;
     let mut kept: Vec<Value> = Vec::new();
     let (mut seen, mut gathered, mut at) = (0u64, 0u64, (first, 0.0));
@@ -144,7 +150,8 @@ fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
     Value::Array(kept)
 }
 
-/// Merges neighbouring slices: the sum of their times, the median of their medians, their slowest commit.
+/// Merges neighbouring slices: the sum of their times, the median of their medians, their slowest
+/// commit.
 fn fewer_slices(rounds: &[Value], slices_max: usize) -> Value {
     if slices_max == 0 {
         return Value::Array(Vec::new());
@@ -180,12 +187,18 @@ mod tests {
 
     #[test]
     fn fewer_buckets_keep_every_commit_and_the_slowest() {
-        let buckets: Vec<Value> = (0..3_000u64).map(|n| json!([1_000 + n * n, 1 + n % 7])).collect();
+        let buckets: Vec<Value> =
+            (0..3_000u64).map(|n| json!([1_000 + n * n, 1 + n % 7])).collect();
         let total: u64 = buckets.iter().filter_map(pair).map(|(_, count)| count).sum();
         for points in [12, 40, 160] {
             let fewer = fewer_buckets(&buckets, points);
-            let fewer: Vec<(f64, u64)> = fewer.as_array().unwrap().iter().filter_map(pair).collect();
-            assert!(fewer.len() <= points && fewer.len() > points / 3, "{} of {points}", fewer.len());
+            let fewer: Vec<(f64, u64)> =
+                fewer.as_array().unwrap().iter().filter_map(pair).collect();
+            assert!(
+                fewer.len() <= points && fewer.len() > points / 3,
+                "{} of {points}",
+                fewer.len()
+            );
             assert_eq!(fewer.iter().map(|(_, count)| count).sum::<u64>(), total);
             assert_eq!(fewer.last().unwrap().0, (1_000 + 2_999 * 2_999) as f64);
         }
@@ -208,7 +221,11 @@ mod tests {
                 .0
         };
         for (share, true_ns) in [(0.5, 200_000.0), (0.9, 280_000.0), (0.99, 298_000.0)] {
-            assert!((quantile(share) / true_ns - 1.0_f64).abs() < 0.06, "{share}: {}", quantile(share));
+            assert!(
+                (quantile(share) / true_ns - 1.0_f64).abs() < 0.06,
+                "{share}: {}",
+                quantile(share)
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! The page as a file: what it contains, what it cannot contain, how large it is. `lab/page/report-test` tests it in a browser.
+//! The page as a file: what it contains, what it cannot contain, how large it is.
+//! `lab/page/report-test` tests it in a browser.
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,8 @@ fn sample() -> Value {
 
 /// The data of a page, as the browser will parse it.
 fn data(page: &str) -> Value {
-    let (_, rest) = page.split_once(r#"<script type="application/json" id="data">"#).expect("the data");
+    let (_, rest) =
+        page.split_once(r#"<script type="application/json" id="data">"#).expect("the data");
     let (data, _) = rest.split_once("</script>").expect("its end");
     serde_json::from_str(data).expect("JSON")
 }
@@ -32,7 +34,10 @@ fn the_answer_stands_before_everything_else() {
             && answer < at("id=\"data\"")
     );
     assert!(page.contains("<code>inkstone lab .</code>"), "the command that makes it again");
-    assert!(page.contains("EOPNOTSUPP; the device has no write zeroes"), "why a way was not measured");
+    assert!(
+        page.contains("EOPNOTSUPP; the device has no write zeroes"),
+        "why a way was not measured"
+    );
 }
 
 #[test]
@@ -43,12 +48,11 @@ fn nothing_in_the_page_is_loaded_from_anywhere() {
     }
     let hrefs = page.match_indices("href=\"").map(|(at, found)| &page[at + found.len()..]);
     assert!(hrefs.into_iter().all(|href| href.starts_with('#') || href.starts_with("data:,")));
-    let addresses: Vec<&str> = page.match_indices("http").map(|(at, _)| &page[at..at + 30]).collect();
+    let addresses: Vec<&str> =
+        page.match_indices("http").map(|(at, _)| &page[at..at + 30]).collect();
     assert!(
-        addresses
-            .iter()
-            .all(|address| address.starts_with("http://www.w3.org/2000/svg")
-                || address.starts_with("http-equiv")),
+        addresses.iter().all(|address| address.starts_with("http://www.w3.org/2000/svg")
+            || address.starts_with("http-equiv")),
         "{addresses:?}"
     );
     assert!(page.contains("default-src 'none'"));
@@ -74,7 +78,8 @@ fn a_name_cannot_become_a_part_of_the_page() {
 fn a_large_result_still_fits() {
     let mut result = sample();
     let mut run = result["runs"][0].clone();
-    // Every latency different: as many buckets as a histogram can have, and slices and commits for each cell.
+    // Every latency different: as many buckets as a histogram can have, and slices and commits for
+    // each cell.
     let mut commit = crate::histogram::Recorder::new();
     (0..400_000u64).for_each(|n| commit.record(20_000 + n * n % 99_999_989));
     let commit = serde_json::to_value(commit.finish()).expect("JSON");
@@ -114,9 +119,12 @@ fn what_is_missing_is_no_reason_not_to_draw() {
             Value::Object(object) => {
                 object.iter().map(|(name, child)| (format!("{at}/{name}"), child)).collect()
             }
-            Value::Array(values) => {
-                values.iter().take(2).enumerate().map(|(n, child)| (format!("{at}/{n}"), child)).collect()
-            }
+            Value::Array(values) => values
+                .iter()
+                .take(2)
+                .enumerate()
+                .map(|(n, child)| (format!("{at}/{n}"), child))
+                .collect(),
             _ => return,
         };
         for (path, child) in children {
@@ -146,7 +154,8 @@ fn what_is_missing_is_no_reason_not_to_draw() {
             Value::Object(object) => drop(object.remove(name)),
             other => other[name.parse::<usize>().expect("a place")] = Value::Null,
         }
-        let page = report(&result.to_string()).unwrap_or_else(|error| panic!("without {path}: {error}"));
+        let page =
+            report(&result.to_string()).unwrap_or_else(|error| panic!("without {path}: {error}"));
         assert!(page.contains("class=\"lead\""), "no answer without {path}");
     });
     assert!(taken > 300, "{taken}");
@@ -172,7 +181,10 @@ fn too_few_rounds_have_no_interval_on_the_page() {
     result["runs"][0]["finding"]["speedup"] = few.clone();
     result["runs"][0]["cells"][7]["outcome"]["relative"] = few;
     let page = of(&result);
-    assert!(page.contains("too few rounds for an interval") && !page.contains("95%: 1.15"), "the tile");
+    assert!(
+        page.contains("too few rounds for an interval") && !page.contains("95%: 1.15"),
+        "the tile"
+    );
     let drawn = &data(&page)["runs"][0];
     for relative in [&drawn["finding"]["speedup"], &drawn["cells"][7]["outcome"]["relative"]] {
         assert!(relative["low"].is_null() && relative["high"].is_null(), "{relative}");

@@ -1,6 +1,7 @@
 //! The text of the page before any chart: the answer, what is missing, the warnings.
 //!
-//! *Owns*: that text. *May not touch*: findings; they come from the lab. Every field may be missing.
+//! *Owns*: that text. *May not touch*: findings; they come from the lab. Every field may be
+//! missing.
 
 use inkstone_io::NamedChoice;
 use serde_json::Value;
@@ -48,7 +49,11 @@ impl Call {
 
 impl Sentence {
     pub(super) fn parts(&self) -> Vec<Part<'_>> {
-        self.0.split('`').enumerate().map(|(index, text)| Part { text, code: index % 2 == 1 }).collect()
+        self.0
+            .split('`')
+            .enumerate()
+            .map(|(index, text)| Part { text, code: index % 2 == 1 })
+            .collect()
     }
 }
 
@@ -131,7 +136,8 @@ fn title(result: &Value) -> String {
     if !list(result, "disks").is_empty() {
         return "Which disk is best for the log".into();
     }
-    let what = if list(result, "claims").is_empty() { holds(result) } else { "Claims, checked".into() };
+    let what =
+        if list(result, "claims").is_empty() { holds(result) } else { "Claims, checked".into() };
     let names = ["runs", "experiments", "fallocate"]
         .iter()
         .flat_map(|part| list(result, part))
@@ -179,12 +185,14 @@ fn subject(result: &str) -> &'static str {
 
 /// The date and time in UTC.
 fn when(result: &Value) -> String {
-    let Some(unix_s) = result.get("started_unix_s").and_then(Value::as_i64).filter(|unix_s| *unix_s > 0)
+    let Some(unix_s) =
+        result.get("started_unix_s").and_then(Value::as_i64).filter(|unix_s| *unix_s > 0)
     else {
         return "measured at an unknown time".into();
     };
     let (days, of_day) = (unix_s / 86_400, unix_s % 86_400);
-    // The civil date of a day number, as Howard Hinnant's "chrono-compatible low-level date algorithms" have it.
+    // The civil date of a day number, as Howard Hinnant's "chrono-compatible low-level date
+    // algorithms" have it.
     let z = days + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -196,7 +204,8 @@ fn when(result: &Value) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", of_day / 3_600, of_day % 3_600 / 60)
 }
 
-/// The first thing to read. For one place: its finding. For several: in how many there is anything to gain, and where most.
+/// The first thing to read. For one place: its finding. For several: in how many there is anything
+/// to gain, and where most.
 fn answer(result: &Value) -> Vec<Sentence> {
     let runs = list(result, "runs");
     if !list(result, "disks").is_empty() {
@@ -234,7 +243,9 @@ fn answer(result: &Value) -> Vec<Sentence> {
     let sentence = match (any, atlas) {
         (true, _) => "This run has no conclusion: too little of it could be compared.",
         (false, true) => "What each mode of fallocate does to a file here, call by call.",
-        (false, false) if list(result, "experiments").iter().any(|one| !list(one, "rows").is_empty()) => {
+        (false, false)
+            if list(result, "experiments").iter().any(|one| !list(one, "rows").is_empty()) =>
+        {
             "This run has no conclusion in words; the charts show what was measured."
         }
         (false, false) => "Nothing was measured.",
@@ -242,32 +253,38 @@ fn answer(result: &Value) -> Vec<Sentence> {
     vec![Sentence(sentence.into())]
 }
 
-/// The run whose finding heads the page: the only one, or of `lab all` the one that has the important durable ways side by side.
+/// The run whose finding heads the page: the only one, or of `lab all` the one that has the
+/// important durable ways side by side.
 fn heading(runs: &[Value]) -> Option<&Value> {
     let has_finding =
         |run: &&Value| run.get("finding").is_some_and(|found| !text(found, "sentence").is_empty());
     match runs {
         [one] => Some(one).filter(has_finding),
-        many => many.iter().filter(|run| text(run, "name") == Preset::Quick.name()).find(has_finding),
+        many => {
+            many.iter().filter(|run| text(run, "name") == Preset::Quick.name()).find(has_finding)
+        }
     }
 }
 
 /// Why, and what to do.
 fn steps(result: &Value) -> Vec<(&'static str, Sentence)> {
     let is_other = |part: &str| !list(result, part).is_empty();
-    let Some(run) = heading(list(result, "runs")).filter(|_| !is_other("disks") && !is_other("claims"))
+    let Some(run) =
+        heading(list(result, "runs")).filter(|_| !is_other("disks") && !is_other("claims"))
     else {
         return Vec::new();
     };
     let finding = run.get("finding").unwrap_or(&Value::Null);
-    let step =
-        |(lead, name)| Some((lead, Sentence(Some(text(finding, name)).filter(|said| !said.is_empty())?)));
+    let step = |(lead, name)| {
+        Some((lead, Sentence(Some(text(finding, name)).filter(|said| !said.is_empty())?)))
+    };
     [("Why", "why"), ("Do this", "advice")].into_iter().filter_map(step).collect()
 }
 
 /// How many claims hold here. `None` if there are none.
 fn of_claims(claims: &[Value]) -> Option<String> {
-    let of = |verdict: &str| claims.iter().filter(|claim| text(claim, "verdict") == verdict).count();
+    let of =
+        |verdict: &str| claims.iter().filter(|claim| text(claim, "verdict") == verdict).count();
     let not_run = match of("not-run") {
         0 => String::new(),
         many => format!("; {many} could not be run"),
@@ -300,9 +317,13 @@ fn across(runs: &[Value]) -> Option<String> {
         0 => String::new(),
         left => format!(" {} could not be compared.", plural(left, "place")),
     };
-    let of =
-        |run: &Value, name: &str| run.get("finding").map(|finding| text(finding, name)).unwrap_or_default();
-    let best = faster.iter().filter_map(|run| Some((speedup(run)?, *run))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let of = |run: &Value, name: &str| {
+        run.get("finding").map(|finding| text(finding, name)).unwrap_or_default()
+    };
+    let best = faster
+        .iter()
+        .filter_map(|run| Some((speedup(run)?, *run)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     let Some((most, run)) = best else {
         return Some(format!(
             "In none of {} was a durable way measurably faster than the naive one.{rest}",
@@ -358,7 +379,10 @@ fn tiles(runs: &[Value]) -> Vec<Tile> {
             what: format!("as fast as {} ({interval})", text(finding, "naive")),
         })
     });
-    [tile(text(finding, "best")), tile(text(finding, "naive")), speedup].into_iter().flatten().collect()
+    [tile(text(finding, "best")), tile(text(finding, "naive")), speedup]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn measured(result: &Value) -> String {
@@ -396,7 +420,10 @@ fn missing(result: &Value) -> Vec<Call> {
     }
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
     let mut not_run = 0;
-    let mut add = |reason: String, who: String| match reasons.iter_mut().find(|(known, _)| *known == reason) {
+    let mut add = |reason: String, who: String| match reasons
+        .iter_mut()
+        .find(|(known, _)| *known == reason)
+    {
         Some((_, all)) => all.push(who),
         None => reasons.push((reason, vec![who])),
     };
@@ -433,7 +460,10 @@ fn missing(result: &Value) -> Vec<Call> {
             .map(|(reason, all)| format!("{}: {reason}", some_of(all)))
             .collect();
         if reasons.len() > DETAILS_MAX {
-            details.push(format!("and {} more reasons, in the tables below", reasons.len() - DETAILS_MAX));
+            details.push(format!(
+                "and {} more reasons, in the tables below",
+                reasons.len() - DETAILS_MAX
+            ));
         }
         let text = match count {
             1 => "One way could not be measured:".into(),
@@ -459,7 +489,8 @@ fn some_of(names: &[String]) -> String {
 fn warnings(result: &Value) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     for warning in list(result, "warnings") {
-        let (name, said, cure) = (text(warning, "name"), text(warning, "text"), text(warning, "cure"));
+        let (name, said, cure) =
+            (text(warning, "name"), text(warning, "text"), text(warning, "cure"));
         match calls.iter_mut().find(|call| call.name == name && call.cure == cure) {
             Some(call) => call.details.push(said),
             None => calls.push(Call { name, text: said, details: Vec::new(), cure }),
@@ -507,7 +538,8 @@ mod tests {
     fn a_page_is_called_what_it_holds() {
         let place = json!({"name": "/data"});
         let of = |names: &[&str]| {
-            let all: Vec<Value> = names.iter().map(|name| json!({"name": name, "place": place})).collect();
+            let all: Vec<Value> =
+                names.iter().map(|name| json!({"name": name, "place": place})).collect();
             title(&json!({"experiments": all}))
         };
         assert_eq!(of(&["text-1", "text-paced-4"]), "A text log on /data");
@@ -555,10 +587,15 @@ mod tests {
             json!({"place": {"name": name}, "finding": {"sentence": "x", "best": "b", "naive": "n",
                    "speedup": {"speedup": speedup, "low": 1.0, "high": 2.0, "verdict": verdict}}})
         };
-        let runs = [run("ext4", 2.6, "faster"), run("btrfs", 1.0, "tie"), json!({"place": {"name": "xfs"}})];
+        let runs = [
+            run("ext4", 2.6, "faster"),
+            run("btrfs", 1.0, "tie"),
+            json!({"place": {"name": "xfs"}}),
+        ];
         let sentence = across(&runs).unwrap();
         assert!(
-            sentence.starts_with("In 1 of 2 places") && sentence.contains("on ext4: there `b` is 2.6 times")
+            sentence.starts_with("In 1 of 2 places")
+                && sentence.contains("on ext4: there `b` is 2.6 times")
         );
         assert!(sentence.ends_with("1 place could not be compared."), "{sentence}");
         assert!(across(&runs[2..]).is_none());
@@ -572,8 +609,7 @@ mod tests {
                    "why": "fewer writes", "advice": "use `b`",
                    "speedup": {"speedup": 2.0, "low": 1.5, "high": 2.5, "verdict": "faster"}}})
         };
-        let all =
-            json!({"runs": [run("e1", "of e1"), run("quick", "`b` is the fastest"), run("e6", "of e6")]});
+        let all = json!({"runs": [run("e1", "of e1"), run("quick", "`b` is the fastest"), run("e6", "of e6")]});
         let words = Words::of(&all, "");
         assert_eq!((words.answer.len(), words.answer[0].0.as_str()), (1, "`b` is the fastest"));
         let steps: Vec<(&str, &str)> =
@@ -594,6 +630,9 @@ mod tests {
         assert_eq!(said.len(), 3);
         assert_eq!(said[1].details, ["a, b: EOPNOTSUPP"]);
         let warned = warnings(&result);
-        assert_eq!((warned.len(), warned[0].details.as_slice()), (1, ["two".to_owned()].as_slice()));
+        assert_eq!(
+            (warned.len(), warned[0].details.as_slice()),
+            (1, ["two".to_owned()].as_slice())
+        );
     }
 }

@@ -12,7 +12,13 @@ use crate::twins::{BY_CHANCE, together};
 /// How many pairs of identical arms were called different, and whether chance explains it.
 pub fn render_aa(aa: &AaResult, style: &TableStyle) -> String {
     let mut out = String::new();
-    paragraph(&mut out, style, "", &format!("Identical arms: {} against itself", aa.cell), Tint::Strong);
+    paragraph(
+        &mut out,
+        style,
+        "",
+        &format!("Identical arms: {} against itself", aa.cell),
+        Tint::Strong,
+    );
     super::place_lines(&aa.place, style, &mut out);
     if aa.pairs == 0 {
         paragraph(&mut out, style, "  ", "No pair was measured.", Tint::Plain);
@@ -59,7 +65,9 @@ pub fn render_twins(all: &[AaResult], interrupted: bool, style: &TableStyle) -> 
     super::place_lines(&first.place, style, &mut out);
     for one in all {
         let (text, tint) = match one.pairs {
-            0 if interrupted => ("no pair has an interval: the run was interrupted".to_owned(), Tint::Plain),
+            0 if interrupted => {
+                ("no pair has an interval: the run was interrupted".to_owned(), Tint::Plain)
+            }
             0 => ("no pair has an interval: give it more time (--seconds)".to_owned(), Tint::Plain),
             _ => judged(one),
         };

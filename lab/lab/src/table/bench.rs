@@ -1,6 +1,8 @@
-//! A bench of the log: a row for each load and record size, its floor beside it, and the pair that changes segments.
+//! A bench of the log: a row for each load and record size, its floor beside it, and the pair that
+//! changes segments.
 //!
-//! *Owns*: the columns, and in which order they are dropped if there is no room. *May not touch*: figures.
+//! *Owns*: the columns, and in which order they are dropped if there is no room. *May not touch*:
+//! figures.
 
 use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
@@ -14,7 +16,13 @@ use crate::stats::{PAIRS_MIN, median};
 /// The whole bench: the table, the requests apart from commits, the pair, warnings.
 pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
     let mut out = String::new();
-    paragraph(&mut out, style, "", "The log beside a bare overwrite of a written file", Tint::Strong);
+    paragraph(
+        &mut out,
+        style,
+        "",
+        "The log beside a bare overwrite of a written file",
+        Tint::Strong,
+    );
     super::place_lines(&result.place, style, &mut out);
     if let Some(row) = result.rows.iter().find(|row| !row.strategy.is_empty()) {
         paragraph(&mut out, style, "  ", &row.strategy, Tint::Plain);
@@ -88,8 +96,9 @@ fn rows(result: &BenchResult, style: &TableStyle, out: &mut String) -> Vec<Strin
     grid.push(Column::new("p99", Align::Right, 4, p99).group(&group));
     let p999 = cells(&|row| us(row, row.latency.p999_ns));
     grid.push(Column::new("p99.9", Align::Right, 3, p999).group(&group));
-    let floor =
-        cells(&|row| row.floor.as_ref().map_or_else(|| NOTHING.into(), |floor| sig3(per_s(&floor.rounds))));
+    let floor = cells(&|row| {
+        row.floor.as_ref().map_or_else(|| NOTHING.into(), |floor| sig3(per_s(&floor.rounds)))
+    });
     grid.push(Column::new("floor/s", Align::Right, 2, floor));
     let size = cells(&|row| {
         row.floor.as_ref().map_or_else(|| NOTHING.into(), |floor| bytes(floor.write_bytes as f64))
@@ -97,9 +106,11 @@ fn rows(result: &BenchResult, style: &TableStyle, out: &mut String) -> Vec<Strin
     grid.push(Column::new("of", Align::Right, 6, size));
     let beside = cells(&|row| interval(row.floor.as_ref().and_then(|floor| floor.ratio.as_ref())));
     grid.push(Column::new("log/floor", Align::Left, 0, beside));
-    let shared = cells(&|row| measured(row, row.commits() as f64 / row.log.groups.max(1) as f64, &sig3));
+    let shared =
+        cells(&|row| measured(row, row.commits() as f64 / row.log.groups.max(1) as f64, &sig3));
     grid.push(Column::new("per group", Align::Right, 3, shared));
-    let cpu = cells(&|row| measured(row, row.cpu_ns as f64 / 1e3 / row.commits().max(1) as f64, &sig3));
+    let cpu =
+        cells(&|row| measured(row, row.cpu_ns as f64 / 1e3 / row.commits().max(1) as f64, &sig3));
     grid.push(Column::new("CPU us", Align::Right, 4, cpu));
     bill_columns(&mut grid, all);
     for (index, row) in all.iter().enumerate() {
@@ -123,7 +134,9 @@ fn bill_columns(grid: &mut Grid, all: &[BenchRow]) {
     for (head, rank, by_counters, count) in columns {
         let cell = |row: &BenchRow| match &row.bill {
             Some(bill) if is_traced(bill) => per(count(bill) as f64 / bill.commits.max(1) as f64),
-            Some(bill) if by_counters => format!("~{}", per(count(bill) as f64 / bill.commits.max(1) as f64)),
+            Some(bill) if by_counters => {
+                format!("~{}", per(count(bill) as f64 / bill.commits.max(1) as f64))
+            }
             _ => NOTHING.into(),
         };
         let cells = all.iter().map(|row| Text::from(cell(row)));
@@ -141,8 +154,12 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
     }
     let pool_empty: u64 = result.rows.iter().map(|row| row.log.pool_empty).sum();
     let changes: u64 = result.rows.iter().map(|row| row.log.segments).sum();
-    text.push_str(&format!(" {changes} segment changes, {pool_empty} of them found no file ready."));
-    let all = || result.rows.iter().flat_map(|row| row.beside.iter().map(|one| &one.log).chain([&row.log]));
+    text.push_str(&format!(
+        " {changes} segment changes, {pool_empty} of them found no file ready."
+    ));
+    let all = || {
+        result.rows.iter().flat_map(|row| row.beside.iter().map(|one| &one.log).chain([&row.log]))
+    };
     let (sleeps, rested_us): (u64, u64) =
         (all().map(|log| log.sleeps_at_once).sum(), all().map(|log| log.rested_us).sum());
     if sleeps > 0 {
@@ -152,7 +169,10 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
         ));
     }
     if !dropped.is_empty() {
-        text.push_str(&format!(" Columns that did not fit: {} (they are in --json).", dropped.join(", ")));
+        text.push_str(&format!(
+            " Columns that did not fit: {} (they are in --json).",
+            dropped.join(", ")
+        ));
     }
     paragraph(out, style, "  ", &text, Tint::Dim);
 }
@@ -244,7 +264,8 @@ mod tests {
     use crate::bench::result::Floor;
 
     fn result() -> BenchResult {
-        let round = |number| Round { number, commits: 1000, total_ns: 100_000_000, ..Round::default() };
+        let round =
+            |number| Round { number, commits: 1000, total_ns: 100_000_000, ..Round::default() };
         let row = BenchRow {
             load: "1 thread".into(),
             threads: 1,
@@ -267,8 +288,11 @@ mod tests {
             }),
             ..BenchRow::default()
         };
-        let failed =
-            BenchRow { failed: Some("no room".into()), load: "8 threads".into(), ..BenchRow::default() };
+        let failed = BenchRow {
+            failed: Some("no room".into()),
+            load: "8 threads".into(),
+            ..BenchRow::default()
+        };
         BenchResult { rows: vec![row, failed], ..BenchResult::default() }
     }
 
@@ -279,7 +303,10 @@ mod tests {
         for word in ["10,000", "1.00 [1.00..1.00]", "1.01", "1.00"] {
             assert!(line.contains(word), "{word}: {line}");
         }
-        assert!(text.contains("no room") && text.contains("100 commits, 1 segment changes"), "{text}");
+        assert!(
+            text.contains("no room") && text.contains("100 commits, 1 segment changes"),
+            "{text}"
+        );
         assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
     }
 

@@ -28,9 +28,12 @@ pub(super) fn beside(result: &BenchResult, style: &TableStyle, out: &mut String)
     for &(company, count) in &heads {
         out.push('\n');
         paragraph(out, style, "", &format!("Beside {}", words(company, count)), Tint::Strong);
-        let is_part = |beside: &&Beside| (beside.company.as_str(), beside.count) == (company, count);
-        let lines =
-            result.rows.iter().flat_map(|row| row.beside.iter().filter(is_part).map(move |b| (row, b)));
+        let is_part =
+            |beside: &&Beside| (beside.company.as_str(), beside.count) == (company, count);
+        let lines = result
+            .rows
+            .iter()
+            .flat_map(|row| row.beside.iter().filter(is_part).map(move |b| (row, b)));
         part(&lines.collect::<Vec<_>>(), style, out);
     }
     if !heads.is_empty() {
@@ -60,10 +63,16 @@ fn part(lines: &[(&BenchRow, &Beside)], style: &TableStyle, out: &mut String) {
         us(beside.followed.as_ref().map(|followed| &followed.latency), of)
     };
     grid.push(Column::new("", Align::Left, 0, lines.iter().map(|(row, _)| Text::from(name(row)))));
-    let rate =
-        |beside: &Beside| if beside.rounds.is_empty() { NOTHING.into() } else { sig3(per_s(&beside.rounds)) };
+    let rate = |beside: &Beside| {
+        if beside.rounds.is_empty() { NOTHING.into() } else { sig3(per_s(&beside.rounds)) }
+    };
     grid.push(Column::new("commits/s", Align::Right, 0, cells(&rate)));
-    grid.push(Column::new("of alone", Align::Left, 0, cells(&|beside| interval(beside.ratio.as_ref()))));
+    grid.push(Column::new(
+        "of alone",
+        Align::Left,
+        0,
+        cells(&|beside| interval(beside.ratio.as_ref())),
+    ));
     let group = ["latency, us".to_owned(), "latency".to_owned()];
     let p50 = cells(&|beside| us(Some(&beside.latency), |latency| latency.p50_ns));
     grid.push(Column::new("p50", Align::Right, 1, p50).group(&group));
@@ -101,7 +110,8 @@ mod tests {
     }
 
     fn result() -> BenchResult {
-        let latency = |p50_ns, p99_ns| Histogram { count: 9, p50_ns, p99_ns, ..Histogram::default() };
+        let latency =
+            |p50_ns, p99_ns| Histogram { count: 9, p50_ns, p99_ns, ..Histogram::default() };
         let beside = |company: Company, commits| Beside {
             company: company.kind().into(),
             count: company.count(),
@@ -110,9 +120,11 @@ mod tests {
             ratio: crate::stats::relative(&rounds(1000), &rounds(commits), 1),
             ..Beside::default()
         };
-        let followed = Followed { records: 100, latency: latency(456_000, 789_000), cpu_ns: 321_000 };
+        let followed =
+            Followed { records: 100, latency: latency(456_000, 789_000), cpu_ns: 321_000 };
         let followed = Beside { followed: Some(followed), ..beside(Company::Followers(4), 250) };
-        let failed = Beside { failed: Some("it saw 3 records of 4".into()), ..beside(Company::Tail(1), 0) };
+        let failed =
+            Beside { failed: Some("it saw 3 records of 4".into()), ..beside(Company::Tail(1), 0) };
         let row = BenchRow {
             load: "1 thread".into(),
             threads: 1,
@@ -140,13 +152,18 @@ mod tests {
             words.iter().for_each(|word| assert!(rows[0].contains(word), "{head}, {word}: {text}"));
             part
         };
-        let busy = has("Beside 2 processes that spin", &["5000", "0.50 [0.50..0.50]", "700", "900"]);
+        let busy =
+            has("Beside 2 processes that spin", &["5000", "0.50 [0.50..0.50]", "700", "900"]);
         assert!(!busy.iter().any(|line| line.contains("seen")), "{text}");
         let words = ["2500", "0.25 [0.25..0.25]", "456", "789", "3.21"];
         let followed = has("Beside 4 followers in the same process", &words);
         assert!(followed.iter().any(|line| line.contains("seen")), "{text}");
         has("Beside 1 other process that tails the log", &["it saw 3 records of 4"]);
-        assert_eq!(text.lines().filter(|line| line.contains("1 thread, 128B")).count(), 4, "{text}");
+        assert_eq!(
+            text.lines().filter(|line| line.contains("1 thread, 128B")).count(),
+            4,
+            "{text}"
+        );
         assert_eq!(text.matches("of alone: the rate").count(), 1, "{text}");
     }
 

@@ -48,7 +48,9 @@ fn one(name: &str, bill: &Bill, style: &TableStyle, out: &mut String) {
     }
     if let Some(punts) = bill.uring_punts {
         let each = per(punts as f64 / bill.commits.max(1) as f64);
-        let text = format!("io_uring: {punts} requests ({each} per commit) went to a kernel worker thread");
+        let text = format!(
+            "io_uring: {punts} requests ({each} per commit) went to a kernel worker thread"
+        );
         paragraph(out, style, "  ", &text, Tint::Plain);
     }
     if bill.lost_events > 0 {
@@ -60,7 +62,8 @@ fn one(name: &str, bill: &Bill, style: &TableStyle, out: &mut String) {
     }
 }
 
-/// A line of the bill: its name, its count, whether it has bytes, whether it is shown even if it is 0.
+/// A line of the bill: its name, its count, whether it has bytes, whether it is shown even if it is
+/// 0.
 struct Line {
     name: &'static str,
     tally: fn(&LayerBill) -> Tally,
@@ -106,7 +109,8 @@ fn counts(bill: &Bill, style: &TableStyle, out: &mut String) {
         BillSource::Trace => &TRACED,
         BillSource::SharedCounters => &COUNTED,
     };
-    let nothing = |line: &&Line| bill.layers.iter().all(|layer| (line.tally)(layer) == Tally::default());
+    let nothing =
+        |line: &&Line| bill.layers.iter().all(|layer| (line.tally)(layer) == Tally::default());
     let shown: Vec<&Line> = lines.iter().filter(|line| line.always || !nothing(line)).collect();
     let none: Vec<&str> =
         lines.iter().filter(|line| !line.always && nothing(line)).map(|line| line.name).collect();
@@ -116,8 +120,9 @@ fn counts(bill: &Bill, style: &TableStyle, out: &mut String) {
     let mark = if bill.source == BillSource::SharedCounters { "~" } else { "" };
     for (index, layer) in bill.layers.iter().enumerate() {
         let group = [format!("{} ({})", layer.device, layer.role), layer.device.clone()];
-        let requests =
-            shown.iter().map(|line| count_text(mark, per((line.tally)(layer).requests as f64 / commits)));
+        let requests = shown
+            .iter()
+            .map(|line| count_text(mark, per((line.tally)(layer).requests as f64 / commits)));
         let rank = index as u32 * 2 + 1;
         grid.push(Column::new("requests", Align::Right, rank, requests).group(&group));
         let sizes = shown.iter().map(|line| match (line.has_bytes, (line.tally)(layer).bytes) {
@@ -165,7 +170,9 @@ fn details(layer: &LayerBill, style: &TableStyle, out: &mut String) {
     for what in layer.unattributed.iter().take(LINES_MAX) {
         paragraph(out, style, "    ", &format!("unattributed: {what}"), Tint::Plain);
     }
-    for (what, all) in [("submitters", submitters.len()), ("unattributed", layer.unattributed.len())] {
+    for (what, all) in
+        [("submitters", submitters.len()), ("unattributed", layer.unattributed.len())]
+    {
         if all > LINES_MAX {
             let text = format!("and {} more {what} (--json has them)", all - LINES_MAX);
             paragraph(out, style, "    ", &text, Tint::Dim);
@@ -174,8 +181,11 @@ fn details(layer: &LayerBill, style: &TableStyle, out: &mut String) {
 }
 
 fn submitted(by: &Submitter) -> String {
-    let size =
-        if by.tally.bytes > 0 { format!(" ({})", bytes(by.tally.bytes as f64)) } else { String::new() };
+    let size = if by.tally.bytes > 0 {
+        format!(" ({})", bytes(by.tally.bytes as f64))
+    } else {
+        String::new()
+    };
     format!("{} x {}{size}", by.tally.requests, by.what)
 }
 
@@ -187,7 +197,8 @@ fn cross_check(check: &CrossCheck) -> (String, Tint) {
         ("sectors read", check.traced_read_sectors, check.counted_read_sectors),
     ];
     if pairs.iter().all(|(_, traced, counted)| traced == counted) {
-        let said: Vec<String> = pairs.iter().map(|(what, traced, _)| format!("{traced} {what}")).collect();
+        let said: Vec<String> =
+            pairs.iter().map(|(what, traced, _)| format!("{traced} {what}")).collect();
         return (format!("agree ({})", said.join(", ")), Tint::Dim);
     }
     let said: Vec<String> = pairs

@@ -1,21 +1,23 @@
 //! The table of a run: a row for each cell, in the order measured.
 //!
-//! *Owns*: the columns, their content, and which of them are dropped first if the terminal is too narrow.
-//! *May not touch*: how columns are aligned (`grid`), what a bill means (`bill` of the lab).
+//! *Owns*: the columns, their content, and which of them are dropped first if the terminal is too
+//! narrow. *May not touch*: how columns are aligned (`grid`), what a bill means (`bill` of the
+//! lab).
 //!
-//! By importance, the last being dropped first: way and per commit (always shown); the speedup (first without
-//! its interval); durable; flush and FUA, data, journal (with shared counters: writes); the speedup's interval;
-//! p99; the bar; commits/s; bytes; p50; page faults; other writes; max; reads; p99.9; write p50; sync p50.
-//! Counts that are 0 in every row are dropped before any of these; reads and other writes that belong to the
-//! commits (1 in 20 or more) stay as long as the journal.
+//! By importance, the last being dropped first: way and per commit (always shown); the speedup
+//! (first without its interval); durable; flush and FUA, data, journal (with shared counters:
+//! writes); the speedup's interval; p99; the bar; commits/s; bytes; p50; page faults; other writes;
+//! max; reads; p99.9; write p50; sync p50. Counts that are 0 in every row are dropped before any of
+//! these; reads and other writes that belong to the commits (1 in 20 or more) stay as long as the
+//! journal.
 
 use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, TimeUnit, bytes, per, ratio, sig3};
 use super::text::{Tint, cut_middle, paragraph};
 use crate::result::{
-    Bill, BillSource, CellResult, DurableFinding, Histogram, LayerBill, Measured, Outcome, Relative, Run,
-    Tally, Verdict,
+    Bill, BillSource, CellResult, DurableFinding, Histogram, LayerBill, Measured, Outcome,
+    Relative, Run, Tally, Verdict,
 };
 use crate::stage::DISK_FULL;
 use crate::stats;
@@ -48,8 +50,12 @@ pub(super) fn table(run: &Run, style: &TableStyle, out: &mut String) {
     for (index, row) in view.rows.iter().enumerate() {
         let said = match &row.cell.outcome {
             Outcome::Measured(_) => continue,
-            Outcome::Invalid { reason } if reason.starts_with(DISK_FULL) => Text::new(Tint::Bad, reason),
-            Outcome::Invalid { reason } => Text::new(Tint::Bad, &format!("cannot do this here: {reason}")),
+            Outcome::Invalid { reason } if reason.starts_with(DISK_FULL) => {
+                Text::new(Tint::Bad, reason)
+            }
+            Outcome::Invalid { reason } => {
+                Text::new(Tint::Bad, &format!("cannot do this here: {reason}"))
+            }
             Outcome::NotRun => Text::new(Tint::Dim, "not run: the run ended before"),
         };
         grid.span(index, &row.cell.name, said);
@@ -72,8 +78,8 @@ struct Row<'a> {
 struct View<'a> {
     run: &'a Run,
     rows: Vec<Row<'a>>,
-    /// The time of a full bar: that of the fastest cell whose durability holds, or of the fastest cell if there
-    /// is none.
+    /// The time of a full bar: that of the fastest cell whose durability holds, or of the fastest
+    /// cell if there is none.
     full_ns: Option<f64>,
     unit: TimeUnit,
 }
@@ -82,14 +88,20 @@ impl<'a> View<'a> {
     fn of(run: &'a Run) -> Self {
         let rows = run.cells.iter().map(|cell| {
             let measured = cell.outcome.measured();
-            Row { cell, measured, per_commit_ns: measured.and_then(stats::per_commit_ns), tint: Tint::Plain }
+            Row {
+                cell,
+                measured,
+                per_commit_ns: measured.and_then(stats::per_commit_ns),
+                tint: Tint::Plain,
+            }
         });
         let mut rows: Vec<Row> = rows.collect();
         let fastest = |rows: &[Row], wanted: &dyn Fn(&Row) -> bool| {
             let times = rows.iter().filter(|row| wanted(row)).filter_map(|row| row.per_commit_ns);
             times.min_by(f64::total_cmp)
         };
-        let best_ns = fastest(&rows, &|row| row.measured.is_some_and(|measured| holds(&measured.durable)));
+        let best_ns =
+            fastest(&rows, &|row| row.measured.is_some_and(|measured| holds(&measured.durable)));
         let best = run.finding.as_ref().and_then(|finding| finding.best.as_ref());
         for row in rows.iter_mut().filter(|row| Some(&row.cell.name) == best) {
             row.tint = Tint::Good;
@@ -99,12 +111,18 @@ impl<'a> View<'a> {
         Self { run, rows, full_ns, unit }
     }
 
-    fn map<'b>(&'b self, cell: impl Fn(&'b Row<'a>) -> Text + 'b) -> impl Iterator<Item = Text> + 'b {
+    fn map<'b>(
+        &'b self,
+        cell: impl Fn(&'b Row<'a>) -> Text + 'b,
+    ) -> impl Iterator<Item = Text> + 'b {
         self.rows.iter().map(cell)
     }
 
     /// A cell for each measured row; empty in the others.
-    fn measured<'b>(&'b self, cell: impl Fn(&'b Measured) -> Text + 'b) -> impl Iterator<Item = Text> + 'b {
+    fn measured<'b>(
+        &'b self,
+        cell: impl Fn(&'b Measured) -> Text + 'b,
+    ) -> impl Iterator<Item = Text> + 'b {
         self.map(move |row| row.measured.map(&cell).unwrap_or_default())
     }
 }
@@ -151,7 +169,8 @@ fn relatives(view: &View, style: &TableStyle, grid: &mut Grid) {
     {
         let column = |full: bool| view.map(move |row| relative_text(view, row, full));
         let short = Column::new("speedup", Align::Left, 1, column(false));
-        // The short form is added early; the interval replaces it if more important columns leave room.
+        // The short form is added early; the interval replaces it if more important columns leave
+        // room.
         grid.push(Column::new("speedup [95%]", Align::Left, 8, column(true)).instead(short));
     }
     let bar = |width: usize| view.map(move |row| bar(view, row, style, width));
@@ -201,13 +220,14 @@ fn own_layer(measured: &Measured) -> Option<(&Bill, &LayerBill)> {
     Some((bill, bill.layers.first()?))
 }
 
-/// Our writes that are neither the file's data nor the journal's. Writes of unknown origin occur on shared devices; they are in the
-/// bill only.
+/// Our writes that are neither the file's data nor the journal's. Writes of unknown origin occur on
+/// shared devices; they are in the bill only.
 fn other_writes(layer: &LayerBill) -> [Tally; 3] {
     [layer.metadata_writes, layer.zeroing, layer.discards]
 }
 
-/// The journal's writes. On a shared file system those that no commit of ours waited for are in the bill only.
+/// The journal's writes. On a shared file system those that no commit of ours waited for are in the
+/// bill only.
 fn journal_writes(layer: &LayerBill) -> [Tally; 3] {
     if layer.shared {
         return [layer.journal_writes, Tally::default(), Tally::default()];
@@ -226,10 +246,12 @@ fn bytes_of(tallies: &[Tally]) -> u64 {
 type Count = fn(&LayerBill, BillSource) -> Option<u64>;
 
 fn bills(view: &View, grid: &mut Grid) {
-    let bills: Vec<_> = view.rows.iter().filter_map(|row| row.measured.and_then(own_layer)).collect();
+    let bills: Vec<_> =
+        view.rows.iter().filter_map(|row| row.measured.and_then(own_layer)).collect();
     let Some((_, layer)) = bills.first() else { return };
     let long = format!("requests per commit at {}", layer.device);
-    let group = [long, "requests per commit".to_owned(), "per commit".to_owned(), layer.device.clone()];
+    let group =
+        [long, "requests per commit".to_owned(), "per commit".to_owned(), layer.device.clone()];
     let mut count = |head: &str, rank: u32, count: Count| {
         let most = bills.iter().map(|(bill, layer)| {
             let count = count(layer, bill.source).unwrap_or(0);
@@ -262,7 +284,9 @@ fn bills(view: &View, grid: &mut Grid) {
         count("other", 17, |l, s| (s == BillSource::Trace).then(|| requests(&other_writes(l))));
     }
     if bills.iter().any(|(bill, _)| bill.source == BillSource::SharedCounters) {
-        count("writes", 5, |l, s| (s == BillSource::SharedCounters).then_some(l.all_writes.requests));
+        count("writes", 5, |l, s| {
+            (s == BillSource::SharedCounters).then_some(l.all_writes.requests)
+        });
     }
     count("reads", 19, |l, s| {
         Some(match s {
@@ -274,8 +298,9 @@ fn bills(view: &View, grid: &mut Grid) {
     if bills.iter().any(|(_, layer)| layer.fua_writes > 0) {
         count("FUA", 4, |l, s| (s == BillSource::Trace).then_some(l.fua_writes));
     }
-    let sizes =
-        view.measured(|measured| own_layer(measured).map_or_else(|| NOTHING.into(), |(b, l)| sizes(b, l)));
+    let sizes = view.measured(|measured| {
+        own_layer(measured).map_or_else(|| NOTHING.into(), |(b, l)| sizes(b, l))
+    });
     grid.push(Column::new("bytes", Align::Right, 13, sizes).group(&group));
 }
 
@@ -355,7 +380,8 @@ const WORDS: [(&str, &str); 5] = [
 
 /// Explains the table's abbreviations, if it uses them.
 fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) {
-    let measured = || view.rows.iter().filter_map(|row| row.measured.map(|measured| (row.cell, measured)));
+    let measured =
+        || view.rows.iter().filter_map(|row| row.measured.map(|measured| (row.cell, measured)));
     if measured().any(|(_, m)| m.relative.is_some_and(|relative| relative.interval().is_some())) {
         let text = "its intervals hold all at once in 95 of 100 runs; tie: the whole interval is within 10% of 1; cannot tell: the \
                     interval is wider";
@@ -376,11 +402,16 @@ fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) 
         _ => None,
     });
     for (reason, cells) in by_reason(not_visible) {
-        paragraph(out, style, "  claimed  ", &format!("not seen here ({cells}): {reason}"), Tint::Dim);
+        paragraph(
+            out,
+            style,
+            "  claimed  ",
+            &format!("not seen here ({cells}): {reason}"),
+            Tint::Dim,
+        );
     }
     if measured().any(|(_, m)| matches!(m.durable, DurableFinding::Consistent { .. })) {
-        let text =
-            "the device counted at least one flush per commit: consistent with the claim, but no proof";
+        let text = "the device counted at least one flush per commit: consistent with the claim, but no proof";
         paragraph(out, style, "  likely  ", text, Tint::Dim);
     }
     let shared = |bill: &Bill| bill.source == BillSource::SharedCounters;
@@ -388,9 +419,11 @@ fn notes(view: &View, style: &TableStyle, dropped: &[String], out: &mut String) 
         let text = "from the device's counters, which include requests of other processes and count an empty flush as a write";
         paragraph(out, style, "  ~  ", text, Tint::Dim);
     }
-    let lost: u64 = measured().filter_map(|(_, m)| m.bill.as_ref()).map(|bill| bill.lost_events).sum();
+    let lost: u64 =
+        measured().filter_map(|(_, m)| m.bill.as_ref()).map(|bill| bill.lost_events).sum();
     if lost > 0 {
-        let text = format!("{lost} trace events were lost: requests per commit are too low by that much");
+        let text =
+            format!("{lost} trace events were lost: requests per commit are too low by that much");
         paragraph(out, style, "  ! ", &text, Tint::Bad);
     }
     if !dropped.is_empty() {

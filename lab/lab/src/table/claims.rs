@@ -17,7 +17,8 @@ pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
     for answer in &found.claims {
         one(&mut out, answer, style);
     }
-    let count = |verdict: Verdict| found.claims.iter().filter(|answer| answer.verdict == verdict).count();
+    let count =
+        |verdict: Verdict| found.claims.iter().filter(|answer| answer.verdict == verdict).count();
     let all = [Verdict::Confirmed, Verdict::Refuted, Verdict::CannotTell, Verdict::NotRun];
     let counts: Vec<String> =
         all.iter().map(|&verdict| format!("{} {}", count(verdict), verdict.words())).collect();
@@ -43,7 +44,11 @@ fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
         None => answer.id.clone(),
     };
     let rest = style.columns().saturating_sub(VERDICT_WIDTH);
-    out.push_str(&format!("{}{}\n", paint(style, tint, &verdict), cut_end(style, &clean(&line), rest)));
+    out.push_str(&format!(
+        "{}{}\n",
+        paint(style, tint, &verdict),
+        cut_end(style, &clean(&line), rest)
+    ));
     let indent = " ".repeat(VERDICT_WIDTH);
     let mut say = |text: &str, tint: Tint| paragraph(out, style, &indent, text, tint);
     say(&answer.statement, Tint::Plain);
@@ -93,13 +98,20 @@ mod tests {
     #[test]
     fn answers_fit_their_columns_and_say_everything() {
         let of = "reuse fdatasync : reuse+zero-range fdatasync".to_owned();
-        let ratio = Found { value: 1.85, low: 1.49, high: 2.03, unit: "times".into(), of: of.clone() };
-        let count = Found { value: 2.0, low: 2.0, high: 2.0, unit: "metadata writes a commit".into(), of };
+        let ratio =
+            Found { value: 1.85, low: 1.49, high: 2.03, unit: "times".into(), of: of.clone() };
+        let count =
+            Found { value: 2.0, low: 2.0, high: 2.0, unit: "metadata writes a commit".into(), of };
         let found = ClaimsResult {
             claims: vec![
                 answer("overwrite-twice", Verdict::Confirmed, Some(ratio), None),
                 answer("fallocate-only-data", Verdict::Refuted, Some(count), None),
-                answer("second-pass", Verdict::NotRun, None, Some("needs root: it is made on a loop device")),
+                answer(
+                    "second-pass",
+                    Verdict::NotRun,
+                    None,
+                    Some("needs root: it is made on a loop device"),
+                ),
             ],
             result: samples::result(),
         };

@@ -1,6 +1,7 @@
 //! Experiments whose rows are not commits of a cell: their rows with figures, knees marked.
 //!
-//! *Owns*: the columns, and in which order they are dropped if there is no room. *May not touch*: figures.
+//! *Owns*: the columns, and in which order they are dropped if there is no room. *May not touch*:
+//! figures.
 
 use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
@@ -39,7 +40,9 @@ pub fn render_experiment(experiment: &ExperimentResult, style: &TableStyle) -> S
 fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
     let all = &experiment.rows;
     let mut grid = Grid::new(all.len(), 2);
-    let cells = |cell: &dyn Fn(&ExperimentRow) -> Text| all.iter().map(cell).collect::<Vec<_>>().into_iter();
+    let cells = |cell: &dyn Fn(&ExperimentRow) -> Text| {
+        all.iter().map(cell).collect::<Vec<_>>().into_iter()
+    };
     grid.push(Column::new("", Align::Left, 0, cells(&|row| row.name.as_str().into())));
     let in_bytes = experiment.unit.starts_with("bytes");
     let less = less_is_better(&experiment.unit);
@@ -56,11 +59,15 @@ fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
     };
     grid.push(Column::new(&head, Align::Right, 0, value));
     let medians = all.iter().filter_map(|row| median(&row.samples));
-    let best = if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
     let best =
-        all.iter().find(|row| best > 0.0 && row.invalid.is_none() && median(&row.samples) == Some(best));
+        if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
+    let best = all
+        .iter()
+        .find(|row| best > 0.0 && row.invalid.is_none() && median(&row.samples) == Some(best));
     // A row that cannot be told from another is not the best.
-    let best = best.filter(|row| not_behind(experiment, row, None).is_empty()).map(|row| row.name.as_str());
+    let best = best
+        .filter(|row| not_behind(experiment, row, None).is_empty())
+        .map(|row| row.name.as_str());
     let mark = cells(&|row| mark(experiment, row, best == Some(&row.name)));
     grid.push(Column::new("", Align::Left, 1, mark));
     let relative = cells(&|row| beside(experiment, row));
@@ -84,7 +91,8 @@ fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
         if !experiment.knees.is_empty() {
             text.push_str(" knee: no later row of its curve is measurably better.");
         }
-        let dropped: Vec<&str> = dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
+        let dropped: Vec<&str> =
+            dropped.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
         if !dropped.is_empty() {
             text.push_str(&format!(
                 " Columns that did not fit: {} (they are in --json).",
@@ -199,8 +207,16 @@ mod tests {
                 Relative::with_interval(per_s / 30_000.0, interval, Verdict::Faster)
             }),
             figures: vec![
-                Figure { name: "context switches".into(), unit: "per operation".into(), value: 2.345 },
-                Figure { name: "system time".into(), unit: "ns per operation".into(), value: 12_345.0 },
+                Figure {
+                    name: "context switches".into(),
+                    unit: "per operation".into(),
+                    value: 2.345,
+                },
+                Figure {
+                    name: "system time".into(),
+                    unit: "ns per operation".into(),
+                    value: 12_345.0,
+                },
             ],
             ..ExperimentRow::default()
         };
@@ -229,7 +245,9 @@ mod tests {
     #[test]
     fn rows_knees_figures_and_reasons_stand_in_their_place() {
         let text = render_experiment(&experiment(), &TableStyle::default());
-        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+        let line = |name: &str| {
+            text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned()
+        };
         for word in ["60,000", "knee, best", "2.00 [1.94..2.07]", "2.35", "12.3"] {
             assert!(line("pool, 8 threads").contains(word), "{word}: {text}");
         }
@@ -252,9 +270,15 @@ mod tests {
             experiment.rounds = rounds as u32;
             experiment.rows[1].relative = crate::stats::relative(&all, &all, 1);
             let text = render_experiment(&experiment, &TableStyle::default());
-            let row = text.lines().find(|line| line.contains("pool, 8 threads")).unwrap_or_default();
+            let row =
+                text.lines().find(|line| line.contains("pool, 8 threads")).unwrap_or_default();
             let words = crate::experiment::compared_words(experiment.rows[1].relative.as_ref());
-            (row.contains('['), text.contains("95%"), words.contains("95%"), text.contains("few rounds"))
+            (
+                row.contains('['),
+                text.contains("95%"),
+                words.contains("95%"),
+                text.contains("few rounds"),
+            )
         };
         for rounds in [1, 2, 4] {
             assert_eq!(said(rounds), (false, false, false, true), "{rounds}");
@@ -271,7 +295,10 @@ mod tests {
         };
         assert!(is_best(&|_| {}));
         assert!(!is_best(&|experiment| experiment.rows[1].samples = vec![30_100.0; 5]));
-        assert!(!is_best(&|experiment| experiment.rows.iter_mut().for_each(|row| row.samples.truncate(2))));
+        assert!(!is_best(&|experiment| experiment
+            .rows
+            .iter_mut()
+            .for_each(|row| row.samples.truncate(2))));
     }
 
     #[test]
@@ -282,9 +309,13 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
             assert!(text.contains("60,000"), "{width}: {text}");
         }
-        let narrow = render_experiment(&experiment(), &TableStyle { width: 60, ..TableStyle::default() });
+        let narrow =
+            render_experiment(&experiment(), &TableStyle { width: 60, ..TableStyle::default() });
         let said = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("Columns that did not fit: context switches, system time"), "{narrow}");
+        assert!(
+            said.contains("Columns that did not fit: context switches, system time"),
+            "{narrow}"
+        );
     }
 
     #[test]

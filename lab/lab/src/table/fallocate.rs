@@ -11,8 +11,8 @@ use crate::result::{FallocateAtlas, FallocateCell, FileFacts, ZeroingCell};
 /// Extents or runs of content shown for a file.
 const LINES_MAX: usize = 4;
 
-/// The atlas of one place. Extents and content share a column if two do not fit; after that the ranges and
-/// the blocks are dropped.
+/// The atlas of one place. Extents and content share a column if two do not fit; after that the
+/// ranges and the blocks are dropped.
 pub fn render_fallocate(atlas: &FallocateAtlas, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", "fallocate: what each mode does to a file", Tint::Strong);
@@ -30,7 +30,9 @@ pub fn render_fallocate(atlas: &FallocateAtlas, style: &TableStyle) -> String {
 }
 
 fn modes(cells: &[FallocateCell], style: &TableStyle, out: &mut String) {
-    let rows = |cell: &dyn Fn(&FallocateCell) -> Text| cells.iter().map(cell).collect::<Vec<_>>().into_iter();
+    let rows = |cell: &dyn Fn(&FallocateCell) -> Text| {
+        cells.iter().map(cell).collect::<Vec<_>>().into_iter()
+    };
     let mut grid = Grid::new(cells.len(), 2);
     grid.push(Column::new("mode", Align::Left, 0, rows(&|cell| cell.mode.as_str().into())));
     let range = rows(&|cell| {
@@ -39,10 +41,12 @@ fn modes(cells: &[FallocateCell], style: &TableStyle, out: &mut String) {
     });
     grid.push(Column::new("range", Align::Left, 4, range));
     grid.push(Column::new("answer", Align::Left, 1, rows(&answer)));
-    let size =
-        rows(&|cell| change(bytes(cell.before.size_bytes as f64), bytes(cell.after.size_bytes as f64)));
+    let size = rows(&|cell| {
+        change(bytes(cell.before.size_bytes as f64), bytes(cell.after.size_bytes as f64))
+    });
     grid.push(Column::new("size", Align::Left, 2, size));
-    let blocks = rows(&|cell| change(cell.before.blocks.to_string(), cell.after.blocks.to_string()));
+    let blocks =
+        rows(&|cell| change(cell.before.blocks.to_string(), cell.after.blocks.to_string()));
     grid.push(Column::new("blocks", Align::Left, 3, blocks));
     let extents = |facts: &FileFacts| some_of(&facts.extents, "no extents");
     let content = |facts: &FileFacts| some_of(&facts.content, "no bytes");
@@ -107,12 +111,19 @@ fn zeroing(cells: &[ZeroingCell], style: &TableStyle, out: &mut String) {
         (None, _) => None,
     };
     let unit = TimeUnit::of(cells.iter().filter_map(total));
-    let rows = |cell: &dyn Fn(&ZeroingCell) -> Text| cells.iter().map(cell).collect::<Vec<_>>().into_iter();
+    let rows = |cell: &dyn Fn(&ZeroingCell) -> Text| {
+        cells.iter().map(cell).collect::<Vec<_>>().into_iter()
+    };
     let group = [unit.name.to_owned()];
     let time = |ns: Option<f64>| ns.map_or_else(Text::default, |ns| unit.show(ns).into());
     let mut grid = Grid::new(cells.len(), 2);
     grid.push(Column::new("way", Align::Left, 0, rows(&|cell| cell.way.as_str().into())));
-    grid.push(Column::new("size", Align::Right, 4, rows(&|cell| bytes(cell.len_bytes as f64).into())));
+    grid.push(Column::new(
+        "size",
+        Align::Right,
+        4,
+        rows(&|cell| bytes(cell.len_bytes as f64).into()),
+    ));
     let call = rows(&|cell| time(cell.call_ns.map(|ns| ns as f64)));
     grid.push(Column::new("call", Align::Point, 2, call).group(&group));
     let sync = rows(&|cell| time(cell.sync_ns.map(|ns| ns as f64)));
@@ -126,7 +137,12 @@ fn zeroing(cells: &[ZeroingCell], style: &TableStyle, out: &mut String) {
         _ => Text::default(),
     });
     grid.push(Column::new("rate", Align::Right, 5, rate));
-    grid.push(Column::new("blocks are", Align::Left, 1, rows(&|cell| cell.blocks_are.as_str().into())));
+    grid.push(Column::new(
+        "blocks are",
+        Align::Left,
+        1,
+        rows(&|cell| cell.blocks_are.as_str().into()),
+    ));
     for (index, cell) in cells.iter().enumerate() {
         if cell.call_ns.is_none() {
             grid.span(index, &cell.way, Text::new(Tint::Bad, &cell.answer));
@@ -143,10 +159,15 @@ mod tests {
     #[test]
     fn a_call_that_writes_nothing_has_no_rate() {
         let result = samples::result();
-        let text =
-            render_fallocate(&result.fallocate[0], &TableStyle { width: 120, ..TableStyle::default() });
+        let text = render_fallocate(
+            &result.fallocate[0],
+            &TableStyle { width: 120, ..TableStyle::default() },
+        );
         let (_, zeroing) = text.split_once("Zeroing a file").expect("the zeroing");
         let line = |way: &str| zeroing.lines().find(|line| line.contains(way)).expect(way);
-        assert!(line("zeros written").contains("/s") && !line("ZERO_RANGE").contains("/s"), "{zeroing}");
+        assert!(
+            line("zeros written").contains("/s") && !line("ZERO_RANGE").contains("/s"),
+            "{zeroing}"
+        );
     }
 }

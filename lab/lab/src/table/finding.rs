@@ -32,7 +32,9 @@ pub(super) fn finding(finding: &Finding, style: &TableStyle, out: &mut String) {
         let said = said.join(" - ");
         match fits {
             true => paragraph(out, style, &lead, &said, Tint::Plain),
-            false => paragraph(out, style, "  ", &format!("{}: {said}", advice.engine), Tint::Plain),
+            false => {
+                paragraph(out, style, "  ", &format!("{}: {said}", advice.engine), Tint::Plain)
+            }
         }
     }
     out.push('\n');

@@ -1,8 +1,10 @@
-//! Aligned columns that fit a width: the least important columns are dropped, and no row is wrapped.
+//! Aligned columns that fit a width: the least important columns are dropped, and no row is
+//! wrapped.
 //!
-//! *Owns*: column widths, alignment, which columns stay. *May not touch*: their content. There is no table
-//! crate for this: a row's reason spans the columns, cells are tinted after they are measured, and columns are
-//! dropped by importance, which the crates do only with their terminal features.
+//! *Owns*: column widths, alignment, which columns stay. *May not touch*: their content. There is
+//! no table crate for this: a row's reason spans the columns, cells are tinted after they are
+//! measured, and columns are dropped by importance, which the crates do only with their terminal
+//! features.
 
 use super::TableStyle;
 use super::text::{Tint, clean, columns, cut_end, cut_middle, paint, wrap};
@@ -75,12 +77,18 @@ pub(super) struct Column {
     /// Importance: columns with the lowest rank stay longest; 0 always stays.
     rank: u32,
     cells: Vec<Text>,
-    /// The column that replaces it if it does not fit, or from the other's rank on until there is room for this one.
+    /// The column that replaces it if it does not fit, or from the other's rank on until there is
+    /// room for this one.
     instead: Option<Box<Column>>,
 }
 
 impl Column {
-    pub(super) fn new(head: &str, align: Align, rank: u32, cells: impl Iterator<Item = Text>) -> Self {
+    pub(super) fn new(
+        head: &str,
+        align: Align,
+        rank: u32,
+        cells: impl Iterator<Item = Text>,
+    ) -> Self {
         let mut cells: Vec<Text> = cells.collect();
         if align == Align::Point {
             let most = cells.iter().map(Text::fraction_columns).max().unwrap_or(0);
@@ -92,7 +100,8 @@ impl Column {
         Self { head: head.into(), group: Vec::new(), align, rank, cells, instead: None }
     }
 
-    /// Adds a heading that is shared with neighbours of the same group; shorter forms follow the first.
+    /// Adds a heading that is shared with neighbours of the same group; shorter forms follow the
+    /// first.
     pub(super) fn group(mut self, forms: &[String]) -> Self {
         self.group = forms.to_vec();
         self
@@ -137,8 +146,8 @@ impl Grid {
         }
     }
 
-    /// Puts `text` into `row` beside `name`, instead of the row's cells. Such a name may be longer than the
-    /// column.
+    /// Puts `text` into `row` beside `name`, instead of the row's cells. Such a name may be longer
+    /// than the column.
     pub(super) fn span(&mut self, row: usize, name: &str, text: Text) {
         self.spans.push((row, clean(name), text));
     }
@@ -156,7 +165,9 @@ impl Grid {
         self.heads(style, &kept, &widths, out);
         for row in 0..self.rows {
             match self.spans.iter().find(|(at, ..)| *at == row) {
-                Some((_, name, text)) => self.span_row(style, widths.first().copied(), name, text, out),
+                Some((_, name, text)) => {
+                    self.span_row(style, widths.first().copied(), name, text, out)
+                }
                 None => self.row(style, &kept, &widths, row, out),
             }
         }
@@ -170,8 +181,8 @@ impl Grid {
         self.indent + total(&widths)
     }
 
-    /// The columns that fit, in their order. They are chosen by importance; if one does not fit, the next is
-    /// tried.
+    /// The columns that fit, in their order. They are chosen by importance; if one does not fit,
+    /// the next is tried.
     fn fit(&self, room: usize) -> (Vec<&Column>, Vec<String>) {
         let mut offers: Vec<(u32, usize, &Column)> = Vec::new();
         for (index, column) in self.columns.iter().enumerate() {
@@ -203,7 +214,9 @@ impl Grid {
         let heads: Vec<_> = kept
             .iter()
             .zip(widths)
-            .map(|(column, width)| (aligned(style, &column.head, column.align, *width), Tint::Strong))
+            .map(|(column, width)| {
+                (aligned(style, &column.head, column.align, *width), Tint::Strong)
+            })
             .collect();
         self.line(style, &heads, out);
     }
@@ -214,7 +227,8 @@ impl Grid {
         let mut index = 0;
         while index < kept.len() {
             let group = &kept[index].group;
-            let len = kept[index..].iter().take_while(|column| column.group == *group).count().max(1);
+            let len =
+                kept[index..].iter().take_while(|column| column.group == *group).count().max(1);
             let span = total(&widths[index..index + len]);
             if group.is_empty() {
                 line.push_str(&" ".repeat(span));
@@ -236,8 +250,16 @@ impl Grid {
         line
     }
 
-    fn row(&self, style: &TableStyle, kept: &[&Column], widths: &[usize], row: usize, out: &mut String) {
-        let height = kept.iter().map(|column| column.cells[row].lines.len()).max().unwrap_or(1).max(1);
+    fn row(
+        &self,
+        style: &TableStyle,
+        kept: &[&Column],
+        widths: &[usize],
+        row: usize,
+        out: &mut String,
+    ) {
+        let height =
+            kept.iter().map(|column| column.cells[row].lines.len()).max().unwrap_or(1).max(1);
         for line in 0..height {
             let cells: Vec<_> = kept
                 .iter()
@@ -253,7 +275,14 @@ impl Grid {
     }
 
     /// The row's name, and beside it the text, wrapped to the rest of the width.
-    fn span_row(&self, style: &TableStyle, width: Option<usize>, name: &str, text: &Text, out: &mut String) {
+    fn span_row(
+        &self,
+        style: &TableStyle,
+        width: Option<usize>,
+        name: &str,
+        text: &Text,
+        out: &mut String,
+    ) {
         let half = style.columns() / 2;
         let width = columns(name).min(half).max(width.unwrap_or(0));
         let room = style.columns().saturating_sub(self.indent + width + GAP);
@@ -272,7 +301,8 @@ impl Grid {
         let mut room = style.columns().saturating_sub(self.indent);
         let last = cells.iter().rposition(|(text, _)| !text.trim().is_empty());
         let mut line = String::new();
-        for (index, (text, tint)) in cells.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
+        for (index, (text, tint)) in cells.iter().enumerate().take(last.map_or(0, |last| last + 1))
+        {
             let text = if Some(index) == last { text.trim_end() } else { text.as_str() };
             let text = cut_end(style, text, room);
             room = room.saturating_sub(columns(&text) + GAP);
@@ -325,7 +355,8 @@ mod tests {
         let mut grid = Grid::new(3, 1);
         grid.push(Column::new("way", Align::Left, 0, cells(&["new", "zeros written", ""])));
         grid.push(
-            Column::new("us", Align::Point, 0, cells(&["1640", "61.1", ""])).group(&["a long group".into()]),
+            Column::new("us", Align::Point, 0, cells(&["1640", "61.1", ""]))
+                .group(&["a long group".into()]),
         );
         grid.push(Column::new("what is long", Align::Left, 2, cells(&["aaaaaaaaaaaa", "b", ""])));
         let short = Column::new("s", Align::Left, 1, cells(&["1", "2", ""]));

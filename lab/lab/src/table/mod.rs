@@ -1,7 +1,7 @@
 //! A result as people read it on a terminal or paste it into an issue.
 //!
-//! *Owns*: the order of the parts, the heading of a run, the closing lines. *May not touch*: numbers
-//! (they come from the result), terminals (the command decides about colours), files.
+//! *Owns*: the order of the parts, the heading of a run, the closing lines. *May not touch*:
+//! numbers (they come from the result), terminals (the command decides about colours), files.
 //! Colour only emphasises: the text says the same.
 
 mod aa;
@@ -64,7 +64,8 @@ impl Default for TableStyle {
     }
 }
 
-/// The whole result: each run, the experiments, the fallocate atlas, identical arms, warnings, the finding, the machine.
+/// The whole result: each run, the experiments, the fallocate atlas, identical arms, warnings, the
+/// finding, the machine.
 pub fn render(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
     // A warning that makes a run fail is shown above its table too.
@@ -95,7 +96,8 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push_str(&render_twins(&result.twins, result.preamble.interrupted, style));
         out.push('\n');
     }
-    let has_runs = !result.runs.is_empty() || !result.experiments.is_empty() || !result.twins.is_empty();
+    let has_runs =
+        !result.runs.is_empty() || !result.experiments.is_empty() || !result.twins.is_empty();
     if !has_runs && result.fallocate.is_empty() && result.aa.is_none() {
         out.push_str("Nothing was measured.\n\n");
     }
@@ -119,7 +121,13 @@ pub fn render_run(run: &Run, style: &TableStyle) -> String {
     let mut out = String::new();
     heading(run, style, &mut out);
     if run.cells.is_empty() {
-        paragraph(&mut out, style, "  ", "Nothing was measured: the run has no cells.", Tint::Plain);
+        paragraph(
+            &mut out,
+            style,
+            "  ",
+            "Nothing was measured: the run has no cells.",
+            Tint::Plain,
+        );
     } else {
         cells::table(run, style, &mut out);
     }
@@ -148,7 +156,8 @@ fn heading(run: &Run, style: &TableStyle, out: &mut String) {
     paragraph(out, style, "", title, Tint::Strong);
     place_lines(&run.place, style, out);
     let order = if run.random_order { "in random order" } else { "always in this order" };
-    let rounds = if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
+    let rounds =
+        if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
     let text = format!("{rounds}, arms {order}, seed {}", run.seed);
     paragraph(out, style, "  ", &text, Tint::Dim);
     if let Some(done) = &run.precondition {
@@ -169,8 +178,15 @@ fn place_lines(place: &Place, style: &TableStyle, out: &mut String) {
     let mut above = place;
     while let Some(host) = &above.host {
         let device = above.device.as_deref().unwrap_or("it");
-        let backing = above.loop_backing.as_deref().map(|file| format!("{file}; ")).unwrap_or_default();
-        paragraph(out, style, "  ", &format!("below {device}: {backing}{}", place_text(host)), Tint::Plain);
+        let backing =
+            above.loop_backing.as_deref().map(|file| format!("{file}; ")).unwrap_or_default();
+        paragraph(
+            out,
+            style,
+            "  ",
+            &format!("below {device}: {backing}{}", place_text(host)),
+            Tint::Plain,
+        );
         above = host;
     }
     if let (None, Some(backing)) = (&above.host, &above.loop_backing) {
@@ -181,7 +197,8 @@ fn place_lines(place: &Place, style: &TableStyle, out: &mut String) {
 
 /// File system, device, and the facts that decide about a commit's cost, in short.
 fn place_text(place: &Place) -> String {
-    let file_system = if place.file_system.is_empty() { "unknown file system" } else { &place.file_system };
+    let file_system =
+        if place.file_system.is_empty() { "unknown file system" } else { &place.file_system };
     let mut text = file_system.to_owned();
     if let Some(device) = &place.device {
         text.push_str(&format!(" on {device}"));
@@ -191,14 +208,18 @@ fn place_text(place: &Place) -> String {
     facts.extend(model.map(str::to_owned));
     facts.extend(place.write_cache.as_ref().map(|cache| format!("cache {cache}")));
     facts.extend(place.fua.map(|fua| if fua { "FUA" } else { "no FUA" }.to_owned()));
-    facts.extend(place.journal.map(|journal| if journal { "journal" } else { "no journal" }.to_owned()));
+    facts.extend(
+        place.journal.map(|journal| if journal { "journal" } else { "no journal" }.to_owned()),
+    );
     if matches!(place.copy_on_write.as_str(), "always" | "shared extents only") {
         facts.push(match place.copy_on_write.as_str() {
             "always" => "copy on write".into(),
             _ => "copy on write of shared extents".into(),
         });
     }
-    facts.extend(place.direct_align_bytes.filter(|align| *align == 0).map(|_| "no O_DIRECT".to_owned()));
+    facts.extend(
+        place.direct_align_bytes.filter(|align| *align == 0).map(|_| "no O_DIRECT".to_owned()),
+    );
     let scheduler = place.scheduler.as_ref().filter(|scheduler| scheduler.as_str() != "none");
     facts.extend(scheduler.map(|scheduler| format!("scheduler {scheduler}")));
     if !place.mount_options.is_empty() {
@@ -247,10 +268,17 @@ fn closing(result: &LabResult, style: &TableStyle, out: &mut String) {
         facts.push(format!("inkstone {}", result.preamble.inkstone_version));
     }
     paragraph(out, style, "", &facts.join("; "), Tint::Dim);
-    let measured = result.runs.iter().flat_map(|run| &run.cells).filter_map(|cell| cell.outcome.measured());
+    let measured =
+        result.runs.iter().flat_map(|run| &run.cells).filter_map(|cell| cell.outcome.measured());
     let mut bills = measured.filter_map(|measured| measured.bill.as_ref());
     let traced = bills.any(|bill| bill.source == BillSource::Trace);
     if let (false, Some(why)) = (traced, &machine.trace_refused) {
-        paragraph(out, style, "", &format!("The block layer could not be traced: {why}"), Tint::Dim);
+        paragraph(
+            out,
+            style,
+            "",
+            &format!("The block layer could not be traced: {why}"),
+            Tint::Dim,
+        );
     }
 }

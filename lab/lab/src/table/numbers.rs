@@ -95,8 +95,8 @@ const MS: TimeUnit = TimeUnit { name: "ms", ns: 1e6 };
 const S: TimeUnit = TimeUnit { name: "s", ns: 1e9 };
 
 impl TimeUnit {
-    /// The best unit for these durations (in nanoseconds) side by side: microseconds, unless all are below
-    /// one or the smallest is 10 ms or more.
+    /// The best unit for these durations (in nanoseconds) side by side: microseconds, unless all
+    /// are below one or the smallest is 10 ms or more.
     pub(super) fn of(durations_ns: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
         for ns in durations_ns.filter(|ns| ns.is_finite() && *ns > 0.0) {

@@ -104,7 +104,11 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
                 what: "data write".into(),
                 tally: tally(COMMITS, COMMITS * 4096),
             },
-            Submitter { who: "jbd2/loop0-8".into(), what: "journal write".into(), tally: tally(40, 163_840) },
+            Submitter {
+                who: "jbd2/loop0-8".into(),
+                what: "journal write".into(),
+                tally: tally(40, 163_840),
+            },
             Submitter {
                 who: "this process".into(),
                 what: "flush".into(),
@@ -133,15 +137,17 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
 
 fn timeline_commit(journal: bool) -> TimelineCommit {
     let request =
-        |device: &str, what: &str, from: u64, to: u64, bytes: u64, flags: &str, who: &str| TimelineRequest {
-            device: device.into(),
-            issued_ns: from,
-            completed_ns: Some(to),
-            what: what.into(),
-            sector: 2_359_296 + from,
-            bytes,
-            flags: flags.into(),
-            who: who.into(),
+        |device: &str, what: &str, from: u64, to: u64, bytes: u64, flags: &str, who: &str| {
+            TimelineRequest {
+                device: device.into(),
+                issued_ns: from,
+                completed_ns: Some(to),
+                what: what.into(),
+                sector: 2_359_296 + from,
+                bytes,
+                flags: flags.into(),
+                who: who.into(),
+            }
         };
     let mut requests = vec![
         request("loop0", "data write", 8_200, 61_000, 4096, "WS", "this process"),
@@ -149,7 +155,15 @@ fn timeline_commit(journal: bool) -> TimelineCommit {
     ];
     let mut total_ns = 190_000;
     if journal {
-        requests.push(request("loop0", "journal write", 70_300, 130_900, 8192, "WSM", "jbd2/loop0-8"));
+        requests.push(request(
+            "loop0",
+            "journal write",
+            70_300,
+            130_900,
+            8192,
+            "WSM",
+            "jbd2/loop0-8",
+        ));
         requests.push(request("loop0", "flush", 140_000, 610_300, 0, "FF", "jbd2/loop0-8"));
         requests.push(TimelineRequest {
             completed_ns: None,
@@ -173,7 +187,12 @@ pub(crate) fn counted() -> Bill {
         flushes: 2_051,
         ..LayerBill::default()
     };
-    Bill { source: BillSource::SharedCounters, layers: vec![layer], timeline: vec![], ..traced(0, 1) }
+    Bill {
+        source: BillSource::SharedCounters,
+        layers: vec![layer],
+        timeline: vec![],
+        ..traced(0, 1)
+    }
 }
 
 pub(crate) fn cell(name: &str, outcome: Outcome) -> CellResult {
@@ -213,12 +232,12 @@ pub(crate) fn run() -> Run {
     cells.push(cell("reuse mmap msync", Outcome::Measured(Box::new(mmap))));
     let mut pretend = measured(2.1, 20);
     pretend.sync = Histogram::default();
-    pretend.durable =
-        DurableFinding::NotCovered { reason: "2048 of 2048 acknowledgements before any flush".into() };
+    pretend.durable = DurableFinding::NotCovered {
+        reason: "2048 of 2048 acknowledgements before any flush".into(),
+    };
     pretend.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
     cells.push(cell("reuse pretend", Outcome::Measured(Box::new(pretend))));
-    let reason =
-        "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no write zeroes that unmaps";
+    let reason = "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no write zeroes that unmaps";
     cells.push(cell("write-zeroes fdatasync", Outcome::Invalid { reason: reason.into() }));
     cells.push(cell("reuse direct rwf-dsync uring-registered", Outcome::NotRun));
     Run {
@@ -277,7 +296,12 @@ pub(crate) fn atlas() -> FallocateAtlas {
             cell(
                 "keep-size",
                 "Ok",
-                facts(65_536, 272, &["0..65536 written", "65536..139264 unwritten"], &["65536 x data"]),
+                facts(
+                    65_536,
+                    272,
+                    &["0..65536 written", "65536..139264 unwritten"],
+                    &["65536 x data"],
+                ),
             ),
             cell(
                 "punch-hole",

@@ -14,7 +14,8 @@ fn everything(result: &LabResult, style: &TableStyle) -> String {
     for run in &result.runs {
         out.push_str(&render_bill(run, style));
         for cell in &run.cells {
-            if let Some(bill) = cell.outcome.measured().and_then(|measured| measured.bill.as_ref()) {
+            if let Some(bill) = cell.outcome.measured().and_then(|measured| measured.bill.as_ref())
+            {
                 out.push_str(&render_timeline(&cell.name, bill, style));
             }
         }
@@ -28,15 +29,19 @@ fn assert_fits(result: &LabResult, what: &str) {
             let style = TableStyle { unicode, ..style(width) };
             let text = everything(result, &style);
             for line in text.lines() {
-                assert!(columns(line) <= width.max(40), "{what} at {width}: {} {line:?}", columns(line));
+                assert!(
+                    columns(line) <= width.max(40),
+                    "{what} at {width}: {} {line:?}",
+                    columns(line)
+                );
                 assert_eq!(line.trim_end(), line, "{what}: blanks at the end");
             }
         }
     }
 }
 
-/// Prints what people will see. Only people run it:
-/// `cargo test -p inkstone-lab --lib -- --ignored --nocapture look` (docs/lab.md, "Checks that a person runs").
+/// Prints what people will see. Only people run it: `cargo test -p inkstone-lab --lib -- --ignored
+/// --nocapture look` (docs/lab.md, "Checks that a person runs").
 #[test]
 #[ignore = "checks nothing: a person looks at what it prints"]
 fn look() {
@@ -76,7 +81,9 @@ fn shared() -> Run {
 #[test]
 fn a_run_says_what_matters_at_100_columns() {
     let text = render_run(&samples::run(), &style(100));
-    let row = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    let row = |name: &str| {
+        text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default()
+    };
     for head in ["way", "per commit", "speedup", "durable", "data", "journal", "flush"] {
         assert!(text.contains(head), "{head}\n{text}");
     }
@@ -85,7 +92,10 @@ fn a_run_says_what_matters_at_100_columns() {
     assert!(row("reuse mmap msync").contains("tie"), "{text}");
     assert!(row("reuse pretend").contains("NO"), "{text}");
     assert!(text.contains("NO  reuse pretend: 2048 of 2048"), "{text}");
-    assert!(row("write-zeroes fdatasync").contains("cannot do this here: fallocate WRITE_ZEROES"), "{text}");
+    assert!(
+        row("write-zeroes fdatasync").contains("cannot do this here: fallocate WRITE_ZEROES"),
+        "{text}"
+    );
     assert!(text.contains("not run: the run ended"), "{text}");
     assert!(text.contains("below loop0: /var/tmp/lab.img, opened directly; ext4 on vda"), "{text}");
     assert!(text.contains("cache write back, no FUA"), "{text}");
@@ -94,9 +104,18 @@ fn a_run_says_what_matters_at_100_columns() {
 #[test]
 fn a_wide_table_has_every_column() {
     let text = render_run(&samples::run(), &style(260));
-    for head in
-        ["p50", "p99.9", "max", "write p50", "sync p50", "commits/s", "faults", "bytes", "other", "reads"]
-    {
+    for head in [
+        "p50",
+        "p99.9",
+        "max",
+        "write p50",
+        "sync p50",
+        "commits/s",
+        "faults",
+        "bytes",
+        "other",
+        "reads",
+    ] {
         assert!(text.contains(head), "{head}\n{text}");
     }
     assert!(!text.contains("not shown"), "{text}");
@@ -115,7 +134,8 @@ fn the_interval_goes_before_the_speedup() {
 #[test]
 fn reads_show_where_there_are_any() {
     let mut run = samples::run();
-    let reads = |run: &Run| render_run(run, &style(100)).lines().any(|line| line.contains("reads  "));
+    let reads =
+        |run: &Run| render_run(run, &style(100)).lines().any(|line| line.contains("reads  "));
     assert!(!reads(&run));
     if let Outcome::Measured(measured) = &mut run.cells[3].outcome
         && let Some(bill) = &mut measured.bill
@@ -130,7 +150,10 @@ fn reads_show_where_there_are_any() {
 #[test]
 fn shared_counters_are_marked() {
     let text = render_run(&shared(), &style(140));
-    assert!(text.contains("~2.01") && text.contains("writes") && !text.contains("journal "), "{text}");
+    assert!(
+        text.contains("~2.01") && text.contains("writes") && !text.contains("journal "),
+        "{text}"
+    );
     assert!(text.contains("likely") && text.contains("requests of other processes"), "{text}");
     let bill = render_bill(&shared(), &style(100));
     assert!(bill.contains("~2.01") && bill.contains("all writes"), "{bill}");
@@ -157,7 +180,10 @@ fn the_whole_result_ends_in_words() {
     assert!(text.contains("\n  cure: stop them"), "{text}");
     assert!(text.contains("On this disk overwriting a reused file"), "{text}");
     assert!(text.contains("\n  PostgreSQL: wal_recycle = on"), "{text}");
-    assert!(text.contains("The harness itself costs 92.4 ns a commit (a clock reading 21.0 ns)"), "{text}");
+    assert!(
+        text.contains("The harness itself costs 92.4 ns a commit (a clock reading 21.0 ns)"),
+        "{text}"
+    );
     assert!(text.contains("2 of 40 pairs called different (5.00%): within"), "{text}");
 }
 
@@ -182,7 +208,9 @@ fn nothing_measured_says_so() {
     assert!(render_run(&run, &style(80)).contains("no cells"));
     let no_aa = AaResult { pairs: 0, speedups: vec![], ..samples::aa() };
     assert!(render_aa(&no_aa, &style(80)).contains("No pair was measured."));
-    assert!(render_fallocate(&FallocateAtlas::default(), &style(80)).contains("No mode was tried."));
+    assert!(
+        render_fallocate(&FallocateAtlas::default(), &style(80)).contains("No mode was tried.")
+    );
     assert_fits(&LabResult { runs: vec![run, Run::default()], ..empty }, "empty");
 }
 
@@ -212,7 +240,10 @@ fn the_bill_compares_layers_and_checks_itself() {
         bill.layers[0].unattributed = (0..9).map(|n| format!("write {n}")).collect();
     }
     let text = render_bill(&run, &style(80));
-    assert!(text.contains("7 trace events were lost") && text.contains("(1.00 per commit)"), "{text}");
+    assert!(
+        text.contains("7 trace events were lost") && text.contains("(1.00 per commit)"),
+        "{text}"
+    );
     assert!(text.contains("and 4 more unattributed"), "{text}");
 }
 
@@ -243,9 +274,13 @@ fn the_timeline_shows_when_each_request_ran() {
 fn the_atlas_shows_before_and_after() {
     for width in [80, 140] {
         let text = render_fallocate(&samples::atlas(), &style(width));
-        for part in
-            ["64K->136K", "65536..139264 unwritten", "8192 x data", "EOPNOTSUPP: operation", "ZERO_RANGE"]
-        {
+        for part in [
+            "64K->136K",
+            "65536..139264 unwritten",
+            "8192 x data",
+            "EOPNOTSUPP: operation",
+            "ZERO_RANGE",
+        ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
     }
@@ -283,7 +318,10 @@ fn ugly_input_stays_in_its_columns() {
     run.notes = vec!["x".repeat(300), String::new()];
     for (index, cell) in run.cells.iter_mut().enumerate() {
         cell.name = match index {
-            0 => "reuse+zero-range direct fdatasync-fsync-64 uring-registered 512B second-pass cold".into(),
+            0 => {
+                "reuse+zero-range direct fdatasync-fsync-64 uring-registered 512B second-pass cold"
+                    .into()
+            }
             1 => "日本語の名前\u{202e}\nzwei".repeat(4),
             2 => String::new(),
             _ => cell.name.clone(),
@@ -294,7 +332,8 @@ fn ugly_input_stays_in_its_columns() {
     }
     ugly.warnings.push(Warning { name: String::new(), text: "y".repeat(500), cure: " ".into() });
     if let Some(finding) = &mut ugly.runs[0].finding {
-        finding.engines[0].engine = "An engine with a name that is longer than anybody would like".into();
+        finding.engines[0].engine =
+            "An engine with a name that is longer than anybody would like".into();
     }
     assert_fits(&ugly, "ugly");
     let text = everything(&ugly, &style(100));
@@ -307,10 +346,16 @@ fn ugly_numbers(measured: &mut Measured, index: usize) {
         0 => measured.rounds.clear(),
         1 => measured.rounds.iter_mut().for_each(|round| round.commits = 0),
         2 => {
-            measured.rounds.iter_mut().for_each(|round| (round.commits, round.total_ns) = (1, u64::MAX));
+            measured
+                .rounds
+                .iter_mut()
+                .for_each(|round| (round.commits, round.total_ns) = (1, u64::MAX));
             measured.commit.max_ns = u64::MAX;
         }
-        3 => measured.rounds.iter_mut().for_each(|round| (round.commits, round.total_ns) = (u64::MAX, 1)),
+        3 => measured
+            .rounds
+            .iter_mut()
+            .for_each(|round| (round.commits, round.total_ns) = (u64::MAX, 1)),
         4 => measured.commit = Histogram::default(),
         _ => measured.faults_per_write = Some((f64::NAN, 1e300)),
     }
@@ -339,8 +384,13 @@ fn rows_against_themselves_are_counted_and_named() {
         called: vec!["pool, 8 threads: 1.40 [1.20..1.60]".into()],
         ..samples::aa()
     };
-    let none =
-        AaResult { cell: "text".into(), pairs: 0, different: 0, speedups: Vec::new(), ..samples::aa() };
+    let none = AaResult {
+        cell: "text".into(),
+        pairs: 0,
+        different: 0,
+        speedups: Vec::new(),
+        ..samples::aa()
+    };
     let ended = render_twins(std::slice::from_ref(&none), true, &TableStyle::default());
     assert!(ended.contains("the run was interrupted") && !ended.contains("more time"), "{ended}");
     let few = render_aa(&AaResult { pairs: 19, different: 1, ..samples::aa() }, &style(80));

@@ -30,7 +30,11 @@ pub(super) fn paint(style: &TableStyle, tint: Tint, text: &str) -> String {
         Tint::Dim => "2",
         Tint::Strong => "1",
     };
-    if style.colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if style.colour && !text.is_empty() {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Columns that `text` takes on a terminal.
@@ -38,7 +42,8 @@ pub(super) fn columns(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// Removes control characters: names and reasons come from outside and must not control the terminal or break a row.
+/// Removes control characters: names and reasons come from outside and must not control the
+/// terminal or break a row.
 pub(super) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -74,7 +79,8 @@ fn ending(text: &str, width: usize) -> &str {
     text
 }
 
-/// `text` shortened in its middle to `width` columns: both the beginning and the end of a name identify it.
+/// `text` shortened in its middle to `width` columns: both the beginning and the end of a name
+/// identify it.
 pub(super) fn cut_middle(style: &TableStyle, text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -121,8 +127,8 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Appends `text` to `out`, wrapped to the style's width: `first` before its first line, as many spaces
-/// before the others.
+/// Appends `text` to `out`, wrapped to the style's width: `first` before its first line, as many
+/// spaces before the others.
 pub(super) fn paragraph(out: &mut String, style: &TableStyle, first: &str, text: &str, tint: Tint) {
     let indent = columns(first);
     for (index, line) in wrap(text, style.columns().saturating_sub(indent)).iter().enumerate() {

@@ -8,8 +8,8 @@ use super::numbers::{TimeUnit, bytes, time};
 use super::text::{Tint, paragraph};
 use crate::result::{Bill, TimelineCommit, TimelineRequest};
 
-/// The commits of the timeline of the cell `name`, each with a lane for each request. Columns are dropped in
-/// this order if the terminal is too narrow: sector, flags, who, bytes, device.
+/// The commits of the timeline of the cell `name`, each with a lane for each request. Columns are
+/// dropped in this order if the terminal is too narrow: sector, flags, who, bytes, device.
 pub fn render_timeline(name: &str, bill: &Bill, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", &format!("Request by request: {name}"), Tint::Strong);
@@ -34,7 +34,8 @@ fn one(commit: &TimelineCommit, style: &TableStyle, out: &mut String) {
     let requests = &commit.requests;
     let plural = if requests.len() == 1 { "request" } else { "requests" };
     let total = commit.total_ns as f64;
-    let mut text = format!("commit {}: {}, {} {plural}", commit.number, time(total), requests.len());
+    let mut text =
+        format!("commit {}: {}, {} {plural}", commit.number, time(total), requests.len());
     let busy = busy_ns(commit) as f64;
     if total > 0.0 && !requests.is_empty() {
         let share = (100.0 * busy / total).min(100.0);
@@ -47,8 +48,9 @@ fn one(commit: &TimelineCommit, style: &TableStyle, out: &mut String) {
     }
     let unit = TimeUnit::of([total].into_iter().chain(requests.iter().map(|r| r.issued_ns as f64)));
     let several = requests.iter().any(|request| request.device != requests[0].device);
-    let rows =
-        |cell: &dyn Fn(&TimelineRequest) -> Text| requests.iter().map(cell).collect::<Vec<_>>().into_iter();
+    let rows = |cell: &dyn Fn(&TimelineRequest) -> Text| {
+        requests.iter().map(cell).collect::<Vec<_>>().into_iter()
+    };
     let mut grid = Grid::new(requests.len(), 2);
     let group = [unit.name.to_owned()];
     let start = rows(&|r| unit.show(r.issued_ns as f64).into());
@@ -91,7 +93,8 @@ fn ack_mark(style: &TableStyle) -> char {
 
 /// The time that the lanes span.
 fn scale_ns(commit: &TimelineCommit) -> u64 {
-    let ends = commit.requests.iter().map(|request| request.completed_ns.unwrap_or(request.issued_ns));
+    let ends =
+        commit.requests.iter().map(|request| request.completed_ns.unwrap_or(request.issued_ns));
     ends.chain([commit.total_ns]).max().unwrap_or(0)
 }
 
@@ -115,7 +118,12 @@ fn busy_ns(commit: &TimelineCommit) -> u64 {
 }
 
 /// The time of a request at the device, within the commit, as a bar of `width` columns.
-fn lane(commit: &TimelineCommit, request: &TimelineRequest, style: &TableStyle, width: usize) -> Text {
+fn lane(
+    commit: &TimelineCommit,
+    request: &TimelineRequest,
+    style: &TableStyle,
+    width: usize,
+) -> Text {
     let scale = scale_ns(commit).max(1) as f64;
     let at = |ns: u64| ((ns as f64 / scale) * width as f64).round() as usize;
     let from = at(request.issued_ns).min(width - 1);

@@ -1,6 +1,7 @@
 //! One candidate while it is tuned: its file, its position in it, and the times of its passes.
 //!
-//! *Owns*: that file, and short passes over it. *May not touch*: the order of passes, and what they mean (`super`).
+//! *Owns*: that file, and short passes over it. *May not touch*: the order of passes, and what they
+//! mean (`super`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::stage::{CellError, Session, stage};
 
 /// Size of a written file, which is overwritten again and again.
 const WRITTEN_BYTES: u64 = 1 << 20;
-/// Size of a reserved file. Its blocks are used up, since each commit must be the first to its blocks.
+/// Size of a reserved file. Its blocks are used up, since each commit must be the first to its
+/// blocks.
 const RESERVED_BYTES: u64 = 8 << 20;
 
 /// A candidate with its file.
@@ -38,8 +40,11 @@ impl Arm {
 
     /// Bytes written so far, preparation included.
     pub(super) fn written_bytes(&self) -> u64 {
-        let zeros =
-            if self.cell.strategy.preparation == Preparation::Zeros { self.cell.file_bytes } else { 0 };
+        let zeros = if self.cell.strategy.preparation == Preparation::Zeros {
+            self.cell.file_bytes
+        } else {
+            0
+        };
         zeros + self.next * self.cell.write_bytes
     }
 
@@ -98,8 +103,10 @@ impl Arm {
     }
 }
 
-/// The cell of a strategy. Recycled blocks and zeros are both written blocks, and new zeros are quicker to prepare.
+/// The cell of a strategy. Recycled blocks and zeros are both written blocks, and new zeros are
+/// quicker to prepare.
 fn cell(strategy: &Strategy) -> Cell {
-    let file_bytes = if strategy.preparation == Preparation::Zeros { WRITTEN_BYTES } else { RESERVED_BYTES };
+    let file_bytes =
+        if strategy.preparation == Preparation::Zeros { WRITTEN_BYTES } else { RESERVED_BYTES };
     Cell { file_bytes, ..Cell::of(Strategy { reuse: Reuse::New, ..*strategy }) }
 }

@@ -1,12 +1,14 @@
-//! `inkstone tune`: which of the log's own ways of writing is fastest in a directory, in two seconds.
+//! `inkstone tune`: which of the log's own ways of writing is fastest in a directory, in two
+//! seconds.
 //!
-//! *Owns*: the budget, the order of passes, the decision and its text. *May not touch*: the file that keeps the choice
-//! (`inkstone::tuned` writes it).
+//! *Owns*: the budget, the order of passes, the decision and its text. *May not touch*: the file
+//! that keeps the choice (`inkstone::tuned` writes it).
 //!
-//! The candidates commit 4 KiB at a time, a few commits each, round after round, each in another random order. The rule's own
-//! way stays unless another is the best in the first half of the rounds *and* faster in the second half too, both beyond
-//! noise: the best of several was also lucky, a wrong change costs as much as a missed one, and the rule is based on many
-//! more measurements than two seconds allow.
+//! The candidates commit 4 KiB at a time, a few commits each, round after round, each in another
+//! random order. The rule's own way stays unless another is the best in the first half of the
+//! rounds *and* faster in the second half too, both beyond noise: the best of several was also
+//! lucky, a wrong change costs as much as a missed one, and the rule is based on many more
+//! measurements than two seconds allow.
 
 mod arm;
 
@@ -33,10 +35,12 @@ pub const TIME_MAX: Duration = Duration::from_secs(2);
 const MEASURE_UNTIL: Duration = Duration::from_millis(1500);
 /// Bytes written, preparation included.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// The wanted number of rounds. On a slow disk the time allows fewer, since a pass has at least one commit.
+/// The wanted number of rounds. On a slow disk the time allows fewer, since a pass has at least one
+/// commit.
 const ROUNDS_WANTED: u32 = 25;
-/// The most rounds. If the first commits were much slower than the rest, passes become too short and rounds too many, and the time
-/// of the comparison grows with the square of their number: with a thousand rounds it takes far longer than the measurement.
+/// The most rounds. If the first commits were much slower than the rest, passes become too short
+/// and rounds too many, and the time of the comparison grows with the square of their number: with
+/// a thousand rounds it takes far longer than the measurement.
 const ROUNDS_MAX: u32 = 4 * ROUNDS_WANTED;
 const COMMITS_MAX: u64 = 32;
 const WARM_UP_COMMITS: u64 = 2;
@@ -86,8 +90,8 @@ pub struct Candidate {
 /// Measures in `directory` and, with `keep`, writes the choice there for the log.
 ///
 /// # Errors
-/// When nothing there is durable, so there is nothing to choose; when the directory is missing, cannot be written or
-/// has no room; when the choice could not be written.
+/// When nothing there is durable, so there is nothing to choose; when the directory is missing,
+/// cannot be written or has no room; when the choice could not be written.
 ///
 /// # Durability
 /// On `Ok` with a `file` the choice is on stable storage.
@@ -96,13 +100,15 @@ pub fn tune(directory: &Path, keep: bool, stop: &AtomicBool) -> Result<TuneResul
     let strategies = candidates();
     let room = strategies.iter().map(Arm::room_bytes).sum();
     let open = OpenSite::open(directory, &directory.display().to_string(), room)?;
-    let chosen = refuse_what_is_not_durable(&open.site).and_then(|()| measure(&open.site, begin, stop));
+    let chosen =
+        refuse_what_is_not_durable(&open.site).and_then(|()| measure(&open.site, begin, stop));
     let capabilities = open.site.capabilities.clone();
     open.close()?;
     let (mut result, strategy) = chosen?;
     if let (Some(strategy), true) = (strategy, keep) {
         let figures: Vec<String> = result.candidates.iter().map(figure).collect();
-        let tuned = Tuned::new(&capabilities, strategy, result.sentence.trim_end_matches('.'), &figures);
+        let tuned =
+            Tuned::new(&capabilities, strategy, result.sentence.trim_end_matches('.'), &figures);
         let site = |error| LabError::Site(crate::site::SiteError::Io(error));
         let log = OsDirectory::open(directory).map_err(site)?;
         let refused = |error: inkstone::Error| LabError::Refused(error.to_string());
@@ -115,8 +121,12 @@ pub fn tune(directory: &Path, keep: bool, stop: &AtomicBool) -> Result<TuneResul
 
 fn refuse_what_is_not_durable(site: &Site) -> Result<(), LabError> {
     let why = match (&site.memory, site.capabilities.mount.barriers) {
-        (Some(memory), _) => format!("it is memory ({memory}), and nothing there survives a power loss"),
-        (None, Barriers::Off) => "it is mounted without barriers, so a sync does not reach the medium".into(),
+        (Some(memory), _) => {
+            format!("it is memory ({memory}), and nothing there survives a power loss")
+        }
+        (None, Barriers::Off) => {
+            "it is mounted without barriers, so a sync does not reach the medium".into()
+        }
         (None, Barriers::On | Barriers::NotTold) => return Ok(()),
     };
     let directory = site.capabilities.directory.display();
@@ -151,8 +161,12 @@ pub(crate) fn measure(
         Err(error) => return Err(error.into()),
     };
     result.written_bytes = arms.iter().map(Arm::written_bytes).sum();
-    result.rounds =
-        arms.iter().filter(|arm| arm.failed.is_none()).map(|arm| arm.rounds.len() as u32).min().unwrap_or(0);
+    result.rounds = arms
+        .iter()
+        .filter(|arm| arm.failed.is_none())
+        .map(|arm| arm.rounds.len() as u32)
+        .min()
+        .unwrap_or(0);
     let of_rule = strategies.iter().position(|strategy| *strategy == rule);
     let base = of_rule.filter(|&index| arms[index].failed.is_none());
     let base = base.or_else(|| arms.iter().position(|arm| arm.failed.is_none()));
@@ -205,9 +219,11 @@ fn rounds(
     for (number, strategy) in strategies.iter().enumerate() {
         arms.push(Arm::new(number, strategy, site, &session, &payload)?);
     }
-    // A first pass in the order of the list: it warms caches and buffers, and shows how long a commit takes.
-    let commit: Duration = arms.iter_mut().filter_map(|arm| arm.pass(WARM_UP_COMMITS)).sum::<Duration>()
-        / WARM_UP_COMMITS as u32;
+    // A first pass in the order of the list: it warms caches and buffers, and shows how long a
+    // commit takes.
+    let commit: Duration =
+        arms.iter_mut().filter_map(|arm| arm.pass(WARM_UP_COMMITS)).sum::<Duration>()
+            / WARM_UP_COMMITS as u32;
     let left = MEASURE_UNTIL.saturating_sub(begin.elapsed());
     let fit = (left / ROUNDS_WANTED).as_nanos() / commit.as_nanos().max(1);
     let commits = (fit as u64).clamp(1, COMMITS_MAX);
@@ -219,7 +235,10 @@ fn rounds(
         let pass_bytes = commits * arms.len() as u64 * crate::cell::WRITE_BYTES;
         let written: u64 = arms.iter().map(Arm::written_bytes).sum();
         let used_up = arms.iter().any(|arm| arm.failed.is_none() && arm.commits_left() < commits);
-        if begin.elapsed() + round_took > MEASURE_UNTIL || written + pass_bytes > BYTES_MAX || used_up {
+        if begin.elapsed() + round_took > MEASURE_UNTIL
+            || written + pass_bytes > BYTES_MAX
+            || used_up
+        {
             break;
         }
         let round_begin = Instant::now();
@@ -247,13 +266,14 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
         return base;
     }
     let is_faster = |found: &Relative| found.verdict == Verdict::Faster;
-    let gain =
-        |candidate: &Candidate| candidate.first_half.filter(is_faster).map_or(0.0, |found| found.speedup);
+    let gain = |candidate: &Candidate| {
+        candidate.first_half.filter(is_faster).map_or(0.0, |found| found.speedup)
+    };
     let best = result.candidates.iter().enumerate().max_by(|a, b| gain(a.1).total_cmp(&gain(b.1)));
     let best = best.filter(|(_, candidate)| gain(candidate) > 0.0);
-    match best
-        .and_then(|(index, candidate)| Some((index, candidate, candidate.second_half.filter(is_faster)?)))
-    {
+    match best.and_then(|(index, candidate)| {
+        Some((index, candidate, candidate.second_half.filter(is_faster)?))
+    }) {
         Some((index, candidate, found)) => {
             result.sentence = format!(
                 "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast ({}, by the second half of {} rounds).",
@@ -282,7 +302,9 @@ fn decide(result: &mut TuneResult, base: usize, base_is_rule: bool) -> usize {
 fn figure(candidate: &Candidate) -> String {
     match (&candidate.invalid, candidate.per_commit_ns) {
         (Some(reason), _) => format!("{}: not available: {reason}", candidate.name),
-        (None, Some(ns)) => format!("{}: {:.1} us per commit of 4 KiB", candidate.name, ns / 1000.0),
+        (None, Some(ns)) => {
+            format!("{}: {:.1} us per commit of 4 KiB", candidate.name, ns / 1000.0)
+        }
         (None, None) => format!("{}: not measured", candidate.name),
     }
 }
@@ -320,7 +342,8 @@ mod tests {
         let lucky = candidate("lucky", 50.0, Some([(1.5, 2.0, 4.0), (0.7, 1.1, 1.4)]));
         let doubtful = candidate("doubtful", 50.0, Some([(0.9, 2.0, 4.0), (0.9, 2.0, 4.0)]));
         let small = candidate("small", 98.0, Some([(1.01, 1.02, 1.03), (1.01, 1.02, 1.03)]));
-        let (index, sentence) = decided(20, &[clear.clone(), best, doubtful.clone(), small.clone()]);
+        let (index, sentence) =
+            decided(20, &[clear.clone(), best, doubtful.clone(), small.clone()]);
         assert_eq!(index, 2);
         assert!(sentence.starts_with("`best` commits 4 KiB in 60 us, `own`"), "{sentence}");
         assert!(sentence.contains("1.60 times"), "of the half that did not pick it: {sentence}");
@@ -354,9 +377,14 @@ mod tests {
     #[test]
     fn what_is_measured_stays_inside_its_bytes_and_leaves_nothing() {
         let directory = beside_the_test();
-        let result = tune(directory.path(), false, &AtomicBool::new(false)).expect("it can be measured here");
+        let result = tune(directory.path(), false, &AtomicBool::new(false))
+            .expect("it can be measured here");
         assert!(result.rounds <= ROUNDS_MAX, "{} rounds", result.rounds);
-        assert!(result.written_bytes > 0 && result.written_bytes <= BYTES_MAX, "{}", result.written_bytes);
+        assert!(
+            result.written_bytes > 0 && result.written_bytes <= BYTES_MAX,
+            "{}",
+            result.written_bytes
+        );
         assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
         assert!(result.chosen.is_some() && result.file.is_none());
         let measured = result.candidates.iter().filter(|candidate| candidate.invalid.is_none());
@@ -383,7 +411,8 @@ mod tests {
             eprintln!("NOT RUN: there is no /dev/shm here to be refused");
             return;
         };
-        let refused = tune(directory.path(), true, &AtomicBool::new(false)).expect_err("memory").to_string();
+        let refused =
+            tune(directory.path(), true, &AtomicBool::new(false)).expect_err("memory").to_string();
         assert!(refused.contains("it is memory (tmpfs)"), "{refused}");
     }
 }

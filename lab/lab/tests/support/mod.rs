@@ -15,7 +15,8 @@ use inkstone_lab::pass::Limits;
 use inkstone_lab::run::{Order, Plan};
 use inkstone_lab::stage::Leftover;
 
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing tests.
+/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
+/// tests.
 pub(crate) fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -34,7 +35,12 @@ pub(crate) fn can_bill(test: &str) -> bool {
 }
 
 /// A cell of a file of 1 MiB.
-pub(crate) fn cell(preparation: Preparation, reuse: Reuse, access: Access, durability: Durability) -> Cell {
+pub(crate) fn cell(
+    preparation: Preparation,
+    reuse: Reuse,
+    access: Access,
+    durability: Durability,
+) -> Cell {
     let strategy = Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
     Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
 }

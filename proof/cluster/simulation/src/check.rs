@@ -2,9 +2,10 @@
 //!
 //! *Owns*: what such a history must fulfil. *May not touch*: how it came about.
 //!
-//! Every piece is unique and nothing is removed, so the final list of a key *is* the order of its appends, and the check is exact and
-//! linear: what was done is in it once, what is unknown at most once, and nothing else; who was answered before another began comes before
-//! it; a read is the beginning of the list, with at least what was known when the read began.
+//! Every piece is unique and nothing is removed, so the final list of a key *is* the order of its
+//! appends, and the check is exact and linear: what was done is in it once, what is unknown at most
+//! once, and nothing else; who was answered before another began comes before it; a read is the
+//! beginning of the list, with at least what was known when the read began.
 
 use std::collections::BTreeMap;
 

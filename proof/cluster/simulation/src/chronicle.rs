@@ -1,9 +1,11 @@
 //! The chronicle: the log, as the network has seen it.
 //!
-//! *Owns*: every entry that a leader sent, and behind which one. *May not touch*: what nodes do with it.
+//! *Owns*: every entry that a leader sent, and behind which one. *May not touch*: what nodes do
+//! with it.
 //!
-//! An entry is committed only when another node has it, so it was sent; and it was sent behind the entry that it follows. So the last entry that
-//! all nodes have applied at the end names all before it, and with them the order of everything that happened: no disk needs to be read, and nothing
+//! An entry is committed only when another node has it, so it was sent; and it was sent behind the
+//! entry that it follows. So the last entry that all nodes have applied at the end names all before
+//! it, and with them the order of everything that happened: no disk needs to be read, and nothing
 //! is missing that nodes have purged.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,10 +121,12 @@ pub fn differs(entries: &Entries, node: u64, applied: LogId) -> Option<String> {
     let Some(Entry { id, .. }) = entries.get(&applied.index) else {
         let last = entries.keys().next_back();
         let is_beyond = last.is_none_or(|last| *last < applied.index);
-        return is_beyond
-            .then(|| format!("node {node} has applied entry {applied}, and the log ends at {last:?}"));
+        return is_beyond.then(|| {
+            format!("node {node} has applied entry {applied}, and the log ends at {last:?}")
+        });
     };
-    (*id != applied).then(|| format!("node {node} has applied entry {applied}, and the log has {id} there"))
+    (*id != applied)
+        .then(|| format!("node {node} has applied entry {applied}, and the log has {id} there"))
 }
 
 /// The puts of a log.

@@ -1,4 +1,5 @@
-//! Clients: they append unique pieces to lists, put unique values into registers, and read both, one thing after the other, and write down what they heard.
+//! Clients: they append unique pieces to lists, put unique values into registers, and read both,
+//! one thing after the other, and write down what they heard.
 //!
 //! *Owns*: whom they ask, and what an answer means. *May not touch*: judging.
 
@@ -17,7 +18,8 @@ use crate::world::World;
 /// How long a client waits.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// The number of the client that asks when all is mended. It has its answers in every seed, so they are not counted: the others must have some.
+/// The number of the client that asks when all is mended. It has its answers in every seed, so they
+/// are not counted: the others must have some.
 pub const LAST_WORDS: u64 = 99;
 
 /// One client.
@@ -86,10 +88,13 @@ impl Client {
         let name = format!("{}.{}", self.number, self.pieces);
         let begun = self.world.note(format_args!("client {} {verb} {name}: {key}", self.number));
         let value = name + &"-".repeat(self.padding);
-        let answer = self.propose(request(key.to_owned(), Bytes::from(value.clone().into_bytes()))).await;
+        let answer =
+            self.propose(request(key.to_owned(), Bytes::from(value.clone().into_bytes()))).await;
         let (heard, is_done) = match answer {
             Some(Answer::Written(written)) => (done(written), true),
-            Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)) => (Heard::NotDone, false),
+            Some(Answer::NotLeader(_) | Answer::Later(_) | Answer::Refused(_)) => {
+                (Heard::NotDone, false)
+            }
             _ => (Heard::Unknown, false),
         };
         self.world.lock().counts.unknown += u64::from(heard == Heard::Unknown);
@@ -137,14 +142,21 @@ impl Client {
             _ => None,
         };
         self.world.lock().counts.read += self.count(pieces.is_some());
-        self.write_down(key, Asked::Read, begun, pieces.clone().map_or(Heard::Unknown, Heard::Pieces));
+        self.write_down(
+            key,
+            Asked::Read,
+            begun,
+            pieces.clone().map_or(Heard::Unknown, Heard::Pieces),
+        );
         pieces
     }
 
     async fn ask(&mut self, question: Question) -> Option<Answer> {
         let answer = self.world.ask(self.leader, question, PATIENCE).await;
         match &answer {
-            Some(Answer::NotLeader(Some(leader))) if leader.id != self.leader => self.leader = leader.id,
+            Some(Answer::NotLeader(Some(leader))) if leader.id != self.leader => {
+                self.leader = leader.id
+            }
             Some(Answer::Written(_) | Answer::Value(_)) => (),
             _ => self.leader = 1 + self.world.below(self.world.machines()),
         }
@@ -155,7 +167,10 @@ impl Client {
         let told = match &heard {
             Heard::Pieces(pieces) => format!("{} pieces of {key}", pieces.len()),
             Heard::Value(value) => {
-                format!("{key} is {}", value.as_ref().map_or("nothing", |it| it.trim_end_matches('-')))
+                format!(
+                    "{key} is {}",
+                    value.as_ref().map_or("nothing", |it| it.trim_end_matches('-'))
+                )
             }
             other => format!("{other:?}"),
         };
@@ -166,7 +181,11 @@ impl Client {
 }
 
 fn text(value: Option<Value>) -> Vec<String> {
-    value.unwrap_or_default().iter().map(|piece| String::from_utf8_lossy(piece).into_owned()).collect()
+    value
+        .unwrap_or_default()
+        .iter()
+        .map(|piece| String::from_utf8_lossy(piece).into_owned())
+        .collect()
 }
 
 impl World {

@@ -1,7 +1,7 @@
 //! Faults: what goes wrong in a seed, and when.
 //!
-//! *Owns*: choosing them, and mending all. *May not touch*: what each does (the files below), how a machine goes down (`machine.rs`), what a
-//! message meets (`network.rs`).
+//! *Owns*: choosing them, and mending all. *May not touch*: what each does (the files below), how a
+//! machine goes down (`machine.rs`), what a message meets (`network.rs`).
 
 mod elections;
 mod links;
@@ -17,7 +17,8 @@ use crate::world::{Weather, World};
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     PowerOne,
-    /// At the so-manyth call that makes something durable: in the middle of a snapshot, a purge, a vote.
+    /// At the so-manyth call that makes something durable: in the middle of a snapshot, a purge, a
+    /// vote.
     PowerArmed,
     /// Shortly after some node was asked to make this durable.
     PowerAfter(Waits),
@@ -73,8 +74,11 @@ pub async fn run(world: &World, settings: &Settings, until: Instant) {
     for _ in 0..count {
         let left = until.saturating_duration_since(Instant::now()).as_millis() as u64;
         let begin = world.below(left + 1);
-        let kind =
-            if world.happens(60) { Kind::Weather } else { KINDS[world.below(KINDS.len() as u64) as usize] };
+        let kind = if world.happens(60) {
+            Kind::Weather
+        } else {
+            KINDS[world.below(KINDS.len() as u64) as usize]
+        };
         let (world, settings) = (world.clone(), settings.clone());
         faults.spawn(async move {
             world.sleep(begin).await;
@@ -85,7 +89,8 @@ pub async fn run(world: &World, settings: &Settings, until: Instant) {
 }
 
 impl World {
-    /// The node that takes itself for the leader, but not `old`; where two do, the one of the highest term and id.
+    /// The node that takes itself for the leader, but not `old`; where two do, the one of the
+    /// highest term and id.
     pub fn leader_but(&self, old: Option<u64>) -> Option<u64> {
         let leads = |id| {
             let (node, _) = self.live(id)?;
@@ -93,7 +98,11 @@ impl World {
             let metrics = metrics.borrow_watched();
             (metrics.state == openraft::ServerState::Leader).then_some((metrics.current_term, id))
         };
-        (1..=self.machines()).filter(|id| Some(*id) != old).filter_map(leads).max().map(|(_, id)| id)
+        (1..=self.machines())
+            .filter(|id| Some(*id) != old)
+            .filter_map(leads)
+            .max()
+            .map(|(_, id)| id)
     }
 
     /// Half of the faults hit the leader.

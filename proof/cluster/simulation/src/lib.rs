@@ -1,11 +1,14 @@
-//! A whole replicated log in one thread, made from a seed: the same seed gives the same history, byte for byte.
+//! A whole replicated log in one thread, made from a seed: the same seed gives the same history,
+//! byte for byte.
 //!
-//! *Owns*: time, the network, the faults, the clients and the checker. *May not touch*: how the program works; it runs the example's own
-//! node, state machine, snapshots and answers, openraft, the store and the log, on simulated disks. docs/cluster-simulation.md says what is not run.
+//! *Owns*: time, the network, the faults, the clients and the checker. *May not touch*: how the
+//! program works; it runs the example's own node, state machine, snapshots and answers, openraft,
+//! the store and the log, on simulated disks. docs/cluster-simulation.md says what is not run.
 //!
-//! Read it in this order: [`round`] (one seed), [`world`] (what all share), [`machine`] (a node's power, disk and flushes), [`network`], [`faults`],
-//! [`clients`], [`operator`] (who changes the membership), [`history`] and its checkers [`check`] (lists), [`registers`], [`members`], and [`witness`]
-//! and [`chronicle`], which see what nodes do.
+//! Read it in this order: [`round`] (one seed), [`world`] (what all share), [`machine`] (a node's
+//! power, disk and flushes), [`network`], [`faults`], [`clients`], [`operator`] (who changes the
+//! membership), [`history`] and its checkers [`check`] (lists), [`registers`], [`members`], and
+//! [`witness`] and [`chronicle`], which see what nodes do.
 
 #![forbid(unsafe_code)]
 

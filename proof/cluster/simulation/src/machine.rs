@@ -1,6 +1,7 @@
 //! One machine: a disk, a node that runs on it, and the task that flushes its log.
 //!
-//! *Owns*: starting, killing, cutting the power, and what the disk lies about when a mistake is made. *May not touch*: when that happens.
+//! *Owns*: starting, killing, cutting the power, and what the disk lies about when a mistake is
+//! made. *May not touch*: when that happens.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +12,9 @@ use inkstone::{AnyDirectory, Log};
 use inkstone_io::Result as DiskResult;
 use inkstone_openraft::{LogStore, Waits};
 use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
-use inkstone_sim::{DirectoryOrder, DiskOptions, Effect, Fate, Fault, NewBlocks, OperationKind, SimDisk};
+use inkstone_sim::{
+    DirectoryOrder, DiskOptions, Effect, Fate, Fault, NewBlocks, OperationKind, SimDisk,
+};
 use replicated_log::node::{Node, NodeOptions};
 use replicated_log::storage::{Identity, Storage};
 use replicated_log::transport::Transport;
@@ -49,8 +52,10 @@ struct Lies(SimDisk);
 
 impl Hook for Lies {
     fn before(&self, call: &Call<'_>) -> DiskResult<()> {
-        let is_sync =
-            matches!(call, Call::Submit { .. } | Call::Complete | Call::OfFile { call: FileCall::Sync, .. });
+        let is_sync = matches!(
+            call,
+            Call::Submit { .. } | Call::Complete | Call::OfFile { call: FileCall::Sync, .. }
+        );
         if is_sync {
             lie(&self.0);
         }
@@ -74,7 +79,11 @@ impl World {
     /// An empty disk.
     pub fn new_disk(&self, number: u64) -> SimDisk {
         let options = DiskOptions {
-            directory_order: if self.happens(500) { DirectoryOrder::Any } else { DirectoryOrder::Prefix },
+            directory_order: if self.happens(500) {
+                DirectoryOrder::Any
+            } else {
+                DirectoryOrder::Prefix
+            },
             new_blocks: if self.happens(300) { NewBlocks::Stale } else { NewBlocks::Zeros },
             ..DiskOptions::default()
         };
@@ -84,7 +93,8 @@ impl World {
     /// Starts the node on what its disk has.
     ///
     /// # Errors
-    /// Those of opening: no disk of this simulation gives a reason for one, unless a mistake is made.
+    /// Those of opening: no disk of this simulation gives a reason for one, unless a mistake is
+    /// made.
     pub async fn start(&self, id: u64, settings: &Settings) -> io::Result<()> {
         let (disk, generation) = {
             let mut state = self.lock();
@@ -99,7 +109,8 @@ impl World {
             world.due(id, generation, what);
             woken.notify_one();
         };
-        let options = inkstone_openraft::Options::new().log(settings.log.clone()).memory_bytes(1 << 16);
+        let options =
+            inkstone_openraft::Options::new().log(settings.log.clone()).memory_bytes(1 << 16);
         let log = LogStore::open_unthreaded_in(&disk.directory("/log"), options, due)?;
         let snapshots = disk.directory("/snapshots");
         let snapshots: AnyDirectory = if self.makes(Mistake::SnapshotNotDurable) {
@@ -110,16 +121,18 @@ impl World {
         // The pieces of a snapshot have up to 256 KiB.
         let larger = settings.log.clone().segment_bytes(1 << 20).record_bytes_max(300 << 10);
         let snapshots = Log::open_in(snapshots, larger)?;
-        let task =
-            tokio::spawn(self.clone().flush_when_due(id, generation, log.clone(), wake)).abort_handle();
-        let storage = Storage::of(Identity { cluster: 1, node: id }, log.clone(), snapshots).await?;
+        let task = tokio::spawn(self.clone().flush_when_due(id, generation, log.clone(), wake))
+            .abort_handle();
+        let storage =
+            Storage::of(Identity { cluster: 1, node: id }, log.clone(), snapshots).await?;
         let network = Network { world: self.clone(), from: id, generation };
         let mut config = settings.node.config();
         if self.makes(Mistake::LeaderRestore) {
             config.enable_leader_restore = None;
         }
         let node =
-            Node::start_over(storage, settings.node.clone(), config, network, Transport::tcp()).await?;
+            Node::start_over(storage, settings.node.clone(), config, network, Transport::tcp())
+                .await?;
         self.note(format_args!(
             "node {id} starts, applied {:?}",
             node.machine().applied().map(|id| id.index)
@@ -159,14 +172,21 @@ impl World {
             }
             _ => slot.waits.entries = true,
         }
-        let is_watched =
-            state.watched.is_some_and(|(wanted, on)| wanted == what && on.is_none_or(|on| on == id));
+        let is_watched = state
+            .watched
+            .is_some_and(|(wanted, on)| wanted == what && on.is_none_or(|on| on == id));
         if is_watched && state.seen.is_none() {
             state.seen = Some(id);
         }
     }
 
-    async fn flush_when_due(self, id: u64, generation: u64, log: LogStore<TypeConfig>, wake: Arc<Notify>) {
+    async fn flush_when_due(
+        self,
+        id: u64,
+        generation: u64,
+        log: LogStore<TypeConfig>,
+        wake: Arc<Notify>,
+    ) {
         loop {
             wake.notified().await;
             let (from, to) = self.lock().slots[id as usize - 1].flush_ms;
@@ -186,11 +206,15 @@ impl World {
             state.counts.flushes += 1;
             let slot = &mut state.slots[id as usize - 1];
             let is_current = slot.generation == generation;
-            let waits = if is_current { std::mem::take(&mut slot.waits) } else { Waiting::default() };
+            let waits =
+                if is_current { std::mem::take(&mut slot.waits) } else { Waiting::default() };
             (slot.disk.clone(), waits, is_current)
         };
         let lies = is_current
-            && (self.makes(Mistake::VoteNotSynced) && waits.vote && !waits.entries && !waits.truncation
+            && (self.makes(Mistake::VoteNotSynced)
+                && waits.vote
+                && !waits.entries
+                && !waits.truncation
                 || self.makes(Mistake::CallbackBeforeDurable)
                     && waits.entries
                     && !waits.vote
@@ -200,7 +224,8 @@ impl World {
             lie(&disk);
         }
         if loses {
-            // A sync that only comes later would be harmless here: the log keeps one order, and the node answers after the next one.
+            // A sync that only comes later would be harmless here: the log keeps one order, and the
+            // node answers after the next one.
             disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write).times(u64::MAX));
         }
         let synced = log.sync();
@@ -210,7 +235,8 @@ impl World {
         synced
     }
 
-    /// The power goes when the disk is about to make something durable for the `nth` time from now on. [`World::take_down`] must follow.
+    /// The power goes when the disk is about to make something durable for the `nth` time from now
+    /// on. [`World::take_down`] must follow.
     pub fn arm(&self, id: u64, nth: u64) {
         let mut state = self.lock();
         let slot = &mut state.slots[id as usize - 1];
@@ -219,8 +245,8 @@ impl World {
         slot.armed_nth = nth;
     }
 
-    /// Cuts the power of a machine, or kills its process: then the page cache outlives it. What the dead process still does, it does on
-    /// a disk that nobody sees, and nobody hears it.
+    /// Cuts the power of a machine, or kills its process: then the page cache outlives it. What the
+    /// dead process still does, it does on a disk that nobody sees, and nobody hears it.
     pub fn take_down(&self, id: u64, is_power: bool) {
         self.check_running(id);
         let (node, flusher, disk, waited, was_hit, nth, generation) = {
@@ -229,14 +255,16 @@ impl World {
             let Some(node) = slot.node.take() else { return };
             let Some(flusher) = slot.flusher.take() else { return };
             let disk = slot.disk.clone();
-            let was_hit = slot.cut_at_epoch.take().is_some_and(|epoch| disk.epochs_recorded() >= epoch);
+            let was_hit =
+                slot.cut_at_epoch.take().is_some_and(|epoch| disk.epochs_recorded() >= epoch);
             (node, flusher, disk, slot.waits, was_hit, slot.armed_nth, slot.generation)
         };
         let mut cuts = disk.take_epochs();
         let (cut, is_inside) = if was_hit {
             (cuts.swap_remove(nth as usize - 1), true)
         } else {
-            // The log may have been about to write what it had: then the cut comes before, in the middle, or just after it.
+            // The log may have been about to write what it had: then the cut comes before, in the
+            // middle, or just after it.
             disk.record_epochs();
             let before = disk.power_cut();
             if waited.entries || waited.vote || waited.truncation {
@@ -253,7 +281,9 @@ impl World {
         let found = if is_power { cut.sample(seed) } else { cut.state(|_, _| Fate::Kept) };
         let items = cut.items().len();
         let word = if is_power { "loses its power" } else { "is killed" };
-        self.note(format_args!("node {id} {word}, {items} items not durable, inside a flush: {is_inside}"));
+        self.note(format_args!(
+            "node {id} {word}, {items} items not durable, inside a flush: {is_inside}"
+        ));
         let mut state = self.lock();
         if is_power {
             state.counts.power_cuts += 1;
@@ -277,7 +307,8 @@ impl World {
         {
             let mut state = self.lock();
             let slot = &mut state.slots[id as usize - 1];
-            if slot.is_gone || slot.node.is_some() || std::mem::replace(&mut slot.is_starting, true) {
+            if slot.is_gone || slot.node.is_some() || std::mem::replace(&mut slot.is_starting, true)
+            {
                 return;
             }
             state.counts.restarts += 1;

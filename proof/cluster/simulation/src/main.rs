@@ -10,7 +10,8 @@ use replicated_log_simulation::mistake::Mistake;
 use replicated_log_simulation::round;
 use replicated_log_simulation::world::Counts;
 
-/// Runs a replicated log in one thread, by seeds. Exit codes: 0 every promise held, 1 one was broken.
+/// Runs a replicated log in one thread, by seeds. Exit codes: 0 every promise held, 1 one was
+/// broken.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How many seeds.
@@ -83,7 +84,9 @@ fn seeds(arguments: &Arguments) -> ExitCode {
     }
     let missing = if done >= ENOUGH { counts.missing() } else { Vec::new() };
     if done < ENOUGH {
-        println!("NOT RUN: the check that everything happened which is counted; it takes {ENOUGH} seeds");
+        println!(
+            "NOT RUN: the check that everything happened which is counted; it takes {ENOUGH} seeds"
+        );
     }
     missing.iter().for_each(|what| println!("BROKEN: no {what} in any of these seeds"));
     if done == 0 {

@@ -2,8 +2,10 @@
 //!
 //! *Owns*: what answers to `add` and `remove` promise. *May not touch*: how the changes came about.
 //!
-//! It is exact where an answer is certain. Ids are never used again, so a node votes from one entry of the log to another. Done means that the log
-//! has the change. Not done means that it never has it, also not later: a change that stays half done can be completed by the next one, and is `Unknown`.
+//! It is exact where an answer is certain. Ids are never used again, so a node votes from one entry
+//! of the log to another. Done means that the log has the change. Not done means that it never has
+//! it, also not later: a change that stays half done can be completed by the next one, and is
+//! `Unknown`.
 
 use crate::chronicle::Members;
 use crate::world::Counts;
@@ -41,10 +43,13 @@ pub struct Change {
     pub told: Told,
 }
 
-/// What is wrong with the memberships of a log, each with when it was sent first. The first one began the cluster.
+/// What is wrong with the memberships of a log, each with when it was sent first. The first one
+/// began the cluster.
 pub fn check(changes: &[Change], memberships: &[(u64, Members)]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let Some((_, last)) = memberships.last() else { return vec!["the log has no membership".into()] };
+    let Some((_, last)) = memberships.last() else {
+        return vec!["the log has no membership".into()];
+    };
     let mut ids: Vec<u64> = changes.iter().map(|change| change.id).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -52,20 +57,27 @@ pub fn check(changes: &[Change], memberships: &[(u64, Members)]) -> Vec<String> 
         let of = |wish| changes.iter().filter(move |one| one.id == id && one.wish == wish);
         let has = |wish, told| of(wish).any(|one| one.told == told);
         // The first entry that did it was sent after a question whose answer allows that.
-        let explains = |wish, sent| of(wish).any(|one| one.told != Told::NotDone && one.begun <= sent);
+        let explains =
+            |wish, sent| of(wish).any(|one| one.told != Told::NotDone && one.begun <= sent);
         let (add, remove) = (Wish::Add, Wish::Remove);
-        let votes_since = memberships.iter().find(|(_, members)| members.votes(id)).map(|(sent, _)| *sent);
+        let votes_since =
+            memberships.iter().find(|(_, members)| members.votes(id)).map(|(sent, _)| *sent);
         if has(add, Told::Done) && votes_since.is_none() {
             wrong.push(format!("node {id} was added, says the answer, and never had a vote"));
         }
-        if has(add, Told::Done) && of(remove).all(|one| one.told == Told::NotDone) && !last.votes(id) {
+        if has(add, Told::Done)
+            && of(remove).all(|one| one.told == Told::NotDone)
+            && !last.votes(id)
+        {
             wrong.push(format!("node {id} was added and is gone, and nobody removed it"));
         }
         if of(add).next().is_some() && votes_since.is_some_and(|sent| !explains(add, sent)) {
             wrong.push(format!("node {id} was not added, say all answers, and got a vote"));
         }
-        let member_since =
-            memberships.iter().find(|(_, members)| members.all.contains(&id)).map(|(sent, _)| *sent);
+        let member_since = memberships
+            .iter()
+            .find(|(_, members)| members.all.contains(&id))
+            .map(|(sent, _)| *sent);
         if of(add).next().is_some() && member_since.is_some_and(|sent| !explains(add, sent)) {
             wrong.push(format!("node {id} was not added, say all answers, and became a member"));
         }

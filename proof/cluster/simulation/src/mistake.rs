@@ -1,6 +1,8 @@
-//! Mistakes that a program of this kind could have. A simulation that does not catch them is worth nothing.
+//! Mistakes that a program of this kind could have. A simulation that does not catch them is worth
+//! nothing.
 //!
-//! *Owns*: their names. *May not touch*: how they are made; each is made at a seam, where the word below is used.
+//! *Owns*: their names. *May not touch*: how they are made; each is made at a seam, where the word
+//! below is used.
 
 use std::str::FromStr;
 
@@ -25,7 +27,8 @@ pub enum Mistake {
     PutUnproposed,
     /// What is sent to a voter reaches the node that joins, whose answer counts as the voter's.
     LearnerForVoter,
-    /// A node that lost its disk while it joined comes back under its id, and answers as if it had all that it had confirmed.
+    /// A node that lost its disk while it joined comes back under its id, and answers as if it had
+    /// all that it had confirmed.
     JoinsAgainEmpty,
 }
 

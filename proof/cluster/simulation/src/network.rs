@@ -1,6 +1,8 @@
-//! The network: messages in memory, late, lost, doubled, out of order, and ways that are cut in one direction or both.
+//! The network: messages in memory, late, lost, doubled, out of order, and ways that are cut in one
+//! direction or both.
 //!
-//! *Owns*: what happens to a message. *May not touch*: what it says. It stands where the example's `network.rs`, `wire.rs` and tonic stand.
+//! *Owns*: what happens to a message. *May not touch*: what it says. It stands where the example's
+//! `network.rs`, `wire.rs` and tonic stand.
 
 use std::future::Future;
 use std::time::Duration;
@@ -96,7 +98,8 @@ enum Fate {
 impl World {
     fn delay_ms(&self) -> u64 {
         let weather = self.lock().weather;
-        let most = if self.happens(weather.late) { weather.delay_ms * 10 } else { weather.delay_ms };
+        let most =
+            if self.happens(weather.late) { weather.delay_ms * 10 } else { weather.delay_ms };
         self.below(most + 1)
     }
 
@@ -109,7 +112,8 @@ impl World {
         !from.is_mute && !to.is_deaf && from.side == to.side
     }
 
-    /// An address leads to another node only by mistake: the example's nodes check for whom a message is.
+    /// An address leads to another node only by mistake: the example's nodes check for whom a
+    /// message is.
     fn where_it_goes(&self, to: u64) -> u64 {
         let joining = self.lock().joining;
         match joining {
@@ -129,7 +133,8 @@ impl World {
         }
     }
 
-    /// The time that a message takes between two nodes. It is lost if the way is cut when it would arrive.
+    /// The time that a message takes between two nodes. It is lost if the way is cut when it would
+    /// arrive.
     async fn pass(&self, from: u64, to: u64) -> Fate {
         let lost = self.lock().weather.lost;
         let is_lost = self.happens(lost);
@@ -167,7 +172,11 @@ impl World {
 }
 
 impl Peer {
-    async fn call(&self, message: Message, deadline: Duration) -> Result<Reply, RPCError<TypeConfig>> {
+    async fn call(
+        &self,
+        message: Message,
+        deadline: Duration,
+    ) -> Result<Reply, RPCError<TypeConfig>> {
         let (answered, wait) = oneshot::channel();
         let twice = self.world.lock().weather.twice;
         if self.world.happens(twice) {
@@ -269,8 +278,10 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        // What is under way arrives all the same, and the receiver decides by the vote. But a deposed leader's transfer must end here: openraft
-        // would try again under the old vote, with a snapshot that its state machine has of a newer leader, and the receiver would panic.
+        // What is under way arrives all the same, and the receiver decides by the vote. But a
+        // deposed leader's transfer must end here: openraft would try again under the old vote,
+        // with a snapshot that its state machine has of a newer leader, and the receiver would
+        // panic.
         let sent = tokio::select! {
             biased;
             closed = cancel => return Err(closed.into()),

@@ -1,9 +1,12 @@
 //! The operator: adds machines to the cluster and removes them, in the middle of everything else.
 //!
-//! *Owns*: which, when, and what happens to a machine while it joins. *May not touch*: how a change is made; the example answers `add` and `remove`.
+//! *Owns*: which, when, and what happens to a machine while it joins. *May not touch*: how a change
+//! is made; the example answers `add` and `remove`.
 //!
-//! It keeps to the rules that the example gives its users (docs/cluster.md): an id is used once, a removed node is stopped when its removal is done and
-//! not before, and a machine that lost its disk is removed and never comes back under its id. Two nodes that vote and can run are always left.
+//! It keeps to the rules that the example gives its users (docs/cluster.md): an id is used once, a
+//! removed node is stopped when its removal is done and not before, and a machine that lost its
+//! disk is removed and never comes back under its id. Two nodes that vote and can run are always
+//! left.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +42,16 @@ impl Operator {
     /// An operator of a cluster that has just begun.
     pub fn new(world: World, settings: Settings) -> Self {
         let voters = (1..=world.machines()).collect();
-        Self { world, settings, changes: Vec::new(), leader: 1, voters, open: None, lost: None, joins: 0 }
+        Self {
+            world,
+            settings,
+            changes: Vec::new(),
+            leader: 1,
+            voters,
+            open: None,
+            lost: None,
+            joins: 0,
+        }
     }
 
     /// Changes the membership until the time is over.
@@ -133,7 +145,8 @@ impl Operator {
                 Wish::Remove => Question::Remove { id },
             };
             let patience = Duration::from_millis(200 + self.world.below(1500));
-            let begun = self.world.note(format_args!("operator: {wish:?} {id}, asks node {}", self.leader));
+            let begun =
+                self.world.note(format_args!("operator: {wish:?} {id}, asks node {}", self.leader));
             let answer = self.world.ask(self.leader, question, patience).await;
             self.world.note(format_args!("operator hears: {answer:?}"));
             let told = match &answer {
@@ -144,7 +157,9 @@ impl Operator {
             self.changes.push(Change { wish, id, begun, told });
             match answer {
                 Some(Answer::Changed) => return true,
-                Some(Answer::NotLeader(Some(leader))) if leader.id != self.leader => self.leader = leader.id,
+                Some(Answer::NotLeader(Some(leader))) if leader.id != self.leader => {
+                    self.leader = leader.id
+                }
                 Some(Answer::Refused(_)) => return false,
                 _ => self.leader = self.world.any_standing(),
             }
@@ -163,7 +178,9 @@ impl Operator {
     /// A node that is no member any more cannot be removed again.
     fn is_settled(&self, wish: Wish, id: u64) -> bool {
         use openraft::async_runtime::watch::WatchReceiver;
-        let Some((node, _)) = self.world.leader_but(None).and_then(|leader| self.world.live(leader)) else {
+        let Some((node, _)) =
+            self.world.leader_but(None).and_then(|leader| self.world.live(leader))
+        else {
             return false;
         };
         let metrics = node.raft().metrics().borrow_watched().clone();
@@ -172,7 +189,8 @@ impl Operator {
 }
 
 impl World {
-    /// What happens to a node that joins, or to the leader that adds it. Says whether the node has lost its disk.
+    /// What happens to a node that joins, or to the leader that adds it. Says whether the node has
+    /// lost its disk.
     async fn trouble(&self, id: u64, settings: &Settings) -> bool {
         let pause = self.below(120);
         self.sleep(pause).await;
@@ -197,7 +215,8 @@ impl World {
         false
     }
 
-    /// The disk is gone. Under this id the machine must not come back, since it does not know what it has confirmed.
+    /// The disk is gone. Under this id the machine must not come back, since it does not know what
+    /// it has confirmed.
     async fn lose_disk(&self, id: u64, settings: &Settings) -> bool {
         if self.lock().slots[id as usize - 1].is_starting {
             return false;

@@ -2,14 +2,17 @@
 //!
 //! *Owns*: what such a history must fulfil. *May not touch*: how it came about.
 //!
-//! It is exact and takes no search, since the order of all puts is known: it is the order of the log, whose entries the network has seen
-//! ([`crate::chronicle`]). Values are unique, so a value names its put, and the put its index. A get of a value belongs behind that index and before the
-//! next put of the key; it is placed as early as what was known when it began allows, which leaves most room to all others. If
-//! that is not before the next put, no order explains it. A put belongs at its index, behind all that was known when it was asked for. One order holds
-//! for all keys: that is more than linearizability asks for, and what one log promises.
+//! It is exact and takes no search, since the order of all puts is known: it is the order of the
+//! log, whose entries the network has seen ([`crate::chronicle`]). Values are unique, so a value
+//! names its put, and the put its index. A get of a value belongs behind that index and before the
+//! next put of the key; it is placed as early as what was known when it began allows, which leaves
+//! most room to all others. If that is not before the next put, no order explains it. A put belongs
+//! at its index, behind all that was known when it was asked for. One order holds for all keys:
+//! that is more than linearizability asks for, and what one log promises.
 //!
-//! The log is not trusted either. What a node said that it has applied, at any time, must be the same entry ([`crate::chronicle::differs`]), a node's answer
-//! names the index, and what is read at the end comes from the nodes, not from the log.
+//! The log is not trusted either. What a node said that it has applied, at any time, must be the
+//! same entry ([`crate::chronicle::differs`]), a node's answer names the index, and what is read at
+//! the end comes from the nodes, not from the log.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -46,10 +49,15 @@ pub fn check(history: &[Operation], puts: &Puts) -> Vec<String> {
                     known.add(*ended, place);
                 }
             }
-            (Asked::Get, Heard::Value(value)) => match places.get(&one.key, value.as_deref(), before) {
-                Ok(place) => known.add(*ended, place),
-                Err(why) => wrong.push(format!("{}: a get that began at event {} {why}", one.key, one.begun)),
-            },
+            (Asked::Get, Heard::Value(value)) => {
+                match places.get(&one.key, value.as_deref(), before) {
+                    Ok(place) => known.add(*ended, place),
+                    Err(why) => wrong.push(format!(
+                        "{}: a get that began at event {} {why}",
+                        one.key, one.begun
+                    )),
+                }
+            }
             _ => (),
         }
     }
@@ -114,7 +122,13 @@ impl<'a> Places<'a> {
         }
     }
 
-    fn put(&self, one: &Operation, value: &str, heard: &Heard, place: Option<u64>) -> Option<String> {
+    fn put(
+        &self,
+        one: &Operation,
+        value: &str,
+        heard: &Heard,
+        place: Option<u64>,
+    ) -> Option<String> {
         let key = &one.key;
         match (heard, place) {
             (Heard::NotDone, Some(place)) => {
@@ -125,10 +139,14 @@ impl<'a> Places<'a> {
             }
             (Heard::Put(index), None) => Some(match self.puts.get(index) {
                 Some((_, other)) => {
-                    format!("{key}: {value} was acknowledged at index {index} and is lost: {other} is there")
+                    format!(
+                        "{key}: {value} was acknowledged at index {index} and is lost: {other} is there"
+                    )
                 }
                 None => {
-                    format!("{key}: {value} was acknowledged at index {index} and is lost: no put is there")
+                    format!(
+                        "{key}: {value} was acknowledged at index {index} and is lost: no put is there"
+                    )
                 }
             }),
             _ => None,
@@ -141,7 +159,9 @@ impl<'a> Places<'a> {
             None => 0,
             Some(value) => match self.by_value.get(value) {
                 Some(from) if self.puts[from].0 == key => *from,
-                Some(from) => return Err(format!("saw {value}, which was put under {} ", self.puts[from].0)),
+                Some(from) => {
+                    return Err(format!("saw {value}, which was put under {} ", self.puts[from].0));
+                }
                 None => return Err(format!("saw {value}, which the log does not have")),
             },
         };

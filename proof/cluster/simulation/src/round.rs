@@ -1,6 +1,7 @@
 //! One seed, from a new cluster to the verdict.
 //!
-//! *Owns*: the order of things, and what must hold at the end. *May not touch*: single faults and messages.
+//! *Owns*: the order of things, and what must hold at the end. *May not touch*: single faults and
+//! messages.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -112,7 +113,8 @@ async fn whole(world: &World, seed: u64) {
         return world.broken(format!("the cluster does not begin: {why}"));
     }
     if tokio::time::timeout(PATIENCE, begun(world)).await.is_err() {
-        return world.broken(format!("no leader within {PATIENCE:?} of a new cluster without faults"));
+        return world
+            .broken(format!("no leader within {PATIENCE:?} of a new cluster without faults"));
     }
     let witness = tokio::spawn(witness::run(world.clone())).abort_handle();
     if world.happens(500) {
@@ -138,8 +140,8 @@ async fn whole(world: &World, seed: u64) {
     witness.abort();
 }
 
-/// Waits for the first leader. openraft's `initialize` returns before the membership is durable: a cluster whose first node loses its power
-/// then has not begun, and must be begun again.
+/// Waits for the first leader. openraft's `initialize` returns before the membership is durable: a
+/// cluster whose first node loses its power then has not begun, and must be begun again.
 async fn begun(world: &World) {
     use openraft::async_runtime::watch::WatchReceiver;
     while let Some((node, _)) = world.live(1) {
@@ -159,16 +161,20 @@ async fn verdict(world: &World, history: &History, operator: &mut Operator, keys
     .await;
     (1..=world.machines()).for_each(|id| world.check_running(id));
     let Ok(last) = ended else {
-        let how = (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
-        return world.broken(format!("no progress within {PATIENCE:?} after all was mended: {how}"));
+        let how =
+            (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
+        return world
+            .broken(format!("no progress within {PATIENCE:?} after all was mended: {how}"));
     };
     let operations = history.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for wrong in check(&operations, &last) {
         world.broken(wrong);
     }
     let Ok(applied) = tokio::time::timeout(PATIENCE, agreement(world)).await else {
-        let how = (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
-        return world.broken(format!("the nodes do not agree {PATIENCE:?} after all was mended: {how}"));
+        let how =
+            (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
+        return world
+            .broken(format!("the nodes do not agree {PATIENCE:?} after all was mended: {how}"));
     };
     let entries = world.lock().chronicle.up_to(applied);
     let entries = match entries {
@@ -187,7 +193,8 @@ async fn verdict(world: &World, history: &History, operator: &mut Operator, keys
     members::count(&memberships, &mut world.lock().counts);
 }
 
-/// One more append to each list, and what it holds then; of each register the value, another put, and the value.
+/// One more append to each list, and what it holds then; of each register the value, another put,
+/// and the value.
 async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<String, Vec<String>> {
     let mut client = Client::new(world.clone(), Arc::clone(history), LAST_WORDS, 0);
     let mut last = BTreeMap::new();
@@ -211,7 +218,8 @@ async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<Str
     last
 }
 
-/// Waits until all members that can run have the state of the leader, and returns the last entry in it. A node that was removed need not agree.
+/// Waits until all members that can run have the state of the leader, and returns the last entry in
+/// it. A node that was removed need not agree.
 async fn agreement(world: &World) -> LogId {
     use openraft::async_runtime::watch::WatchReceiver;
     loop {

@@ -1,9 +1,11 @@
-//! The witness: it looks at the state of each node all the time, so that nodes which disagree are seen although they agree at the end.
+//! The witness: it looks at the state of each node all the time, so that nodes which disagree are
+//! seen although they agree at the end.
 //!
 //! *Owns*: which state belongs to which index. *May not touch*: what nodes do.
 //!
-//! A state machine that is made again from a snapshot, or that was truncated and follows another leader, hides what it has applied before. Here
-//! the first node that is seen at an index says which entry and which state belong there, and no other may differ, in no life of it.
+//! A state machine that is made again from a snapshot, or that was truncated and follows another
+//! leader, hides what it has applied before. Here the first node that is seen at an index says
+//! which entry and which state belong there, and no other may differ, in no life of it.
 
 use std::collections::BTreeMap;
 
@@ -63,11 +65,15 @@ mod tests {
 
     #[test]
     fn another_entry_or_state_at_an_index_is_noticed() {
-        let entry = |term| LogId::new(openraft::vote::leader_id_adv::LeaderId { term, node_id: 1 }, 7);
+        let entry =
+            |term| LogId::new(openraft::vote::leader_id_adv::LeaderId { term, node_id: 1 }, 7);
         let mut by_index = BTreeMap::new();
         assert_eq!(differs(&mut by_index, 1, (entry(2), (1, 5))), None);
         assert_eq!(differs(&mut by_index, 2, (entry(2), (1, 5))), None);
-        assert!(differs(&mut by_index, 3, (entry(2), (1, 6))).is_some_and(|why| why.contains("index 7")));
+        assert!(
+            differs(&mut by_index, 3, (entry(2), (1, 6)))
+                .is_some_and(|why| why.contains("index 7"))
+        );
         assert!(differs(&mut by_index, 3, (entry(3), (1, 5))).is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! The state that all parts of one seed share: the random numbers, the trace, which nodes are up, which links are open.
+//! The state that all parts of one seed share: the random numbers, the trace, which nodes are up,
+//! which links are open.
 //!
 //! *Owns*: the lock around it. *May not touch*: what nodes and clients do.
 
@@ -90,7 +91,8 @@ pub struct Slot {
     pub is_mute: bool,
     /// Which side of a partition it is on.
     pub side: u8,
-    /// The power goes when the disk has been about to make something durable so many times since it was new.
+    /// The power goes when the disk has been about to make something durable so many times since it
+    /// was new.
     pub cut_at_epoch: Option<u64>,
     /// That many times after it was decided.
     pub armed_nth: u64,
@@ -229,7 +231,13 @@ impl World {
             hash: 0xcbf2_9ce4_8422_2325,
             step: 0,
         };
-        Self(Arc::new(Inner { seed, mistake, begun: Instant::now(), is_verbose, state: Mutex::new(state) }))
+        Self(Arc::new(Inner {
+            seed,
+            mistake,
+            begun: Instant::now(),
+            is_verbose,
+            state: Mutex::new(state),
+        }))
     }
 
     /// The lock. Held for moments, never across a call of a node or disk.

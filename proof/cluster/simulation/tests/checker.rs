@@ -1,4 +1,5 @@
-//! The checker accepts what is linearizable, and refuses each way in which a history can fail to be.
+//! The checker accepts what is linearizable, and refuses each way in which a history can fail to
+//! be.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,10 @@ fn order_in_time_is_order_in_the_list() {
     let history = [append("a", 1, 2, Heard::Appended(2)), append("b", 3, 4, Heard::Appended(1))];
     assert!(wrong(&history, &["b", "a"]).contains("comes before"));
     let late = [append("a", 1, 2, Heard::Appended(2)), append("b", 3, 4, Heard::Unknown)];
-    assert!(wrong(&late, &["b", "a"]).contains("comes before"), "what is unknown has a beginning too");
+    assert!(
+        wrong(&late, &["b", "a"]).contains("comes before"),
+        "what is unknown has a beginning too"
+    );
     let concurrent = [append("a", 1, 3, Heard::Appended(2)), append("b", 2, 4, Heard::Appended(1))];
     assert_eq!(wrong(&concurrent, &["b", "a"]), "");
 }
@@ -62,7 +66,10 @@ fn a_read_is_a_beginning_of_the_list_and_not_an_old_one() {
     let with = |more: &[Operation]| wrong(&[&both[..], more].concat(), &["a", "b"]);
     assert_eq!(with(&[read(&["a", "b"], 5, 6)]), "");
     assert!(with(&[read(&["b"], 5, 6)]).contains("not the beginning"));
-    assert!(with(&[read(&["a"], 5, 6)]).contains("known before"), "an append was acknowledged before");
+    assert!(
+        with(&[read(&["a"], 5, 6)]).contains("known before"),
+        "an append was acknowledged before"
+    );
     let unknown = append("b", 3, 9, Heard::Unknown);
     let reads = [a, unknown, read(&["a", "b"], 4, 5), read(&["a"], 6, 7)];
     assert!(wrong(&reads, &["a", "b"]).contains("known before"), "another read has seen it before");

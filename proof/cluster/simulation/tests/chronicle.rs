@@ -28,8 +28,16 @@ fn members(id: LogId, ids: &[u64]) -> EntryOf<TypeConfig> {
     RaftEntry::new(id, EntryPayload::Membership(Membership::new_with_defaults(vec![ids], [])))
 }
 
-fn sent(prev: Option<LogId>, entries: Vec<EntryOf<TypeConfig>>) -> AppendEntriesRequest<TypeConfig> {
-    AppendEntriesRequest { vote: Vote::new_committed(1, 1), prev_log_id: prev, entries, leader_commit: None }
+fn sent(
+    prev: Option<LogId>,
+    entries: Vec<EntryOf<TypeConfig>>,
+) -> AppendEntriesRequest<TypeConfig> {
+    AppendEntriesRequest {
+        vote: Vote::new_committed(1, 1),
+        prev_log_id: prev,
+        entries,
+        leader_commit: None,
+    }
 }
 
 /// Two leaders: what the first one sent at index 2 was replaced by the second.
@@ -79,7 +87,9 @@ fn one_id_has_one_entry_in_one_place() {
 fn what_a_node_applied_is_the_log_s_entry() {
     let entries = two_leaders().up_to(at(2, 4)).unwrap();
     assert_eq!(differs(&entries, 3, at(2, 2)), None);
-    assert!(differs(&entries, 3, at(1, 2)).is_some_and(|why| why.starts_with("node 3 has applied")));
+    assert!(
+        differs(&entries, 3, at(1, 2)).is_some_and(|why| why.starts_with("node 3 has applied"))
+    );
     // Entries that it applied are gone.
     assert!(differs(&entries, 3, at(2, 9)).is_some_and(|why| why.contains("and the log ends at")));
 }

@@ -1,7 +1,9 @@
-//! What is answered to `add` and `remove`: done only if all of it is done, and not done only if nothing happened.
+//! What is answered to `add` and `remove`: done only if all of it is done, and not done only if
+//! nothing happened.
 //!
-//! openraft changes voters in two steps, and `add` makes a learner first. Here one step is done, and the leader that was asked is deposed before
-//! the next. A later change completes what was begun, so the answer must not be that nothing happened.
+//! openraft changes voters in two steps, and `add` makes a learner first. Here one step is done,
+//! and the leader that was asked is deposed before the next. A later change completes what was
+//! begun, so the answer must not be that nothing happened.
 
 use std::time::Duration;
 
@@ -42,7 +44,8 @@ async fn cluster(seed: u64, machines: u64) -> (World, u64) {
 
 fn run<T>(seed: u64, test: impl Future<Output = T>) -> T {
     simulate(seed);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(test)
 }
 
@@ -69,7 +72,8 @@ async fn asked_of_a_leader_that_stands_still(
         tokio::spawn(async move { world.ask(leader, question, Duration::from_secs(10)).await })
     };
     let is_half_done = || {
-        let is_there = |entry: &Entry| matches!(&entry.what, What::Members(members) if is_there(members));
+        let is_there =
+            |entry: &Entry| matches!(&entry.what, What::Members(members) if is_there(members));
         world.lock().chronicle.entries().any(is_there)
     };
     while !is_half_done() {
@@ -86,7 +90,8 @@ fn a_removal_whose_first_step_was_done_is_unknown() {
             let (world, leader) = cluster(seed, 3).await;
             let question = Question::Remove { id: leader };
             let is_joint = |members: &Members| members.voters.len() > 1;
-            let answer = asked_of_a_leader_that_stands_still(&world, leader, question, is_joint).await;
+            let answer =
+                asked_of_a_leader_that_stands_still(&world, leader, question, is_joint).await;
             assert!(world.leader_but(Some(leader)).is_some(), "another node leads");
             end(&world);
             answer
@@ -104,7 +109,8 @@ fn an_add_that_made_a_member_is_unknown() {
             world.start(id, &settings()).await.expect("a new disk");
             let question = Question::Add { id, address: format!("node-{id}") };
             let learns = |members: &Members| members.all.contains(&id);
-            let answer = asked_of_a_leader_that_stands_still(&world, leader, question, learns).await;
+            let answer =
+                asked_of_a_leader_that_stands_still(&world, leader, question, learns).await;
             world.sleep(2000).await;
             let other = world.leader_but(None).expect("a leader");
             let nodes = status(&world, other).await.nodes;
@@ -132,7 +138,8 @@ fn a_member_is_not_added_at_another_address() {
     assert_eq!(nodes[&id], format!("node-{id}"));
 }
 
-/// A leader that is cut off has noted a membership that comes to nothing. It must not send away who asks for the right one.
+/// A leader that is cut off has noted a membership that comes to nothing. It must not send away who
+/// asks for the right one.
 #[test]
 fn a_membership_that_is_not_committed_refuses_nobody() {
     let (noted, answer, nodes) = run(1, async {
@@ -141,7 +148,10 @@ fn a_membership_that_is_not_committed_refuses_nobody() {
         world.start(id, &settings()).await.expect("a new disk");
         world.lock().slots[leader as usize - 1].side = 1;
         let wrong = Question::Add { id, address: "wrong".into() };
-        assert!(world.ask(leader, wrong, Duration::from_millis(300)).await.is_none(), "nobody confirms it");
+        assert!(
+            world.ask(leader, wrong, Duration::from_millis(300)).await.is_none(),
+            "nobody confirms it"
+        );
         let other = loop {
             match world.leader_but(Some(leader)) {
                 Some(other) => break other,

@@ -7,7 +7,8 @@ use replicated_log_simulation::members::{Change, Told, Wish, check, count};
 use replicated_log_simulation::world::Counts;
 
 fn of(sent: u64, voters: &[&[u64]], learners: &[u64]) -> (u64, Members) {
-    let voters: Vec<BTreeSet<u64>> = voters.iter().map(|voters| voters.iter().copied().collect()).collect();
+    let voters: Vec<BTreeSet<u64>> =
+        voters.iter().map(|voters| voters.iter().copied().collect()).collect();
     let all = voters.iter().flatten().chain(learners).copied().collect();
     (sent, Members { voters, all })
 }
@@ -39,14 +40,21 @@ fn whole() -> Vec<(u64, Members)> {
 #[test]
 fn what_was_told_and_is_so_is_accepted() {
     let all = whole();
-    let changes =
-        [add(4, Told::NotDone), add(4, Told::Done), remove(1, Told::Unknown), remove(1, Told::Done)];
+    let changes = [
+        add(4, Told::NotDone),
+        add(4, Told::Done),
+        remove(1, Told::Unknown),
+        remove(1, Told::Done),
+    ];
     assert_eq!(wrong(&changes, &all), "");
     assert_eq!(wrong(&[add(4, Told::Unknown), remove(1, Told::Unknown)], &all), "");
     assert_eq!(wrong(&[add(4, Told::Unknown), remove(1, Told::Unknown)], &all[..1]), "");
     let mut counts = Counts::default();
     count(&all, &mut counts);
-    assert_eq!((counts.learners, counts.voters_added, counts.removals, counts.memberships), (1, 1, 1, 5));
+    assert_eq!(
+        (counts.learners, counts.voters_added, counts.removals, counts.memberships),
+        (1, 1, 1, 5)
+    );
 }
 
 #[test]
@@ -57,7 +65,10 @@ fn what_is_done_is_in_the_log() {
         "a learner counted as a voter"
     );
     assert!(wrong(&[remove(1, Told::Done)], &all[..4]).contains("is a member"));
-    assert!(wrong(&[remove(1, Told::Done)], &all[..5]).contains("is a member"), "half done is not done");
+    assert!(
+        wrong(&[remove(1, Told::Done)], &all[..5]).contains("is a member"),
+        "half done is not done"
+    );
     assert!(wrong(&[add(2, Told::Done), add(1, Told::Done)], &all).contains("nobody removed it"));
     let late = [add(4, Told::Unknown), remove(4, Told::Done)];
     assert_eq!(wrong(&late, &all), "", "the add may have come after the removal");
@@ -68,7 +79,10 @@ fn what_is_done_is_in_the_log() {
 fn what_is_not_done_never_comes() {
     let all = whole();
     assert!(wrong(&[add(4, Told::NotDone)], &all).contains("got a vote"));
-    assert!(wrong(&[add(4, Told::NotDone)], &all[..3]).contains("got a vote"), "half done is not nothing");
+    assert!(
+        wrong(&[add(4, Told::NotDone)], &all[..3]).contains("got a vote"),
+        "half done is not nothing"
+    );
     assert!(
         wrong(&[add(4, Told::NotDone)], &all[..2]).contains("became a member"),
         "to learn is not nothing"

@@ -1,4 +1,5 @@
-//! The checker of registers accepts what is linearizable, and names each way in which a history can lie.
+//! The checker of registers accepts what is linearizable, and names each way in which a history can
+//! lie.
 
 use replicated_log_simulation::history::{Asked, Heard, Operation};
 use replicated_log_simulation::registers::{Puts, check};
@@ -17,7 +18,9 @@ fn of(key: &str, operation: Operation) -> Operation {
 }
 
 fn puts(puts: &[(u64, &str, &str)]) -> Puts {
-    puts.iter().map(|(index, key, value)| (*index, ((*key).to_owned(), (*value).to_owned()))).collect()
+    puts.iter()
+        .map(|(index, key, value)| (*index, ((*key).to_owned(), (*value).to_owned())))
+        .collect()
 }
 
 /// What is wrong with a history whose log has these values of one key.
@@ -52,7 +55,9 @@ fn an_acknowledged_put_is_where_it_was_said_to_be() {
     assert_eq!(wrong(&[a()], &[(7, "a")]), "");
     assert!(wrong(&[a()], &[]).contains("acknowledged at index 7 and is lost: no put is there"));
     let b = put("b", 1, 2, Heard::Unknown);
-    assert!(wrong(&[a(), b], &[(7, "b")]).contains("acknowledged at index 7 and is lost: b is there"));
+    assert!(
+        wrong(&[a(), b], &[(7, "b")]).contains("acknowledged at index 7 and is lost: b is there")
+    );
     assert!(
         wrong(&[a()], &[(8, "a")]).contains("acknowledged at index 7 and is at 8"),
         "an index that never was"
@@ -74,7 +79,10 @@ fn an_old_value_is_named() {
     let both = [put("a", 1, 2, Heard::Put(5)), put("b", 3, 4, Heard::Put(6))];
     let with = |more: &[Operation]| wrong(&[&both[..], more].concat(), &[(5, "a"), (6, "b")]);
     assert_eq!(with(&[get(Some("b"), 5, 6)]), "");
-    assert!(with(&[get(Some("a"), 5, 6)]).contains("old value: a"), "its successor was acknowledged");
+    assert!(
+        with(&[get(Some("a"), 5, 6)]).contains("old value: a"),
+        "its successor was acknowledged"
+    );
     assert!(with(&[get(None, 5, 6)]).contains("old value: none"));
     assert_eq!(with(&[get(Some("a"), 3, 6)]), "", "at the same time as the put of b");
     assert!(with(&[get(Some("c"), 5, 6)]).contains("saw c, which the log does not have"));
@@ -90,16 +98,22 @@ fn a_value_that_comes_back_is_named() {
     ];
     let log = [(5, "a"), (6, "b")];
     assert!(wrong(&history, &log).contains("old value: a"), "another get has seen its successor");
-    let at_once = [history[0].clone(), history[1].clone(), get(Some("b"), 4, 6), get(Some("a"), 5, 7)];
+    let at_once =
+        [history[0].clone(), history[1].clone(), get(Some("b"), 4, 6), get(Some("a"), 5, 7)];
     assert_eq!(wrong(&at_once, &log), "");
 }
 
 #[test]
 fn order_in_time_is_order_in_the_log() {
     let history = [put("a", 1, 2, Heard::Put(6)), put("b", 3, 4, Heard::Put(5))];
-    assert!(wrong(&history, &[(5, "b"), (6, "a")]).contains("index 6 was known when it was asked for"));
+    assert!(
+        wrong(&history, &[(5, "b"), (6, "a")]).contains("index 6 was known when it was asked for")
+    );
     let unknown = [put("a", 1, 2, Heard::Put(6)), put("b", 3, 4, Heard::Unknown)];
-    assert!(wrong(&unknown, &[(5, "b"), (6, "a")]).contains("b is at index 5"), "what is unknown began too");
+    assert!(
+        wrong(&unknown, &[(5, "b"), (6, "a")]).contains("b is at index 5"),
+        "what is unknown began too"
+    );
     let at_once = [put("a", 1, 3, Heard::Put(6)), put("b", 2, 4, Heard::Put(5))];
     assert_eq!(wrong(&at_once, &[(5, "b"), (6, "a")]), "");
     // A value cannot be read before it was asked for.

@@ -55,7 +55,10 @@ fn the_same_seed_says_the_same_in_another_process() {
     };
     for seed in [2, 5, 11] {
         let once = said(seed);
-        assert!(once.iter().filter(|byte| **byte == b'\n').count() > 100, "seed {seed} says what happens");
+        assert!(
+            once.iter().filter(|byte| **byte == b'\n').count() > 100,
+            "seed {seed} says what happens"
+        );
         assert!(once == said(seed), "seed {seed} has two histories");
     }
 }

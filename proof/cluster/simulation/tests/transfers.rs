@@ -1,7 +1,7 @@
 //! A transfer of a snapshot that openraft cancels ends at once, as over the example's network.
 //!
-//! When it went on, a deposed leader tried again under its old vote, with a snapshot that it had got of a newer leader since, and a node that had not
-//! heard of that leader panicked.
+//! When it went on, a deposed leader tried again under its old vote, with a snapshot that it had
+//! got of a newer leader since, and a node that had not heard of that leader panicked.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use replicated_log_simulation::world::World;
 
 #[test]
 fn a_cancelled_transfer_ends_and_is_not_tried_again() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async {
         let world = World::new(1, None, false);
         let (from, to) = (world.new_machine(), world.new_machine());
@@ -38,6 +39,9 @@ fn a_cancelled_transfer_ends_and_is_not_tried_again() {
         let cancelled = send(Duration::ZERO).await;
         assert!(matches!(cancelled, Err(StreamingError::Closed(_))), "{cancelled:?}");
         let refused = send(Duration::from_secs(9)).await;
-        assert!(matches!(refused, Err(StreamingError::Unreachable(_))), "nothing runs there: {refused:?}");
+        assert!(
+            matches!(refused, Err(StreamingError::Unreachable(_))),
+            "nothing runs there: {refused:?}"
+        );
     });
 }

@@ -1,8 +1,11 @@
-//! Whether all nodes have come to the same state: each says up to which entry it has applied the log, and a checksum over what it has then.
+//! Whether all nodes have come to the same state: each says up to which entry it has applied the
+//! log, and a checksum over what it has then.
 //!
-//! *Owns*: when states count as the same, and for how long nodes may differ. *May not touch*: how nodes are asked (`reach.rs`).
+//! *Owns*: when states count as the same, and for how long nodes may differ. *May not touch*: how
+//! nodes are asked (`reach.rs`).
 //!
-//! Clients see what the leader has. A node whose state differs answers nobody until it leads, so it is looked for here.
+//! Clients see what the leader has. A node whose state differs answers nobody until it leads, so it
+//! is looked for here.
 
 use std::fmt;
 use std::future::Future;
@@ -10,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// A node says first what its state is, then up to where: an entry may be applied between the two. So different states at one index count when
-/// they stay for so long.
+/// A node says first what its state is, then up to where: an entry may be applied between the two.
+/// So different states at one index count when they stay for so long.
 const DIFFER_FOR: Duration = Duration::from_secs(10);
 
 /// What a node has applied.
@@ -33,7 +36,8 @@ impl fmt::Display for Applied {
 /// Waits until all nodes have the same state. `look` asks each of them; `None`: it does not answer.
 ///
 /// # Errors
-/// They differ, at the same index, or did not come to the same index within `patience`: in words, with what each has.
+/// They differ, at the same index, or did not come to the same index within `patience`: in words,
+/// with what each has.
 pub async fn wait_until_same<F: Future<Output = Vec<Option<Applied>>>>(
     mut look: impl FnMut() -> F,
     patience: Duration,
@@ -46,8 +50,9 @@ pub async fn wait_until_same<F: Future<Output = Vec<Option<Applied>>>>(
         if seen.iter().all(|one| one.is_some() && *one == first) {
             return Ok(());
         }
-        let is_level =
-            seen.iter().all(|one| one.is_some_and(|one| first.is_some_and(|first| one.index == first.index)));
+        let is_level = seen
+            .iter()
+            .all(|one| one.is_some_and(|one| first.is_some_and(|first| one.index == first.index)));
         differs = differs
             .filter(|(_, before)| is_level && *before == seen)
             .or(is_level.then(|| (Instant::now(), seen.clone())));
@@ -112,7 +117,10 @@ mod tests {
         ];
         assert_eq!(judged(&early).await, Ok(()));
         let differ = judged(&[&[at(7, 1), at(7, 2), at(7, 1)]]).await.expect_err("they differ");
-        assert!(differ.contains("different states") && differ.contains("node 2 applied 7"), "{differ}");
+        assert!(
+            differ.contains("different states") && differ.contains("node 2 applied 7"),
+            "{differ}"
+        );
         for late in [[at(7, 1), at(6, 1)], [at(7, 1), None]] {
             let why = judged(&[&late]).await.expect_err("it never comes");
             assert!(why.contains("did not come to the same entry"), "{why}");

@@ -1,7 +1,7 @@
 //! The nodes with their hosts and disks, and what is done to them.
 //!
-//! *Owns*: which node has power, runs, is stopped; carrying out a fault and mending it. *May not touch*: which faults come when
-//! (`faults.rs`), clients.
+//! *Owns*: which node has power, runs, is stopped; carrying out a fault and mending it. *May not
+//! touch*: which faults come when (`faults.rs`), clients.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use crate::faults::{Fault, Kind, Target};
 use crate::network::{Hosts, Way, Weather};
 use crate::node::{Node, NodeOptions};
 
-/// Of an election that is interrupted: how long a flush of the voters takes, and how long the old leader stands still at most.
+/// Of an election that is interrupted: how long a flush of the voters takes, and how long the old
+/// leader stands still at most.
 const SLOW_VOTE: Duration = Duration::from_millis(150);
 const ELECTS_IN: Duration = Duration::from_secs(2);
 
@@ -45,8 +46,9 @@ pub struct ClusterOptions {
     pub logs: PathBuf,
     /// Decides clocks and weather.
     pub seed: u64,
-    /// How long an opening may take, and after all is mended an answer, and equal states. On a machine that is busy with other things
-    /// it must be far longer than any of these takes: what is late is a broken promise.
+    /// How long an opening may take, and after all is mended an answer, and equal states. On a
+    /// machine that is busy with other things it must be far longer than any of these takes: what
+    /// is late is a broken promise.
     pub patience: Duration,
 }
 
@@ -96,7 +98,13 @@ impl Cluster {
         let mut members = Vec::new();
         for _ in 0..options.nodes {
             let disk = NodeDisk::make(&options.parent, options.kind)?;
-            members.push(Member { disk, process: None, has_power: true, may_end: false, is_full: false });
+            members.push(Member {
+                disk,
+                process: None,
+                has_power: true,
+                may_end: false,
+                is_full: false,
+            });
         }
         let mut made = Self {
             members,
@@ -183,10 +191,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Cuts the power of these nodes at one instant: first nothing leaves them any more, then their disks stop, then they die.
+    /// Cuts the power of these nodes at one instant: first nothing leaves them any more, then their
+    /// disks stop, then they die.
     fn cut_power(&mut self, ids: &[usize]) -> Result<(), String> {
-        let ids: Vec<_> = ids.iter().copied().filter(|&id| self.members[id - 1].has_power).collect();
-        self.hosts.switch().change(|weather| ids.iter().for_each(|id| weather.set_dark(id - 1, true)));
+        let ids: Vec<_> =
+            ids.iter().copied().filter(|&id| self.members[id - 1].has_power).collect();
+        self.hosts
+            .switch()
+            .change(|weather| ids.iter().for_each(|id| weather.set_dark(id - 1, true)));
         ids.iter().for_each(|&id| self.member(id).disk.cut());
         for &id in &ids {
             self.member(id).has_power = false;
@@ -207,7 +219,8 @@ impl Cluster {
 
     /// Mounts what a cut has left, on all these nodes at once, and starts them.
     fn restore_power(&mut self, ids: &[usize], seed: u64) -> Result<(), Trap> {
-        let ids: Vec<_> = ids.iter().copied().filter(|&id| !self.members[id - 1].has_power).collect();
+        let ids: Vec<_> =
+            ids.iter().copied().filter(|&id| !self.members[id - 1].has_power).collect();
         let boots = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .members
@@ -255,7 +268,11 @@ impl Cluster {
     ///
     /// # Errors
     /// This machine fails us.
-    pub fn begin(&mut self, fault: &Fault, who_leads: &dyn Fn() -> Option<usize>) -> Result<usize, Trap> {
+    pub fn begin(
+        &mut self,
+        fault: &Fault,
+        who_leads: &dyn Fn() -> Option<usize>,
+    ) -> Result<usize, Trap> {
         let leader = who_leads();
         let id = self.hit(fault.target, leader);
         let mut rng = fastrand::Rng::with_seed(fault.seed);
@@ -270,7 +287,9 @@ impl Cluster {
             Kind::LinkDown => self.hosts.set_link(id, false)?,
             Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather => {
                 let nodes = self.members.len();
-                self.hosts.switch().change(|weather| spoil(weather, fault.kind, id - 1, nodes, &mut rng));
+                self.hosts
+                    .switch()
+                    .change(|weather| spoil(weather, fault.kind, id - 1, nodes, &mut rng));
             }
             Kind::WritesFail | Kind::FlushesFail | Kind::SlowFlushes => {
                 member.may_end |= fault.kind != Kind::SlowFlushes;
@@ -291,21 +310,26 @@ impl Cluster {
         Ok(id)
     }
 
-    /// The leader stands still, parted from all, until another node leads. At that instant all who may have voted lose their power, the new leader is parted
-    /// from all nodes, and the old one goes on. It leads no more, if one of a majority remembers its vote. Flushes of the others are
-    /// slow meanwhile, so that a vote that is not waited for is lost.
+    /// The leader stands still, parted from all, until another node leads. At that instant all who
+    /// may have voted lose their power, the new leader is parted from all nodes, and the old one
+    /// goes on. It leads no more, if one of a majority remembers its vote. Flushes of the others
+    /// are slow meanwhile, so that a vote that is not waited for is lost.
     fn interrupt_election(
         &mut self,
         old: Option<usize>,
         who_leads: &dyn Fn() -> Option<usize>,
         seed: u64,
     ) -> Result<(), Trap> {
-        let Some(old) = old.filter(|&old| self.members[old - 1].process.is_some()) else { return Ok(()) };
+        let Some(old) = old.filter(|&old| self.members[old - 1].process.is_some()) else {
+            return Ok(());
+        };
         let mut others: Vec<_> = (1..=self.members.len()).filter(|&id| id != old).collect();
         let nodes = self.members.len();
         let part_only = |weather: &mut Weather, id: usize| {
             weather.clear_ways();
-            (0..nodes).filter(|&other| other != id - 1).for_each(|other| weather.part(id - 1, other));
+            (0..nodes)
+                .filter(|&other| other != id - 1)
+                .for_each(|other| weather.part(id - 1, other));
         };
         for &id in &others {
             self.member(id).disk.trouble(Trouble::SlowFlushes(SLOW_VOTE));
@@ -339,7 +363,8 @@ impl Cluster {
     /// Mends a fault that has hit node `id`.
     ///
     /// # Errors
-    /// A file system or node that does not come up again, which is a finding; or this machine fails us.
+    /// A file system or node that does not come up again, which is a finding; or this machine fails
+    /// us.
     pub fn end(&mut self, fault: &Fault, id: usize) -> Result<(), Trap> {
         let all: Vec<_> = (1..=self.members.len()).collect();
         self.tell(format_args!("{} of node {id} ends", fault.kind));
@@ -354,7 +379,8 @@ impl Cluster {
             }
             Kind::SlowFlushes => drop(self.member(id).disk.repair()),
             Kind::WritesFail | Kind::FlushesFail => {
-                // What the kernel has in memory may differ from the medium now, so the machine starts again.
+                // What the kernel has in memory may differ from the medium now, so the machine
+                // starts again.
                 self.cut_power(&[id])?;
                 let fired = self.member(id).disk.repair();
                 self.tell(format_args!("{fired} requests to the disk of node {id} failed"));
@@ -371,7 +397,8 @@ impl Cluster {
             return Ok(());
         }
         if let Err(why) = member.disk.free() {
-            // A write has failed meanwhile, and the kernel made the file system read-only: the machine starts again, on a sound disk.
+            // A write has failed meanwhile, and the kernel made the file system read-only: the
+            // machine starts again, on a sound disk.
             member.disk.repair();
             self.tell(format_args!("node {id} gets no room: {why}"));
             self.cut_power(&[id])?;
@@ -437,7 +464,8 @@ impl Cluster {
     }
 }
 
-/// Parts the network, or makes it bad. `hit` is counted from 0, as all hosts of the wire; the clients come last.
+/// Parts the network, or makes it bad. `hit` is counted from 0, as all hosts of the wire; the
+/// clients come last.
 fn spoil(weather: &mut Weather, kind: Kind, hit: usize, nodes: usize, rng: &mut fastrand::Rng) {
     let clients = nodes;
     let mut others: Vec<_> = (0..nodes).filter(|&node| node != hit).collect();
@@ -445,8 +473,11 @@ fn spoil(weather: &mut Weather, kind: Kind, hit: usize, nodes: usize, rng: &mut 
     match kind {
         Kind::Halves => {
             // The one that is hit is in the minority; clients see both sides.
-            let minority: Vec<_> = std::iter::once(hit).chain(others.drain(..(nodes - 1) / 2 - 1)).collect();
-            minority.iter().for_each(|&one| others.iter().for_each(|&other| weather.part(one, other)));
+            let minority: Vec<_> =
+                std::iter::once(hit).chain(others.drain(..(nodes - 1) / 2 - 1)).collect();
+            minority
+                .iter()
+                .for_each(|&one| others.iter().for_each(|&other| weather.part(one, other)));
         }
         Kind::Bridge => {
             let (left, right) = others.split_at(others.len() / 2);

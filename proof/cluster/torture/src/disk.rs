@@ -1,10 +1,13 @@
-//! The disk of a node: a real kernel file system on a disk in memory whose power can be cut while it is in use.
+//! The disk of a node: a real kernel file system on a disk in memory whose power can be cut while
+//! it is in use.
 //!
-//! *Owns*: the disk, its mount, the choice of what a power cut leaves. *May not touch*: the process that uses it.
+//! *Owns*: the disk, its mount, the choice of what a power cut leaves. *May not touch*: the process
+//! that uses it.
 //!
-//! A cut has three steps, and the caller kills the node between the first and the second: [`NodeDisk::cut`] stops the disk between two
-//! requests, [`NodeDisk::release`] lets the kernel's requests fail, so that the dead process can end, and [`NodeDisk::boot_after`] mounts
-//! what the power cut has left. A living node never hears of a request that failed because of it.
+//! A cut has three steps, and the caller kills the node between the first and the second:
+//! [`NodeDisk::cut`] stops the disk between two requests, [`NodeDisk::release`] lets the kernel's
+//! requests fail, so that the dead process can end, and [`NodeDisk::boot_after`] mounts what the
+//! power cut has left. A living node never hears of a request that failed because of it.
 
 use std::fs::File;
 use std::io;
@@ -37,7 +40,8 @@ pub struct Left {
 pub enum Trouble {
     /// Writes fail with `EIO`, after so many that pass.
     WritesFail(u64),
-    /// Flushes fail with `EIO`, after so many that pass, and what they were to make durable is lost.
+    /// Flushes fail with `EIO`, after so many that pass, and what they were to make durable is
+    /// lost.
     FlushesFail(u64),
     /// Each flush takes this much longer.
     SlowFlushes(Duration),
@@ -54,7 +58,8 @@ pub struct NodeDisk {
 }
 
 impl NodeDisk {
-    /// A new file system, mounted, with an empty directory for a node that is durable there. Its work directory is in `parent`.
+    /// A new file system, mounted, with an empty directory for a node that is durable there. Its
+    /// work directory is in `parent`.
     ///
     /// # Errors
     /// What is missing on this machine; what mkfs or the kernel say.
@@ -90,11 +95,12 @@ impl NodeDisk {
         self.disk.power_off();
     }
 
-    /// Takes the file system away, as a power cut does, and mounts what the cut has left: a draw of `seed` from what was not flushed.
-    /// The node has ended before.
+    /// Takes the file system away, as a power cut does, and mounts what the cut has left: a draw of
+    /// `seed` from what was not flushed. The node has ended before.
     ///
     /// # Errors
-    /// The outer one: this machine. The inner one: the file system does not come up again, which is a finding.
+    /// The outer one: this machine. The inner one: the file system does not come up again, which is
+    /// a finding.
     pub fn boot_after(&mut self, seed: u64) -> Result<Result<Left, String>, String> {
         let cut = self.cut.take().ok_or("the power was not cut")?;
         if let Some(running) = self.running.take() {
@@ -103,7 +109,11 @@ impl NodeDisk {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut states = choose(&cut.units, CHOSEN_FROM, rng.u64(..));
         let (subset, kept) = states.swap_remove(rng.usize(..states.len()));
-        let left = Left { units: cut.units.len(), kept: kept.iter().filter(|&&kept| kept).count(), subset };
+        let left = Left {
+            units: cut.units.len(),
+            kept: kept.iter().filter(|&&kept| kept).count(),
+            subset,
+        };
         self.disk.power_on(cut.state(&kept));
         match self.machine.boot(&self.disk, self.kind) {
             Ok(running) => self.running = Some(running),
@@ -162,7 +172,8 @@ impl NodeDisk {
     /// # Errors
     /// The file cannot be removed.
     pub fn free(&self) -> Result<(), String> {
-        std::fs::remove_file(self.ballast()).map_err(|error| format!("{}: {error}", self.ballast().display()))
+        std::fs::remove_file(self.ballast())
+            .map_err(|error| format!("{}: {error}", self.ballast().display()))
     }
 
     /// Ends all of it: nothing in it is in use any more.

@@ -1,6 +1,7 @@
 //! What goes wrong in a round, and when: a plan from a seed.
 //!
-//! *Owns*: the kinds of faults, and drawing plans. *May not touch*: carrying them out (`cluster.rs`).
+//! *Owns*: the kinds of faults, and drawing plans. *May not touch*: carrying them out
+//! (`cluster.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,8 +37,8 @@ pub enum Kind {
     Full,
     /// Flushes are slow.
     SlowFlushes,
-    /// The leader stands still until another leads; who voted for that one loses power at that instant, it is parted from all, and the old
-    /// leader goes on.
+    /// The leader stands still until another leads; who voted for that one loses power at that
+    /// instant, it is parted from all, and the old leader goes on.
     Election,
 }
 
@@ -77,16 +78,16 @@ impl FromStr for Kinds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         use Kind::{
-            Bridge, FlushesFail, Full, Halves, LinkDown, OneWay, PowerAll, PowerOne, SlowFlushes, Weather,
-            WritesFail,
+            Bridge, FlushesFail, Full, Halves, LinkDown, OneWay, PowerAll, PowerOne, SlowFlushes,
+            Weather, WritesFail,
         };
         let mut kinds = Vec::new();
         for word in text.split(',') {
             match word {
                 "all" => kinds.extend(Kind::ALL.map(|(kind, _)| kind)),
-                "others" => {
-                    kinds.extend(Kind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| *kind != PowerAll))
-                }
+                "others" => kinds.extend(
+                    Kind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| *kind != PowerAll),
+                ),
                 "power" => kinds.extend([PowerAll, PowerOne]),
                 "network" => kinds.extend([LinkDown, Halves, Bridge, OneWay, Weather]),
                 "disk" => kinds.extend([WritesFail, FlushesFail, Full, SlowFlushes]),
@@ -172,12 +173,20 @@ pub fn plan(kinds: &Kinds, nodes: usize, seed: u64) -> Plan {
             let node = rng.usize(1..=nodes);
             let target = if rng.bool() { Target::Leader(node) } else { Target::Node(node) };
             let time = |ms| Duration::from_millis(ms);
-            Fault { kind, target, begins: time(begins), ends: time(begins + lasts), seed: rng.u64(..) }
+            Fault {
+                kind,
+                target,
+                begins: time(begins),
+                ends: time(begins + lasts),
+                seed: rng.u64(..),
+            }
         })
         .collect();
     // One cut of all is the whole round's: a second one would find what the first has left.
     let mut has_power_all = false;
-    faults.retain(|fault| fault.kind != Kind::PowerAll || !std::mem::replace(&mut has_power_all, true));
+    faults.retain(|fault| {
+        fault.kind != Kind::PowerAll || !std::mem::replace(&mut has_power_all, true)
+    });
     faults.sort_by_key(|fault| fault.begins);
     let ends = faults.iter().map(|fault| fault.ends).max().unwrap_or(Duration::from_millis(500));
     Plan { faults, ends }
@@ -197,7 +206,9 @@ mod tests {
         for seed in 0..2000 {
             let drawn = plan(&all, 3, seed);
             assert_eq!(drawn, plan(&all, 3, seed));
-            assert!(!drawn.faults.is_empty() && drawn.faults.is_sorted_by_key(|fault| fault.begins));
+            assert!(
+                !drawn.faults.is_empty() && drawn.faults.is_sorted_by_key(|fault| fault.begins)
+            );
             for fault in drawn.faults {
                 assert!(fault.begins <= fault.ends && fault.ends <= drawn.ends);
                 assert!(matches!(fault.target, Target::Leader(1..=3) | Target::Node(1..=3)));

@@ -1,8 +1,10 @@
 //! What clients asked and what they heard, as lines of JSON.
 //!
-//! *Owns*: the file and the clock of a history. *May not touch*: the cluster; whether the history is right (`checker/` judges that).
+//! *Owns*: the file and the clock of a history. *May not touch*: the cluster; whether the history
+//! is right (`checker/` judges that).
 //!
-//! A line is written before each call and after each answer, so a history is whole up to the instant at which a run is killed.
+//! A line is written before each call and after each answer, so a history is whole up to the
+//! instant at which a run is killed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -115,7 +117,8 @@ impl History {
 
     /// A client is about to call. Returns the operation's number.
     pub fn invoke(&self, client: u32, call: &Call) -> u64 {
-        // Before the call, also if the lock is waited for: an interval may be too long, never too short.
+        // Before the call, also if the lock is waited for: an interval may be too long, never too
+        // short.
         let at_ns = self.now_ns();
         let mut state = self.lock();
         state.operations += 1;
@@ -197,10 +200,20 @@ mod tests {
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let words = |at: usize, name: &str| lines[at][name].as_str().map(str::to_string);
-        assert_eq!((words(0, "event"), words(0, "call")), (Some("invoke".into()), Some("put".into())));
-        assert_eq!((words(2, "found"), words(3, "outcome")), (Some("v".into()), Some("unknown".into())));
-        assert_eq!((lines[3]["operation"].as_u64(), lines[3]["client"].as_u64()), (Some(1), Some(3)));
-        let times: Vec<_> = lines.iter().map(|line| line["at_ns"].as_u64().expect("a time")).collect();
+        assert_eq!(
+            (words(0, "event"), words(0, "call")),
+            (Some("invoke".into()), Some("put".into()))
+        );
+        assert_eq!(
+            (words(2, "found"), words(3, "outcome")),
+            (Some("v".into()), Some("unknown".into()))
+        );
+        assert_eq!(
+            (lines[3]["operation"].as_u64(), lines[3]["client"].as_u64()),
+            (Some(1), Some(3))
+        );
+        let times: Vec<_> =
+            lines.iter().map(|line| line["at_ns"].as_u64().expect("a time")).collect();
         assert!(times.is_sorted(), "{times:?}");
     }
 }

@@ -46,7 +46,13 @@ impl Judge {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("checker");
         let go = go().ok_or("there is no go")?;
         let mut build = Command::new(go);
-        build.arg("build").arg("-o").arg(&program).arg(".").current_dir(&source).stdin(Stdio::null());
+        build
+            .arg("build")
+            .arg("-o")
+            .arg(&program)
+            .arg(".")
+            .current_dir(&source)
+            .stdin(Stdio::null());
         let output = build.output().map_err(|error| format!("go: {error}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
@@ -64,7 +70,8 @@ impl Judge {
         checker.args(["-time", LIMIT, "-picture"]).arg(picture).arg(history).stdin(Stdio::null());
         // One thread: the cluster is being tortured on the other processors.
         checker.env("GOMAXPROCS", "1");
-        let output = checker.output().map_err(|error| format!("{}: {error}", self.program.display()))?;
+        let output =
+            checker.output().map_err(|error| format!("{}: {error}", self.program.display()))?;
         let said = || {
             let both = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
             both.join(" ").trim().to_string()

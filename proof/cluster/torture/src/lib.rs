@@ -1,8 +1,9 @@
-//! The torture run of the replicated log: real processes in network namespaces of their own, on real kernel file systems on disks whose
-//! power can be cut, and clients whose histories a linearizability checker judges.
+//! The torture run of the replicated log: real processes in network namespaces of their own, on
+//! real kernel file systems on disks whose power can be cut, and clients whose histories a
+//! linearizability checker judges.
 //!
-//! *Owns*: what is done to a cluster from outside. *May not touch*: the cluster's insides: it starts the program that users start, and asks
-//! through the client that users have.
+//! *Owns*: what is done to a cluster from outside. *May not touch*: the cluster's insides: it
+//! starts the program that users start, and asks through the client that users have.
 //!
 //! | module | |
 //! |---|---|

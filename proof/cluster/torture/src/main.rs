@@ -2,8 +2,9 @@
 //!
 //! *Owns*: these. *May not touch*: what a run does (`run.rs`).
 //!
-//! Exit codes: 0 every promise held; 1 one was broken; 2 this machine cannot run it, and the words say what is missing; 3 the run came to no
-//! end, or the checker to no answer: nothing is known; 64 the arguments make no sense.
+//! Exit codes: 0 every promise held; 1 one was broken; 2 this machine cannot run it, and the words
+//! say what is missing; 3 the run came to no end, or the checker to no answer: nothing is known; 64
+//! the arguments make no sense.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -38,8 +39,8 @@ enum ClientMistake {
     RetriesBlindly,
 }
 
-/// Tortures a replicated log: nodes in network namespaces, on real file systems on disks whose power is cut, and a checker of what
-/// clients have seen. As root.
+/// Tortures a replicated log: nodes in network namespaces, on real file systems on disks whose
+/// power is cut, and a checker of what clients have seen. As root.
 #[derive(Debug, Parser)]
 #[command(name = "torture", version)]
 struct Arguments {
@@ -61,7 +62,8 @@ struct Arguments {
     /// The number of the first round: with the seed of another run, one of its rounds again
     #[arg(long, default_value_t = 0)]
     first_round: u64,
-    /// What goes wrong, with commas between: all, others (all but power-all), power, network, disk, none, or names of faults
+    /// What goes wrong, with commas between: all, others (all but power-all), power, network, disk,
+    /// none, or names of faults
     #[arg(long, default_value = "all")]
     faults: Kinds,
     /// Clients at once
@@ -76,7 +78,8 @@ struct Arguments {
     /// A new cluster after so many rounds
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
     renew: u64,
-    /// How long an opening may take, and after a round an answer and equal states, in seconds: what takes longer is a broken promise
+    /// How long an opening may take, and after a round an answer and equal states, in seconds: what
+    /// takes longer is a broken promise
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
     /// The program `replicated-log`; built if it is not beside this one
@@ -112,7 +115,8 @@ fn main() -> ExitCode {
         }
     };
     let kind = arguments.kind();
-    let missing = machine::missing().or_else(|| machine::missing_for(kind)).or_else(network::missing);
+    let missing =
+        machine::missing().or_else(|| machine::missing_for(kind)).or_else(network::missing);
     if let Some(why) = missing.or_else(judge::missing) {
         eprintln!("NOT RUN: {why}");
         return ExitCode::from(CANNOT_RUN);
@@ -168,14 +172,17 @@ fn torture(arguments: &Arguments) -> Result<Summary, String> {
         command: command(),
     };
     match arguments.client_mistake {
-        None => run(&options, judge, place, |cluster, runtime| Programs::new(&cluster.addresses(), runtime)),
+        None => run(&options, judge, place, |cluster, runtime| {
+            Programs::new(&cluster.addresses(), runtime)
+        }),
         Some(ClientMistake::RetriesBlindly) => run(&options, judge, place, |cluster, runtime| {
             Blind(Programs::new(&cluster.addresses(), runtime))
         }),
     }
 }
 
-/// Short times and small pieces, so that a round of seconds has elections, snapshots, purges and new segments in it.
+/// Short times and small pieces, so that a round of seconds has elections, snapshots, purges and
+/// new segments in it.
 fn node_arguments(arguments: &Arguments) -> Vec<String> {
     let names = [
         ("--election-ms", "200"),
@@ -184,8 +191,9 @@ fn node_arguments(arguments: &Arguments) -> Vec<String> {
         ("--segment-bytes", "4194304"),
     ];
     let given = &arguments.node_argument;
-    let defaults =
-        names.iter().filter(|(name, _)| !given.iter().any(|word| word.split('=').next() == Some(name)));
+    let defaults = names
+        .iter()
+        .filter(|(name, _)| !given.iter().any(|word| word.split('=').next() == Some(name)));
     defaults.map(|(name, value)| format!("{name}={value}")).chain(given.iter().cloned()).collect()
 }
 
@@ -196,7 +204,9 @@ fn command() -> String {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--rounds" | "--first-round" | "--seconds" => drop(words.next()),
-            _ if ["--rounds=", "--first-round=", "--seconds="].iter().any(|name| word.starts_with(name)) => {}
+            _ if ["--rounds=", "--first-round=", "--seconds="]
+                .iter()
+                .any(|name| word.starts_with(name)) => {}
             _ => kept.push(word),
         }
     }
@@ -207,7 +217,8 @@ fn command() -> String {
 fn beside_this_one() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let program = this.with_file_name("replicated-log");
-    let target = this.parent().and_then(Path::parent).ok_or("this program is in no target directory")?;
+    let target =
+        this.parent().and_then(Path::parent).ok_or("this program is in no target directory")?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "-p", "replicated-log", "--target-dir"]).arg(target);
     if this.parent().is_some_and(|directory| directory.ends_with("release")) {
@@ -220,7 +231,11 @@ fn beside_this_one() -> Result<PathBuf, String> {
             "{} may be an old one: it could not be built again; name it with --program",
             program.display()
         )),
-        Ok(status) => Err(format!("replicated-log could not be built: {status}; name it with --program")),
-        Err(error) => Err(format!("cargo: {error}; name the program replicated-log with --program")),
+        Ok(status) => {
+            Err(format!("replicated-log could not be built: {status}; name it with --program"))
+        }
+        Err(error) => {
+            Err(format!("cargo: {error}; name the program replicated-log with --program"))
+        }
     }
 }

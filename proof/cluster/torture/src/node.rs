@@ -2,7 +2,8 @@
 //!
 //! *Owns*: the process and its output. *May not touch*: its disk, the network.
 //!
-//! The kernel kills a node when the *thread* that started it ends: start nodes on the thread that runs the rounds.
+//! The kernel kills a node when the *thread* that started it ends: start nodes on the thread that
+//! runs the rounds.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -38,8 +39,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node. `monotonic_s` is added to its monotonic clock, as a machine that boots has another one; `is_first`: it makes the
-    /// cluster.
+    /// Starts a node. `monotonic_s` is added to its monotonic clock, as a machine that boots has
+    /// another one; `is_first`: it makes the cluster.
     ///
     /// # Errors
     /// It cannot be started.
@@ -54,14 +55,20 @@ impl Node {
         let output = options.logs.join(format!("node-{id}.out"));
         let log = options.logs.join(format!("node-{id}.log"));
         let open = |path: &Path, appends: bool| {
-            File::options().create(true).write(!appends).append(appends).truncate(!appends).open(path)
+            File::options()
+                .create(true)
+                .write(!appends)
+                .append(appends)
+                .truncate(!appends)
+                .open(path)
         };
         let opened = open(&output, false).and_then(|out| Ok((out, open(&log, true)?)));
         let (out, log) = opened.map_err(|error| format!("{}: {error}", output.display()))?;
         let listen = options.cluster.iter().find(|node| node.0 == id).map(|node| node.1);
         let listen = listen.ok_or_else(|| format!("there is no node {id}"))?;
         let cluster: Vec<_> = options.cluster.iter().map(|(id, at)| format!("{id}={at}")).collect();
-        // Each of these programs becomes the next one: the process stays the same, and so does its number.
+        // Each of these programs becomes the next one: the process stays the same, and so does its
+        // number.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "nsenter", &format!("--net=/run/netns/{namespace}")]);
         command.args(["unshare", "--time", "--monotonic", &monotonic_s.to_string()]);
@@ -92,7 +99,11 @@ impl Node {
         let start = Instant::now();
         while !self.listens() {
             if let Some(status) = self.ended()? {
-                return Err(format!("node {} ended before it listened: {}", self.id, words(status)));
+                return Err(format!(
+                    "node {} ended before it listened: {}",
+                    self.id,
+                    words(status)
+                ));
             }
             if start.elapsed() > time {
                 return Err(format!("node {} does not listen after {time:?}", self.id));
@@ -133,7 +144,8 @@ impl Node {
         signal_process(self.child.id(), signal).map_err(|error| error.to_string())
     }
 
-    /// SIGKILL: no instruction of it is carried out any more. It may linger in the kernel: [`Node::wait`].
+    /// SIGKILL: no instruction of it is carried out any more. It may linger in the kernel:
+    /// [`Node::wait`].
     ///
     /// # Errors
     /// Errors of the operating system.
@@ -149,7 +161,10 @@ impl Node {
         let start = Instant::now();
         while self.ended()?.is_none() {
             if start.elapsed() > ENDS_IN {
-                return Err(format!("node {} was killed and has not ended after {ENDS_IN:?}", self.id));
+                return Err(format!(
+                    "node {} was killed and has not ended after {ENDS_IN:?}",
+                    self.id
+                ));
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -1,6 +1,7 @@
 //! How the clients of the torture run reach the cluster: through the client that users have.
 //!
-//! *Owns*: what an outcome is in a history; who leads, as the nodes themselves say. *May not touch*: the client's insides.
+//! *Owns*: what an outcome is in a history; who leads, as the nodes themselves say. *May not
+//! touch*: the client's insides.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -120,15 +121,19 @@ impl Reach for Programs {
             let mut client = Client::new(vec![server.clone()], Transport::tcp(), options());
             let status = client.status(server).await.ok();
             states.push(
-                status.map(|status| Applied { index: status.applied, fingerprint: status.fingerprint }),
+                status.map(|status| Applied {
+                    index: status.applied,
+                    fingerprint: status.fingerprint,
+                }),
             );
         }
         states
     }
 }
 
-/// A client, and how it goes about. Those with even numbers stay with a server as long as it answers. The others come anew each time, and
-/// begin with the next server: they also find one that was deposed and does not know it.
+/// A client, and how it goes about. Those with even numbers stay with a server as long as it
+/// answers. The others come anew each time, and begin with the next server: they also find one that
+/// was deposed and does not know it.
 pub struct Customer {
     client: Client,
     servers: Vec<String>,
@@ -151,7 +156,9 @@ async fn ask(client: &mut Client, call: Call) -> Heard {
         Call::Append { key, value } => client.append(key, value).await,
         Call::Get { key } => {
             return match client.get(key).await {
-                Outcome::Done(found) => Heard::Done(found.map(|pieces| pieces.iter().map(line).collect())),
+                Outcome::Done(found) => {
+                    Heard::Done(found.map(|pieces| pieces.iter().map(line).collect()))
+                }
                 Outcome::NotDone(_) => Heard::NotDone,
                 Outcome::Unknown(_) => Heard::Unknown,
             };

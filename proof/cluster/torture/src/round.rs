@@ -1,6 +1,8 @@
-//! One round: clients work while a plan goes wrong around them; then everything is mended, and each key is read.
+//! One round: clients work while a plan goes wrong around them; then everything is mended, and each
+//! key is read.
 //!
-//! *Owns*: the order of these. *May not touch*: how faults are carried out, how a history is judged.
+//! *Owns*: the order of these. *May not touch*: how faults are carried out, how a history is
+//! judged.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -57,7 +59,8 @@ pub struct Written {
     pub keys: Vec<String>,
     /// What was done, in words.
     pub story: Vec<String>,
-    /// From the last mending, when every node listened, until all keys were read and all nodes had the same state.
+    /// From the last mending, when every node listened, until all keys were read and all nodes had
+    /// the same state.
     pub mended_in: Duration,
 }
 
@@ -68,15 +71,16 @@ enum Step<'a> {
 }
 
 fn steps(plan: &Plan) -> Vec<(Duration, Step<'_>)> {
-    let begins = plan.faults.iter().enumerate().map(|(at, fault)| (fault.begins, Step::Begin(at, fault)));
+    let begins =
+        plan.faults.iter().enumerate().map(|(at, fault)| (fault.begins, Step::Begin(at, fault)));
     let ends = plan.faults.iter().enumerate().map(|(at, fault)| (fault.ends, Step::End(at, fault)));
     let mut steps: Vec<_> = begins.chain(ends).collect();
     steps.sort_by_key(|(at, _)| *at);
     steps
 }
 
-/// Carries out a round. `before` is the round before it on this cluster, whose keys are read again at the end: what was acknowledged then
-/// must have outlived this round too.
+/// Carries out a round. `before` is the round before it on this cluster, whose keys are read again
+/// at the end: what was acknowledged then must have outlived this round too.
 ///
 /// # Errors
 /// A broken promise, or this machine fails us. What was written until then is there all the same.
@@ -163,7 +167,9 @@ fn read_again<R: Reach>(
         let door = reach.door(READER);
         let read = workload::read_all(READER, door, &round.keys, &round.history, patience);
         runtime.block_on(read).map_err(|why| {
-            Trap::Broken(format!("all is mended, every node listens, and the cluster does not answer: {why}"))
+            Trap::Broken(format!(
+                "all is mended, every node listens, and the cluster does not answer: {why}"
+            ))
         })?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Rounds, one after the other, their histories judged meanwhile, and the summary.
 //!
-//! *Owns*: clusters and their renewal, the judge's thread, what is kept of a failure, the sum of it all. *May not touch*: what a round does.
+//! *Owns*: clusters and their renewal, the judge's thread, what is kept of a failure, the sum of it
+//! all. *May not touch*: what a round does.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counts { done, not_done, unknown } = self.counts;
         writeln!(f, "{} rounds in {:.0} s", self.rounds, self.took.as_secs_f64())?;
-        let kinds: Vec<_> = self.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let kinds: Vec<_> =
+            self.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         writeln!(f, "faults: {}", if kinds.is_empty() { "none".into() } else { kinds.join(", ") })?;
         let [arrived, lost, late, twice] = self.packets;
         writeln!(f, "packets: {arrived} arrived, {lost} lost, {late} late, {twice} twice")?;
@@ -83,7 +85,12 @@ impl fmt::Display for Summary {
         let longest_ms = self.mended_in.as_millis();
         writeln!(f, "answers and equal states after each mending: {longest_ms} ms at the longest")?;
         let bad = self.broken.len();
-        writeln!(f, "histories: {} linearizable, {} undecided, {bad} bad", self.sound, self.undecided.len())?;
+        writeln!(
+            f,
+            "histories: {} linearizable, {} undecided, {bad} bad",
+            self.sound,
+            self.undecided.len()
+        )?;
         self.undecided.iter().try_for_each(|words| writeln!(f, "UNDECIDED: {words}"))?;
         self.broken.iter().try_for_each(|words| writeln!(f, "BROKEN: {words}"))
     }
@@ -105,7 +112,8 @@ impl Court {
         let thread = std::thread::spawn(move || {
             for written in cases {
                 let picture = work.join(format!("round-{}.html", written.number));
-                let verdict = written.history.finish().and_then(|history| judge.judge(history, &picture));
+                let verdict =
+                    written.history.finish().and_then(|history| judge.judge(history, &picture));
                 if tell.send((written, verdict, picture)).is_err() {
                     return;
                 }
@@ -146,10 +154,12 @@ pub fn run<R: Reach>(
     work: &Path,
     reach: impl Fn(&Cluster, &Runtime) -> R,
 ) -> Result<Summary, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| format!("tokio: {error}"))?;
     let start = Instant::now();
-    let mut run = Run { options, work, summary: Summary::default(), court: Court::new(judge, work) };
+    let mut run =
+        Run { options, work, summary: Summary::default(), court: Court::new(judge, work) };
     let end = options.first_round + options.rounds;
     let mut number = options.first_round;
     while number < end && run.summary.broken.is_empty() && !run.is_late(start) {
@@ -197,13 +207,19 @@ impl Run<'_> {
             let seed = seed_of(self.options.cluster.seed, number);
             let plan = plan(&self.options.kinds, self.options.cluster.nodes, seed);
             let keys = (0..self.options.keys).map(|key| format!("r{number}k{key}")).collect();
-            let load =
-                Load { clients: self.options.clients, keys, pause: self.options.pause, seed: seed ^ 0x6C6F };
+            let load = Load {
+                clients: self.options.clients,
+                keys,
+                pause: self.options.pause,
+                seed: seed ^ 0x6C6F,
+            };
             let path = self.work.join(format!("round-{number}.jsonl"));
-            let history = History::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let history =
+                History::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             let round = Round { number, plan, load, history: Arc::new(history) };
             let by_kind = &mut self.summary.by_kind;
-            let (written, done) = round::run(&mut cluster, &door, runtime, &round, before.as_ref(), by_kind);
+            let (written, done) =
+                round::run(&mut cluster, &door, runtime, &round, before.as_ref(), by_kind);
             self.summary.rounds += 1;
             self.summary.mended_in = self.summary.mended_in.max(written.mended_in);
             if let Err(trap) = done {
@@ -213,8 +229,11 @@ impl Run<'_> {
                 };
                 let kept = self.keep(number, &written.story, &cluster_files(&written, None));
                 let missing = cluster.keep_directories(&self.place(number));
-                let missing =
-                    if missing.is_empty() { String::new() } else { format!(" ({})", missing.join("; ")) };
+                let missing = if missing.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", missing.join("; "))
+                };
                 self.summary.broken.push(format!("round {number}: {why}; {kept}{missing}"));
             }
             before.replace(written).into_iter().for_each(|written| self.court.submit(written));
@@ -249,7 +268,8 @@ impl Run<'_> {
                     self.summary.undecided.push(format!("round {number}: {why}; {kept}"));
                 }
                 Verdict::Broken => {
-                    let kept = self.keep(number, &written.story, &cluster_files(&written, Some(&picture)));
+                    let kept =
+                        self.keep(number, &written.story, &cluster_files(&written, Some(&picture)));
                     let why = format!("round {number}: the history is not linearizable; {kept}");
                     self.summary.broken.push(why);
                 }
@@ -260,18 +280,23 @@ impl Run<'_> {
 
     fn place(&self, number: u64) -> PathBuf {
         let cluster = &self.options.cluster;
-        let name = format!("{}-{}-nodes-seed-{}-round-{number}", cluster.kind, cluster.nodes, cluster.seed);
+        let name = format!(
+            "{}-{}-nodes-seed-{}-round-{number}",
+            cluster.kind, cluster.nodes, cluster.seed
+        );
         self.options.keep.join(name)
     }
 
-    /// Keeps what a failure has left: the story, the history, its picture, what the nodes have said. Says where.
+    /// Keeps what a failure has left: the story, the history, its picture, what the nodes have
+    /// said. Says where.
     fn keep(&self, number: u64, story: &[String], files: &[PathBuf]) -> String {
         let place = self.place(number);
         let kept = || -> std::io::Result<()> {
             std::fs::create_dir_all(&place)?;
             let first = format!("{} --first-round {number} --rounds 1\n", self.options.command);
             std::fs::write(place.join("story.txt"), format!("{first}{}\n", story.join("\n")))?;
-            let logs = std::fs::read_dir(&self.options.cluster.logs)?.flatten().map(|entry| entry.path());
+            let logs =
+                std::fs::read_dir(&self.options.cluster.logs)?.flatten().map(|entry| entry.path());
             for file in files.iter().cloned().chain(logs.filter(|path| path.is_file())) {
                 if let Some(name) = file.file_name() {
                     std::fs::copy(&file, place.join(name))?;

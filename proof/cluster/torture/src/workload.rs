@@ -47,7 +47,13 @@ pub fn start<D: Door>(
     (0..load.clients).map(client).collect()
 }
 
-async fn work<D: Door>(number: u32, mut door: D, load: Load, history: Arc<History>, stop: Arc<AtomicBool>) {
+async fn work<D: Door>(
+    number: u32,
+    mut door: D,
+    load: Load,
+    history: Arc<History>,
+    stop: Arc<AtomicBool>,
+) {
     let mut rng = fastrand::Rng::with_seed(load.seed ^ u64::from(number).wrapping_mul(0x9E37_79B9));
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -100,7 +106,8 @@ pub async fn read_all<D: Door>(
     Ok(())
 }
 
-/// A mistake that clients make: a write of which nothing is known is sent again, as if it had not happened.
+/// A mistake that clients make: a write of which nothing is known is sent again, as if it had not
+/// happened.
 pub struct Blindly<D>(pub D);
 
 impl<D: Door> Door for Blindly<D> {
@@ -138,7 +145,8 @@ mod tests {
         let history = Arc::new(History::create(&path).expect("a file"));
         let asked = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
-        let load = Load { clients: 3, keys: vec!["a".into(), "b".into()], pause: Duration::ZERO, seed: 1 };
+        let load =
+            Load { clients: 3, keys: vec!["a".into(), "b".into()], pause: Duration::ZERO, seed: 1 };
         let clients = start(&load, &history, &stop, |_| Counter(Arc::clone(&asked), 0));
         while history.counts().all() < 300 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -150,7 +158,8 @@ mod tests {
         history.finish().expect("written");
         let text = std::fs::read_to_string(&path).expect("the history");
         std::fs::remove_file(&path).expect("removed");
-        let appends = text.lines().filter(|line| line.contains("\"call\":\"append\"")).count() as u64;
+        let appends =
+            text.lines().filter(|line| line.contains("\"call\":\"append\"")).count() as u64;
         assert_eq!(asked.load(Ordering::Relaxed), appends, "each was sent once");
         let (counts, lines) = (history.counts(), text.lines().count() as u64);
         assert_eq!(lines, 2 * counts.all());

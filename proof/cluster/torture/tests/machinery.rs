@@ -1,4 +1,5 @@
-//! The machinery of the torture run by itself: hosts that see each other or not, disks that lose what was not synced and nothing else.
+//! The machinery of the torture run by itself: hosts that see each other or not, disks that lose
+//! what was not synced and nothing else.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,7 +13,8 @@ use inkstone_powerloss::kernel::machine::{self, FsKind};
 use replicated_log_torture::disk::NodeDisk;
 use replicated_log_torture::network::{self, Hosts, Way, sweep};
 
-/// Says that a test did not run; also where cargo keeps to itself what a test that passes has printed.
+/// Says that a test did not run; also where cargo keeps to itself what a test that passes has
+/// printed.
 fn not_run(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
 }
@@ -131,7 +133,10 @@ fn what_a_killed_run_has_left_is_removed() {
     let living = Hosts::make(1, 1).expect("hosts");
     sweep().expect("swept");
     assert!(!std::path::Path::new("/run/netns").join(name).exists());
-    assert!(std::path::Path::new("/run/netns").join(living.namespace(1)).exists(), "its owner lives");
+    assert!(
+        std::path::Path::new("/run/netns").join(living.namespace(1)).exists(),
+        "its owner lives"
+    );
 }
 
 /// Appends lines to a file, each synced or not, until the disk refuses or `stop` is set.
@@ -150,8 +155,8 @@ fn write_lines(path: &std::path::Path, syncs: bool, acknowledged: &AtomicU64, st
     }
 }
 
-/// The count, when it stands still: on a busy machine the writer may tell late of a sync that ended before the cut. Without syncs it never
-/// stands still.
+/// The count, when it stands still: on a busy machine the writer may tell late of a sync that ended
+/// before the cut. Without syncs it never stands still.
 fn still(count: &AtomicU64, stands: bool) -> u64 {
     loop {
         let seen = count.load(Ordering::Relaxed);
@@ -163,14 +168,16 @@ fn still(count: &AtomicU64, stands: bool) -> u64 {
     }
 }
 
-/// Cuts the power of a writer so many times; returns how many cuts lost a line that was acknowledged.
+/// Cuts the power of a writer so many times; returns how many cuts lost a line that was
+/// acknowledged.
 fn cuts_that_lose(kind: FsKind, syncs: bool, cuts: u64) -> u64 {
     let mut disk = NodeDisk::make(&std::env::temp_dir(), kind).expect("a disk");
     let path = disk.directory().join("lines");
     let mut losses = 0;
     for cut in 0..cuts {
         let found = std::fs::read(&path).unwrap_or_default();
-        let whole = found.chunks(9).take_while(|line| line.len() == 9 && line[8] == b'\n').count() as u64;
+        let whole =
+            found.chunks(9).take_while(|line| line.len() == 9 && line[8] == b'\n').count() as u64;
         File::options()
             .create(true)
             .truncate(false)
@@ -194,7 +201,10 @@ fn cuts_that_lose(kind: FsKind, syncs: bool, cuts: u64) -> u64 {
         disk.release();
         stop.store(!syncs, Ordering::Relaxed);
         writer.join().expect("it ends");
-        assert!(!syncs || acknowledged.load(Ordering::Relaxed) == before, "a sync after the cut succeeded");
+        assert!(
+            !syncs || acknowledged.load(Ordering::Relaxed) == before,
+            "a sync after the cut succeeded"
+        );
         disk.boot_after(cut).expect("this machine").expect("the file system comes up");
         let found = std::fs::read(&path).unwrap_or_default();
         let there = found

@@ -1,7 +1,9 @@
-//! Whole torture runs of a stand-in: a "cluster" whose node 1 keeps everything, in a plain file, and whose other nodes refuse. As long as it
-//! syncs what it acknowledges its histories are linearizable; when it does not, or applies a write twice, the run must say so.
+//! Whole torture runs of a stand-in: a "cluster" whose node 1 keeps everything, in a plain file,
+//! and whose other nodes refuse. As long as it syncs what it acknowledges its histories are
+//! linearizable; when it does not, or applies a write twice, the run must say so.
 //!
-//! This program is the stand-in as well: the run starts it with `serve`, as it starts the replicated log.
+//! This program is the stand-in as well: the run starts it with `serve`, as it starts the
+//! replicated log.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,7 +33,8 @@ struct Store {
 impl Store {
     fn open(directory: &Path, lies: bool) -> Self {
         let path = directory.join("lines");
-        let mut file = File::options().create(true).read(true).append(true).open(path).expect("the file");
+        let mut file =
+            File::options().create(true).read(true).append(true).open(path).expect("the file");
         File::open(directory).and_then(|directory| directory.sync_all()).expect("synced");
         let mut text = Vec::new();
         file.read_to_end(&mut text).expect("read");
@@ -92,7 +95,8 @@ fn serve(arguments: &[String]) {
                     let _ = output.write_all(b"refused\n");
                     continue;
                 }
-                // A store that has failed answers nothing more: the process ends, and its clients know nothing.
+                // A store that has failed answers nothing more: the process ends, and its clients
+                // know nothing.
                 let Some(answer) = store.lock().expect("no panic").answer(&line) else {
                     std::process::exit(1)
                 };
@@ -115,7 +119,9 @@ impl Client {
     fn ask_now(&mut self, call: &Call) -> Heard {
         let limit = Duration::from_secs(1);
         if self.stream.is_none() {
-            let Ok(stream) = TcpStream::connect_timeout(&self.address, limit) else { return Heard::NotDone };
+            let Ok(stream) = TcpStream::connect_timeout(&self.address, limit) else {
+                return Heard::NotDone;
+            };
             stream.set_read_timeout(Some(limit)).expect("set");
             stream.set_nodelay(true).expect("set");
             self.stream = Some(BufReader::new(stream));
@@ -127,7 +133,10 @@ impl Client {
         };
         let stream = self.stream.as_mut().expect("just made");
         let mut answer = String::new();
-        let asked = stream.get_mut().write_all(line.as_bytes()).and_then(|()| stream.read_line(&mut answer));
+        let asked = stream
+            .get_mut()
+            .write_all(line.as_bytes())
+            .and_then(|()| stream.read_line(&mut answer));
         match asked {
             Ok(bytes) if bytes > 0 && answer == "refused\n" => Heard::NotDone,
             Ok(bytes) if bytes > 0 => {
@@ -209,7 +218,14 @@ enum Kind {
     Differing,
 }
 
-fn torture(work: &Path, kind: FsKind, faults: &str, rounds: u64, argument: &[&str], reach: Kind) -> Summary {
+fn torture(
+    work: &Path,
+    kind: FsKind,
+    faults: &str,
+    rounds: u64,
+    argument: &[&str],
+    reach: Kind,
+) -> Summary {
     let cluster = ClusterOptions {
         nodes: 3,
         kind,
@@ -238,7 +254,9 @@ fn torture(work: &Path, kind: FsKind, faults: &str, rounds: u64, argument: &[&st
     let done = match reach {
         Kind::Sane => run(&options, judge, work, |cluster, _| Sane(cluster.addresses()[0])),
         Kind::Blind => run(&options, judge, work, |cluster, _| Blind(cluster.addresses()[0])),
-        Kind::Differing => run(&options, judge, work, |cluster, _| Differing(cluster.addresses()[0])),
+        Kind::Differing => {
+            run(&options, judge, work, |cluster, _| Differing(cluster.addresses()[0]))
+        }
     };
     done.expect("this machine")
 }

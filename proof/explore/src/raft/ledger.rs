@@ -1,10 +1,12 @@
 //! What everybody was told of a raft log, and when: the model that each answer is compared with.
 //!
-//! *Owns*: the entries and how long each was there, the steps of the writer in order, what is certain, the power cuts that were taken.
-//! *May not touch*: the raft log. Nothing in it is a scheduling point.
+//! *Owns*: the entries and how long each was there, the steps of the writer in order, what is
+//! certain, the power cuts that were taken. *May not touch*: the raft log. Nothing in it is a
+//! scheduling point.
 //!
-//! One thread appends, truncates and votes: its calls are *steps*. What a power cut leaves is what some number of steps have led to, at
-//! least as many as are certain. Another thread purges, which takes entries from the front only.
+//! One thread appends, truncates and votes: its calls are *steps*. What a power cut leaves is what
+//! some number of steps have led to, at least as many as are certain. Another thread purges, which
+//! takes entries from the front only.
 
 use std::collections::BTreeMap;
 
@@ -212,11 +214,15 @@ impl Ledger {
         }
         match self.steps[step].clone() {
             Step::Append(numbers) => {
-                for life in self.lives.values_mut().flatten().filter(|life| numbers.contains(&life.number)) {
+                for life in
+                    self.lives.values_mut().flatten().filter(|life| numbers.contains(&life.number))
+                {
                     (life.going, life.gone) = (Some(now), Some(now));
                 }
             }
-            Step::Truncate(from) if is_refused => self.each_life(from, u64::MAX, |life| life.going = None),
+            Step::Truncate(from) if is_refused => {
+                self.each_life(from, u64::MAX, |life| life.going = None)
+            }
             _ => {}
         }
         if is_refused {
@@ -256,14 +262,17 @@ impl Ledger {
         self.say(|| format!("the callback of step {step}: {result:?}"));
         if self.called_back.last().is_some_and(|last| *last >= step) {
             fail(Kind::OutOfOrder, || {
-                format!("the callback of step {step} is called after those of {:?}", self.called_back)
+                format!(
+                    "the callback of step {step} is called after those of {:?}",
+                    self.called_back
+                )
             });
         }
         self.called_back.push(step);
         match result {
-            Ok(()) if self.has_failed => {
-                fail(Kind::OutOfOrder, || format!("step {step} is durable, and one before it was not"))
-            }
+            Ok(()) if self.has_failed => fail(Kind::OutOfOrder, || {
+                format!("step {step} is durable, and one before it was not")
+            }),
             Ok(()) => self.is_certain(step + 1, "a callback was called"),
             Err(error) => {
                 self.has_failed = true;
@@ -273,7 +282,12 @@ impl Ledger {
     }
 
     /// A reader was shown these entries of `range` since `begun`: index and number.
-    pub fn shown(&mut self, begun: Moment, range: std::ops::Range<u64>, entries: &[(u64, Option<u32>)]) {
+    pub fn shown(
+        &mut self,
+        begun: Moment,
+        range: std::ops::Range<u64>,
+        entries: &[(u64, Option<u32>)],
+    ) {
         let now = self.tick();
         self.say(|| format!("entries {range:?}, asked at {begun}: {entries:?}"));
         let (mut from, mut to) = (begun, now);
@@ -288,7 +302,9 @@ impl Ledger {
                 })
             };
             if life.gone.is_some_and(|gone| gone < begun) {
-                fail(Kind::Back, || format!("entry {index} ({number:?}) is shown at {begun}: {life:?}"));
+                fail(Kind::Back, || {
+                    format!("entry {index} ({number:?}) is shown at {begun}: {life:?}")
+                });
             }
             (from, to) = (from.max(life.called), to.min(life.gone.unwrap_or(now)));
         }
@@ -337,7 +353,9 @@ impl Ledger {
         match step {
             Some(step) => self.is_certain(step + 1, "a vote is shown"),
             None if term == 0 => {}
-            None => fail(Kind::Wrong, || format!("a vote of term {term} is shown, which nobody cast")),
+            None => {
+                fail(Kind::Wrong, || format!("a vote of term {term} is shown, which nobody cast"))
+            }
         }
     }
 
@@ -349,7 +367,9 @@ impl Ledger {
             Error::Log(Log::Poisoned(_)) => self.may_be_poisoned,
             Error::Closed | Error::Log(Log::Closed) => self.is_closing,
             // Others have committed, or purged, in between.
-            Error::NotHere { .. } | Error::CommittedGoesBack { .. } | Error::IsCommitted { .. } => true,
+            Error::NotHere { .. } | Error::CommittedGoesBack { .. } | Error::IsCommitted { .. } => {
+                true
+            }
             _ => false,
         };
         if !is_expected {
@@ -359,7 +379,9 @@ impl Ledger {
 
     /// The power may go now.
     pub fn take_shot(&mut self, why: &'static str) {
-        self.say(|| format!("a power cut is taken: {why}; {} steps of {}", self.certain, self.steps.len()));
+        self.say(|| {
+            format!("a power cut is taken: {why}; {} steps of {}", self.certain, self.steps.len())
+        });
         let cut = self.disk.power_cut();
         let (certain, called) = (self.certain, self.steps.len());
         self.shots.push(Shot { cut, certain, called, purged: self.purged, why });
@@ -370,7 +392,8 @@ impl Ledger {
         self.certain = self.returned;
     }
 
-    /// The disks that a power cut at each of those moments may leave, and what is to be found there.
+    /// The disks that a power cut at each of those moments may leave, and what is to be found
+    /// there.
     pub fn found_disks(&mut self) -> Vec<(SimDisk, Expected)> {
         let shots = std::mem::take(&mut self.shots);
         let found = shots.into_iter().map(|Shot { cut, certain, called, purged, why }| {
@@ -388,7 +411,8 @@ impl Ledger {
         let Expected { certain, called, purged, why } = expected;
         let (mut entries, mut vote) = (Vec::new(), 0);
         let is_it = |entries: &[u32], vote: u64| {
-            let there = (found.first..).zip(entries.iter().skip(found.first.saturating_sub(1) as usize));
+            let there =
+                (found.first..).zip(entries.iter().skip(found.first.saturating_sub(1) as usize));
             vote == found.vote
                 && there.eq(found
                     .entries

@@ -1,7 +1,8 @@
-//! One schedule of a raft log: a thread that writes as raft does, one that purges and syncs beside it, a reader, and callbacks.
+//! One schedule of a raft log: a thread that writes as raft does, one that purges and syncs beside
+//! it, a reader, and callbacks.
 //!
-//! *Owns*: drawing what each thread does from the seed, doing it, asking the ledger about every answer. *May not touch*: which thread
-//! goes on.
+//! *Owns*: drawing what each thread does from the seed, doing it, asking the ledger about every
+//! answer. *May not touch*: which thread goes on.
 
 mod ledger;
 
@@ -95,7 +96,8 @@ impl Setup {
             _ => reads(rng),
         };
         let first = append(rng, own_thread);
-        let (writes_count, besides_count, reads_count) = (rng.usize(2..7), rng.usize(..4), rng.usize(1..6));
+        let (writes_count, besides_count, reads_count) =
+            (rng.usize(2..7), rng.usize(..4), rng.usize(1..6));
         Self {
             own_thread,
             memory_bytes: [0, 200, 4000, 64 << 10][rng.usize(..4)],
@@ -103,7 +105,8 @@ impl Setup {
             writer: std::iter::once(first).chain((0..writes_count).map(|_| writes(rng))).collect(),
             beside: (0..besides_count).map(|_| besides(rng)).collect(),
             reader: (0..reads_count).map(|_| reads(rng)).collect(),
-            habit: [Habit::Plain, Habit::Plain, Habit::Reads, Habit::Syncs, Habit::Commits][rng.usize(..5)],
+            habit: [Habit::Plain, Habit::Plain, Habit::Reads, Habit::Syncs, Habit::Commits]
+                [rng.usize(..5)],
             end: [End::Close, End::Close, End::Drop, End::Abandon][rng.usize(..4)],
         }
     }
@@ -223,7 +226,8 @@ impl World {
         let payloads: Vec<_> = numbers.iter().map(|number| payload(*number, bytes)).collect();
         let leader = Leader::of_term(TERM);
         let entry = |(index, payload)| NewEntry { leader: &leader, index, payload };
-        let entries: Vec<_> = (first..).zip(payloads.iter().map(Vec::as_slice)).map(entry).collect();
+        let entries: Vec<_> =
+            (first..).zip(payloads.iter().map(Vec::as_slice)).map(entry).collect();
         let (told, wait) = channel();
         let callback = self.callback(step);
         let done = raft.append(&entries, move |result| {
@@ -289,7 +293,9 @@ impl World {
                 let found = entries.iter().map(|entry| (entry.id.index, number_in(&entry.payload)));
                 self.ledger().shown(begun, range, &found.collect::<Vec<_>>());
             }
-            Err(Error::IsPurged { index, .. }) if index == range.start => self.ledger().told_purged(index),
+            Err(Error::IsPurged { index, .. }) if index == range.start => {
+                self.ledger().told_purged(index)
+            }
             Err(error) => self.ledger().refused(&error, "entries"),
         }
     }
@@ -407,13 +413,17 @@ fn look_at_what_is_left(world: &World) {
         let raft = RaftLog::open_in(Arc::new(alone(disk.directory(PATH))), options)
             .unwrap_or_else(|error| unsound(error));
         let bounds = raft.bounds().unwrap_or_else(|error| unsound(error));
-        let entries = raft.entries(bounds.first..u64::MAX, usize::MAX).unwrap_or_else(|error| unsound(error));
+        let entries =
+            raft.entries(bounds.first..u64::MAX, usize::MAX).unwrap_or_else(|error| unsound(error));
         let vote = raft.vote().unwrap_or_else(|error| unsound(error));
         let found = Found {
             first: bounds.first,
             next: bounds.next,
             vote: vote.map_or(0, |vote| vote.leader.term),
-            entries: entries.iter().map(|entry| (entry.id.index, number_in(&entry.payload))).collect(),
+            entries: entries
+                .iter()
+                .map(|entry| (entry.id.index, number_in(&entry.payload)))
+                .collect(),
         };
         world.ledger().check_found(&expected, &found);
         raft.abandon();

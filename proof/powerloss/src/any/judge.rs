@@ -13,8 +13,9 @@ pub(super) struct Judged {
     pub(super) in_flight: u64,
 }
 
-/// Compares the lines that a reader has `shown` with those that are `certain` from earlier readings, followed by the lines that
-/// this writer has `told`. The first `acknowledged` of these came before the crash.
+/// Compares the lines that a reader has `shown` with those that are `certain` from earlier
+/// readings, followed by the lines that this writer has `told`. The first `acknowledged` of these
+/// came before the crash.
 ///
 /// # Errors
 /// Which promise is broken.
@@ -29,7 +30,11 @@ pub(super) fn judge(
     let expected = certain.iter().chain(told);
     for (index, line) in expected.enumerate() {
         let number = index + 1;
-        let why = if index < certain.len() { "an earlier reading showed it" } else { "it was acknowledged" };
+        let why = if index < certain.len() {
+            "an earlier reading showed it"
+        } else {
+            "it was acknowledged"
+        };
         match shown.get(index) {
             None if index < needed => {
                 return Err(format!(
@@ -41,9 +46,14 @@ pub(super) fn judge(
             None => break,
             Some(found) if found == line => {}
             Some(found) if index < needed => {
-                return Err(format!("line {number} is {} instead of {}; {why}", words(found), words(line)));
+                return Err(format!(
+                    "line {number} is {} instead of {}; {why}",
+                    words(found),
+                    words(line)
+                ));
             }
-            // Acknowledged after the crash that made this state: it need not be there, but nothing else may be in its place.
+            // Acknowledged after the crash that made this state: it need not be there, but nothing
+            // else may be in its place.
             Some(found) => {
                 return Err(format!(
                     "line {number} is {}, but the writer's next was {}",
@@ -64,7 +74,11 @@ pub(super) fn judge(
 pub(super) fn words(line: &[u8]) -> String {
     const MOST: usize = 60;
     let text = String::from_utf8_lossy(&line[..line.len().min(MOST)]).into_owned();
-    if line.len() > MOST { format!("{text:?}... ({} bytes)", line.len()) } else { format!("{text:?}") }
+    if line.len() > MOST {
+        format!("{text:?}... ({} bytes)", line.len())
+    } else {
+        format!("{text:?}")
+    }
 }
 
 #[cfg(test)]

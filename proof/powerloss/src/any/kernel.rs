@@ -1,6 +1,8 @@
-//! A place where the power is cut: a real kernel file system on a disk in memory that records what reaches it.
+//! A place where the power is cut: a real kernel file system on a disk in memory that records what
+//! reaches it.
 //!
-//! *Owns*: the disk, its mounts, which states of its recording are shown. *May not touch*: the programs.
+//! *Owns*: the disk, its mounts, which states of its recording are shown. *May not touch*: the
+//! programs.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -36,7 +38,8 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// A place with file systems of this kind. Its work directory is in `parent` and is removed when this is dropped.
+    /// A place with file systems of this kind. Its work directory is in `parent` and is removed
+    /// when this is dropped.
     ///
     /// # Errors
     /// Names what is missing on this machine, and what to do.
@@ -119,7 +122,10 @@ impl Place for PowerCut {
         }
     }
 
-    fn states(&mut self, look: &mut dyn FnMut(&CrashState) -> ControlFlow<()>) -> Result<(), String> {
+    fn states(
+        &mut self,
+        look: &mut dyn FnMut(&CrashState) -> ControlFlow<()>,
+    ) -> Result<(), String> {
         let disk = self.disk.take().ok_or("no writer has written here")?;
         let recording = disk.take_recording();
         if let Some(running) = self.running.take() {
@@ -127,10 +133,12 @@ impl Place for PowerCut {
         }
         let marks = marks(&recording);
         let first = marks.first().map(|mark| mark.0).ok_or("the recording has no mark")?;
-        let mut rng =
-            fastrand::Rng::with_seed(self.states.seed ^ self.round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut places: Vec<(usize, bool)> =
-            (0..self.states.sampled).map(|_| (rng.usize(first..=recording.entries.len()), false)).collect();
+        let mut rng = fastrand::Rng::with_seed(
+            self.states.seed ^ self.round.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        );
+        let mut places: Vec<(usize, bool)> = (0..self.states.sampled)
+            .map(|_| (rng.usize(first..=recording.entries.len()), false))
+            .collect();
         let mut at_lines: Vec<usize> = marks.iter().map(|mark| mark.0).collect();
         rng.shuffle(&mut at_lines);
         places.extend(at_lines.into_iter().take(self.states.at_lines).map(|place| (place, true)));

@@ -10,8 +10,8 @@ use inkstone_io::Capabilities;
 
 use super::place::{CrashState, Ground, Place};
 
-/// A directory whose writer is killed; what it has written stays in the page cache. The next writers continue there, a few of
-/// them, and then one begins in a new directory.
+/// A directory whose writer is killed; what it has written stays in the page cache. The next
+/// writers continue there, a few of them, and then one begins in a new directory.
 #[derive(Debug)]
 pub struct Killed {
     workdir: WorkDir,
@@ -24,7 +24,8 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it, one after the other.
+    /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it,
+    /// one after the other.
     ///
     /// # Errors
     /// The directory could not be created.
@@ -52,7 +53,8 @@ impl Place for Killed {
     fn ground(&mut self) -> Result<Ground, String> {
         let is_new = self.lived.is_multiple_of(self.lives);
         if is_new {
-            let fail = |what: &str, path: &Path, error| format!("{what} {}: {error}", path.display());
+            let fail =
+                |what: &str, path: &Path, error| format!("{what} {}: {error}", path.display());
             let old = self.directory();
             if self.lived > 0 {
                 std::fs::remove_dir_all(&old).map_err(|error| fail("remove", &old, error))?;
@@ -70,7 +72,10 @@ impl Place for Killed {
         self.acknowledged = lines;
     }
 
-    fn states(&mut self, look: &mut dyn FnMut(&CrashState) -> ControlFlow<()>) -> Result<(), String> {
+    fn states(
+        &mut self,
+        look: &mut dyn FnMut(&CrashState) -> ControlFlow<()>,
+    ) -> Result<(), String> {
         // There is only one state: whether more are wanted makes no difference.
         let _ = look(&CrashState {
             directory: self.directory(),

@@ -1,18 +1,20 @@
-//! Any log, database or file format: a program that writes, a program that reads, and crashes in between.
+//! Any log, database or file format: a program that writes, a program that reads, and crashes in
+//! between.
 //!
-//! *Owns*: what the two programs must do, the judgement, the rounds. *May not touch*: where a writer runs and how it crashes
-//! ([`Place`]).
+//! *Owns*: what the two programs must do, the judgement, the rounds. *May not touch*: where a
+//! writer runs and how it crashes ([`Place`]).
 //!
-//! **The writer** gets a directory. It makes one item after the other durable there. For each it prints one line on stdout
-//! when, and only when, the item is durable, and flushes stdout. No two lines are the same. It continues until it is killed, or
-//! ends with exit code 0. Started in a directory that an earlier writer has left, it continues after the items that are there.
+//! **The writer** gets a directory. It makes one item after the other durable there. For each it
+//! prints one line on stdout when, and only when, the item is durable, and flushes stdout. No two
+//! lines are the same. It continues until it is killed, or ends with exit code 0. Started in a
+//! directory that an earlier writer has left, it continues after the items that are there.
 //!
-//! **The reader** gets a directory. It prints the items that it finds, one line each, the same as the writer's, in order, and
-//! ends with exit code 0. In an empty directory it prints nothing.
+//! **The reader** gets a directory. It prints the items that it finds, one line each, the same as
+//! the writer's, in order, and ends with exit code 0. In an empty directory it prints nothing.
 //!
-//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has shown, followed by all that
-//! were acknowledged since: in order, whole, none twice. After those there may be lines that were not acknowledged: items that
-//! were in flight.
+//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has
+//! shown, followed by all that were acknowledged since: in order, whole, none twice. After those
+//! there may be lines that were not acknowledged: items that were in flight.
 
 mod judge;
 mod kernel;
@@ -92,7 +94,11 @@ pub struct AnyOutcome {
 ///
 /// # Errors
 /// A command that cannot be used, or an error of the place.
-pub fn run(options: &AnyOptions, place: &mut dyn Place, stop: &AtomicBool) -> Result<AnyOutcome, AnyError> {
+pub fn run(
+    options: &AnyOptions,
+    place: &mut dyn Place,
+    stop: &AtomicBool,
+) -> Result<AnyOutcome, AnyError> {
     let began = Instant::now();
     let mut run = Run {
         options,
@@ -240,7 +246,10 @@ impl Run<'_> {
             inkstone: env!("CARGO_PKG_VERSION").into(),
             kernel: kernel(),
             command: self.options.command.clone(),
-            subject: format!("what `{}` writes and `{}` reads", self.options.writer, self.options.reader),
+            subject: format!(
+                "what `{}` writes and `{}` reads",
+                self.options.writer, self.options.reader
+            ),
             file_system: place.file_system(),
             seed: self.options.seed,
             seeds: 1,

@@ -1,4 +1,5 @@
-//! The two programs: the shell starts them, their output is read, and they are killed with everything that they have started.
+//! The two programs: the shell starts them, their output is read, and they are killed with
+//! everything that they have started.
 //!
 //! *Owns*: their processes. *May not touch*: what their lines mean.
 
@@ -64,7 +65,10 @@ impl Program {
 
     fn start(&self, directory: &Path) -> Result<Group, AnyError> {
         let Some(directory) = directory.to_str() else {
-            return Err(AnyError::Other(format!("the shell cannot take the path {}", directory.display())));
+            return Err(AnyError::Other(format!(
+                "the shell cannot take the path {}",
+                directory.display()
+            )));
         };
         let quoted = format!("'{}'", directory.replace('\'', r"'\''"));
         let mut shell = Command::new("sh");
@@ -72,8 +76,10 @@ impl Program {
         // A group of its own, so that the kill reaches everything that it starts.
         shell.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = shell.spawn();
-        let mut child = child.map_err(|error| self.fault(&format!("cannot be started: sh: {error}")))?;
-        let complaint = child.stderr.take().map(|pipe| std::thread::spawn(move || first_bytes(pipe)));
+        let mut child =
+            child.map_err(|error| self.fault(&format!("cannot be started: sh: {error}")))?;
+        let complaint =
+            child.stderr.take().map(|pipe| std::thread::spawn(move || first_bytes(pipe)));
         let out = child.stdout.take().ok_or_else(|| self.fault("has no stdout"))?;
         let (tell, heard) = channel();
         std::thread::spawn(move || {
@@ -102,7 +108,8 @@ impl Program {
         }
     }
 
-    /// Starts a writer and kills it at its moment; `told` gets the number of whole lines after each line.
+    /// Starts a writer and kills it at its moment; `told` gets the number of whole lines after each
+    /// line.
     pub(super) fn write(
         &self,
         directory: &Path,
@@ -153,7 +160,8 @@ impl Program {
         self.check_started(status, &complaint)?;
         written.was_killed = status.signal() == Some(9);
         if !written.was_killed && !status.success() {
-            written.failed = Some(format!("{} {:?}: {status}{}", self.what, self.command, said(&complaint)));
+            written.failed =
+                Some(format!("{} {:?}: {status}{}", self.what, self.command, said(&complaint)));
         }
         Ok(written)
     }
@@ -182,7 +190,9 @@ impl Program {
         }
         let number = lines.len();
         if lines.last().is_some_and(|line| !line.ends_with(b"\n")) {
-            return Err(self.fault(&format!("ends inside line {number}: each item must be a whole line")));
+            return Err(
+                self.fault(&format!("ends inside line {number}: each item must be a whole line"))
+            );
         }
         lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
         Ok(Lines::Read(lines))
@@ -214,7 +224,8 @@ struct Group {
 }
 
 impl Group {
-    /// Kills every process of the group. Nobody has waited for the leader yet, so the number is still its own.
+    /// Kills every process of the group. Nobody has waited for the leader yet, so the number is
+    /// still its own.
     fn kill(&mut self) {
         if !self.is_over {
             // It fails only when no process is left.
@@ -222,12 +233,13 @@ impl Group {
         }
     }
 
-    /// Waits this long, then kills what is left. Returns the exit status and the message; `None`: it had not ended in time,
-    /// although it was given some.
+    /// Waits this long, then kills what is left. Returns the exit status and the message; `None`:
+    /// it had not ended in time, although it was given some.
     fn end(&mut self, within: Duration) -> Option<(ExitStatus, String)> {
         let until = Instant::now() + within;
         let id = self.child.id();
-        // The leader is reaped only after the whole group is killed: until then the group's number is its own.
+        // The leader is reaped only after the whole group is killed: until then the group's number
+        // is its own.
         while !has_ended(id).unwrap_or(true) && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -235,7 +247,8 @@ impl Group {
         self.kill();
         self.is_over = true;
         let status = self.child.wait().ok();
-        let complaint = self.complaint.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let complaint =
+            self.complaint.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         status.filter(|_| is_in_time || within.is_zero()).map(|status| (status, complaint))
     }
 }

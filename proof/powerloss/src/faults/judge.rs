@@ -1,7 +1,8 @@
-//! States that a power cut leaves of a disk that had failed. Each is put on a sound disk and mounted, and its log is compared.
+//! States that a power cut leaves of a disk that had failed. Each is put on a sound disk and
+//! mounted, and its log is compared.
 //!
-//! *Owns*: which states, mounting them, repairing a file system first where it needs that. *May not touch*: what is allowed
-//! (`told.rs`).
+//! *Owns*: which states, mounting them, repairing a file system first where it needs that. *May not
+//! touch*: what is allowed (`told.rs`).
 
 use std::path::Path;
 
@@ -63,12 +64,17 @@ pub fn without_dropped(recording: &Recording) -> Recording {
     Recording { entries }
 }
 
-/// Checks states of `recording`: its end with nothing unflushed kept, and `sampled` others, there and at places after the entry
-/// `from`.
+/// Checks states of `recording`: its end with nothing unflushed kept, and `sampled` others, there
+/// and at places after the entry `from`.
 ///
 /// # Errors
 /// Which promise is broken, and in which state.
-pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> Result<Looked, String> {
+pub fn judge(
+    machine: &Machine,
+    left: &Left<'_>,
+    sampled: usize,
+    seed: u64,
+) -> Result<Looked, String> {
     let Left { kind, options, recording, lines, from } = left;
     let end = recording.entries.len();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -105,7 +111,8 @@ pub fn judge(machine: &Machine, left: &Left<'_>, sampled: usize, seed: u64) -> R
     Ok(looked)
 }
 
-/// Mounts a state, opens the log, compares it, appends to it. Returns whether the file system had to be repaired first.
+/// Mounts a state, opens the log, compares it, appends to it. Returns whether the file system had
+/// to be repaired first.
 fn look(
     machine: &Machine,
     kind: FsKind,
@@ -117,16 +124,17 @@ fn look(
     let (running, repaired) = come_up(machine, kind, &disk)?;
     let path = machine.target().join("log");
     let open = || Log::open(&path, options.clone());
-    let log =
-        open().map_err(|error| format!("the log does not open: {error}; its files: {}", files(&path)))?;
+    let log = open()
+        .map_err(|error| format!("the log does not open: {error}; its files: {}", files(&path)))?;
     told.check(&log)?;
-    // A file system that was full at this moment gets its room back: then the log must continue. btrfs frees blocks with its
-    // next commit, and until then may report that there are none.
+    // A file system that was full at this moment gets its room back: then the log must continue.
+    // btrfs frees blocks with its next commit, and until then may report that there are none.
     if std::fs::remove_file(machine.target().join("ballast")).is_ok() {
         run("sync", &["-f"], machine.target(), |_| true)?;
     }
     let last = log.last().get();
-    let lsn = log.append_durable(b"it goes on").map_err(|error| format!("an append fails: {error}"))?;
+    let lsn =
+        log.append_durable(b"it goes on").map_err(|error| format!("an append fails: {error}"))?;
     if lsn.get() != last + 1 {
         return Err(format!("LSN {lsn} follows LSN {last}"));
     }
@@ -162,9 +170,9 @@ fn come_up(machine: &Machine, kind: FsKind, disk: &Disk) -> Result<(Running, boo
     }
     device.detach().map_err(|error| error.to_string())?;
     let again = machine.boot(disk, kind);
-    again
-        .map(|running| (running, true))
-        .map_err(|again| format!("the file system does not mount: {why}; nor after a repair: {again}"))
+    again.map(|running| (running, true)).map_err(|again| {
+        format!("the file system does not mount: {why}; nor after a repair: {again}")
+    })
 }
 
 #[cfg(test)]
@@ -186,6 +194,9 @@ mod tests {
             write(3),
         ];
         let left = without_dropped(&Recording { entries });
-        assert_eq!(left.entries, [write(0), Entry::Flush, mark("7"), write(2), Entry::Flush, write(3)]);
+        assert_eq!(
+            left.entries,
+            [write(0), Entry::Flush, mark("7"), write(2), Entry::Flush, write(3)]
+        );
     }
 }

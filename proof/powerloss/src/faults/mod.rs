@@ -1,7 +1,8 @@
 //! Disks that fail below a real kernel file system while a log is in use on it.
 //!
-//! *Owns*: which faults there are, the process that uses the log, watching it, and judging what it said and what is left after
-//! a power cut. *May not touch*: the insides of the log; disks and file systems, except through [`crate::kernel`].
+//! *Owns*: which faults there are, the process that uses the log, watching it, and judging what it
+//! said and what is left after a power cut. *May not touch*: the insides of the log; disks and file
+//! systems, except through [`crate::kernel`].
 //!
 //! | module | |
 //! |---|---|
@@ -13,8 +14,9 @@
 //! | [`judge`] | states that a power cut leaves, on a sound disk, mounted and compared |
 //! | [`round`], [`run`] | one use with one fault; all of them, and the certificates |
 //!
-//! The log runs in a process of its own: a call that hangs in the kernel hangs there, while the process that serves the disk
-//! reports which call it is, and repairs the disk so that the other can be killed.
+//! The log runs in a process of its own: a call that hangs in the kernel hangs there, while the
+//! process that serves the disk reports which call it is, and repairs the disk so that the other
+//! can be killed.
 
 pub mod judge;
 pub mod plan;

@@ -41,11 +41,15 @@ impl Fault {
     /// Whether single writes may fail.
     pub fn writes_fail(self) -> bool {
         use Fault::{WriteData, WriteDataForEver, WriteMetadata, WriteMetadataForEver, WriteNth};
-        matches!(self, WriteData | WriteDataForEver | WriteMetadata | WriteMetadataForEver | WriteNth)
+        matches!(
+            self,
+            WriteData | WriteDataForEver | WriteMetadata | WriteMetadataForEver | WriteNth
+        )
     }
 
-    /// Whether the log relies on a disk not to do this: then a loss is counted, and is not a violation. The flush that fails may
-    /// belong to another thread of the log, to the file system's journal or to another program, and the log does not learn of it.
+    /// Whether the log relies on a disk not to do this: then a loss is counted, and is not a
+    /// violation. The flush that fails may belong to another thread of the log, to the file
+    /// system's journal or to another program, and the log does not learn of it.
     pub fn is_beyond_assumptions(self) -> bool {
         self == Self::FlushOnceDrops
     }
@@ -69,7 +73,9 @@ pub fn sectors_of_log(directory: &Path) -> Result<Vec<Range<u64>>, String> {
         let Ok(file) = std::fs::File::open(&path) else { continue };
         let map = ExtentMap::of(&file, &path).map_err(|error| error.to_string())?;
         let sector = SECTOR_BYTES as u64;
-        ranges.extend(map.physical_ranges().into_iter().map(|r| r.start / sector..r.end.div_ceil(sector)));
+        ranges.extend(
+            map.physical_ranges().into_iter().map(|r| r.start / sector..r.end.div_ceil(sector)),
+        );
     }
     ranges.sort_by_key(|range| range.start);
     Ok(ranges)
@@ -88,7 +94,8 @@ fn gaps(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Arms a disk on which the log has these sectors. `skip`: this many requests of that kind pass first.
+/// Arms a disk on which the log has these sectors. `skip`: this many requests of that kind pass
+/// first.
 pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
     let rule = |on, effect| Rule { skip, ..Rule::every(on, effect) };
     let blocks = disk.image().blocks();
@@ -97,7 +104,9 @@ pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
             ranges.iter().map(|range| rule.clone().within(range.clone())).collect()
         };
         faults.rules = match fault {
-            Fault::WriteData => within(log, &Rule::every(Access::Write, Effect::Error).once_after(skip)),
+            Fault::WriteData => {
+                within(log, &Rule::every(Access::Write, Effect::Error).once_after(skip))
+            }
             Fault::WriteDataForEver => within(log, &rule(Access::Write, Effect::Error)),
             Fault::WriteMetadata => {
                 within(&gaps(log), &Rule::every(Access::Write, Effect::Error).once_after(skip))
@@ -107,10 +116,15 @@ pub fn arm(fault: Fault, disk: &Disk, log: &[Range<u64>], skip: u64) {
             Fault::ReadData => within(log, &Rule::every(Access::Read, Effect::Error)),
             Fault::FlushOnce => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip)],
             // What was flushed before must be known: one flush succeeds.
-            Fault::FlushOnceDrops => vec![Rule::every(Access::Flush, Effect::Error).once_after(skip + 1)],
+            Fault::FlushOnceDrops => {
+                vec![Rule::every(Access::Flush, Effect::Error).once_after(skip + 1)]
+            }
             Fault::FlushForEver => vec![rule(Access::Flush, Effect::Error)],
             Fault::FlushSlow => {
-                vec![Rule { times: 6, ..rule(Access::Flush, Effect::Slow(Duration::from_millis(300))) }]
+                vec![Rule {
+                    times: 6,
+                    ..rule(Access::Flush, Effect::Slow(Duration::from_millis(300)))
+                }]
             }
             Fault::DiskFull | Fault::FileSystemFull | Fault::Dead => Vec::new(),
         };
@@ -154,7 +168,9 @@ mod tests {
                 Fault::WriteData | Fault::WriteDataForEver | Fault::WriteNth => {
                     [true, false, false, false, false]
                 }
-                Fault::WriteMetadata | Fault::WriteMetadataForEver => [false, true, false, false, false],
+                Fault::WriteMetadata | Fault::WriteMetadataForEver => {
+                    [false, true, false, false, false]
+                }
                 Fault::ReadData => [false, false, true, false, false],
                 Fault::FlushOnce => [false, false, false, true, false],
                 Fault::FlushOnceDrops => [false, false, false, false, true],
@@ -166,7 +182,11 @@ mod tests {
             assert_eq!(wrong, expected, "{fault}");
             assert_eq!(done[0] == Err(Failure::NoSpace), fault == Fault::DiskFull, "{fault}");
             assert_eq!(mend(&disk) > 0, fault.is_below(), "{fault}");
-            assert_eq!((disk.write(20 * 512, &[2; 512]), disk.flush()), (Ok(()), Ok(())), "{fault}");
+            assert_eq!(
+                (disk.write(20 * 512, &[2; 512]), disk.flush()),
+                (Ok(()), Ok(())),
+                "{fault}"
+            );
         }
     }
 

@@ -74,11 +74,17 @@ impl Outcome {
     }
 }
 
-/// Uses a log, lets the fault occur, makes the disk sound, reopens the log, cuts the power, and checks what is left.
+/// Uses a log, lets the fault occur, makes the disk sound, reopens the log, cuts the power, and
+/// checks what is left.
 ///
 /// # Errors
 /// Nothing could be tried at all: no file system, no process.
-pub fn round(machine: &Machine, program: &Program, round: &Round, sampled: usize) -> Result<Outcome, String> {
+pub fn round(
+    machine: &Machine,
+    program: &Program,
+    round: &Round,
+    sampled: usize,
+) -> Result<Outcome, String> {
     let Round { kind, fault, usage } = *round;
     let disk = Disk::new(kind.to_string().as_str(), Image::new(kind.disk_bytes()));
     disk.record();
@@ -110,9 +116,11 @@ pub fn round(machine: &Machine, program: &Program, round: &Round, sampled: usize
     outcome.broken.append(&mut outcome.met.broken.clone());
     let is_append = |line: &&Line| matches!(line, Line::Done(_, Call::Append | Call::Wait, ..));
     outcome.acknowledged = lines.iter().filter(is_append).count() as u64;
-    let recording = if fault == Fault::FlushOnceDrops { without_dropped(&recording) } else { recording };
+    let recording =
+        if fault == Fault::FlushOnceDrops { without_dropped(&recording) } else { recording };
     let options = Use { mistake: None, ..usage }.options();
-    let left = Left { kind, options: &options, recording: &recording, lines: &lines, from: armed_at };
+    let left =
+        Left { kind, options: &options, recording: &recording, lines: &lines, from: armed_at };
     match judge(machine, &left, sampled, usage.seed) {
         Ok(looked) => outcome.looked = looked,
         Err(why) => outcome.broken.push(why),
@@ -170,7 +178,8 @@ fn under_fault(
             Line::Rests => break,
             line if is_acknowledgement(line) => {
                 acknowledged += 1;
-                // The log notices a full file system when it needs its next segment, and it may have some ready.
+                // The log notices a full file system when it needs its next segment, and it may
+                // have some ready.
                 let enough = match fault {
                     Fault::FileSystemFull if no_room == 0 => AFTER_WHEN_FULL,
                     _ => AFTER,

@@ -1,6 +1,7 @@
 //! All faults on all file systems, and the certificates.
 //!
-//! *Owns*: how many rounds of which faults, counting their outcomes. *May not touch*: what one round does.
+//! *Owns*: how many rounds of which faults, counting their outcomes. *May not touch*: what one
+//! round does.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,7 +62,8 @@ pub struct Tally {
     pub states: u64,
     /// Of these, after a repair of the file system.
     pub repaired: u64,
-    /// Openings that succeeded, on the sound disk or the bad one, in the file system as the fault left it.
+    /// Openings that succeeded, on the sound disk or the bad one, in the file system as the fault
+    /// left it.
     pub openings: u64,
     /// Such openings that were refused.
     pub refused_openings: u64,
@@ -69,7 +71,8 @@ pub struct Tally {
     pub unreadable: u64,
     /// Flushes that reached the disk after a poison and before the closing, by anyone.
     pub flushes_after: u64,
-    /// Rounds in which something was broken. They are violations, unless the log relies on a disk not to fail so.
+    /// Rounds in which something was broken. They are violations, unless the log relies on a disk
+    /// not to fail so.
     pub broken_rounds: u64,
     /// The operation and number of each poison's cause.
     pub causes: BTreeMap<String, u64>,
@@ -98,7 +101,8 @@ impl Tally {
         };
         let mut words = list(&mut self.outcomes.iter().map(|(word, count)| (*word, *count)));
         if !self.causes.is_empty() {
-            let causes = list(&mut self.causes.iter().map(|(cause, count)| (cause.as_str(), *count)));
+            let causes =
+                list(&mut self.causes.iter().map(|(cause, count)| (cause.as_str(), *count)));
             words += &format!(" (poison: {causes})");
         }
         words += &format!("; {} acknowledged; reopened {} times", self.acknowledged, self.openings);
@@ -127,7 +131,11 @@ pub type Shown = (Certificate, BTreeMap<Fault, Tally>);
 ///
 /// # Errors
 /// The work directory cannot be created or removed.
-pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: Progress<'_>) -> Result<Vec<Shown>, String> {
+pub fn run(
+    campaign: &Campaign,
+    stop: &AtomicBool,
+    progress: Progress<'_>,
+) -> Result<Vec<Shown>, String> {
     let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
         let (mut certificate, mut tallies) = (certificate(campaign, kind), BTreeMap::new());
         match machine {
@@ -162,7 +170,8 @@ fn one_kind(
     tallies: &mut BTreeMap<Fault, Tally>,
     progress: Progress<'_>,
 ) -> Result<(), String> {
-    let ways = campaign.ways.iter().filter(|way| way.access() == Access::Buffered || kind.has_direct());
+    let ways =
+        campaign.ways.iter().filter(|way| way.access() == Access::Buffered || kind.has_direct());
     let ways: Vec<_> = ways.copied().collect();
     if ways.is_empty() {
         certificate.not_run.push(format!("{kind}: it has none of these strategies"));
@@ -171,20 +180,24 @@ fn one_kind(
     for number in 0..campaign.rounds {
         for &fault in &campaign.faults {
             if stop.load(Ordering::Relaxed) || certificate.violations.len() >= VIOLATIONS_MAX {
-                certificate.not_run.push(format!("{kind}: {fault} from round {number} on: stopped"));
+                certificate
+                    .not_run
+                    .push(format!("{kind}: {fault} from round {number} on: stopped"));
                 return Ok(());
             }
             let seed = campaign.seed + number;
             // By the seed alone, so that one round can be repeated by itself.
-            let turn = seed as usize + Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
+            let turn =
+                seed as usize + Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
             let usage = Use {
                 way: ways[turn % ways.len()],
                 threads: THREADS[turn / ways.len() % THREADS.len()],
                 seed,
                 mistake: campaign.mistake,
             };
-            let outcome = round(machine, &campaign.program, &Round { kind, fault, usage }, campaign.sampled)
-                .map_err(|why| format!("{kind}, {fault}, seed {seed}: {why}"))?;
+            let outcome =
+                round(machine, &campaign.program, &Round { kind, fault, usage }, campaign.sampled)
+                    .map_err(|why| format!("{kind}, {fault}, seed {seed}: {why}"))?;
             progress(&format!(
                 "{kind}: {fault}, {}, {} threads, seed {seed}: {}",
                 usage.way,
@@ -206,7 +219,8 @@ fn one_kind(
 }
 
 fn again(campaign: &Campaign, kind: FsKind, fault: Fault, seed: u64) -> String {
-    let mut words = format!("inkstone powerloss faults --fs {kind} --fault {fault} --seed {seed} --rounds 1");
+    let mut words =
+        format!("inkstone powerloss faults --fs {kind} --fault {fault} --seed {seed} --rounds 1");
     if let Some(mistake) = campaign.mistake {
         words += &format!(" --mistake {mistake}");
     }

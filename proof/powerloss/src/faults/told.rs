@@ -1,7 +1,7 @@
 //! What the log promised to the process that used it, as a rule for what must be found.
 //!
-//! *Owns*: reading the lines, what they contradict by themselves, comparing a log with them. *May not touch*: how a log comes to be
-//! opened.
+//! *Owns*: reading the lines, what they contradict by themselves, comparing a log with them. *May
+//! not touch*: how a log comes to be opened.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,7 +10,8 @@ use inkstone::Log;
 use super::words::{Call, Class, Line, Refusal};
 use super::worker::author;
 
-/// Errors that a disk or a file system may give for a fault below: EIO, ENOSPC, EROFS, ESHUTDOWN, EUCLEAN.
+/// Errors that a disk or a file system may give for a fault below: EIO, ENOSPC, EROFS, ESHUTDOWN,
+/// EUCLEAN.
 const ERRNOS: [i32; 5] = [5, 28, 30, 108, 117];
 
 /// What the log had promised by some moment.
@@ -24,13 +25,14 @@ pub struct Told {
     first: u64,
     /// Calls of `truncate_before` that may have happened.
     firsts: BTreeSet<u64>,
-    /// Records whose append began. A later one of the same thread is there only if the earlier ones are, except those that were
-    /// refused.
+    /// Records whose append began. A later one of the same thread is there only if the earlier ones
+    /// are, except those that were refused.
     begun: BTreeSet<(u32, u32)>,
 }
 
 impl Told {
-    /// From the first `count` lines. What may be there besides comes from all lines, since a line comes later than its call.
+    /// From the first `count` lines. What may be there besides comes from all lines, since a line
+    /// comes later than its call.
     pub fn by(lines: &[Line], count: usize) -> Self {
         let mut told = Self { first: 1, ..Self::default() };
         let mut lsns = HashMap::new();
@@ -40,7 +42,9 @@ impl Told {
                     told.acknowledged.insert(lsn, (thread, number));
                     told.at_least = told.at_least.max(lsn);
                 }
-                Line::Done(thread, Call::Gather, number, lsn) => drop(lsns.insert(lsn, (thread, number))),
+                Line::Done(thread, Call::Gather, number, lsn) => {
+                    drop(lsns.insert(lsn, (thread, number)))
+                }
                 Line::Done(_, Call::Sync, _, lsn) => told.at_least = told.at_least.max(lsn),
                 Line::Shown(_, last) => {
                     told.at_least = told.at_least.max(last);
@@ -77,7 +81,10 @@ impl Told {
     pub fn check(&self, log: &Log) -> Result<(), String> {
         let (first, last) = (log.first().get(), log.last().get());
         if first != self.first && !(first > self.first && self.firsts.contains(&first)) {
-            return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));
+            return Err(format!(
+                "the first LSN is {first}, but the log was truncated before {}",
+                self.first
+            ));
         }
         if last < self.at_least {
             let lost = self.acknowledged.range(last + 1..).count();
@@ -107,7 +114,10 @@ impl Told {
             next += 1;
         }
         if next != last + 1 {
-            return Err(format!("the log says that its last LSN is {last}, but shows {}", next - 1));
+            return Err(format!(
+                "the log says that its last LSN is {last}, but shows {}",
+                next - 1
+            ));
         }
         Ok(())
     }
@@ -137,8 +147,9 @@ pub struct Met {
 pub struct Excuses {
     /// Reads fail: it has shut itself down, or the fault is about reads.
     pub reads_fail: bool,
-    /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the write to their own place failed
-    /// (example `old_bytes`). The log reports damage, as it must; after the next mount everything is there.
+    /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the
+    /// write to their own place failed (example `old_bytes`). The log reports damage, as it must;
+    /// after the next mount everything is there.
     pub shows_old_bytes: bool,
 }
 
@@ -201,8 +212,10 @@ impl Met {
         directory: &str,
         excuses: Excuses,
     ) {
-        let words =
-            format!("thread {thread}: {call} {number} failed with {} {}: {}", why.class, why.errno, why.text);
+        let words = format!(
+            "thread {thread}: {call} {number} failed with {} {}: {}",
+            why.class, why.errno, why.text
+        );
         match (call, why.class) {
             (Call::Open, Class::Corrupt) if number > 0 && excuses.shows_old_bytes => {
                 self.refused_openings.push(why.clone());
@@ -217,7 +230,10 @@ impl Met {
             (_, Class::Poisoned) => {
                 let first = poison.get_or_insert_with(|| why.clone());
                 if *first != *why {
-                    self.broken.push(format!("another cause than the first one, {:?}: {words}", first.text));
+                    self.broken.push(format!(
+                        "another cause than the first one, {:?}: {words}",
+                        first.text
+                    ));
                 }
                 if !ERRNOS.contains(&why.errno)
                     || why.operation.is_empty()
@@ -270,8 +286,9 @@ mod tests {
         ] {
             assert!(!met(&lines(second.clone()), "/mnt", none).broken.is_empty(), "{second:?}");
         }
-        let corrupt =
-            |life| Line::Failed(0, Call::Open, life, Refusal { class: Class::Corrupt, ..poison("a") });
+        let corrupt = |life| {
+            Line::Failed(0, Call::Open, life, Refusal { class: Class::Corrupt, ..poison("a") })
+        };
         let old = Excuses { shows_old_bytes: true, ..none };
         let broken = |life, excuses| met(&[corrupt(life)], "/mnt", excuses).broken.len();
         assert_eq!((broken(1, none), broken(0, old), broken(1, old)), (1, 1, 0));

@@ -37,16 +37,27 @@ impl Watched {
     pub fn start(program: &Program, directory: &Path, usage: &Use) -> Result<Self, String> {
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).arg(directory);
-        command.args(["--strategy", &usage.way.to_string(), "--threads", &usage.threads.to_string()]);
+        command.args([
+            "--strategy",
+            &usage.way.to_string(),
+            "--threads",
+            &usage.threads.to_string(),
+        ]);
         command.args(["--seed", &usage.seed.to_string()]);
-        command.args(usage.mistake.iter().flat_map(|mistake| ["--mistake".into(), mistake.to_string()]));
+        command.args(
+            usage.mistake.iter().flat_map(|mistake| ["--mistake".into(), mistake.to_string()]),
+        );
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| format!("start {}: {error}", program.path.display()))?;
+        let mut child =
+            child.map_err(|error| format!("start {}: {error}", program.path.display()))?;
         let output = child.stdout.take().ok_or("the process that uses the log has no output")?;
         let (sender, heard) = channel();
         // Ends with the process, whose output it reads.
         std::thread::spawn(move || {
-            BufReader::new(output).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+            BufReader::new(output)
+                .lines()
+                .map_while(Result::ok)
+                .all(|line| sender.send(line).is_ok())
         });
         Ok(Self { child, heard, lines: Vec::new(), outstanding: BTreeMap::new() })
     }
@@ -62,13 +73,20 @@ impl Watched {
                 return Err(format!("the process ended {}", self.where_it_is()));
             }
             Err(RecvTimeoutError::Timeout) => {
-                return Err(format!("the process hangs: no line for {HANGS_AFTER:?} {}", self.where_it_is()));
+                return Err(format!(
+                    "the process hangs: no line for {HANGS_AFTER:?} {}",
+                    self.where_it_is()
+                ));
             }
         };
         let line = Line::parse(&text)?;
         match line {
-            Line::Begin(thread, call, number) => drop(self.outstanding.insert(thread, (call, number))),
-            Line::Done(thread, ..) | Line::Failed(thread, ..) => drop(self.outstanding.remove(&thread)),
+            Line::Begin(thread, call, number) => {
+                drop(self.outstanding.insert(thread, (call, number)))
+            }
+            Line::Done(thread, ..) | Line::Failed(thread, ..) => {
+                drop(self.outstanding.remove(&thread))
+            }
             Line::Shown(..) | Line::Rests => {}
         }
         self.lines.push(line.clone());
@@ -82,7 +100,11 @@ impl Watched {
             .iter()
             .map(|(thread, (call, number))| format!("thread {thread}: {call} {number}"));
         let calls: Vec<_> = calls.collect();
-        if calls.is_empty() { "outside any call".into() } else { format!("within {}", calls.join(", ")) }
+        if calls.is_empty() {
+            "outside any call".into()
+        } else {
+            format!("within {}", calls.join(", "))
+        }
     }
 
     /// Sends it a word.
@@ -90,8 +112,10 @@ impl Watched {
     /// # Errors
     /// It has ended.
     pub fn tell(&mut self, word: &str) -> Result<(), String> {
-        let input = self.child.stdin.as_mut().ok_or("the process that uses the log has no input")?;
-        writeln!(input, "{word}").map_err(|error| format!("the process that uses the log is gone: {error}"))
+        let input =
+            self.child.stdin.as_mut().ok_or("the process that uses the log has no input")?;
+        writeln!(input, "{word}")
+            .map_err(|error| format!("the process that uses the log is gone: {error}"))
     }
 
     /// Kills it. Its disk is sound by now, so nothing holds it in the kernel.

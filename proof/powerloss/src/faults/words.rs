@@ -52,7 +52,8 @@ pub struct Refusal {
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// Thread, call, number: the call is about to be made. For appends the number is the record's, for truncations the first LSN.
+    /// Thread, call, number: the call is about to be made. For appends the number is the record's,
+    /// for truncations the first LSN.
     Begin(u32, Call, u32),
     /// It succeeded, with this LSN: the record's, or the last durable one.
     Done(u32, Call, u32, u64),
@@ -100,7 +101,9 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begin(thread, call, number) => write!(f, "begin\t{thread}\t{call}\t{number}"),
-            Self::Done(thread, call, number, lsn) => write!(f, "done\t{thread}\t{call}\t{number}\t{lsn}"),
+            Self::Done(thread, call, number, lsn) => {
+                write!(f, "done\t{thread}\t{call}\t{number}\t{lsn}")
+            }
             Self::Failed(thread, call, number, why) => {
                 let Refusal { class, durable, errno, operation, path, text } = why;
                 write!(

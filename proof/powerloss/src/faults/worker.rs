@@ -1,9 +1,11 @@
-//! The process that uses the log: threads that append until they are refused or stopped, and what each call returned.
+//! The process that uses the log: threads that append until they are refused or stopped, and what
+//! each call returned.
 //!
 //! *Owns*: using the log, and printing so. *May not touch*: disks; whether the results are right.
 //!
-//! It prints a line before each call and one after it, in the order in which they happened: all lines go through one lock. It
-//! reads the words `stop`, `fill` and `free` (the file system), `reopen`. When its input ends, it ends too, whatever hangs.
+//! It prints a line before each call and one after it, in the order in which they happened: all
+//! lines go through one lock. It reads the words `stop`, `fill` and `free` (the file system),
+//! `reopen`. When its input ends, it ends too, whatever hangs.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -184,9 +186,9 @@ impl Worker<'_> {
             let threads: Vec<_> = (0..self.usage.threads)
                 .map(|thread| scope.spawn(move || self.appends(log, thread, told)))
                 .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
+            })
         })
     }
 
@@ -197,7 +199,9 @@ impl Worker<'_> {
         let mut tries = 0;
         while !told.load(Ordering::Relaxed) && after < CALLS_AFTER {
             let refused = match rng.u8(..32) {
-                0..=2 => self.call(thread, Call::Sync, 0, || log.sync().map(|lsn| (lsn.get(), ())))?.err(),
+                0..=2 => self
+                    .call(thread, Call::Sync, 0, || log.sync().map(|lsn| (lsn.get(), ())))?
+                    .err(),
                 3 if thread == 0 => self.truncate(log, &mut rng)?,
                 4..=10 => self.pair(log, thread, &mut number)?,
                 _ => self.append(log, thread, &mut number)?,
@@ -228,7 +232,8 @@ impl Worker<'_> {
         for _ in 0..2 {
             let mine = *number;
             *number += 1;
-            let gather = || log.append(&payload(thread, mine)).map(|append| (append.lsn().get(), append));
+            let gather =
+                || log.append(&payload(thread, mine)).map(|append| (append.lsn().get(), append));
             match self.call(thread, Call::Gather, mine, gather)? {
                 Ok(append) => handles.push((mine, append)),
                 Err(why) => return Ok(Some(why)),
@@ -236,7 +241,8 @@ impl Worker<'_> {
         }
         let mut refused = None;
         for (mine, append) in handles.into_iter().rev() {
-            let waited = self.call(thread, Call::Wait, mine, || append.wait().map(|lsn| (lsn.get(), ())))?;
+            let waited =
+                self.call(thread, Call::Wait, mine, || append.wait().map(|lsn| (lsn.get(), ())))?;
             refused = refused.or(waited.err());
         }
         Ok(refused)

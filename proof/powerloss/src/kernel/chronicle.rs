@@ -43,8 +43,9 @@ impl Chronicle {
             _ => None,
         });
         let mut marks = marks.peekable();
-        let (_, head) =
-            marks.next().ok_or("it is not the recording of a log: no mark says what was recorded")?;
+        let (_, head) = marks
+            .next()
+            .ok_or("it is not the recording of a log: no mark says what was recorded")?;
         let spec: Spec = head.parse().map_err(|why| format!("the first mark: {why}"))?;
         let mut story = Story::new(&spec);
         let mut chronicle =
@@ -79,7 +80,8 @@ impl Chronicle {
         Ok(chronicle)
     }
 
-    /// What may be found when the power is cut after this many entries, and what was in progress, in words.
+    /// What may be found when the power is cut after this many entries, and what was in progress,
+    /// in words.
     pub fn at(&self, entry: usize) -> (&May, String) {
         let after = self.steps.partition_point(|step| step.from <= entry);
         let step = &self.steps[after.saturating_sub(1)];
@@ -112,7 +114,9 @@ enum Story {
 impl Story {
     fn new(spec: &Spec) -> Self {
         match spec.subject {
-            Subject::Log => Self::Log { operations: spec.operations(), model: Model::new(), current: None },
+            Subject::Log => {
+                Self::Log { operations: spec.operations(), model: Model::new(), current: None }
+            }
             Subject::Raft => Self::Raft(raft::Story::new(spec)),
         }
     }

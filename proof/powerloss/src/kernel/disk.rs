@@ -1,12 +1,13 @@
 //! A disk in memory: what it holds, what reached it, how it fails.
 //!
-//! *Owns*: carrying out reads, writes and flushes, and recording them. *May not touch*: how the kernel reaches it
-//! (`server.rs`), what the bytes mean.
+//! *Owns*: carrying out reads, writes and flushes, and recording them. *May not touch*: how the
+//! kernel reaches it (`server.rs`), what the bytes mean.
 //!
-//! One request is carried out at a time, in the order in which the kernel sent them: the order of submission is the order of
-//! completion, and nothing is in flight at a flush. So a flush covers each write that came before it. What this cannot show is a
-//! kernel that sends a flush without waiting for the answer to a write that the flush is to cover: such a write counts as
-//! covered here.
+//! One request is carried out at a time, in the order in which the kernel sent them: the order of
+//! submission is the order of completion, and nothing is in flight at a flush. So a flush covers
+//! each write that came before it. What this cannot show is a kernel that sends a flush without
+//! waiting for the answer to a write that the flush is to cover: such a write counts as covered
+//! here.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -87,7 +88,11 @@ impl Disk {
             faults: Faults::default(),
             counters: Counters::default(),
         };
-        Self { name: name.into(), state: Arc::new(Mutex::new(state)), power_changed: Arc::default() }
+        Self {
+            name: name.into(),
+            state: Arc::new(Mutex::new(state)),
+            power_changed: Arc::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,15 +127,16 @@ impl Disk {
         state.only_unflushed = false;
     }
 
-    /// Records from now on what is not flushed, and no more: a disk in long use stays small. Everything that the disk holds now
-    /// counts as flushed. [`Disk::cut_power`] needs this.
+    /// Records from now on what is not flushed, and no more: a disk in long use stays small.
+    /// Everything that the disk holds now counts as flushed. [`Disk::cut_power`] needs this.
     pub fn record_unflushed(&self) {
         self.lock().begin_unflushed();
     }
 
-    /// Cuts the power of a disk in use. No request is carried out from this moment on: each *waits* until [`Disk::power_off`], so
-    /// that nobody hears of a failure that a machine without power would never hear of. Returns what may be found afterwards;
-    /// `None` without [`Disk::record_unflushed`].
+    /// Cuts the power of a disk in use. No request is carried out from this moment on: each *waits*
+    /// until [`Disk::power_off`], so that nobody hears of a failure that a machine without power
+    /// would never hear of. Returns what may be found afterwards; `None` without
+    /// [`Disk::record_unflushed`].
     pub fn cut_power(&self) -> Option<Cut> {
         let mut state = self.lock();
         let base = state.flushed.clone().filter(|_| state.only_unflushed)?;
@@ -141,8 +147,8 @@ impl Disk {
         Some(player.cut())
     }
 
-    /// Ends all waiting of [`Disk::cut_power`]: requests fail with `EIO` from now on, so that the kernel lets the disk go. Kill first who
-    /// must not hear of it.
+    /// Ends all waiting of [`Disk::cut_power`]: requests fail with `EIO` from now on, so that the
+    /// kernel lets the disk go. Kill first who must not hear of it.
     pub fn power_off(&self) {
         self.lock().power = Power::Off;
         self.power_changed.notify_all();
@@ -166,7 +172,8 @@ impl Disk {
         if state.power == Power::Off { Err(Failure::Error) } else { Ok(state) }
     }
 
-    /// Adds a mark to the recording: what the writer knows now. Without a recording nothing happens.
+    /// Adds a mark to the recording: what the writer knows now. Without a recording nothing
+    /// happens.
     pub fn mark(&self, text: &str) {
         if let Some(recording) = &mut self.lock().recording {
             recording.mark(text);
@@ -310,7 +317,8 @@ impl State {
 
     fn check_room(&mut self, offset: u64, len: usize) -> Result<(), Failure> {
         let Some(most) = self.faults.blocks_max else { return Ok(()) };
-        if self.image.is_allocated(offset, len) || self.image.blocks() + len.div_ceil(4096) <= most {
+        if self.image.is_allocated(offset, len) || self.image.blocks() + len.div_ceil(4096) <= most
+        {
             return Ok(());
         }
         self.faults.fired += 1;
@@ -345,7 +353,10 @@ mod tests {
             Entry::Discard { sector: 0, sectors: 1 },
         ];
         assert_eq!(entries, expected);
-        assert_eq!(disk.read(0, 4096).expect("it reads")[..1536], [[0; 512], [2; 512], [2; 512]].concat());
+        assert_eq!(
+            disk.read(0, 4096).expect("it reads")[..1536],
+            [[0; 512], [2; 512], [2; 512]].concat()
+        );
         assert_eq!(disk.read((1 << 20) - 10, 100).expect("it reads").len(), 10);
         assert_eq!(disk.write((1 << 20) - 10, &[0; 11]), Err(Failure::NoSpace));
     }
@@ -368,7 +379,10 @@ mod tests {
         disk.power_off();
         assert_eq!(told.recv().expect("an answer"), Err(Failure::Error));
         thread.join().expect("no panic").expect("sent");
-        assert_eq!((disk.write(0, &[3; 512]), disk.read(0, 1)), (Err(Failure::Error), Err(Failure::Error)));
+        assert_eq!(
+            (disk.write(0, &[3; 512]), disk.read(0, 1)),
+            (Err(Failure::Error), Err(Failure::Error))
+        );
         let first = |image: &Image| {
             let mut bytes = [0; 1024];
             image.read(0, &mut bytes);
@@ -424,7 +438,10 @@ mod tests {
         assert_eq!(disk.write(4096, &[3; 512]), Err(Failure::NoSpace));
         assert_eq!(disk.write(512, &[3; 512]), Ok(()), "an overwrite needs no room");
         disk.change_faults(|faults| faults.is_read_only = true);
-        assert_eq!((disk.flush(), disk.write(512, &[4; 512])), (Err(Failure::Error), Err(Failure::Error)));
+        assert_eq!(
+            (disk.flush(), disk.write(512, &[4; 512])),
+            (Err(Failure::Error), Err(Failure::Error))
+        );
         assert_eq!(disk.take_recording().entries.len(), 2);
         assert_eq!(disk.change_faults(|faults| faults.fired), 5);
     }

@@ -1,6 +1,7 @@
 //! A run on several file systems in turn, each with a machine of its own.
 //!
-//! *Owns*: the turn, and that a machine is removed whatever happened on it. *May not touch*: what is run.
+//! *Owns*: the turn, and that a machine is removed whatever happened on it. *May not touch*: what
+//! is run.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +17,13 @@ pub struct Ran<T> {
     pub done: T,
     /// Its time, in seconds.
     pub seconds: f64,
-    /// Why something of the machine is still there. The result counts all the same; the next start removes what is left.
+    /// Why something of the machine is still there. The result counts all the same; the next start
+    /// removes what is left.
     pub not_removed: Option<String>,
 }
 
-/// Runs `one` on each file system until `stop` is set. It gets a machine, or the reason why that file system cannot be had here.
+/// Runs `one` on each file system until `stop` is set. It gets a machine, or the reason why that
+/// file system cannot be had here.
 ///
 /// # Errors
 /// Those of `one`; a machine cannot be made.

@@ -70,9 +70,11 @@ pub struct Faults {
     pub rules: Vec<Rule>,
     /// Every write and every flush fails from now on, as with a disk that has become read-only.
     pub is_read_only: bool,
-    /// How many blocks of 4 KiB may hold something other than zeros; a write that would take more gets `ENOSPC`.
+    /// How many blocks of 4 KiB may hold something other than zeros; a write that would take more
+    /// gets `ENOSPC`.
     pub blocks_max: Option<usize>,
-    /// A flush that fails loses what was written since the last successful one. It takes effect with the first flush after it is set.
+    /// A flush that fails loses what was written since the last successful one. It takes effect
+    /// with the first flush after it is set.
     pub drops_cache: bool,
     /// How often a rule applied.
     pub fired: u64,

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-/// What a disk writes whole: some sectors of a crash state may be old and others new, but each is one or the other.
+/// What a disk writes whole: some sectors of a crash state may be old and others new, but each is
+/// one or the other.
 pub const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: usize = 4096;
 const CHUNK_BLOCKS: usize = 256;

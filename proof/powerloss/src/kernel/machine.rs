@@ -1,10 +1,11 @@
-//! A machine whose disks are in memory: real kernel file systems on loop devices on disks of [`super::server`].
+//! A machine whose disks are in memory: real kernel file systems on loop devices on disks of
+//! [`super::server`].
 //!
-//! *Owns*: the work directory, mkfs and fsck, mounting, and removing all of it. *May not touch*: what is done in a file
-//! system.
+//! *Owns*: the work directory, mkfs and fsck, mounting, and removing all of it. *May not touch*:
+//! what is done in a file system.
 //!
-//! What a killed process leaves is found by its work directory's name and removed by the next start: the file system first,
-//! then its loop device, then the dead FUSE mount below.
+//! What a killed process leaves is found by its work directory's name and removed by the next
+//! start: the file system first, then its loop device, then the dead FUSE mount below.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,8 @@ impl FsKind {
         }
     }
 
-    /// Whether files can be written past the page cache: with data=journal ext4 passes all data through its journal.
+    /// Whether files can be written past the page cache: with data=journal ext4 passes all data
+    /// through its journal.
     pub fn has_direct(self) -> bool {
         self != Self::Ext4DataJournal
     }
@@ -57,7 +59,9 @@ impl FsKind {
         // Not lazy: the kernel's threads would write inode tables while the log writes.
         const LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
         match self {
-            Self::Ext4 | Self::Ext4DataJournal => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", LAZY]),
+            Self::Ext4 | Self::Ext4DataJournal => {
+                ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", LAZY])
+            }
             Self::Ext4NoJournal => {
                 ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", LAZY])
             }
@@ -101,7 +105,8 @@ pub fn missing_for(kind: FsKind) -> Option<String> {
     Some(format!("{kind}: {name} is not installed (package {package})"))
 }
 
-/// Runs a tool on a device. An error if the tool is missing, or ends with a code that is not accepted.
+/// Runs a tool on a device. An error if the tool is missing, or ends with a code that is not
+/// accepted.
 pub(crate) fn run(
     name: &str,
     arguments: &[&str],
@@ -114,7 +119,8 @@ pub(crate) fn run(
     if output.status.code().is_some_and(accept) {
         return Ok(());
     }
-    let words = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).trim().to_string());
+    let words = [output.stdout, output.stderr]
+        .map(|said| String::from_utf8_lossy(&said).trim().to_string());
     Err(format!("{name} {}: {}", output.status, words.join(" ")))
 }
 
@@ -128,8 +134,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine whose work directory is in `parent`. It first removes what killed processes left there. At most one file system is
-    /// mounted in it at a time.
+    /// A machine whose work directory is in `parent`. It first removes what killed processes left
+    /// there. At most one file system is mounted in it at a time.
     ///
     /// # Errors
     /// What [`missing`] says, and errors of the operating system.
@@ -141,10 +147,11 @@ impl Machine {
         let work = WorkDir::create(parent).map_err(|error| error.to_string())?;
         let [disks, target] = ["disks", "mounted"].map(|name| work.path().join(name));
         for directory in [&disks, &target] {
-            std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+            std::fs::create_dir(directory)
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
         }
-        let server =
-            DiskServer::mount(&disks).map_err(|error| format!("FUSE at {}: {error}", disks.display()))?;
+        let server = DiskServer::mount(&disks)
+            .map_err(|error| format!("FUSE at {}: {error}", disks.display()))?;
         Ok(Self { server: Some(server), target, work: Some(work) })
     }
 
@@ -172,16 +179,19 @@ impl Machine {
         device.detach().map_err(|error| error.to_string())
     }
 
-    /// Mounts the file system of a disk, after e2fsck if it has no journal, as a machine does when it boots.
+    /// Mounts the file system of a disk, after e2fsck if it has no journal, as a machine does when
+    /// it boots.
     ///
     /// # Errors
-    /// What e2fsck or the kernel says: a file system that cannot be mounted after a crash is a finding too.
+    /// What e2fsck or the kernel says: a file system that cannot be mounted after a crash is a
+    /// finding too.
     pub fn boot(&self, disk: &Disk, kind: FsKind) -> Result<Running, String> {
         let device = self.attach(disk)?;
         if kind == FsKind::Ext4NoJournal {
             run("e2fsck", &["-fy"], device.path(), |code| code < 4)?;
         }
-        let mount = Mount::new(device.path(), &self.target, kind.kernel_name(), kind.mount_options());
+        let mount =
+            Mount::new(device.path(), &self.target, kind.kernel_name(), kind.mount_options());
         let mount = mount.map_err(|error| error.to_string())?;
         Ok(Running { mount: Some(mount), device: Some(device), kind })
     }
@@ -222,7 +232,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Unmounts it and detaches its disk. What reaches the disk by this is not part of a crash: take the recording before.
+    /// Unmounts it and detaches its disk. What reaches the disk by this is not part of a crash:
+    /// take the recording before.
     ///
     /// # Errors
     /// It is busy.
@@ -245,7 +256,8 @@ impl Drop for Running {
     }
 }
 
-/// btrfs remembers each device that it has seen, and refuses an older state of the same file system on another one.
+/// btrfs remembers each device that it has seen, and refuses an older state of the same file system
+/// on another one.
 fn forget(kind: FsKind, device: &Path) -> Result<(), String> {
     if kind != FsKind::Btrfs {
         return Ok(());

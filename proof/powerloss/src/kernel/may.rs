@@ -23,13 +23,14 @@ pub enum May {
 pub struct Looked {
     /// In words.
     pub shown: String,
-    /// What may be found after another cut: before it was shown, after that, and when one more was appended.
+    /// What may be found after another cut: before it was shown, after that, and when one more was
+    /// appended.
     pub again: [May; 3],
 }
 
 impl May {
-    /// Opens what is in the directory, compares it, and appends one more. `shown` and `probed` are called at those moments. It
-    /// ends as a killed process does.
+    /// Opens what is in the directory, compares it, and appends one more. `shown` and `probed` are
+    /// called at those moments. It ends as a killed process does.
     ///
     /// # Errors
     /// Which promise is broken.

@@ -1,7 +1,8 @@
 //! The power-loss lab under real kernel file systems.
 //!
-//! *Owns*: recording what a file system sends to its disk while a log is written on it, and checking every state that a power
-//! cut may leave. *May not touch*: the insides of the log; the operating system, except through `inkstone_io`.
+//! *Owns*: recording what a file system sends to its disk while a log is written on it, and
+//! checking every state that a power cut may leave. *May not touch*: the insides of the log; the
+//! operating system, except through `inkstone_io`.
 //!
 //! | module | |
 //! |---|---|

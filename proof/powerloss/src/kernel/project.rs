@@ -1,13 +1,16 @@
-//! Projected states: where a state differs from a mounted one only in sectors that are files' contents, the kernel need not mount
-//! it. The files' bytes are assembled in memory, and the log is opened on a simulated disk that holds them.
+//! Projected states: where a state differs from a mounted one only in sectors that are files'
+//! contents, the kernel need not mount it. The files' bytes are assembled in memory, and the log is
+//! opened on a simulated disk that holds them.
 //!
-//! *Owns*: which sectors are files' contents, assembling files, and comparing with what the kernel shows. *May not touch*:
-//! which mounted states there are.
+//! *Owns*: which sectors are files' contents, assembling files, and comparing with what the kernel
+//! shows. *May not touch*: which mounted states there are.
 //!
-//! Why this is valid: a mount reads no file's data. Of a mounted state *S* we have each file's extents. A sector *v* that was in
-//! flight at the cut and lies in a written extent of the log's files is shown as the disk has it, unless the mount itself wrote it
-//! (the journal's recovery, fsck); such sectors are left out. So every state that differs from *S* only in sectors like *v* mounts
-//! to the same files with these sectors' bytes. A sample of them is mounted all the same, and compared byte by byte.
+//! Why this is valid: a mount reads no file's data. Of a mounted state *S* we have each file's
+//! extents. A sector *v* that was in flight at the cut and lies in a written extent of the log's
+//! files is shown as the disk has it, unless the mount itself wrote it (the journal's recovery,
+//! fsck); such sectors are left out. So every state that differs from *S* only in sectors like *v*
+//! mounts to the same files with these sectors' bytes. A sample of them is mounted all the same,
+//! and compared byte by byte.
 
 use std::collections::BTreeSet;
 
@@ -146,14 +149,16 @@ impl Projector<'_> {
             return Ok(());
         }
         total.families += 1;
-        let units: Vec<Unit> = places.iter().map(|place| self.cut.units[place.unit].clone()).collect();
+        let units: Vec<Unit> =
+            places.iter().map(|place| self.cut.units[place.unit].clone()).collect();
         // Only a share of the owed states: a later family may have more to show.
         let most = total.owed.min(quota.saturating_mul(SHARES_MAX)).max(1);
         let chosen = choose(&units, usize::try_from(most).unwrap_or(usize::MAX), seed);
         let disk = self.disk(&places)?;
         if total.families.is_multiple_of(COMPARE_EVERY) || total.families == 1 {
             let (subset, kept) = &chosen[fastrand::Rng::with_seed(seed).usize(..chosen.len())];
-            self.compare(&places, &disk, kept).map_err(|why| self.broken(&places, *subset, kept, &why))?;
+            self.compare(&places, &disk, kept)
+                .map_err(|why| self.broken(&places, *subset, kept, &why))?;
             total.compared += 1;
         }
         for (subset, kept) in chosen {
@@ -201,10 +206,12 @@ impl Projector<'_> {
                 places.push(Place { unit: index, file, offset });
             }
         }
-        // Either all versions of a sector are free to differ, or none: a discard among them is not free.
+        // Either all versions of a sector are free to differ, or none: a discard among them is not
+        // free.
         let fixed = |sector: u64| {
             self.cut.units.iter().any(|unit| {
-                unit.bytes().is_none() && (unit.sector..unit.sector + unit.sectors).contains(&sector)
+                unit.bytes().is_none()
+                    && (unit.sector..unit.sector + unit.sectors).contains(&sector)
             })
         };
         places.retain(|place| !fixed(self.cut.units[place.unit].sector));
@@ -236,7 +243,9 @@ impl Projector<'_> {
         for place in places {
             if let Some(file) = without.get_mut(&place.file) {
                 let range = place.offset as usize..place.offset as usize + SECTOR_BYTES;
-                self.cut.durable.read(self.cut.units[place.unit].sector * SECTOR, &mut file.bytes[range]);
+                self.cut
+                    .durable
+                    .read(self.cut.units[place.unit].sector * SECTOR, &mut file.bytes[range]);
             }
         }
         for (name, file) in &without {
@@ -246,18 +255,25 @@ impl Projector<'_> {
         }
         directory.sync().map_err(fail)?;
         for place in places {
-            let file =
-                directory.open(&place.file, &OpenFile::existing().access(Access::Direct)).map_err(fail)?;
-            // Direct writes need aligned memory; and without the page cache each version of a sector is an item of its own.
+            let file = directory
+                .open(&place.file, &OpenFile::existing().access(Access::Direct))
+                .map_err(fail)?;
+            // Direct writes need aligned memory; and without the page cache each version of a
+            // sector is an item of its own.
             let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
             let bytes = self.cut.units[place.unit].bytes().unwrap_or_default();
             buffer[..bytes.len()].copy_from_slice(bytes);
             file.write_at(&buffer[..bytes.len()], place.offset).map_err(fail)?;
         }
         let cut = disk.power_cut();
-        let sectors = cut.items().iter().filter(|item| matches!(item.what, ItemKind::Sector { .. })).count();
+        let sectors =
+            cut.items().iter().filter(|item| matches!(item.what, ItemKind::Sector { .. })).count();
         if sectors != places.len() || sectors != cut.items().len() {
-            return Err(format!("{} sectors in flight became {} items", places.len(), cut.items().len()));
+            return Err(format!(
+                "{} sectors in flight became {} items",
+                places.len(),
+                cut.items().len()
+            ));
         }
         Ok(cut)
     }
@@ -283,7 +299,11 @@ impl Projector<'_> {
 fn same(files: &FoundFiles, image: &[(std::path::PathBuf, Vec<u8>)]) -> Result<(), String> {
     let projected: Vec<_> = image.iter().map(|(path, bytes)| (path.file_name(), bytes)).collect();
     if files.len() != projected.len() {
-        return Err(format!("the mount has {} files, the projection {}", files.len(), projected.len()));
+        return Err(format!(
+            "the mount has {} files, the projection {}",
+            files.len(),
+            projected.len()
+        ));
     }
     for ((name, file), (other, bytes)) in files.iter().zip(projected) {
         if Some(std::ffi::OsStr::new(name)) != other || file.bytes.len() != bytes.len() {

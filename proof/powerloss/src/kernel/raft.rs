@@ -1,10 +1,13 @@
-//! A raft log as what is written: its writer, and what may be found at each moment of a recording of it.
+//! A raft log as what is written: its writer, and what may be found at each moment of a recording
+//! of it.
 //!
-//! *Owns*: the calls of a history, their lines, reading them. *May not touch*: what a call means (`crate::raft`), disks, recordings.
+//! *Owns*: the calls of a history, their lines, reading them. *May not touch*: what a call means
+//! (`crate::raft`), disks, recordings.
 //!
-//! Writer and reader draw the same calls from the seed. After each the writer says how many of the calls since the last opening are
-//! certain: `done 7 3`. After a kill it says too which call was the last one that is found, and what of `save_committed`:
-//! `done 7 0 2 5 1`, the second call, 5 is committed (`-` nothing), and the last that was said is known.
+//! Writer and reader draw the same calls from the seed. After each the writer says how many of the
+//! calls since the last opening are certain: `done 7 3`. After a kill it says too which call was
+//! the last one that is found, and what of `save_committed`: `done 7 0 2 5 1`, the second call, 5
+//! is committed (`-` nothing), and the last that was said is known.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -31,7 +34,8 @@ pub(crate) enum Step {
 /// What a raft log may hold, followed through a history.
 pub(crate) struct Story {
     draw: Draw,
-    /// What it held after each call since the last opening, as far as that is not known to be durable, and the one before.
+    /// What it held after each call since the last opening, as far as that is not known to be
+    /// durable, and the one before.
     past: Vec<Model>,
 }
 
@@ -136,7 +140,12 @@ pub(crate) fn write<R: BufRead, W: Write>(writer: &mut Writer<'_, R, W>) -> Resu
 }
 
 /// Makes a call; the line says how many calls are certain then.
-fn call(raft: &RaftLog, op: &Op, story: &Story, certain: &Arc<AtomicUsize>) -> Result<String, String> {
+fn call(
+    raft: &RaftLog,
+    op: &Op,
+    story: &Story,
+    certain: &Arc<AtomicUsize>,
+) -> Result<String, String> {
     let last = story.past.len() - 1;
     let told = Arc::clone(certain);
     let callback = move |result: inkstone_raft::Result<()>| {
@@ -178,8 +187,8 @@ mod tests {
     #[test]
     fn a_reader_of_the_lines_follows_the_writer() {
         for seed in 0..12 {
-            let directory =
-                std::env::temp_dir().join(format!("inkstone-raft-writer-{}-{seed}", std::process::id()));
+            let directory = std::env::temp_dir()
+                .join(format!("inkstone-raft-writer-{}-{seed}", std::process::id()));
             let (kind, way) = (FsKind::Ext4, Way::BufferedFdatasync);
             let spec = Spec { kind, way, seed, length: 60, mistake: None, subject: Subject::Raft };
             let mut output = Vec::new();

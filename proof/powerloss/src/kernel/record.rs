@@ -1,6 +1,8 @@
-//! Recording: a writer's process on a new file system; each of its steps becomes a mark among what reaches the disk.
+//! Recording: a writer's process on a new file system; each of its steps becomes a mark among what
+//! reaches the disk.
 //!
-//! *Owns*: starting and ending the writer, keeping in step with it. *May not touch*: what it does, how the recording is used.
+//! *Owns*: starting and ending the writer, keeping in step with it. *May not touch*: what it does,
+//! how the recording is used.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -21,7 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A step that takes this long hangs: the slowest takes a second.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
 
-/// How a writer's process is started: this program with these arguments, then the directory and the words of a [`Spec`].
+/// How a writer's process is started: this program with these arguments, then the directory and the
+/// words of a [`Spec`].
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The program.
@@ -63,7 +66,10 @@ impl Writer {
         let (sender, lines) = channel();
         // Ends with the process, whose output it reads.
         std::thread::spawn(move || {
-            BufReader::new(output).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+            BufReader::new(output)
+                .lines()
+                .map_while(Result::ok)
+                .all(|line| sender.send(line).is_ok())
         });
         Ok(Self { child, lines })
     }
@@ -93,12 +99,14 @@ impl Writer {
     }
 }
 
-/// Records what reaches the disk while a writer does what `spec` says: from mkfs on, so that the recording holds all.
+/// Records what reaches the disk while a writer does what `spec` says: from mkfs on, so that the
+/// recording holds all.
 ///
 /// An error that the writer found is in the recording too, as a mark.
 ///
 /// # Errors
-/// The file system could not be made or mounted; the writer ended without a message; `stop` was set.
+/// The file system could not be made or mounted; the writer ended without a message; `stop` was
+/// set.
 pub fn record(
     machine: &Machine,
     spec: &Spec,

@@ -1,11 +1,12 @@
-//! What reached a disk, in order: writes, flushes, and marks of what the writer knew by then. As a file it has the format of
-//! Linux's dm-log-writes, so that its `replay-log` and others read it.
+//! What reached a disk, in order: writes, flushes, and marks of what the writer knew by then. As a
+//! file it has the format of Linux's dm-log-writes, so that its `replay-log` and others read it.
 //!
 //! *Owns*: the entries, and their bytes in a file. *May not touch*: disks, crash states.
 //!
-//! Little endian, in sectors of 512 bytes: a superblock (magic, version, number of entries: u64; bytes of a sector: u32), then
-//! each entry in a sector of its own (sector, sectors, flags, bytes of a mark: u64; then a mark's text), followed by the
-//! sectors that it wrote. The disk starts as zeros: a recording holds everything from mkfs on.
+//! Little endian, in sectors of 512 bytes: a superblock (magic, version, number of entries: u64;
+//! bytes of a sector: u32), then each entry in a sector of its own (sector, sectors, flags, bytes
+//! of a mark: u64; then a mark's text), followed by the sectors that it wrote. The disk starts as
+//! zeros: a recording holds everything from mkfs on.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -22,7 +23,8 @@ const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 const SUPER_BYTES: usize = 28;
 const ENTRY_BYTES: usize = 32;
-/// Longer marks are shortened: a mark shares a sector with its entry, and the kernel keeps a zero after it.
+/// Longer marks are shortened: a mark shares a sector with its entry, and the kernel keeps a zero
+/// after it.
 pub const MARK_BYTES_MAX: usize = SECTOR_BYTES - ENTRY_BYTES - 1;
 
 /// A request that reached the disk, or a mark of the writer.
@@ -68,8 +70,12 @@ impl Recording {
     /// The first byte after everything that was written.
     pub fn end_bytes(&self) -> u64 {
         let end = |entry: &Entry| match entry {
-            Entry::Write { sector, bytes } => sector.saturating_mul(512).saturating_add(bytes.len() as u64),
-            Entry::Discard { sector, sectors } => sector.saturating_add(*sectors).saturating_mul(512),
+            Entry::Write { sector, bytes } => {
+                sector.saturating_mul(512).saturating_add(bytes.len() as u64)
+            }
+            Entry::Discard { sector, sectors } => {
+                sector.saturating_add(*sectors).saturating_mul(512)
+            }
             Entry::Flush | Entry::Mark(_) => 0,
         };
         self.entries.iter().map(end).max().unwrap_or(0)
@@ -115,7 +121,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Reads one, also one made by the kernel's dm-log-writes: a write with FUA becomes a write followed by a flush.
+    /// Reads one, also one made by the kernel's dm-log-writes: a write with FUA becomes a write
+    /// followed by a flush.
     ///
     /// # Errors
     /// It cannot be read, is not such a recording, or is damaged; the error says at which byte.
@@ -127,7 +134,9 @@ impl Recording {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let head = bytes.get(..SUPER_BYTES).ok_or("too short for a recording of dm-log-writes")?;
         if number(head, 0) != MAGIC {
-            return Err("this is not a recording of dm-log-writes: another magic number at byte 0".into());
+            return Err(
+                "this is not a recording of dm-log-writes: another magic number at byte 0".into()
+            );
         }
         if number(head, 1) != VERSION {
             return Err(format!(
@@ -145,8 +154,10 @@ impl Recording {
         let mut at = SECTOR_BYTES;
         for index in 0..number(head, 2) {
             let wrong = |why: &str| format!("entry {index} at byte {at}: {why}");
-            let sector = bytes.get(at..at + SECTOR_BYTES).ok_or_else(|| wrong("the file ends before it"))?;
-            let [first, sectors, flags, text_bytes] = [0, 1, 2, 3].map(|place| number(sector, place));
+            let sector =
+                bytes.get(at..at + SECTOR_BYTES).ok_or_else(|| wrong("the file ends before it"))?;
+            let [first, sectors, flags, text_bytes] =
+                [0, 1, 2, 3].map(|place| number(sector, place));
             let data_at = at + SECTOR_BYTES;
             let mut data_bytes = 0;
             if first.checked_add(sectors).is_none_or(|end| end > u64::MAX / SECTOR_BYTES as u64) {
@@ -156,18 +167,22 @@ impl Recording {
                 _ if flags & MARK != 0 => {
                     let room = &sector[ENTRY_BYTES..];
                     let text = usize::try_from(text_bytes).ok().and_then(|len| room.get(..len));
-                    let text = text.ok_or_else(|| wrong("a mark that is longer than its sector"))?;
+                    let text =
+                        text.ok_or_else(|| wrong("a mark that is longer than its sector"))?;
                     let text = String::from_utf8_lossy(text);
                     entries.push(Entry::Mark(text.trim_end_matches('\0').to_string()));
                 }
-                _ if flags & DISCARD != 0 => entries.push(Entry::Discard { sector: first, sectors }),
+                _ if flags & DISCARD != 0 => {
+                    entries.push(Entry::Discard { sector: first, sectors })
+                }
                 _ if flags & !(FLUSH | FUA | 16) != 0 => return Err(wrong("unknown flags")),
                 _ => {
                     if flags & FLUSH != 0 {
                         entries.push(Entry::Flush);
                     }
-                    let whole =
-                        usize::try_from(sectors).ok().and_then(|count| count.checked_mul(SECTOR_BYTES));
+                    let whole = usize::try_from(sectors)
+                        .ok()
+                        .and_then(|count| count.checked_mul(SECTOR_BYTES));
                     let end = whole.and_then(|whole| data_at.checked_add(whole));
                     let data = end.and_then(|end| bytes.get(data_at..end));
                     let data = data.ok_or_else(|| wrong("the file ends within its data"))?;
@@ -187,7 +202,10 @@ impl Recording {
 }
 
 fn number(bytes: &[u8], place: usize) -> u64 {
-    bytes[8 * place..8 * place + 8].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    bytes[8 * place..8 * place + 8]
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 impl Entry {
@@ -252,7 +270,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("inkstone-recording-{}", std::process::id()));
         tiny().save(&path).expect("saved");
         assert_eq!(Recording::load(&path), Ok(tiny()));
-        assert_eq!(tiny().save(&path).expect_err("it is there").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            tiny().save(&path).expect_err("it is there").kind(),
+            io::ErrorKind::AlreadyExists
+        );
         fs::remove_file(&path).expect("removed");
         assert!(Recording::load(&path).expect_err("it is gone").contains("inkstone-recording"));
     }

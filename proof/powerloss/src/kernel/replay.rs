@@ -1,7 +1,8 @@
-//! Mounted states: what a power cut left is put on a disk, the kernel mounts it, and the log in it is checked. Some are cut
-//! again while they are mounted and opened.
+//! Mounted states: what a power cut left is put on a disk, the kernel mounts it, and the log in it
+//! is checked. Some are cut again while they are mounted and opened.
 //!
-//! *Owns*: the order of these steps. *May not touch*: which states (`states.rs`), what is allowed (`chronicle.rs`).
+//! *Owns*: the order of these steps. *May not touch*: which states (`states.rs`), what is allowed
+//! (`chronicle.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -108,7 +109,8 @@ pub fn look(
     Ok(seen)
 }
 
-/// Cuts the power while the state was mounted, opened and read, and while one more record was appended.
+/// Cuts the power while the state was mounted, opened and read, and while one more record was
+/// appended.
 fn second_life(
     machine: &Machine,
     spec: &Spec,
@@ -118,7 +120,8 @@ fn second_life(
     again: Again,
 ) -> Result<u64, String> {
     let mut rng = fastrand::Rng::with_seed(again.seed);
-    let mut cuts: Vec<_> = (0..again.states).map(|_| rng.usize(..=recording.entries.len())).collect();
+    let mut cuts: Vec<_> =
+        (0..again.states).map(|_| rng.usize(..=recording.entries.len())).collect();
     cuts.sort_unstable();
     let mut player = Player::new(recording, base);
     for &at in &cuts {
@@ -126,11 +129,14 @@ fn second_life(
         let cut = player.cut();
         let marks = recording.entries[..at].iter().filter(|entry| entry.is_mark()).count();
         for (subset, kept) in choose(&cut.units, 1, rng.u64(..)) {
-            look(machine, spec, cut.state(&kept), &allowed[marks.min(2)], false, None).map_err(|why| {
-                let place =
-                    ["before it was shown", "after it was shown", "after one more append"][marks.min(2)];
-                format!("{place}, at entry {at}, {subset}: {why}")
-            })?;
+            look(machine, spec, cut.state(&kept), &allowed[marks.min(2)], false, None).map_err(
+                |why| {
+                    let place =
+                        ["before it was shown", "after it was shown", "after one more append"]
+                            [marks.min(2)];
+                    format!("{place}, at entry {at}, {subset}: {why}")
+                },
+            )?;
         }
     }
     Ok(cuts.len() as u64)

@@ -1,6 +1,7 @@
 //! A run: histories recorded on each file system, and states of each recording checked.
 //!
-//! *Owns*: how many states of which run, and the certificates. *May not touch*: how a state is made or judged.
+//! *Owns*: how many states of which run, and the certificates. *May not touch*: how a state is made
+//! or judged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use crate::mistake::Mistake;
 
 /// Mounted states that are taken from one history.
 const STATES_OF_A_HISTORY: u64 = 40;
-/// One cut in this many is anywhere. The others are where something is in flight, since mostly nothing is.
+/// One cut in this many is anywhere. The others are where something is in flight, since mostly
+/// nothing is.
 const ANYWHERE_EVERY: u8 = 8;
 /// Operations of a history.
 const LENGTH: usize = 24;
@@ -63,7 +65,8 @@ pub struct Campaign {
 /// Gets a line now and then while it runs.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
 
-/// Runs it: a certificate for each file system, in order. A part that cannot run is named in its certificate.
+/// Runs it: a certificate for each file system, in order. A part that cannot run is named in its
+/// certificate.
 ///
 /// # Errors
 /// The work directory cannot be created or removed.
@@ -104,7 +107,9 @@ impl<'a> OneKind<'a> {
             command: campaign.command.clone(),
             subject: match campaign.subject {
                 Subject::Log => format!("histories of {LENGTH} operations; {}", ways.join(", ")),
-                Subject::Raft => format!("histories of {LENGTH} calls of a raft log; {}", ways.join(", ")),
+                Subject::Raft => {
+                    format!("histories of {LENGTH} calls of a raft log; {}", ways.join(", "))
+                }
             },
             file_system: kind.to_string(),
             seed: campaign.seed,
@@ -131,7 +136,12 @@ impl<'a> OneKind<'a> {
         have.into_iter().copied().collect()
     }
 
-    fn all(&mut self, machine: &Machine, stop: &AtomicBool, progress: Progress<'_>) -> Result<(), String> {
+    fn all(
+        &mut self,
+        machine: &Machine,
+        stop: &AtomicBool,
+        progress: Progress<'_>,
+    ) -> Result<(), String> {
         let ways = self.ways();
         if ways.is_empty() {
             return Ok(());
@@ -201,14 +211,18 @@ impl<'a> OneKind<'a> {
             self.add_possible(cut.units.len());
             for (subset, kept) in choose(&cut.units, wanted, rng.u64(..)) {
                 left = left.saturating_sub(1);
-                if stop.load(Ordering::Relaxed) || self.certificate.violations.len() >= VIOLATIONS_MAX {
+                if stop.load(Ordering::Relaxed)
+                    || self.certificate.violations.len() >= VIOLATIONS_MAX
+                {
                     return Ok(());
                 }
                 let quota = share(projected, states, left);
                 let found = self.state(machine, &chronicle, &cut, &kept, quota);
                 if let Err(Broken { why, kept }) = found {
-                    let what =
-                        format!("{spec}: cut at entry {place}, {}: {subset}: {why}", chronicle.at(place).1);
+                    let what = format!(
+                        "{spec}: cut at entry {place}, {}: {subset}: {why}",
+                        chronicle.at(place).1
+                    );
                     let words = kept.map_or_else(|| subset.to_string(), |kept| exactly(&kept));
                     self.violation(&recording, spec, &mut kept_as, what, Some((place, words)));
                 }
@@ -232,7 +246,8 @@ impl<'a> OneKind<'a> {
         let seen = look(machine, &chronicle.spec, cut.state(kept), allowed, quota > 0, again)?;
         self.again += seen.again;
         let (May::Log(allowed), 1..) = (allowed, quota) else { return Ok(()) };
-        let mut projector = Projector { machine, spec: &chronicle.spec, cut, kept, seen: &seen, allowed };
+        let mut projector =
+            Projector { machine, spec: &chronicle.spec, cut, kept, seen: &seen, allowed };
         projector.project(&mut self.projection, quota, seed)
     }
 
@@ -287,8 +302,8 @@ impl<'a> OneKind<'a> {
     }
 }
 
-/// Where the power is cut, by entries, and how many states to check of each such moment: no more than there are, so that none
-/// is checked twice.
+/// Where the power is cut, by entries, and how many states to check of each such moment: no more
+/// than there are, so that none is checked twice.
 fn places(
     recording: &Recording,
     chronicle: &Chronicle,
@@ -339,11 +354,17 @@ fn keep(recording: &Recording, spec: &Spec, directory: &Path) -> Result<String, 
             Ok(()) => return Ok(path.display().to_string()),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(format!("the recording could not be kept in {}: {error}", path.display()));
+                return Err(format!(
+                    "the recording could not be kept in {}: {error}",
+                    path.display()
+                ));
             }
         }
     }
-    Err(format!("the recording could not be kept: no name {base} is left in {}", directory.display()))
+    Err(format!(
+        "the recording could not be kept: no name {base} is left in {}",
+        directory.display()
+    ))
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Disks in memory as files that a loop device can be attached to: a file system of our own by FUSE.
+//! Disks in memory as files that a loop device can be attached to: a file system of our own by
+//! FUSE.
 //!
-//! *Owns*: the mount and the thread that answers the kernel. *May not touch*: how a disk carries out requests (`disk.rs`). Its
-//! thread must do nothing that could wait for the mount itself, or the two would wait for each other.
+//! *Owns*: the mount and the thread that answers the kernel. *May not touch*: how a disk carries
+//! out requests (`disk.rs`). Its thread must do nothing that could wait for the mount itself, or
+//! the two would wait for each other.
 //!
-//! Each file is opened for direct I/O, so that a write of the loop device arrives as it was sent, once, without a page cache in
-//! between. One thread answers the requests, one after the other.
+//! Each file is opened for direct I/O, so that a write of the loop device arrives as it was sent,
+//! once, without a page cache in between. One thread answers the requests, one after the other.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,9 +15,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow,
+    WriteFlags,
 };
 
 use inkstone_host::{ServedMount, unmount};
@@ -50,9 +53,12 @@ impl DiskServer {
     pub fn mount(target: &Path) -> io::Result<Self> {
         let disks = Disks::default();
         let mut config = Config::default();
-        config.mount_options = vec![MountOption::FSName("inkstone-powerloss".into()), MountOption::NoAtime];
-        let session = Session::new(Files { disks: Arc::clone(&disks) }, target, &config)?.spawn()?;
-        let watch = ServedMount::watch(target).map_err(|error| io::Error::new(error.kind(), error))?;
+        config.mount_options =
+            vec![MountOption::FSName("inkstone-powerloss".into()), MountOption::NoAtime];
+        let session =
+            Session::new(Files { disks: Arc::clone(&disks) }, target, &config)?.spawn()?;
+        let watch =
+            ServedMount::watch(target).map_err(|error| io::Error::new(error.kind(), error))?;
         Ok(Self { target: target.to_path_buf(), disks, session: Some(session), _watch: watch })
     }
 
@@ -71,7 +77,8 @@ impl DiskServer {
     /// # Errors
     /// A disk is still in use.
     pub fn unmount(mut self) -> io::Result<()> {
-        // The kernel closes a loop device's file a little after the device is detached, and other programs may scan all directories.
+        // The kernel closes a loop device's file a little after the device is detached, and other
+        // programs may scan all directories.
         unmount(&self.target, BUSY_FOR).map_err(|error| io::Error::new(error.kind(), error))?;
         self.session.take().map_or(Ok(()), BackgroundSession::join)
     }
@@ -135,7 +142,8 @@ fn answer(reply: ReplyEmpty, result: Option<Result<(), Failure>>) {
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Larger pieces mean fewer switches. Where they are split does not matter, since a write tears at every sector.
+        // Larger pieces mean fewer switches. Where they are split does not matter, since a write
+        // tears at every sector.
         let _ = config.set_max_write(1 << 20);
         Ok(())
     }
@@ -229,7 +237,14 @@ impl Filesystem for Files {
         }
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let disks = self.disks.read().unwrap_or_else(PoisonError::into_inner);
         for (index, disk) in disks.iter().enumerate().skip(offset as usize) {
             let inode = INodeNo(index as u64 + 2);

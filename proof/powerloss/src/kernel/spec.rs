@@ -1,6 +1,7 @@
 //! What a writer does: a history from a seed, on a log that writes in one way.
 //!
-//! *Owns*: the durable ways of writing, the options that follow from a seed, their text form. *May not touch*: the writing.
+//! *Owns*: the durable ways of writing, the options that follow from a seed, their text form. *May
+//! not touch*: the writing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +63,8 @@ impl Way {
     }
 }
 
-/// What the writer does; everything else follows from it. Its text is in the recording and on the writer's command line.
+/// What the writer does; everything else follows from it. Its text is in the recording and on the
+/// writer's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     /// On which file system.
@@ -96,12 +98,14 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let words =
-            text.strip_prefix(HEAD).ok_or_else(|| format!("{text:?} does not begin with {HEAD:?}"))?;
+        let words = text
+            .strip_prefix(HEAD)
+            .ok_or_else(|| format!("{text:?} does not begin with {HEAD:?}"))?;
         let (mut kind, mut way, mut seed, mut length, mut mistake) = (None, None, None, None, None);
         let mut subject = Subject::Log;
         for word in words.split_whitespace() {
-            let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} in {text:?}"))?;
+            let (name, value) =
+                word.split_once('=').ok_or_else(|| format!("{word:?} in {text:?}"))?;
             let number = || value.parse::<u64>().map_err(|_| format!("{word:?}: not a number"));
             match name {
                 "fs" => kind = Some(value.parse()?),

@@ -1,9 +1,11 @@
 //! The states in which a power cut may leave a disk, computed from a recording of what reached it.
 //!
-//! *Owns*: which sectors may be there and which not, and choosing among the states. *May not touch*: what is checked in a state.
+//! *Owns*: which sectors may be there and which not, and choosing among the states. *May not
+//! touch*: what is checked in a state.
 //!
-//! Everything before the last flush is on the medium. Of the later writes, each sector (512 bytes) is there or not,
-//! independently; of several versions of a sector the newest one that is there is found. A discard is there whole or not at all.
+//! Everything before the last flush is on the medium. Of the later writes, each sector (512 bytes)
+//! is there or not, independently; of several versions of a sector the newest one that is there is
+//! found. A discard is there whole or not at all.
 
 use std::fmt;
 use std::str::FromStr;
@@ -82,7 +84,12 @@ impl<'a> Player<'a> {
                     }));
                 }
                 Entry::Discard { sector, sectors } => {
-                    units.push(Unit { entry: number, sector: *sector, sectors: *sectors, data: None });
+                    units.push(Unit {
+                        entry: number,
+                        sector: *sector,
+                        sectors: *sectors,
+                        data: None,
+                    });
                 }
                 Entry::Flush | Entry::Mark(_) => {}
             }
@@ -149,7 +156,8 @@ impl FromStr for Subset {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, number) = text.split_once(':').unwrap_or((text, "0"));
-        let number: u64 = number.parse().map_err(|_| format!("{text:?}: {number:?} is not a number"))?;
+        let number: u64 =
+            number.parse().map_err(|_| format!("{text:?}: {number:?} is not a number"))?;
         Ok(match word {
             "none" => Self::None,
             "all" => Self::All,
@@ -175,13 +183,18 @@ impl Cut {
         keep(&self.units, subset)
     }
 
-    /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit for each unit.
+    /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit
+    /// for each unit.
     ///
     /// # Errors
     /// Another text, or a number of digits that differs from the number of units.
     pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
-        let Some(digits) = words.strip_prefix("exactly:") else { return Ok(self.kept(words.parse()?)) };
-        if digits.len() != self.units.len() || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1')) {
+        let Some(digits) = words.strip_prefix("exactly:") else {
+            return Ok(self.kept(words.parse()?));
+        };
+        if digits.len() != self.units.len()
+            || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1'))
+        {
             let units = self.units.len();
             return Err(format!(
                 "{words:?}: {units} units are in flight there, so take {units} digits 0 or 1"
@@ -237,8 +250,8 @@ pub fn exactly(kept: &[bool]) -> String {
     format!("exactly:{digits}")
 }
 
-/// At most `most` subsets of `units`, no two of them equal: every one if there are so few; otherwise none, all, a selection of
-/// prefixes and of subsets without one unit, and random ones.
+/// At most `most` subsets of `units`, no two of them equal: every one if there are so few;
+/// otherwise none, all, a selection of prefixes and of subsets without one unit, and random ones.
 pub fn choose(units: &[Unit], most: usize, seed: u64) -> Vec<(Subset, Kept)> {
     let count = units.len();
     let mut seen = std::collections::HashSet::new();
@@ -320,7 +333,8 @@ mod tests {
         found.sort();
         found.dedup();
         // The older version of sector 1 never wins over the newer one.
-        let expected = [[1, 1, 0, 0], [1, 1, 2, 0], [1, 2, 0, 0], [1, 2, 2, 0], [1, 3, 0, 0], [1, 3, 2, 0]];
+        let expected =
+            [[1, 1, 0, 0], [1, 1, 2, 0], [1, 2, 0, 0], [1, 2, 2, 0], [1, 3, 0, 0], [1, 3, 2, 0]];
         assert_eq!(found, expected);
         assert!(cut.kept_by_words("exactly:01").expect_err("too few").contains("3 digits"));
         player.play(7);
@@ -342,7 +356,11 @@ mod tests {
         kept.dedup();
         assert_eq!(kept.len(), 200);
         for (subset, kept) in chosen {
-            assert_eq!(keep(&units, subset.to_string().parse().expect("its own words")), kept, "{subset}");
+            assert_eq!(
+                keep(&units, subset.to_string().parse().expect("its own words")),
+                kept,
+                "{subset}"
+            );
         }
         assert!("some:1".parse::<Subset>().expect_err("no subset").contains("torn:SEED"));
     }

@@ -2,8 +2,9 @@
 //!
 //! *Owns*: the operations, and the lines before and after each. *May not touch*: disks, recordings.
 //!
-//! It is a process of its own, so that the process that serves the disk never waits for it. Before and after each operation it
-//! prints a line and waits for an answer: by then the recorder has put a mark into the recording.
+//! It is a process of its own, so that the process that serves the disk never waits for it. Before
+//! and after each operation it prints a line and waits for an answer: by then the recorder has put
+//! a mark into the recording.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -23,7 +24,8 @@ pub mod words {
     pub const OPENED: &str = "opened";
     /// `start 7`: operation 7 begins.
     pub const START: &str = "start";
-    /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see `raft.rs`.
+    /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see
+    /// `raft.rs`.
     pub const DONE: &str = "done";
     /// The history is over.
     pub const END: &str = "end";
@@ -45,7 +47,12 @@ pub(crate) struct Writer<'a, R, W> {
 ///
 /// # Errors
 /// What failed: `output` has got it too. Also that the recorder has ended.
-pub fn write(spec: &Spec, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
+pub fn write(
+    spec: &Spec,
+    directory: &Path,
+    input: impl BufRead,
+    output: impl Write,
+) -> Result<(), String> {
     let mut writer = Writer { input, output, spec, directory };
     let result = match spec.subject {
         Subject::Log => writer.all(),
@@ -89,8 +96,11 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
                 Op::Reopen | Op::Drop | Op::Kill => self.again(log, operation, &plan.during),
                 _ => carry_out(&log, operation, &plan)
                     .or_else(|error| match operation {
-                        // With a background thread a buffer may be in use just now: nothing was appended.
-                        Op::Try(bytes) if error.is_retryable() => carry_out(&log, &Op::Append(*bytes), &plan),
+                        // With a background thread a buffer may be in use just now: nothing was
+                        // appended.
+                        Op::Try(bytes) if error.is_retryable() => {
+                            carry_out(&log, &Op::Append(*bytes), &plan)
+                        }
                         _ => Err(error),
                     })
                     .map(|()| log)
@@ -104,7 +114,12 @@ impl<R: BufRead, W: Write> Writer<'_, R, W> {
         self.say(words::END)
     }
 
-    fn again(&self, log: Log, operation: &Op, during: &crate::model::Allowed) -> Result<Log, String> {
+    fn again(
+        &self,
+        log: Log,
+        operation: &Op,
+        during: &crate::model::Allowed,
+    ) -> Result<Log, String> {
         match operation {
             Op::Reopen => {
                 log.close().map_err(|error| format!("the log does not close: {error}"))?;
@@ -159,7 +174,8 @@ mod tests {
 
     #[test]
     fn it_says_each_step_and_stops_when_nobody_answers() {
-        let directory = std::env::temp_dir().join(format!("inkstone-writer-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("inkstone-writer-{}", std::process::id()));
         let spec = Spec {
             kind: FsKind::Ext4,
             way: Way::BufferedFdatasync,
@@ -174,10 +190,14 @@ mod tests {
         let said = String::from_utf8(output).expect("text");
         let lines: Vec<_> = said.lines().collect();
         assert_eq!(lines.len(), 2 + 40 + 1);
-        assert_eq!((lines[0], lines[1], lines[2], lines[42]), ("opening", "opened", "start 0", "end"));
+        assert_eq!(
+            (lines[0], lines[1], lines[2], lines[42]),
+            ("opening", "opened", "start 0", "end")
+        );
         assert!(lines[41].starts_with("done 19 "), "{}", lines[41]);
         std::fs::remove_dir_all(&directory).expect("removed");
-        let why = write(&spec, &directory, &b"go\ngo\n"[..], Vec::new()).expect_err("nobody answers");
+        let why =
+            write(&spec, &directory, &b"go\ngo\n"[..], Vec::new()).expect_err("nobody answers");
         assert!(why.contains("recorder has ended"), "{why}");
         std::fs::remove_dir_all(&directory).expect("removed");
     }

@@ -1,16 +1,20 @@
-//! A writer that is killed with SIGKILL at random moments, and an outside witness that knows what the writer reported.
+//! A writer that is killed with SIGKILL at random moments, and an outside witness that knows what
+//! the writer reported.
 //!
 //! *Owns*: the rounds and their sums. *May not touch*: the insides of the log.
 //!
-//! The writer is a process of its own. It announces each append on a pipe before it, and reports its acknowledgement after it;
-//! so what it has reported survives it. After each kill the witness opens the log and reads all of it: nothing acknowledged is
-//! missing; each thread's records are in order, whole, none twice, none that was not announced; a batch is there whole or not at
-//! all; and what an earlier opening has shown is still there. Then the next writer continues with the same log.
+//! The writer is a process of its own. It announces each append on a pipe before it, and reports
+//! its acknowledgement after it; so what it has reported survives it. After each kill the witness
+//! opens the log and reads all of it: nothing acknowledged is missing; each thread's records are in
+//! order, whole, none twice, none that was not announced; a batch is there whole or not at all; and
+//! what an earlier opening has shown is still there. Then the next writer continues with the same
+//! log.
 //!
-//! **A kill is not a power loss**: unsynced writes stay in the page cache, and the next opening finds them. So this lab tests the
-//! order of steps inside the process (nothing is acknowledged before it is written; an interrupted roll, truncation or close is
-//! completed; locks are free), and nothing about syncs: those are tested on the simulated disk ([`crate::sim`]) and on real file
-//! systems.
+//! **A kill is not a power loss**: unsynced writes stay in the page cache, and the next opening
+//! finds them. So this lab tests the order of steps inside the process (nothing is acknowledged
+//! before it is written; an interrupted roll, truncation or close is completed; locks are free),
+//! and nothing about syncs: those are tested on the simulated disk ([`crate::sim`]) and on real
+//! file systems.
 
 mod plan;
 mod record;
@@ -108,7 +112,8 @@ impl fmt::Display for Figures {
 /// Kills writers until there were enough, a promise was broken, or `stop` is set.
 ///
 /// # Errors
-/// A failure that is not a broken promise: a directory or process that cannot be created, a writer that hangs or fails.
+/// A failure that is not a broken promise: a directory or process that cannot be created, a writer
+/// that hangs or fails.
 pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<KillOutcome, String> {
     let began = Instant::now();
     let workdir = WorkDir::create(&options.directory).map_err(|error| error.to_string())?;
@@ -130,8 +135,11 @@ pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<KillOutcome, Stri
         violations.extend(broken.map(|what| run.violation(&round, &what)));
     }
     let classes = run.classes.iter();
-    let classes =
-        classes.map(|(name, states)| Class { name: (*name).to_owned(), states: *states, ..Class::default() });
+    let classes = classes.map(|(name, states)| Class {
+        name: (*name).to_owned(),
+        states: *states,
+        ..Class::default()
+    });
     let mut certificate = Certificate {
         lab: "kill".into(),
         inkstone: env!("CARGO_PKG_VERSION").into(),
@@ -147,7 +155,11 @@ pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<KillOutcome, Stri
         not_run: Vec::new(),
     };
     if done < options.rounds && certificate.is_clean() {
-        certificate.not_run.push(format!("{} of {} rounds: stopped", options.rounds - done, options.rounds));
+        certificate.not_run.push(format!(
+            "{} of {} rounds: stopped",
+            options.rounds - done,
+            options.rounds
+        ));
     }
     Ok(KillOutcome { certificate, figures: run.figures })
 }
@@ -224,7 +236,8 @@ impl Run<'_> {
 
     /// A violation, with a copy of the log as it was found.
     fn violation(&self, round: &Round, what: &str) -> Violation {
-        let name = format!("inkstone-kill-broken-seed-{}-round-{}", self.options.seed, round.number);
+        let name =
+            format!("inkstone-kill-broken-seed-{}-round-{}", self.options.seed, round.number);
         let kept = match keep(&self.path, &self.options.directory, &name) {
             Ok(kept) => format!("a copy of the log is in {}", kept.display()),
             Err(error) => format!("the log could not be copied: {error}"),

@@ -24,7 +24,8 @@ inkstone_io::named_choice! {
 /// What starts the clock of the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// The writer was started: it is killed while it opens the log. The delay is in thousandths of a recent opening's time.
+    /// The writer was started: it is killed while it opens the log. The delay is in thousandths of
+    /// a recent opening's time.
     Start,
     /// The log is open.
     Open,
@@ -54,7 +55,8 @@ pub struct Round {
     pub threads: u8,
     /// What starts the clock of the kill.
     pub trigger: Trigger,
-    /// The delay after that, in microseconds; after [`Trigger::Start`] in thousandths of a recent opening's time.
+    /// The delay after that, in microseconds; after [`Trigger::Start`] in thousandths of a recent
+    /// opening's time.
     pub delay: u64,
     /// How it ends.
     pub manner: Manner,
@@ -68,7 +70,8 @@ pub struct Round {
 impl Round {
     /// The `number`th round of a run.
     pub fn new(seed: u64, number: u32) -> Self {
-        let mut rng = fastrand::Rng::with_seed(seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut rng =
+            fastrand::Rng::with_seed(seed ^ u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut round = Self {
             number,
             threads: [1, 2, 8][rng.usize(..3)],

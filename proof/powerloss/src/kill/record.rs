@@ -24,8 +24,9 @@ impl Id {
     /// Its bytes: its identity, then bytes that follow from that.
     pub fn payload(self) -> Vec<u8> {
         let which = u64::from(self.round) << 32 | u64::from(self.number);
-        let mut rng =
-            fastrand::Rng::with_seed(which ^ u64::from(self.thread).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut rng = fastrand::Rng::with_seed(
+            which ^ u64::from(self.thread).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        );
         // Always some: they show that the head is whole.
         let most = if rng.u8(..) < 16 { BYTES_MAX - HEAD_BYTES } else { 300 };
         let len = rng.usize(TAIL_BYTES_MIN..most);

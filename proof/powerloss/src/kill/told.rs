@@ -62,7 +62,9 @@ impl fmt::Display for Told {
             Told::Intends { thread, number, count, is_batch } => {
                 write!(f, "intends {thread} {number} {count} {}", u8::from(*is_batch))
             }
-            Told::Acknowledged { thread, number, lsn } => write!(f, "acknowledged {thread} {number} {lsn}"),
+            Told::Acknowledged { thread, number, lsn } => {
+                write!(f, "acknowledged {thread} {number} {lsn}")
+            }
             Told::Synced { thread, next, lsn } => write!(f, "synced {thread} {next} {lsn}"),
             Told::GivesUp(lsn) => write!(f, "gives-up {lsn}"),
             Told::GaveUp(lsn) => write!(f, "gave-up {lsn}"),
@@ -95,7 +97,9 @@ impl Told {
             ("acknowledged", &[of, number, lsn]) => {
                 Told::Acknowledged { thread: thread(of)?, number: small(number)?, lsn }
             }
-            ("synced", &[of, next, lsn]) => Told::Synced { thread: thread(of)?, next: small(next)?, lsn },
+            ("synced", &[of, next, lsn]) => {
+                Told::Synced { thread: thread(of)?, next: small(next)?, lsn }
+            }
             ("gives-up", &[lsn]) => Told::GivesUp(lsn),
             ("gave-up", &[lsn]) => Told::GaveUp(lsn),
             ("closing", []) => Told::Closing,
@@ -189,7 +193,9 @@ mod tests {
         ] {
             assert_eq!(Told::parse(&told.to_string()), Some(told.clone()), "{told}");
         }
-        for line in ["", "opened", "open 1", "acknowledged 1 2", "acknowledged 256 2 3", "intends 1 2 x 0"] {
+        for line in
+            ["", "opened", "open 1", "acknowledged 1 2", "acknowledged 256 2 3", "intends 1 2 x 0"]
+        {
             assert_eq!(Told::parse(line), None, "{line}");
         }
     }

@@ -1,7 +1,7 @@
 //! The writer's process: started, read from, stopped, killed at its moment.
 //!
-//! *Owns*: the process, which never outlives its owner here, and the moment of the kill. *May not touch*: what the log holds
-//! afterwards (`witness.rs`).
+//! *Owns*: the process, which never outlives its owner here, and the moment of the kill. *May not
+//! touch*: what the log holds afterwards (`witness.rs`).
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use super::told::{Report, Told};
 /// How long a writer may be silent. It waits for a disk that others use too.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
-/// How the writer is started: a program that calls [`super::write`] with the directory and the round that follow.
+/// How the writer is started: a program that calls [`super::write`] with the directory and the
+/// round that follow.
 #[derive(Debug, Clone)]
 pub struct WriterCommand {
     /// The program.
@@ -130,8 +131,13 @@ fn listen(out: ChildStdout, round: u32, tell: &Sender<Mark>) -> Report {
     report
 }
 
-/// Waits for the event that starts the kill's clock; returns how long the opening took, if it was seen.
-fn await_trigger(heard: &Receiver<Mark>, round: &Round, began: Instant) -> Result<Option<Duration>, String> {
+/// Waits for the event that starts the kill's clock; returns how long the opening took, if it was
+/// seen.
+fn await_trigger(
+    heard: &Receiver<Mark>,
+    round: &Round,
+    began: Instant,
+) -> Result<Option<Duration>, String> {
     let (mut opened, mut acknowledged) = (None, 0);
     loop {
         let is_reached = match round.trigger {
@@ -187,7 +193,8 @@ fn end(victim: &Victim, path: &Path, round: &Round) -> Result<Beside, String> {
     }
 }
 
-/// What other processes see of the log of a stopped writer: a second writer gets an error that names the first, a reader reads.
+/// What other processes see of the log of a stopped writer: a second writer gets an error that
+/// names the first, a reader reads.
 fn beside(path: &Path, round: &Round, writer: u32) -> Beside {
     let options: Options = round.options(None);
     let broken = match Log::open(path, options.clone()) {
@@ -199,7 +206,9 @@ fn beside(path: &Path, round: &Round, writer: u32) -> Beside {
     match Reader::open(path, &options) {
         Ok(reader) => beside.durable = reader.durable().get(),
         Err(error) => {
-            beside.broken.get_or_insert(format!("a reader beside the stopped writer failed: {error}"));
+            beside
+                .broken
+                .get_or_insert(format!("a reader beside the stopped writer failed: {error}"));
         }
     }
     beside

@@ -1,4 +1,5 @@
-//! The outside witness: it compares what a log shows after a kill with what was reported and shown before.
+//! The outside witness: it compares what a log shows after a kill with what was reported and shown
+//! before.
 //!
 //! *Owns*: the judgement. *May not touch*: processes; the log except through its public API.
 
@@ -42,7 +43,12 @@ impl Witness {
     ///
     /// # Errors
     /// Which promise is broken.
-    pub(super) fn look(&mut self, log: &Log, round: u32, report: &Report) -> Result<Looked, String> {
+    pub(super) fn look(
+        &mut self,
+        log: &Log,
+        round: u32,
+        report: &Report,
+    ) -> Result<Looked, String> {
         let (first, last) = (log.first().get(), log.last().get());
         self.check_ends(first, last, report)?;
         let mut looked = Looked::default();
@@ -92,11 +98,15 @@ impl Witness {
     fn check_ends(&self, first: u64, last: u64, report: &Report) -> Result<(), String> {
         let certain = self.first.max(report.first);
         if first != certain && Some(first) != report.first_perhaps {
-            let perhaps = report.first_perhaps.map_or(String::new(), |perhaps| format!(" or {perhaps}"));
+            let perhaps =
+                report.first_perhaps.map_or(String::new(), |perhaps| format!(" or {perhaps}"));
             return Err(format!("the first LSN is {first}; it must be {certain}{perhaps}"));
         }
         if first < self.first {
-            return Err(format!("the first LSN is {first}, but the log was truncated before {}", self.first));
+            return Err(format!(
+                "the first LSN is {first}, but the log was truncated before {}",
+                self.first
+            ));
         }
         if last < report.durable {
             return Err(format!("LSN {} was acknowledged, but the last is {last}", report.durable));
@@ -128,7 +138,8 @@ impl<'a> Reading<'a> {
         if id.round != self.round {
             return Err(format!("LSN {lsn} is {id}, which no earlier opening has shown there"));
         }
-        let Some(thread) = self.report.threads.get(&id.thread).filter(|thread| id.number < thread.intended)
+        let Some(thread) =
+            self.report.threads.get(&id.thread).filter(|thread| id.number < thread.intended)
         else {
             return Err(format!("LSN {lsn} is {id}, which was not announced"));
         };
@@ -144,12 +155,16 @@ impl<'a> Reading<'a> {
         if thread.inside.contains(&id.number) && !self.is_given_up_before(before) {
             let wanted = Id { number: id.number - 1, ..id };
             if before != Some(wanted) {
-                return Err(format!("LSN {lsn} is {id}, but the rest of its batch is not before it"));
+                return Err(format!(
+                    "LSN {lsn} is {id}, but the rest of its batch is not before it"
+                ));
             }
         }
         self.next.insert(id.thread, next + 1);
         match self.report.acknowledged.get(&lsn) {
-            Some(told) if *told != id => Err(format!("LSN {lsn} was acknowledged as {told}, but is {id}")),
+            Some(told) if *told != id => {
+                Err(format!("LSN {lsn} was acknowledged as {told}, but is {id}"))
+            }
             told => Ok(told.is_some()),
         }
     }
@@ -168,13 +183,19 @@ impl<'a> Reading<'a> {
                 None => continue,
             };
             if next < thread.acknowledged {
-                return Err(format!("thread {number}: record {next} was acknowledged, but is missing"));
+                return Err(format!(
+                    "thread {number}: record {next} was acknowledged, but is missing"
+                ));
             }
             if self.report.is_closed && next < thread.intended {
-                return Err(format!("thread {number}: record {next} is missing, though the log was closed"));
+                return Err(format!(
+                    "thread {number}: record {next} is missing, though the log was closed"
+                ));
             }
             if thread.inside.contains(&next) {
-                return Err(format!("thread {number}: the log ends inside a batch, before record {next}"));
+                return Err(format!(
+                    "thread {number}: the log ends inside a batch, before record {next}"
+                ));
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The process that is killed: it appends from several threads, and reports each append before and after.
+//! The process that is killed: it appends from several threads, and reports each append before and
+//! after.
 //!
 //! *Owns*: what the writer does. *May not touch*: the judgement (`witness.rs`), its own end.
 
@@ -17,11 +18,17 @@ use super::told::Told;
 const LIES_EVERY: u32 = 40;
 const GIVES_UP_EVERY: u32 = 24;
 
-/// Appends to the log in `path` until it is killed, or closes it if the round says so. `out` gets a line at a time.
+/// Appends to the log in `path` until it is killed, or closes it if the round says so. `out` gets a
+/// line at a time.
 ///
 /// # Errors
 /// An error of the log, or that nobody reads the output any more; `out` got it as well.
-pub fn write(path: &Path, round: &Round, lie: Option<Lie>, out: impl Write + Send) -> Result<(), String> {
+pub fn write(
+    path: &Path,
+    round: &Round,
+    lie: Option<Lie>,
+    out: impl Write + Send,
+) -> Result<(), String> {
     let pipe = Pipe(Mutex::new(out));
     let outcome = write_and_close(path, round, lie, &pipe);
     if let Err(why) = &outcome {
@@ -90,7 +97,13 @@ struct Writer<'a, W> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    fn new(log: &'a Log, pipe: &'a Pipe<W>, round: &'a Round, thread: u8, lie: Option<Lie>) -> Self {
+    fn new(
+        log: &'a Log,
+        pipe: &'a Pipe<W>,
+        round: &'a Round,
+        thread: u8,
+        lie: Option<Lie>,
+    ) -> Self {
         let rng = fastrand::Rng::with_seed(u64::from(round.number) << 8 | u64::from(thread));
         Self { log, pipe, round, thread, lie, rng, next: 0, acknowledged: 0 }
     }
@@ -114,7 +127,10 @@ impl<'a, W: Write> Writer<'a, W> {
                 self.give_up()?;
             }
             let is_enough = self.thread == 0
-                && self.round.closes_after.is_some_and(|acknowledged| self.acknowledged >= acknowledged);
+                && self
+                    .round
+                    .closes_after
+                    .is_some_and(|acknowledged| self.acknowledged >= acknowledged);
             if is_enough || is_over.load(Ordering::Relaxed) {
                 return Ok(());
             }

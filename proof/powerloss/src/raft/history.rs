@@ -1,6 +1,7 @@
 //! Calls of a raft log, from a seed, and carrying them out.
 //!
-//! *Owns*: which calls there are, mostly allowed ones. *May not touch*: what a call means (`model.rs`).
+//! *Owns*: which calls there are, mostly allowed ones. *May not touch*: what a call means
+//! (`model.rs`).
 
 use inkstone_raft::{EntryId, Leader, NewEntry, RaftLog, Result, Vote};
 
@@ -73,11 +74,12 @@ impl Draw {
                 let from = self.rng.u64(least..=next.max(least));
                 if self.rng.bool() { Op::Truncate(from) } else { Op::TruncateThen(from) }
             }
-            15..18 => {
-                Op::Commit(self.rng.u64(now.committed.unwrap_or(0)..next.max(now.committed.unwrap_or(0) + 1)))
-            }
+            15..18 => Op::Commit(
+                self.rng.u64(now.committed.unwrap_or(0)..next.max(now.committed.unwrap_or(0) + 1)),
+            ),
             18 | 19 => {
-                let upto = self.rng.u64(first.saturating_sub(1)..=now.committed.unwrap_or(0).max(first));
+                let upto =
+                    self.rng.u64(first.saturating_sub(1)..=now.committed.unwrap_or(0).max(first));
                 let leader = now.id_of(upto).map(|id| id.leader).unwrap_or_default();
                 Op::Purge(EntryId::new(leader, upto))
             }
@@ -114,7 +116,11 @@ impl Draw {
 ///
 /// # Errors
 /// Those of the call.
-pub fn carry_out(raft: &RaftLog, op: &Op, callback: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
+pub fn carry_out(
+    raft: &RaftLog,
+    op: &Op,
+    callback: impl FnOnce(Result<()>) + Send + 'static,
+) -> Result<()> {
     match op {
         Op::Append(entries) => {
             let entries: Vec<_> = entries

@@ -1,6 +1,7 @@
 //! What a raft log must hold, worked out without one.
 //!
-//! *Owns*: the contract as a model: a list of entries and three numbers. *May not touch*: files, records, runs.
+//! *Owns*: the contract as a model: a list of entries and three numbers. *May not touch*: files,
+//! records, runs.
 
 use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
 
@@ -57,7 +58,8 @@ impl Op {
     pub fn brief(&self) -> String {
         match self {
             Self::Append(entries) => {
-                let all = entries.iter().map(|(id, payload)| format!("{id}: {} bytes", payload.len()));
+                let all =
+                    entries.iter().map(|(id, payload)| format!("{id}: {} bytes", payload.len()));
                 format!("append {:?}", all.collect::<Vec<_>>())
             }
             other => format!("{other:?}"),
@@ -99,7 +101,8 @@ impl Model {
     /// The id of an entry that is here, or was purged last.
     pub fn id_of(&self, index: u64) -> Option<EntryId> {
         let here = index.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
-        here.map(|(id, _)| id.clone()).or_else(|| self.purged.clone().filter(|purged| purged.index == index))
+        here.map(|(id, _)| id.clone())
+            .or_else(|| self.purged.clone().filter(|purged| purged.index == index))
     }
 
     /// Whether the contract allows the call.
@@ -107,7 +110,10 @@ impl Model {
         match op {
             Op::Append(entries) => {
                 let mut leader = self.last_leader();
-                let first = entries.first().filter(|_| self.is_new()).map_or(self.next(), |(id, _)| id.index);
+                let first = entries
+                    .first()
+                    .filter(|_| self.is_new())
+                    .map_or(self.next(), |(id, _)| id.index);
                 (first..).zip(entries).all(|(index, (id, _))| {
                     let fits = id.index == index && id.leader >= leader && id.index != u64::MAX;
                     leader = id.leader.clone();
@@ -149,7 +155,8 @@ impl Model {
     fn follows(&self, upto: &EntryId) -> bool {
         match self.entries.first() {
             Some((first, _)) if self.purged.is_none() && upto.index < first.index => {
-                upto.index + 1 == first.index && (self.committed.is_none() || upto.leader <= first.leader)
+                upto.index + 1 == first.index
+                    && (self.committed.is_none() || upto.leader <= first.leader)
             }
             _ => true,
         }
@@ -168,8 +175,9 @@ impl Model {
             }
             Op::Vote(vote) => next.vote.replace(vote.clone()).as_ref() != Some(vote),
             Op::Truncate(from) | Op::TruncateThen(from) => {
-                next.entries
-                    .truncate(from.saturating_sub(self.first).min(self.entries.len() as u64) as usize);
+                next.entries.truncate(
+                    from.saturating_sub(self.first).min(self.entries.len() as u64) as usize,
+                );
                 if next.is_new() {
                     next.first = 0;
                 }
@@ -241,7 +249,8 @@ impl Model {
         Self { recorded: self.committed, said_recorded: self.said.clone(), ..self.clone() }
     }
 
-    /// Whether a raft log that shows this may be what is left of `self`: what is committed may not have been recorded yet.
+    /// Whether a raft log that shows this may be what is left of `self`: what is committed may not
+    /// have been recorded yet.
     pub fn may_be_shown_as(&self, shown: &Self) -> bool {
         (self.recorded..=self.committed).contains(&shown.committed)
             && [&self.said_recorded, &self.said].contains(&&shown.said)

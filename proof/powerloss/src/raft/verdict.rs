@@ -1,4 +1,5 @@
-//! Checking one raft log that a power cut left: opening it, comparing it with what is allowed, appending to it.
+//! Checking one raft log that a power cut left: opening it, comparing it with what is allowed,
+//! appending to it.
 //!
 //! *Owns*: that check. *May not touch*: where the raft log is.
 
@@ -27,14 +28,19 @@ impl Allowed {
     ///
     /// # Errors
     /// Which promise is broken.
-    pub fn open(&self, directory: impl Directory, options: Options) -> Result<(RaftLog, Model), String> {
+    pub fn open(
+        &self,
+        directory: impl Directory,
+        options: Options,
+    ) -> Result<(RaftLog, Model), String> {
         let raft = RaftLog::open_in(Arc::new(directory), options)
             .map_err(|error| format!("the raft log does not open: {error}"))?;
         let shown = Model::of(&raft)?;
         if self.models.iter().any(|model| model.may_be_shown_as(&shown)) {
             return Ok((raft, shown));
         }
-        let models: Vec<_> = self.models.iter().map(|model| format!("; {}", model.brief())).collect();
+        let models: Vec<_> =
+            self.models.iter().map(|model| format!("; {}", model.brief())).collect();
         Err(format!("it shows {}, which is none of {}", shown.brief(), models.concat()))
     }
 }

@@ -1,13 +1,15 @@
 //! The classes of faults: which disk, which log, which history and which states each is about.
 //!
-//! *Owns*: the names, and one seed of one class from start to end. *May not touch*: how many seeds are run, by how many
-//! threads, and what is said about it (`lab.rs`).
+//! *Owns*: the names, and one seed of one class from start to end. *May not touch*: how many seeds
+//! are run, by how many threads, and what is said about it (`lab.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_io::{Preparation, named_choice};
-use inkstone_sim::{AfterEffect, DirectoryOrder, Effect, Fault, NewBlocks, OperationKind, SimDisk, errno};
+use inkstone_sim::{
+    AfterEffect, DirectoryOrder, Effect, Fault, NewBlocks, OperationKind, SimDisk, errno,
+};
 
 use super::explore::{Effort, Explorer, Tally, log2_of_sum};
 use super::fault::{FaultyRun, Trouble};
@@ -74,7 +76,8 @@ pub struct Looked {
 impl Looked {
     /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
-        let Tally { covered, reopened, possible_log2, depths, beneath, exhausted, cuts } = other.tally;
+        let Tally { covered, reopened, possible_log2, depths, beneath, exhausted, cuts } =
+            other.tally;
         self.states += other.states;
         self.recycled += other.recycled;
         let tally = &mut self.tally;
@@ -109,7 +112,8 @@ impl Unit {
         let seed = self.seed;
         let Variant { mut disk, mut options } = variant(seed);
         options = options.tail_bytes([0, 32 << 10, 4 << 20][(seed % 3) as usize]);
-        // Only padded logs survive garbage in a sector that is rewritten: it has a class of its own.
+        // Only padded logs survive garbage in a sector that is rewritten: it has a class of its
+        // own.
         disk.garbage_at_crash = self.class == FaultClass::Garbage;
         disk.sector_bytes = if self.class == FaultClass::Torn4096 { 4096 } else { 512 };
         match self.class {
@@ -121,11 +125,13 @@ impl Unit {
             FaultClass::NewBlocks => {
                 disk.new_blocks =
                     [NewBlocks::Zeros, NewBlocks::Garbage, NewBlocks::Stale][(seed % 3) as usize];
-                options = options
-                    .preparation([Preparation::Zeros, Preparation::Fallocate][(seed / 3 % 2) as usize]);
+                options = options.preparation(
+                    [Preparation::Zeros, Preparation::Fallocate][(seed / 3 % 2) as usize],
+                );
             }
             FaultClass::Names => {
-                disk.directory_order = [DirectoryOrder::Any, DirectoryOrder::Prefix][(seed % 2) as usize];
+                disk.directory_order =
+                    [DirectoryOrder::Any, DirectoryOrder::Prefix][(seed % 2) as usize];
             }
             FaultClass::Full => options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false),
             _ => {}
@@ -194,7 +200,9 @@ impl Unit {
             let mut rng = fastrand::Rng::with_seed(self.seed ^ nth);
             let file = rng.bool().then(|| format!("{:020}.ink", rng.u64(1..4)));
             let effect = match self.class {
-                FaultClass::Misdirected => Effect::Misdirected { file, offset: rng.u64(..14) * 4096 },
+                FaultClass::Misdirected => {
+                    Effect::Misdirected { file, offset: rng.u64(..14) * 4096 }
+                }
                 _ => Effect::LostWrite,
             };
             let disk = SimDisk::new(self.seed, variant.disk);
@@ -219,7 +227,8 @@ impl Unit {
         for _ in 0..200 {
             let found = disk.crash(rng.u64(..));
             let what = lies::rot(&found, &mut rng);
-            let seen = lies::look(&found, &variant, &model).map_err(|why| format!("{what}: {why}"))?;
+            let seen =
+                lies::look(&found, &variant, &model).map_err(|why| format!("{what}: {why}"))?;
             looked.states += 1;
             if seen == Seen::Less {
                 return Err(format!("{what}: records are missing without an error"));

@@ -1,7 +1,8 @@
 //! Disks that once were hard, each a text of a few KiB that says which outcome is right.
 //!
-//! *Owns*: the format of those files, opening what they hold. *May not touch*: how the disks came to be (`scenes.rs`);
-//! a file that was written once stays, even when a later version would make another disk of the same scene.
+//! *Owns*: the format of those files, opening what they hold. *May not touch*: how the disks came
+//! to be (`scenes.rs`); a file that was written once stays, even when a later version would make
+//! another disk of the same scene.
 //!
 //! ```text
 //! what: the first sector of a group is lost, the others arrived
@@ -27,8 +28,8 @@ const LINE_BYTES: usize = 48;
 /// A byte that is repeated this often is written in short form.
 const REPEATED: usize = 12;
 
-/// Records from the first to the last, and in which life of the log they were appended: a record that is appended after a
-/// truncation has the LSN of a truncated one, and another life.
+/// Records from the first to the last, and in which life of the log they were appended: a record
+/// that is appended after a truncation has the LSN of a truncated one, and another life.
 pub type Lives = Vec<(u64, u64, u32)>;
 
 /// What an opening must find.
@@ -65,8 +66,9 @@ impl Scene {
             Right::Corrupt => "corrupt".to_owned(),
             Right::Records(lives) if lives.is_empty() => "no records".to_owned(),
             Right::Records(lives) => {
-                let parts =
-                    lives.iter().map(|(first, last, life)| format!("{first}..={last} of life {life}"));
+                let parts = lives
+                    .iter()
+                    .map(|(first, last, life)| format!("{first}..={last} of life {life}"));
                 format!("records {}", parts.collect::<Vec<_>>().join(", "))
             }
         };
@@ -91,7 +93,8 @@ impl Scene {
                 what.clone_into(&mut scene.what);
             } else if let Some(right) = line.strip_prefix("right: ") {
                 (scene.right, is_judged) = (right_of(right).ok_or_else(bad)?, true);
-            } else if let Some((name, len)) = line.strip_prefix("file ").and_then(|rest| rest.split_once(' '))
+            } else if let Some((name, len)) =
+                line.strip_prefix("file ").and_then(|rest| rest.split_once(' '))
             {
                 scene.files.push((name.to_owned(), vec![0; len.parse().map_err(|_| bad())?]));
             } else {
@@ -124,7 +127,8 @@ impl Scene {
         Ok(disk)
     }
 
-    /// Opens the disk and checks the outcome. A log that opens must take appends, and show the same again.
+    /// Opens the disk and checks the outcome. A log that opens must take appends, and show the same
+    /// again.
     ///
     /// # Errors
     /// What is wrong.
@@ -136,10 +140,12 @@ impl Scene {
         }
         let Right::Records(mut lives) = found else { return Ok(()) };
         let variant = Variant { disk: disk.options(), options: small() };
-        let log = open(&disk, &variant).map_err(|error| format!("the log does not reopen: {error}"))?;
+        let log =
+            open(&disk, &variant).map_err(|error| format!("the log does not reopen: {error}"))?;
         let next = log.last().get() + 1;
         let life = lives.last().map_or(0, |(.., life)| *life) + 1;
-        log.append_durable(&payload(next, life, 700)).map_err(|error| format!("an append fails: {error}"))?;
+        log.append_durable(&payload(next, life, 700))
+            .map_err(|error| format!("an append fails: {error}"))?;
         log.abandon();
         lives.push((next, next, life));
         match look(&disk.crash_with(|_| inkstone_sim::Fate::Dropped))? {
@@ -171,8 +177,9 @@ pub fn look(disk: &SimDisk) -> Result<Right, String> {
         };
         let lsn = record.lsn.get();
         let life = (1..10).find(|&life| record.bytes == payload(lsn, life, record.bytes.len()));
-        let life =
-            life.filter(|_| record.lsn == next).ok_or_else(|| format!("LSN {lsn} was never appended"))?;
+        let life = life
+            .filter(|_| record.lsn == next)
+            .ok_or_else(|| format!("LSN {lsn} was never appended"))?;
         next = Lsn::new(lsn + 1);
         match lives.last_mut() {
             Some((_, last, of)) if *of == life => *last = lsn,
@@ -211,7 +218,8 @@ fn write_bytes(text: &mut String, bytes: &[u8]) {
             at += run;
         } else {
             let from = at;
-            while at < bytes.len() && at - from < LINE_BYTES && run_length(&bytes[at..]) < REPEATED {
+            while at < bytes.len() && at - from < LINE_BYTES && run_length(&bytes[at..]) < REPEATED
+            {
                 at += 1;
             }
             let _infallible = write!(text, "@{from} ");

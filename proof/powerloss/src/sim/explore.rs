@@ -1,8 +1,8 @@
-//! Checking what a crash left: each disk found is opened, wholly read, compared with the model, and appended to; some
-//! of them are crashed again while they are opened, and afterwards.
+//! Checking what a crash left: each disk found is opened, wholly read, compared with the model, and
+//! appended to; some of them are crashed again while they are opened, and afterwards.
 //!
-//! *Owns*: opening and checking, which disks of a cut are checked, the count of states. *May not touch*: what led to
-//! the cut.
+//! *Owns*: opening and checking, which disks of a cut are checked, the count of states. *May not
+//! touch*: what led to the cut.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ pub struct Effort {
 
 /// How much is checked of a disk that is crashed again.
 const AGAIN: Effort = Effort { samples: 2, all_of: 2, deep: 0 };
-/// Of the states that are equal to an opened one, one in this many is opened all the same, and must show the same.
+/// Of the states that are equal to an opened one, one in this many is opened all the same, and must
+/// show the same.
 const REOPENED: u64 = 64;
 
 /// What was checked.
@@ -105,7 +106,11 @@ pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log> {
 ///
 /// # Errors
 /// Which promise is broken.
-pub fn open_and_check(disk: &SimDisk, variant: &Variant, allowed: &Allowed) -> Result<(Log, Shown), String> {
+pub fn open_and_check(
+    disk: &SimDisk,
+    variant: &Variant,
+    allowed: &Allowed,
+) -> Result<(Log, Shown), String> {
     verdict::open_and_check(disk.directory(PATH), variant.options.clone(), allowed)
 }
 
@@ -113,7 +118,9 @@ pub fn open_and_check(disk: &SimDisk, variant: &Variant, allowed: &Allowed) -> R
 fn has_old_bytes(found: &SimDisk, log: &Log) -> bool {
     let Some(end) = log.recovery().end else { return false };
     let name = format!("{:020}.ink", end.segment.get());
-    let Ok(file) = found.directory(PATH).open(&name, &OpenFile::existing().read_only()) else { return false };
+    let Ok(file) = found.directory(PATH).open(&name, &OpenFile::existing().read_only()) else {
+        return false;
+    };
     let Ok(len) = file.len_bytes() else { return false };
     let from = (end.byte / 4096 + 3) * 4096;
     let mut bytes = vec![0; len.saturating_sub(from) as usize];
@@ -175,7 +182,8 @@ impl Explorer {
             if !self.tally.covered.is_multiple_of(REOPENED) {
                 return Ok(());
             }
-            (self.tally.covered, self.tally.reopened) = (self.tally.covered - 1, self.tally.reopened + 1);
+            (self.tally.covered, self.tally.reopened) =
+                (self.tally.covered - 1, self.tally.reopened + 1);
         }
         self.states += 1;
         self.tally.depths[self.level.min(3)] += 1;
@@ -200,7 +208,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// Crashes again: while the disk is opened, after that, while one record is appended, and after that.
+    /// Crashes again: while the disk is opened, after that, while one record is appended, and after
+    /// that.
     fn twice(&mut self, found: &SimDisk, allowed: &Allowed) -> Result<(), String> {
         let deep = if self.level + 1 < self.depth { 3 } else { 0 };
         let effort = std::mem::replace(&mut self.effort, Effort { deep, ..AGAIN });
@@ -215,8 +224,9 @@ impl Explorer {
     fn crash_again(&mut self, found: &SimDisk, allowed: &Allowed) -> Result<(), String> {
         found.record_epochs();
         let (log, shown) = open_and_check(found, &self.variant, allowed)?;
-        let at =
-            |when: &str| format!("again, {when} the opening that showed {}..={}", shown.first, shown.last);
+        let at = |when: &str| {
+            format!("again, {when} the opening that showed {}..={}", shown.first, shown.last)
+        };
         for cut in found.take_epochs() {
             self.cut(&cut, allowed).map_err(|why| format!("crashed {}: {why}", at("within")))?;
         }
@@ -235,9 +245,10 @@ impl Explorer {
         self.cut(&found.power_cut(), &certain).map_err(words)?;
         // The process is killed, the kernel lives on.
         log.abandon();
-        let (log, _) =
-            open_and_check(found, &self.variant, &certain).map_err(|why| format!("killed: {why}"))?;
+        let (log, _) = open_and_check(found, &self.variant, &certain)
+            .map_err(|why| format!("killed: {why}"))?;
         log.abandon();
-        self.cut(&found.power_cut(), &certain).map_err(|why| format!("killed, opened, then crashed: {why}"))
+        self.cut(&found.power_cut(), &certain)
+            .map_err(|why| format!("killed, opened, then crashed: {why}"))
     }
 }

@@ -1,7 +1,8 @@
 //! Histories in which something fails: by plan, by rate, or because the disk is full.
 //!
-//! *Owns*: distinguishing a poisoned log from one that continues, what each must still do, reopening until it works.
-//! *May not touch*: what the operations mean (`history.rs`), how a crash is checked (`explore.rs`).
+//! *Owns*: distinguishing a poisoned log from one that continues, what each must still do,
+//! reopening until it works. *May not touch*: what the operations mean (`history.rs`), how a crash
+//! is checked (`explore.rs`).
 
 use inkstone::{Error, Log, Lsn};
 use inkstone_sim::{Effect, FaultRates, SimDisk};
@@ -107,7 +108,9 @@ impl FaultyRun {
             self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
         }
         let allowed = self.model.allowed();
-        self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed after: {why}"))
+        self.explorer
+            .cut(&self.disk.power_cut(), &allowed)
+            .map_err(|why| format!("crashed after: {why}"))
     }
 
     fn step(&mut self, operation: &Op, is_second: bool) -> Result<(), String> {
@@ -143,9 +146,13 @@ impl FaultyRun {
         }
         let has_failed = self.faults() > before;
         for cut in self.disk.take_epochs().into_iter().filter(|_| has_failed) {
-            self.explorer.cut(&cut, &plan.during).map_err(|why| format!("crashed while it ends: {why}"))?;
+            self.explorer
+                .cut(&cut, &plan.during)
+                .map_err(|why| format!("crashed while it ends: {why}"))?;
         }
-        self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed ended: {why}"))?;
+        self.explorer
+            .cut(&self.disk.power_cut(), &allowed)
+            .map_err(|why| format!("crashed ended: {why}"))?;
         self.open_again(&allowed)
     }
 
@@ -167,7 +174,8 @@ impl FaultyRun {
                 if matches!(error, Error::Poisoned(_)) {
                     return Err(format!("the log continues after {error}"));
                 }
-                let shown = Shown { first: self.log().first().get(), last: self.log().last().get() };
+                let shown =
+                    Shown { first: self.log().first().get(), last: self.log().last().get() };
                 plan.during.check_ends(shown).map_err(|why| format!("after {error}: {why}"))?;
                 self.model = plan.during.model(shown, plan.after.numbers);
                 self.check_living().map_err(|why| format!("after {error}: {why}"))?;
@@ -200,8 +208,8 @@ impl FaultyRun {
         self.explorer.cut(&self.disk.power_cut(), now).map_err(words)
     }
 
-    /// Everything that would write is refused with the first cause; durable records can be read. Returns what the next opening may
-    /// find.
+    /// Everything that would write is refused with the first cause; durable records can be read.
+    /// Returns what the next opening may find.
     fn check_poisoned(&self, plan: &Plan, cause: &str) -> Result<Allowed, String> {
         let log = self.log();
         let answers = [
@@ -216,12 +224,15 @@ impl FaultyRun {
         for (number, answer) in answers.into_iter().enumerate() {
             match answer {
                 Err(Error::Poisoned(poison)) if words(poison.cause()) == cause => {}
-                Err(other) => return Err(format!("poisoned by {cause}, call {number} returns {other}")),
+                Err(other) => {
+                    return Err(format!("poisoned by {cause}, call {number} returns {other}"));
+                }
                 Ok(()) => return Err(format!("poisoned by {cause}, call {number} succeeds")),
             }
         }
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
-        self.steadily(|| plan.during.check_records(log, shown)).map_err(|why| format!("poisoned: {why}"))?;
+        self.steadily(|| plan.during.check_records(log, shown))
+            .map_err(|why| format!("poisoned: {why}"))?;
         let at_least = plan.during.at_least.max(shown.last);
         Ok(Allowed { at_least, ..plan.during.clone() })
     }

@@ -1,7 +1,9 @@
-//! A process that is killed at any call, between a write and its sync for example, while the kernel lives on: the next
-//! opening finds what the killed one left in memory, and what it shows must survive a power cut.
+//! A process that is killed at any call, between a write and its sync for example, while the kernel
+//! lives on: the next opening finds what the killed one left in memory, and what it shows must
+//! survive a power cut.
 //!
-//! *Owns*: the moment of the kill. *May not touch*: what is written before it, which all reaches the simulated disk.
+//! *Owns*: the moment of the kill. *May not touch*: what is written before it, which all reaches
+//! the simulated disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +20,16 @@ use crate::model::{Allowed, Model};
 /// No call is as far away as this.
 const NEVER: u64 = u64::MAX / 2;
 
-/// A process that dies after a number of calls: later ones that change something do not reach the disk.
+/// A process that dies after a number of calls: later ones that change something do not reach the
+/// disk.
 #[derive(Debug)]
 struct Mortal {
     left: Arc<AtomicU64>,
 }
 
 impl Hook for Mortal {
-    /// Counts a call that opens or changes something; an error if it comes after the kill. One thread makes all calls, so `Relaxed` is
-    /// enough.
+    /// Counts a call that opens or changes something; an error if it comes after the kill. One
+    /// thread makes all calls, so `Relaxed` is enough.
     fn before(&self, call: &Call<'_>) -> Result<()> {
         if let Call::List
         | Call::Lock { .. }
@@ -62,7 +65,8 @@ impl Killed {
         Self { explorer, disk, rng, model: Model::new() }
     }
 
-    /// Each process has options of its own: what one left to a sync, the next may make durable by its writes.
+    /// Each process has options of its own: what one left to a sync, the next may make durable by
+    /// its writes.
     fn open(&mut self, calls: &Arc<AtomicU64>) -> inkstone::Result<Log> {
         self.explorer.variant.redraw_options(self.rng.u64(..));
         let mortal = Mortal { left: Arc::clone(calls) };
@@ -70,7 +74,8 @@ impl Killed {
         Log::open_in(Arc::new(directory), self.explorer.variant.options.clone())
     }
 
-    /// Runs a history: before each operation a process opens the log, and is killed within the operation or after it.
+    /// Runs a history: before each operation a process opens the log, and is killed within the
+    /// operation or after it.
     ///
     /// # Errors
     /// Which promise is broken.
@@ -96,14 +101,17 @@ impl Killed {
         log.abandon();
         self.model = match result {
             Ok(()) => plan.after.clone(),
-            Err(_) if was_killed => Model { records: plan.during.records.to_vec(), ..plan.after.clone() },
+            Err(_) if was_killed => {
+                Model { records: plan.during.records.to_vec(), ..plan.after.clone() }
+            }
             Err(error) => return Err(format!("the call fails: {error}")),
         };
         let now = if was_killed { plan.during } else { self.model.allowed() };
         self.look(&now, "killed")?;
         let calls = Arc::new(AtomicU64::new(NEVER));
-        let log =
-            self.open(&calls).map_err(|error| format!("after the kill the log does not open: {error}"))?;
+        let log = self
+            .open(&calls)
+            .map_err(|error| format!("after the kill the log does not open: {error}"))?;
         let shown = now.check(&log).map_err(|why| format!("killed: {why}"))?;
         log.abandon();
         self.model = now.model(shown, self.model.numbers);

@@ -1,7 +1,7 @@
 //! Many seeds of many classes on several cores, and the certificate of the results.
 //!
-//! *Owns*: which thread runs which seeds, when a run ends, shortening failures, the certificate. *May not touch*: what a
-//! class is about (`class.rs`), the terminal.
+//! *Owns*: which thread runs which seeds, when a run ends, shortening failures, the certificate.
+//! *May not touch*: what a class is about (`class.rs`), the terminal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -102,8 +102,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// glibc returns freed memory of 128 KiB and more to the kernel at once, until a larger piece was freed: from then on it keeps
-/// as much. Each state allocates and frees some buffers, and without this most of the time would go into page faults.
+/// glibc returns freed memory of 128 KiB and more to the kernel at once, until a larger piece was
+/// freed: from then on it keeps as much. Each state allocates and frees some buffers, and without
+/// this most of the time would go into page faults.
 fn keep_freed_memory() {
     drop(std::hint::black_box(vec![1_u8; 24 << 20]));
 }
@@ -131,7 +132,9 @@ pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report 
         }
         while shared.busy.load(Ordering::Acquire) > 0 {
             let elapsed = started.elapsed();
-            if stop.load(Ordering::Relaxed) || matches!(plan.until, Until::Time(time) if elapsed >= time) {
+            if stop.load(Ordering::Relaxed)
+                || matches!(plan.until, Until::Time(time) if elapsed >= time)
+            {
                 shared.stop.store(true, Ordering::Relaxed);
             }
             let (states, units) =
@@ -141,14 +144,16 @@ pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report 
         }
     });
     let failed = lock(&shared.failed).take();
-    let violations: Vec<_> = failed.into_iter().map(|(unit, why)| plan.violation(&unit, why, stop)).collect();
+    let violations: Vec<_> =
+        failed.into_iter().map(|(unit, why)| plan.violation(&unit, why, stop)).collect();
     let is_cut_short = stop.load(Ordering::Relaxed);
     plan.report(&shared, violations, is_cut_short, started.elapsed())
 }
 
 impl Shared<'_> {
-    /// The class whose turn it is, and its seed. If seeds are counted, each class gets the same number; otherwise each gets the
-    /// same time, since a seed of one class may take a thousand times as long as one of another.
+    /// The class whose turn it is, and its seed. If seeds are counted, each class gets the same
+    /// number; otherwise each gets the same time, since a seed of one class may take a thousand
+    /// times as long as one of another.
     fn take_turn(&self) -> Option<(usize, u64)> {
         let mut turns = lock(&self.turns);
         let is_done = match self.plan.until {
@@ -254,8 +259,10 @@ impl Plan {
     }
 
     fn command_for(&self, unit: &Unit, numbers: &[usize]) -> String {
-        let mut command =
-            format!("inkstone powerloss sim --seed {:#x} --seeds 1 --class {}", unit.seed, unit.class);
+        let mut command = format!(
+            "inkstone powerloss sim --seed {:#x} --seeds 1 --class {}",
+            unit.seed, unit.class
+        );
         if self.all_of != ALL_OF {
             command += &format!(" --all-of {}", self.all_of);
         }
@@ -280,10 +287,12 @@ impl Plan {
         let all = lock(&shared.looked).clone();
         let turns = lock(&shared.turns).clone();
         let classes = self.classes.iter().zip(&all).zip(&turns);
-        let classes =
-            classes.map(|((class, (looked, time)), turns)| class_of(*class, looked, turns.seeds, *time));
-        let mut not_run =
-            vec!["EINTR: it never reaches the log; `cargo test -p inkstone-io` tests it below".to_owned()];
+        let classes = classes
+            .map(|((class, (looked, time)), turns)| class_of(*class, looked, turns.seeds, *time));
+        let mut not_run = vec![
+            "EINTR: it never reaches the log; `cargo test -p inkstone-io` tests it below"
+                .to_owned(),
+        ];
         let left_out: Vec<_> = FaultClass::ALL
             .iter()
             .filter(|class| !self.classes.contains(class))
@@ -295,14 +304,17 @@ impl Plan {
         if is_cut_short {
             not_run.push("it was stopped early".to_owned());
         }
-        let mistake =
-            self.mistake.map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));
+        let mistake = self
+            .mistake
+            .map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));
         let certificate = Certificate {
             lab: "sim".into(),
             inkstone: env!("CARGO_PKG_VERSION").into(),
             kernel: self.kernel.clone(),
             command: self.command.clone(),
-            subject: format!("segments of 64 and 256 KiB, every option drawn from the seed{mistake}"),
+            subject: format!(
+                "segments of 64 and 256 KiB, every option drawn from the seed{mistake}"
+            ),
             file_system: "simulated".into(),
             seed: self.seed,
             seeds: turns.iter().map(|turns| turns.seeds).max().unwrap_or(0),
@@ -311,7 +323,8 @@ impl Plan {
             violations,
             not_run,
         };
-        let looked = self.classes.iter().copied().zip(all.into_iter().map(|(looked, _)| looked)).collect();
+        let looked =
+            self.classes.iter().copied().zip(all.into_iter().map(|(looked, _)| looked)).collect();
         Report { certificate, looked, is_cut_short }
     }
 }

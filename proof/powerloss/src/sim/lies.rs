@@ -1,7 +1,8 @@
-//! Devices that lie: writes that are acknowledged and never arrive, or arrive elsewhere, and bits that rot.
+//! Devices that lie: writes that are acknowledged and never arrive, or arrive elsewhere, and bits
+//! that rot.
 //!
-//! *Owns*: what may still be shown then: what was appended, or `Corrupt`. *May not touch*: what the operations
-//! mean (`history.rs`).
+//! *Owns*: what may still be shown then: what was appended, or `Corrupt`. *May not touch*: what the
+//! operations mean (`history.rs`).
 
 use inkstone::{Log, Lsn};
 use inkstone_sim::{Effect, Fault, OperationKind, SimDisk};
@@ -59,9 +60,13 @@ pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, St
     }
 }
 
-/// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log must notice the loss.
-/// `None` if it was noticed before.
-pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Option<(Model, Seen)>, String> {
+/// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log
+/// must notice the loss. `None` if it was noticed before.
+pub fn tell(
+    disk: &SimDisk,
+    variant: &Variant,
+    operations: &[Op],
+) -> Result<Option<(Model, Seen)>, String> {
     let mut model = Model::new();
     let mut log = open(disk, variant).map_err(|error| error.to_string())?;
     let last = [Op::Append(333), Op::Reopen];
@@ -69,7 +74,8 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
     let mut covered = 0;
     for operation in operations.iter().chain(&last) {
         let plan = plan(operation, &model);
-        let is_promise = matches!(operation, Op::Append(_) | Op::Batch(_) | Op::Several(_) | Op::Try(_));
+        let is_promise =
+            matches!(operation, Op::Append(_) | Op::Batch(_) | Op::Several(_) | Op::Try(_));
         covered = if is_promise { disk.operations() } else { covered };
         match operation {
             Op::Reopen | Op::Drop | Op::Kill => {
@@ -82,7 +88,9 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
                     Err(error) => return Err(format!("the log does not open: {error}")),
                 }
                 let seen = read(&log, &model)?;
-                if seen == Seen::Less && disk.history().iter().any(|event| event.operation <= covered) {
+                if seen == Seen::Less
+                    && disk.history().iter().any(|event| event.operation <= covered)
+                {
                     return Err(format!(
                         "the log has {}..={} of {:?}",
                         log.first(),
@@ -105,8 +113,9 @@ pub fn tell(disk: &SimDisk, variant: &Variant, operations: &[Op]) -> Result<Opti
     look(disk, variant, &model).map(|seen| Some((model, seen)))
 }
 
-/// Runs a history in which a sync reports success but loses everything, and the next sync fails. No log can save that data.
-/// What is shown must have been appended all the same, and the error must be reported when it comes.
+/// Runs a history in which a sync reports success but loses everything, and the next sync fails. No
+/// log can save that data. What is shown must have been appended all the same, and the error must
+/// be reported when it comes.
 pub fn reports_later(
     disk: &SimDisk,
     variant: &Variant,
@@ -118,7 +127,9 @@ pub fn reports_later(
     let excused = |disk: &SimDisk, what: String| if fired(disk) { Ok(()) } else { Err(what) };
     let mut log = match open(disk, variant) {
         Ok(log) => Some(log),
-        Err(error) => return excused(disk, format!("the log does not open: {error}")).map(|()| Seen::Less),
+        Err(error) => {
+            return excused(disk, format!("the log does not open: {error}")).map(|()| Seen::Less);
+        }
     };
     for operation in operations {
         let Some(open_log) = log.take() else { break };
@@ -130,7 +141,10 @@ pub fn reports_later(
                     // What it holds now is unknown: it is checked below.
                     Ok(reopened) if fired(disk) => drop(reopened),
                     Ok(reopened) => {
-                        model.settle(Shown { first: reopened.first().get(), last: reopened.last().get() });
+                        model.settle(Shown {
+                            first: reopened.first().get(),
+                            last: reopened.last().get(),
+                        });
                         log = Some(reopened);
                     }
                     Err(error) => excused(disk, format!("the log does not open: {error}"))?,
@@ -163,7 +177,10 @@ fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen,
     let mut last = log.first().get().saturating_sub(1);
     for record in log.reader().records(log.first()) {
         match record {
-            Ok(record) if record.lsn.get() == last + 1 && Record::is_ours(&record.bytes, model.numbers) => {
+            Ok(record)
+                if record.lsn.get() == last + 1
+                    && Record::is_ours(&record.bytes, model.numbers) =>
+            {
                 last += 1;
             }
             Ok(record) => return Err(format!("LSN {} was never appended", record.lsn)),
@@ -187,8 +204,8 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log, u64), String> {
     Ok((disk, log, count))
 }
 
-/// The write of the very last group is lost, and nothing follows that shows it: only a caller who passes the LSN that he
-/// knows to be durable gets an error.
+/// The write of the very last group is lost, and nothing follows that shows it: only a caller who
+/// passes the LSN that he knows to be durable gets an error.
 ///
 /// # Errors
 /// The log opens with less than its caller knows of.
@@ -201,13 +218,16 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let options = variant.options.clone().expect_durable(last);
     match open(&disk, &Variant { options, ..variant.clone() }) {
         Ok(log) if log.last() >= last => Ok(()),
-        Ok(log) => Err(format!("LSN {last} was durable, but the log opens with {} of {count}", log.last())),
+        Ok(log) => {
+            Err(format!("LSN {last} was durable, but the log opens with {} of {count}", log.last()))
+        }
         Err(error) if error.corruption().is_some() => Ok(()),
         Err(error) => Err(format!("the log does not open: {error}")),
     }
 }
 
-/// The write of a truncation is lost, and that of another one is not: the promise in the second one shows it.
+/// The write of a truncation is lost, and that of another one is not: the promise in the second one
+/// shows it.
 ///
 /// # Errors
 /// The log opens and neither truncation counts.
@@ -221,7 +241,9 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     disk.drop_caches();
     match open(&disk, variant) {
         Ok(log) if log.first() == first => Ok(()),
-        Ok(log) => Err(format!("LSN {first} was the first, but the log opens with {}", log.first())),
+        Ok(log) => {
+            Err(format!("LSN {first} was the first, but the log opens with {}", log.first()))
+        }
         Err(error) if error.corruption().is_some() => Ok(()),
         Err(error) => Err(format!("the log does not open: {error}")),
     }

@@ -1,6 +1,8 @@
-//! Histories on a simulated disk, crashed at every instant, with every fault that such a disk can have.
+//! Histories on a simulated disk, crashed at every instant, with every fault that such a disk can
+//! have.
 //!
-//! *Owns*: which crashes are checked and how many. *May not touch*: how a disk loses what it loses (`inkstone_sim`).
+//! *Owns*: which crashes are checked and how many. *May not touch*: how a disk loses what it loses
+//! (`inkstone_sim`).
 
 pub mod class;
 pub mod corpus;

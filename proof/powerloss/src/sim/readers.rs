@@ -1,7 +1,8 @@
-//! Readers beside a writer, while a history runs: what they see was appended there, is durable and is not truncated; and no
-//! second writer can open the log.
+//! Readers beside a writer, while a history runs: what they see was appended there, is durable and
+//! is not truncated; and no second writer can open the log.
 //!
-//! *Owns*: who reads, and what each must see. *May not touch*: crashes; what the operations mean (`history.rs`).
+//! *Owns*: who reads, and what each must see. *May not touch*: crashes; what the operations mean
+//! (`history.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,7 +55,8 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Runs a history. One sync fails somewhere: that writer stays open, poisoned, until the next one comes.
+    /// Runs a history. One sync fails somewhere: that writer stays open, poisoned, until the next
+    /// one comes.
     ///
     /// # Errors
     /// Which promise is broken.
@@ -132,8 +134,11 @@ impl Readers {
             let at = slow.next_lsn().get();
             let is_beyond = std::mem::take(&mut is_cut) && at > last + 1;
             match slow.next() {
-                Err(Error::TruncatedAfter { last: told, .. }) if is_beyond && told.get() == last => {}
-                Err(Error::TruncatedBefore { first: told, .. }) if at < first && told.get() == first => {
+                Err(Error::TruncatedAfter { last: told, .. })
+                    if is_beyond && told.get() == last => {}
+                Err(Error::TruncatedBefore { first: told, .. })
+                    if at < first && told.get() == first =>
+                {
                     slow.seek(told);
                 }
                 Ok(None) if at > durable && !is_beyond => {}
@@ -155,7 +160,9 @@ impl Readers {
         let reader = self.log().reader();
         match reader.get(Lsn::new(durable + 1)) {
             Err(Error::NotYet { .. }) => {}
-            other => return Err(format!("a read of the record after the watermark gives: {other:?}")),
+            other => {
+                return Err(format!("a read of the record after the watermark gives: {other:?}"));
+            }
         }
         match reader.get(Lsn::new(first.max(2) - 1)) {
             Err(Error::TruncatedBefore { .. }) => Ok(()),
@@ -177,7 +184,8 @@ impl Readers {
         }
         let records = reader.records(reader.first());
         for (next, record) in (reader.first().get()..).zip(records) {
-            let record = record.map_err(|error| format!("beside the writer, LSN {next}: {error}"))?;
+            let record =
+                record.map_err(|error| format!("beside the writer, LSN {next}: {error}"))?;
             let wanted = allowed.records.get(next as usize - 1).map(Record::payload);
             if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
                 return Err(format!("beside the writer, LSN {} instead of {next}", record.lsn));
@@ -196,7 +204,12 @@ impl Readers {
             match (bytes, now) {
                 (Some(bytes), Some(now)) if bytes == now => {}
                 (bytes @ None, Some(now)) => *bytes = Some(now.clone()),
-                _ => return Err(format!("{} is held, but its file was recycled", sealed.path.display())),
+                _ => {
+                    return Err(format!(
+                        "{} is held, but its file was recycled",
+                        sealed.path.display()
+                    ));
+                }
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A history on a simulated disk, with a crash at every instant of it.
 //!
-//! *Owns*: carrying out a history, and where its crashes are. *May not touch*: what the operations mean (`history.rs`),
-//! how a crash is checked (`explore.rs`).
+//! *Owns*: carrying out a history, and where its crashes are. *May not touch*: what the operations
+//! mean (`history.rs`), how a crash is checked (`explore.rs`).
 
 use std::sync::atomic::Ordering;
 
@@ -66,7 +66,9 @@ impl Run {
             self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
         }
         let allowed = self.model.allowed();
-        self.explorer.cut(&self.disk.power_cut(), &allowed).map_err(|why| format!("crashed after: {why}"))
+        self.explorer
+            .cut(&self.disk.power_cut(), &allowed)
+            .map_err(|why| format!("crashed after: {why}"))
     }
 
     /// Runs one operation and checks every crash within and after it.
@@ -99,7 +101,8 @@ impl Run {
                 self.model.settle(shown);
             }
             (Op::PowerCut(within), Some(log)) => {
-                carry_out(&log, within, &plan).map_err(|error| format!("the call fails: {error}"))?;
+                carry_out(&log, within, &plan)
+                    .map_err(|error| format!("the call fails: {error}"))?;
                 log.abandon();
                 self.go_on_with_what_was_found(&plan.during, plan.after.numbers)?;
             }
@@ -117,10 +120,12 @@ impl Run {
         self.look(&plan.during)
     }
 
-    /// The power was cut at some instant of the last operation; the rest of the history runs on the disk that was found.
+    /// The power was cut at some instant of the last operation; the rest of the history runs on the
+    /// disk that was found.
     fn go_on_with_what_was_found(&mut self, during: &Allowed, numbers: u32) -> Result<(), String> {
         let mut rng = fastrand::Rng::with_seed(self.explorer.seed ^ (self.steps << 32));
-        let cuts: Vec<_> = self.disk.take_epochs().into_iter().chain([self.disk.power_cut()]).collect();
+        let cuts: Vec<_> =
+            self.disk.take_epochs().into_iter().chain([self.disk.power_cut()]).collect();
         self.disk = cuts[rng.usize(..cuts.len())].sample(rng.u64(..));
         self.disk.record_epochs();
         let shown = self.open(during).map_err(|why| format!("after the power cut: {why}"))?;

@@ -1,7 +1,7 @@
 //! How the disks of the corpus were made.
 //!
-//! *Owns*: the scenes and the right outcome of each, written by hand. *May not touch*: the files that are there
-//! already (`corpus.rs`).
+//! *Owns*: the scenes and the right outcome of each, written by hand. *May not touch*: the files
+//! that are there already (`corpus.rs`).
 
 use inkstone::{Log, Lsn};
 use inkstone_io::{Directory, OpenFile};
@@ -28,11 +28,27 @@ const SCENES: [(&str, &str, Make); 18] = [
     ),
     ("torn-group-head", "the first sector of a group is lost, the others arrived", torn_group_head),
     ("torn-group-middle", "a sector in the middle of a group is lost", torn_group_middle),
-    ("recycled", "the last segment has old blocks, with sound old frames behind the log's end", recycled),
+    (
+        "recycled",
+        "the last segment has old blocks, with sound old frames behind the log's end",
+        recycled,
+    ),
     ("recycled-torn", "as recycled, and the first sector of the last group is lost", recycled_torn),
-    ("rot-below-promise", "a bit rotted in record 2, and a later group promises it", rot_below_promise),
-    ("rot-in-last-group", "a bit rotted in the last group, which nothing promises", rot_in_last_group),
-    ("rot-after-close", "a bit rotted in the last record, and closing promised it", rot_after_close),
+    (
+        "rot-below-promise",
+        "a bit rotted in record 2, and a later group promises it",
+        rot_below_promise,
+    ),
+    (
+        "rot-in-last-group",
+        "a bit rotted in the last group, which nothing promises",
+        rot_in_last_group,
+    ),
+    (
+        "rot-after-close",
+        "a bit rotted in the last record, and closing promised it",
+        rot_after_close,
+    ),
     ("lost-rename", "a segment was being made, and its new name is lost", lost_rename),
     ("cut-front-undone", "truncate_before, and its group is lost", cut_front_undone),
     (
@@ -41,7 +57,11 @@ const SCENES: [(&str, &str, Make); 18] = [
         cut_front_name_kept,
     ),
     ("cut-back-undone", "truncate_after, and the header that says so is lost", cut_back_undone),
-    ("cut-back", "truncate_after is durable, and another record has the LSN of one that was cut", cut_back),
+    (
+        "cut-back",
+        "truncate_after is durable, and another record has the LSN of one that was cut",
+        cut_back,
+    ),
     (
         "next-is-empty",
         "the next segment's file has no bytes, and a file has its size before its name",
@@ -92,7 +112,12 @@ fn words(error: impl ToString) -> String {
     error.to_string()
 }
 
-fn append(log: &Log, lsns: std::ops::RangeInclusive<u64>, life: u32, bytes: usize) -> Result<(), String> {
+fn append(
+    log: &Log,
+    lsns: std::ops::RangeInclusive<u64>,
+    life: u32,
+    bytes: usize,
+) -> Result<(), String> {
     lsns.into_iter().try_for_each(|lsn| {
         let given = log.append_durable(&payload(lsn, life, bytes)).map_err(words)?;
         if given.get() == lsn { Ok(()) } else { Err(format!("LSN {given} instead of {lsn}")) }
@@ -107,7 +132,9 @@ fn life(first: u64, last: u64) -> Right {
 fn cut_with(disk: &SimDisk, wanted: impl Fn(&Item) -> bool) -> Result<PowerCut, String> {
     let mut cuts = disk.take_epochs();
     cuts.push(disk.power_cut());
-    cuts.into_iter().find(|cut| cut.items().iter().any(&wanted)).ok_or_else(|| "there is no such cut".into())
+    cuts.into_iter()
+        .find(|cut| cut.items().iter().any(&wanted))
+        .ok_or_else(|| "there is no such cut".into())
 }
 
 fn sector_of(item: &Item) -> Option<u64> {
@@ -117,7 +144,8 @@ fn sector_of(item: &Item) -> Option<u64> {
     }
 }
 
-/// Keeps everything except one sector of the segment that is written, by its place among those of the cut.
+/// Keeps everything except one sector of the segment that is written, by its place among those of
+/// the cut.
 fn without_sector(cut: &PowerCut, which: usize) -> SimDisk {
     let mut seen = 0;
     cut.state(|_, item| {
@@ -153,7 +181,8 @@ fn torn_header() -> Made {
     let (disk, log) = large(2)?;
     append(&log, 3..=3, 1, RECORD_BYTES_MAX)?;
     let cut = cut_with(&disk, |item| sector_of(item) == Some(0))?;
-    let found = cut.state(|_, item| if sector_of(item) == Some(0) { Fate::Garbage } else { Fate::Dropped });
+    let found =
+        cut.state(|_, item| if sector_of(item) == Some(0) { Fate::Garbage } else { Fate::Dropped });
     Ok((found, life(1, 2)))
 }
 
@@ -161,7 +190,8 @@ fn lost_seal() -> Made {
     let (disk, log) = large(2)?;
     append(&log, 3..=3, 1, RECORD_BYTES_MAX)?;
     // The old segment is written once after the new header is durable.
-    let is_seal = |item: &Item| &*item.file == "00000000000000000002.ink" && sector_of(item).is_some();
+    let is_seal =
+        |item: &Item| &*item.file == "00000000000000000002.ink" && sector_of(item).is_some();
     Ok((cut_with(&disk, is_seal)?.state(|_, _| Fate::Dropped), life(1, 2)))
 }
 
@@ -211,10 +241,15 @@ fn rot_at(disk: &SimDisk, text: &str) -> Result<SimDisk, String> {
     let found = nothing_more(disk);
     let name = "00000000000000000001.ink";
     let image = found.medium();
-    let bytes =
-        image.iter().find(|(path, _)| path.ends_with(name)).map(|(_, bytes)| bytes).ok_or("no segment")?;
-    let at =
-        bytes.windows(text.len()).position(|window| window == text.as_bytes()).ok_or("no such record")?;
+    let bytes = image
+        .iter()
+        .find(|(path, _)| path.ends_with(name))
+        .map(|(_, bytes)| bytes)
+        .ok_or("no segment")?;
+    let at = bytes
+        .windows(text.len())
+        .position(|window| window == text.as_bytes())
+        .ok_or("no such record")?;
     found.rot(PATH, name, at as u64 + 300, 4);
     Ok(found)
 }
@@ -287,7 +322,8 @@ fn second_crash() -> Made {
     first.record_epochs();
     drop(log_of(&first)?);
     let cut = cut_with(&first, |item| sector_of(item).is_some())?;
-    // What the first crash left after the hole stays there: only the epoch group's own sectors are touched.
+    // What the first crash left after the hole stays there: only the epoch group's own sectors are
+    // touched.
     Ok((without_sector(&cut, 5), life(1, 3)))
 }
 

@@ -1,7 +1,7 @@
 //! The states that one power cut may leave, and iterating over all of them or over some.
 //!
-//! *Owns*: which items of a cut are chosen together, one by one, or at random. *May not touch*: what an item is
-//! (`inkstone_sim`), what is done with a state.
+//! *Owns*: which items of a cut are chosen together, one by one, or at random. *May not touch*:
+//! what an item is (`inkstone_sim`), what is done with a state.
 
 use inkstone_sim::{Fate, Item, ItemKind, PowerCut, SimDisk};
 
@@ -59,7 +59,10 @@ impl<'c> Space<'c> {
                 Some(at as u32)
             }
             (ItemKind::Sector { .. }, Pick::Sizes | Pick::Names) => None,
-            (ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. }, Pick::Names) => None,
+            (
+                ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. },
+                Pick::Names,
+            ) => None,
             (ItemKind::Create | ItemKind::Rename { .. } | ItemKind::Remove, Pick::Sizes) => None,
             (_, Pick::Writes) => None,
             _ => next(),
@@ -78,7 +81,8 @@ impl<'c> Space<'c> {
         matches!(self.pick, Pick::Items | Pick::Garbage)
     }
 
-    /// The binary logarithm of the largest possible number of states: an order among directory operations makes them fewer.
+    /// The binary logarithm of the largest possible number of states: an order among directory
+    /// operations makes them fewer.
     pub fn log2(&self) -> f64 {
         let drawn = self.choices.iter().filter(|choice| choice.is_none()).count();
         f64::from(self.count) * (self.fates() as f64).log2() + drawn as f64
@@ -89,7 +93,8 @@ impl<'c> Space<'c> {
         self.choices.iter().all(Option::is_some)
     }
 
-    /// How many states [`Space::state`] enumerates, if they are no more than the subsets of `all_of` items.
+    /// How many states [`Space::state`] enumerates, if they are no more than the subsets of
+    /// `all_of` items.
     pub fn enumerated(&self, all_of: usize) -> Option<u64> {
         let count = self.fates().checked_pow(self.count).filter(|count| *count <= 1 << all_of)?;
         Some(if self.is_complete() || self.draws_unread_only() { count } else { count * DRAWS })

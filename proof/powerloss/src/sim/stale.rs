@@ -14,9 +14,10 @@ const FILES: u64 = 3;
 /// Where frames begin.
 const HEADER_BYTES: usize = 4096;
 
-/// Creates the log, and leaves free files beside it that another log has filled: every frame in them is sound, but of the
-/// wrong log. Their first blocks are zeros, since a header of another log counts as damage by rule; and the log is there
-/// before them, since bytes without any header count as a log whose header is lost.
+/// Creates the log, and leaves free files beside it that another log has filled: every frame in
+/// them is sound, but of the wrong log. Their first blocks are zeros, since a header of another log
+/// counts as damage by rule; and the log is there before them, since bytes without any header count
+/// as a log whose header is lost.
 pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), String> {
     let words = |error: inkstone_io::Error| error.to_string();
     let log = open(disk, own).map_err(|error| error.to_string())?;
@@ -24,8 +25,11 @@ pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), S
     let other = SimDisk::new(seed ^ 0x6F74_6865_7221, DiskOptions::default());
     let variant = Variant { disk: other.options(), options: small() };
     let log = open(&other, &variant).map_err(|error| error.to_string())?;
-    let records =
-        (0..).map(|number| Record { number, bytes: 500 + number as usize * 331 % 5000, has_more: false });
+    let records = (0..).map(|number| Record {
+        number,
+        bytes: 500 + number as usize * 331 % 5000,
+        has_more: false,
+    });
     for record in records {
         log.append_durable(record.payload()).map_err(|error| error.to_string())?;
         if log.stats().segments >= FILES {
@@ -35,8 +39,10 @@ pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), S
     log.close().map_err(|error| error.to_string())?;
     let directory = disk.directory(PATH);
     for number in 1..=FILES {
-        let from =
-            other.directory(PATH).open(&format!("{number:020}.ink"), &OpenFile::existing()).map_err(words)?;
+        let from = other
+            .directory(PATH)
+            .open(&format!("{number:020}.ink"), &OpenFile::existing())
+            .map_err(words)?;
         let mut bytes = vec![0; SEGMENT_BYTES as usize];
         from.read_at(&mut bytes, 0).map_err(words)?;
         bytes[..HEADER_BYTES].fill(0);

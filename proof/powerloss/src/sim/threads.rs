@@ -1,6 +1,7 @@
 //! Several threads that append to one log, and power cuts while they do.
 //!
-//! *Owns*: what each thread appends, and what was acknowledged when. *May not touch*: the order in which they come.
+//! *Owns*: what each thread appends, and what was acknowledged when. *May not touch*: the order in
+//! which they come.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +34,12 @@ fn payload(thread: u8, number: u32) -> Vec<u8> {
 }
 
 /// One thread's appends: with a wait for each, without a wait, or as batches of two.
-fn append_all(disk: &SimDisk, log: &Log, thread: u8, acks: &Mutex<Vec<Ack>>) -> inkstone::Result<()> {
+fn append_all(
+    disk: &SimDisk,
+    log: &Log,
+    thread: u8,
+    acks: &Mutex<Vec<Ack>>,
+) -> inkstone::Result<()> {
     let mut number = 0;
     while number < APPENDS {
         let (lsn, last) = match number % 5 {
@@ -92,7 +98,8 @@ pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
     let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
-    let log = Log::open_in(Arc::new(disk.directory(PATH)), threaded).map_err(|error| error.to_string())?;
+    let log = Log::open_in(Arc::new(disk.directory(PATH)), threaded)
+        .map_err(|error| error.to_string())?;
     let acks = Mutex::new(Vec::new());
     let busy = AtomicUsize::new(usize::from(THREADS));
     let mut cuts: Vec<PowerCut> = Vec::new();

@@ -1,7 +1,7 @@
 //! A log and its disk, drawn from a seed: any combination that the log promises to survive.
 //!
-//! *Owns*: the combinations, and those that are left out because docs/format.md does not promise them. *May not touch*:
-//! what is done with the log.
+//! *Owns*: the combinations, and those that are left out because docs/format.md does not promise
+//! them. *May not touch*: what is done with the log.
 
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
@@ -68,7 +68,8 @@ fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
         .segment_bytes(if rng.u8(..4) == 0 { 4 * SEGMENT_BYTES } else { SEGMENT_BYTES })
         .buffer_bytes(if rng.bool() { 8 << 10 } else { 32 << 10 })
         .free_segments_max(rng.usize(..4))
-        // Readers in the writer's process read files, and what they find there is checked. `class.rs` has tails as well.
+        // Readers in the writer's process read files, and what they find there is checked.
+        // `class.rs` has tails as well.
         .tail_bytes(0)
 }
 

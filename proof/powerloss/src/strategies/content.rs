@@ -1,10 +1,11 @@
 //! The bytes of each step, and what is left of them in a directory.
 //!
-//! *Owns*: which bytes belong where, and comparing, byte by byte, what is found with what was acknowledged. *May not touch*: how
-//! they got there.
+//! *Owns*: which bytes belong where, and comparing, byte by byte, what is found with what was
+//! acknowledged. *May not touch*: how they got there.
 //!
-//! Step 0 is what a file held before the first step. No byte of a step is zero, and no byte equals that of another step at the
-//! same place: so each byte shows whether it is new, old or never written.
+//! Step 0 is what a file held before the first step. No byte of a step is zero, and no byte equals
+//! that of another step at the same place: so each byte shows whether it is new, old or never
+//! written.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -36,11 +37,13 @@ pub struct Left {
     pub lost: Vec<usize>,
     /// Steps of which a part is there.
     pub torn: Vec<usize>,
-    /// Steps in whose place is something that was never written there, or nothing where something old should be.
+    /// Steps in whose place is something that was never written there, or nothing where something
+    /// old should be.
     pub garbage: Vec<usize>,
     /// The first that is not whole, in words.
     pub words: String,
-    /// Of a file that is written in batches: a block that is there after one that is not, acknowledged or not, in words.
+    /// Of a file that is written in batches: a block that is there after one that is not,
+    /// acknowledged or not, in words.
     pub hole: Option<String>,
 }
 
@@ -122,8 +125,11 @@ impl Seen<'_> {
             let place = (step - 1) * len;
             let bytes = found.as_deref().unwrap_or_default();
             let there = &bytes[place.min(bytes.len())..(place + len).min(bytes.len())];
-            let piece =
-                if found.is_none() { Piece::Garbage } else { compare(there, &self.bytes_of(step), &old) };
+            let piece = if found.is_none() {
+                Piece::Garbage
+            } else {
+                compare(there, &self.bytes_of(step), &old)
+            };
             left.add(step, piece, || match &found {
                 None => format!("{DATA} is missing"),
                 Some(bytes) => format!("step {step}: {}", describe(there, bytes.len(), len)),
@@ -132,8 +138,8 @@ impl Seen<'_> {
         Ok(left)
     }
 
-    /// As slots; and among all blocks, also those of the step in progress, a block that is not whole before one that is there
-    /// at least in part.
+    /// As slots; and among all blocks, also those of the step in progress, a block that is not
+    /// whole before one that is there at least in part.
     fn batches(&self) -> Result<Left, String> {
         let mut left = self.slots()?;
         let found = self.read(DATA)?.unwrap_or_default();
@@ -193,7 +199,9 @@ impl Seen<'_> {
             };
             left.add(step, piece, || match &found {
                 None => format!("{name} is missing"),
-                Some(bytes) => format!("{name} is there: {}", describe(bytes, bytes.len(), expected.len())),
+                Some(bytes) => {
+                    format!("{name} is there: {}", describe(bytes, bytes.len(), expected.len()))
+                }
             });
         }
         Ok(left)
@@ -255,8 +263,8 @@ mod tests {
     use crate::kernel::machine::FsKind;
 
     fn in_directory(strategy: Plain, test: impl FnOnce(&Trial, &Path)) {
-        let directory =
-            std::env::temp_dir().join(format!("inkstone-content-{}-{strategy}", std::process::id()));
+        let directory = std::env::temp_dir()
+            .join(format!("inkstone-content-{}-{strategy}", std::process::id()));
         fs::create_dir_all(&directory).expect("created");
         test(&Trial { kind: FsKind::Ext4, strategy, seed: 5, steps: 4 }, &directory);
         fs::remove_dir_all(&directory).expect("removed");
@@ -273,7 +281,10 @@ mod tests {
                 fs::write(directory.join(DATA), bytes).expect("written");
                 look(trial, directory, 4).expect("read")
             };
-            assert_eq!(numbers(&look(trial, directory, 2).expect("read")), [vec![], vec![], vec![1, 2]]);
+            assert_eq!(
+                numbers(&look(trial, directory, 2).expect("read")),
+                [vec![], vec![], vec![1, 2]]
+            );
             let old = bytes_of(5, 0, 1000);
             let mut bytes: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 1000)).collect();
             assert_eq!(seen(&bytes), Left::default());
@@ -292,7 +303,10 @@ mod tests {
         in_directory(Plain::WriteOnly, |trial, directory| {
             let bytes: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 1000)).collect();
             fs::write(directory.join(DATA), &bytes[..2500]).expect("written");
-            assert_eq!(numbers(&look(trial, directory, 4).expect("read")), [vec![4], vec![3], vec![]]);
+            assert_eq!(
+                numbers(&look(trial, directory, 4).expect("read")),
+                [vec![4], vec![3], vec![]]
+            );
         });
     }
 
@@ -319,7 +333,10 @@ mod tests {
                 (0, true),
                 "not acknowledged: a hole, and no loss"
             );
-            assert!(left.hole.is_some_and(|hole| hole.starts_with("block 3 is there, but block 2 is not")));
+            assert!(
+                left.hole
+                    .is_some_and(|hole| hole.starts_with("block 3 is there, but block 2 is not"))
+            );
             bytes[2 * block..3 * block].copy_from_slice(&whole[2 * block..3 * block]);
             bytes[9 * block - 1] = 0;
             assert!(
@@ -363,7 +380,10 @@ mod tests {
     fn a_size_counts_in_records() {
         in_directory(Plain::SetLenOnly, |trial, directory| {
             fs::write(directory.join(DATA), vec![0; 2 * 4096]).expect("written");
-            assert_eq!(numbers(&look(trial, directory, 4).expect("read")), [vec![3, 4], vec![], vec![]]);
+            assert_eq!(
+                numbers(&look(trial, directory, 4).expect("read")),
+                [vec![3, 4], vec![], vec![]]
+            );
         });
     }
 }

@@ -1,7 +1,9 @@
-//! The plain ways in which programs write files, without any log: what each loses when the power is cut, on which file system.
+//! The plain ways in which programs write files, without any log: what each loses when the power is
+//! cut, on which file system.
 //!
-//! *Owns*: these ways, what each claims, and the verdict, which comes from checking crash states and from nothing else. *May
-//! not touch*: how disks, file systems and crash states are made (`kernel`).
+//! *Owns*: these ways, what each claims, and the verdict, which comes from checking crash states
+//! and from nothing else. *May not touch*: how disks, file systems and crash states are made
+//! (`kernel`).
 //!
 //! | module | |
 //! |---|---|

@@ -1,10 +1,12 @@
 //! At which moments the power is cut in a recording, and which of the unflushed sectors are there.
 //!
-//! *Owns*: choosing the states of one run, and their text form. *May not touch*: making them (`kernel::states`), checking them.
+//! *Owns*: choosing the states of one run, and their text form. *May not touch*: making them
+//! (`kernel::states`), checking them.
 //!
-//! The plainest power loss comes first: right after an acknowledgement, and nothing unflushed is there. The newest
-//! acknowledgements show most, since the older ones may have been written back meanwhile. Then any part of the unflushed sectors
-//! right after an acknowledgement, and any moment between.
+//! The plainest power loss comes first: right after an acknowledgement, and nothing unflushed is
+//! there. The newest acknowledgements show most, since the older ones may have been written back
+//! meanwhile. Then any part of the unflushed sectors right after an acknowledgement, and any moment
+//! between.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -84,7 +86,8 @@ pub fn state_at(
     Ok(State { moment, image: cut.state(&kept) })
 }
 
-/// Passes at most `most` states of a recording to `see`, one after the other, until it returns `false`.
+/// Passes at most `most` states of a recording to `see`, one after the other, until it returns
+/// `false`.
 pub fn each_state(
     recording: &Recording,
     places: &[usize],
@@ -152,8 +155,15 @@ mod tests {
     fn recording() -> Recording {
         let write = |sector: u64| Entry::Write { sector, bytes: vec![7; 1024].into() };
         let mark = |text: &str| Entry::Mark(text.into());
-        let entries =
-            vec![mark("ready"), write(0), mark("ack 1"), write(2), Entry::Flush, mark("ack 2"), write(4)];
+        let entries = vec![
+            mark("ready"),
+            write(0),
+            mark("ack 1"),
+            write(2),
+            Entry::Flush,
+            mark("ack 2"),
+            write(4),
+        ];
         Recording { entries }
     }
 
@@ -180,7 +190,9 @@ mod tests {
         let distinct: HashSet<_> = moments.iter().map(|m| m.to_string()).collect();
         assert_eq!(distinct.len(), moments.len());
         let far = Moment { acked: 2, after: 2, subset: Subset::None };
-        assert!(state_at(&recording, &places, 4096, far).expect_err("too far").contains("ack:2+2/none"));
+        assert!(
+            state_at(&recording, &places, 4096, far).expect_err("too far").contains("ack:2+2/none")
+        );
     }
 
     #[test]

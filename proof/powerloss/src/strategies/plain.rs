@@ -1,6 +1,7 @@
 //! The strategies: what each does in one step, and what it may claim.
 //!
-//! *Owns*: the names, the claims, the calls in their order. *May not touch*: making the calls; what they leave.
+//! *Owns*: the names, the claims, the calls in their order. *May not touch*: making the calls; what
+//! they leave.
 
 use inkstone_io::{Access, Durability, named_choice};
 
@@ -55,11 +56,13 @@ named_choice! {
 pub enum Claim {
     /// It is there, whole.
     Durable,
-    /// If the step's name is there, the step is whole. POSIX promises the name only after an fsync of the directory.
+    /// If the step's name is there, the step is whole. POSIX promises the name only after an fsync
+    /// of the directory.
     NameNotPromised,
     /// Nothing. Many take it for durable.
     Nothing,
-    /// It is there, whole, when it is acknowledged; but the next step may remove it before being there itself.
+    /// It is there, whole, when it is acknowledged; but the next step may remove it before being
+    /// there itself.
     DurableNotAtomic,
     /// Nothing is promised; the report shows what was seen.
     NotPromised,
@@ -83,8 +86,8 @@ impl Claim {
 pub enum Shape {
     /// One file, each step a record at its own place.
     Slots,
-    /// One file, each step several blocks at their own places, each by a write of its own; the report also says
-    /// whether a later block is there without an earlier one.
+    /// One file, each step several blocks at their own places, each by a write of its own; the
+    /// report also says whether a later block is there without an earlier one.
     Batches,
     /// One file, which each step makes longer by a record; only its size counts.
     Size,
@@ -174,8 +177,8 @@ impl Plan {
         Self { claim, shape, ..Self::slots(before, acts) }
     }
 
-    /// The bytes of one step: a whole block where the way of writing needs it, otherwise a size that shares blocks with its
-    /// neighbours, as records of a log do.
+    /// The bytes of one step: a whole block where the way of writing needs it, otherwise a size
+    /// that shares blocks with its neighbours, as records of a log do.
     pub fn record_bytes(&self) -> usize {
         match (self.shape, self.access) {
             (Shape::Slots, Access::Buffered | Access::Stream) => 1000,
@@ -200,7 +203,9 @@ impl Plain {
     /// These were seen first and explained then; docs/notebook/powerloss-strategies.md shows how.
     pub fn claim_on(self, kind: FsKind) -> (Claim, Option<&'static str>) {
         match (self, kind) {
-            (Self::Replace, FsKind::Ext4NoJournal) => (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL)),
+            (Self::Replace, FsKind::Ext4NoJournal) => {
+                (Claim::DurableNotAtomic, Some(RENAME_WITHOUT_JOURNAL))
+            }
             (Self::ReplaceNoDirectory, FsKind::Ext4NoJournal) => {
                 (Claim::NotPromised, Some(RENAME_WITHOUT_JOURNAL))
             }
@@ -215,7 +220,8 @@ impl Plain {
     pub fn plan(self) -> Plan {
         use Access::{Direct, Mmap, Stream};
         use Act::{
-            Fdatasync, Fflush, Fsync, Grow, Msync, Rename, SyncDirectory, Write, WriteBack, WriteDsync,
+            Fdatasync, Fflush, Fsync, Grow, Msync, Rename, SyncDirectory, Write, WriteBack,
+            WriteDsync,
         };
         use Before::{Empty, Fallocated, Sparse, SparseSynced, Written};
         use Claim::{NameNotPromised, Nothing};
@@ -228,7 +234,9 @@ impl Plain {
             Self::AppendODsync => slots(Empty, &[Write]).opened(ODsync),
             Self::AppendOSync => slots(Empty, &[Write]).opened(OSync),
             Self::AppendRwfDsync => slots(Empty, &[WriteDsync]),
-            Self::AppendBatchFdatasync => Plan { shape: Shape::Batches, ..slots(Empty, &[Write, Fdatasync]) },
+            Self::AppendBatchFdatasync => {
+                Plan { shape: Shape::Batches, ..slots(Empty, &[Write, Fdatasync]) }
+            }
             Self::OverwriteFdatasync => slots(Written, &[Write, Fdatasync]),
             Self::OverwriteODsync => slots(Written, &[Write]).opened(ODsync),
             Self::OverwriteRwfDsync => slots(Written, &[WriteDsync]),
@@ -250,7 +258,9 @@ impl Plain {
             Self::Replace => {
                 Plan::files(Shape::Replaced, Claim::Durable, &[Write, Fsync, Rename, SyncDirectory])
             }
-            Self::NewFileFdatasync => Plan::files(Shape::Files, NameNotPromised, &[Write, Fdatasync]),
+            Self::NewFileFdatasync => {
+                Plan::files(Shape::Files, NameNotPromised, &[Write, Fdatasync])
+            }
             Self::NewFileFsync => Plan::files(Shape::Files, NameNotPromised, &[Write, Fsync]),
             Self::ReplaceNoDirectory => {
                 Plan::files(Shape::Replaced, NameNotPromised, &[Write, Fsync, Rename])
@@ -262,7 +272,9 @@ impl Plain {
             Self::StdioOnly => slots(Empty, &[Write]).by(Stream).claims(Nothing),
             Self::StdioFflushOnly => slots(Empty, &[Write, Fflush]).by(Stream).claims(Nothing),
             Self::MmapOnly => slots(Written, &[Write]).by(Mmap).claims(Nothing),
-            Self::SetLenOnly => Plan { shape: Shape::Size, ..slots(Empty, &[Grow]).claims(Nothing) },
+            Self::SetLenOnly => {
+                Plan { shape: Shape::Size, ..slots(Empty, &[Grow]).claims(Nothing) }
+            }
             Self::SparseOnly => slots(Sparse, &[Write]).claims(Nothing),
             Self::NewFileClose => Plan::files(Shape::Files, Nothing, &[Write]),
             Self::ReplaceNoSync => Plan::files(Shape::Replaced, Nothing, &[Write, Rename]),
@@ -297,7 +309,8 @@ mod tests {
 
     #[test]
     fn where_a_claim_differs_it_says_why() {
-        let all = Plain::ALL.iter().flat_map(|plain| FsKind::ALL.iter().map(move |kind| (*plain, *kind)));
+        let all =
+            Plain::ALL.iter().flat_map(|plain| FsKind::ALL.iter().map(move |kind| (*plain, *kind)));
         let differs = all.filter(|(plain, kind)| plain.claim_on(*kind).0 != plain.plan().claim);
         assert!(differs.clone().all(|(plain, kind)| plain.claim_on(kind).1.is_some()));
         assert_eq!(differs.count(), 3);

@@ -1,7 +1,7 @@
 //! Recording one run of a strategy.
 //!
-//! *Owns*: the new file system below it, a mark at each acknowledgement, and what a kill of the process alone leaves. *May not
-//! touch*: what the process does; how the recording is used.
+//! *Owns*: the new file system below it, a mark at each acknowledgement, and what a kill of the
+//! process alone leaves. *May not touch*: what the process does; how the recording is used.
 
 use std::sync::atomic::AtomicBool;
 
@@ -94,8 +94,8 @@ pub fn trial_of(recording: &Recording) -> Result<Trial, String> {
     trials.next().ok_or_else(|| "no mark says which strategy was recorded".into())
 }
 
-/// After how many entries each acknowledgement was given. The first entry of the list is where the writer was ready, with
-/// nothing acknowledged.
+/// After how many entries each acknowledgement was given. The first entry of the list is where the
+/// writer was ready, with nothing acknowledged.
 ///
 /// # Errors
 /// A mark is missing.

@@ -77,7 +77,8 @@ pub struct Row {
     pub worst: Option<Worst>,
     /// The worst one with damage.
     pub damage: Option<Worst>,
-    /// States in which a later block was there and an earlier one was not, acknowledged or not; `None` where this is not checked.
+    /// States in which a later block was there and an earlier one was not, acknowledged or not;
+    /// `None` where this is not checked.
     #[serde(default)]
     pub holes: Option<u64>,
     /// The first of them, in words.
@@ -125,7 +126,13 @@ impl Row {
     }
 
     /// Adds the result of a state.
-    pub fn add(&mut self, state: &str, is_plainest: bool, acked: usize, found: Result<Left, String>) {
+    pub fn add(
+        &mut self,
+        state: &str,
+        is_plainest: bool,
+        acked: usize,
+        found: Result<Left, String>,
+    ) {
         self.states += 1;
         self.plainest += u64::from(is_plainest);
         let left = match found {
@@ -181,7 +188,9 @@ impl Row {
         self.as_claimed = self.verdict == Verdict::NotRun
             || match self.claimed {
                 Some(Claim::Durable) => self.verdict == Verdict::Held,
-                Some(Claim::NameNotPromised) => matches!(self.verdict, Verdict::Held | Verdict::Lost),
+                Some(Claim::NameNotPromised) => {
+                    matches!(self.verdict, Verdict::Held | Verdict::Lost)
+                }
                 Some(Claim::Nothing) => matches!(self.verdict, Verdict::Lost | Verdict::Damaged),
                 Some(Claim::DurableNotAtomic) => is_readable && self.bad_plainest == 0,
                 Some(Claim::NotPromised) => is_readable,
@@ -211,13 +220,17 @@ impl Row {
             }
             Verdict::Held => format!("held in {}", self.states),
             Verdict::Unreadable => "does not mount".into(),
-            Verdict::Lost => {
-                worst.map_or_else(String::new, |worst| format!("lost {} of {}", worst.lost, worst.acked))
-            }
+            Verdict::Lost => worst.map_or_else(String::new, |worst| {
+                format!("lost {} of {}", worst.lost, worst.acked)
+            }),
             Verdict::Damaged => worst.map_or_else(String::new, |worst| {
                 let missing = worst.lost + worst.torn + worst.garbage;
                 let damage = self.damage.as_ref();
-                let how = if damage.is_some_and(|damage| damage.garbage > 0) { "garbage" } else { "torn" };
+                let how = if damage.is_some_and(|damage| damage.garbage > 0) {
+                    "garbage"
+                } else {
+                    "torn"
+                };
                 format!("lost {missing} of {}; {how}", worst.acked)
             }),
         };
@@ -234,12 +247,16 @@ impl Display for Row {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} on {}: ", self.strategy, self.file_system)?;
         match self.verdict {
-            Verdict::NotRun => write!(f, "NOT RUN: {}", self.not_run.as_deref().unwrap_or("stopped")),
+            Verdict::NotRun => {
+                write!(f, "NOT RUN: {}", self.not_run.as_deref().unwrap_or("stopped"))
+            }
             Verdict::Held => write!(f, "held in {} states", self.states),
             _ => {
                 write!(f, "bad in {} of {} states", self.bad_states, self.states)?;
                 for (name, worst) in [("worst", &self.worst), ("damage", &self.damage)] {
-                    let Some(Worst { state, acked, lost, torn, garbage, words }) = worst else { continue };
+                    let Some(Worst { state, acked, lost, torn, garbage, words }) = worst else {
+                        continue;
+                    };
                     write!(
                         f,
                         "\n  {name}: {lost} lost, {torn} torn, {garbage} garbage of {acked} acknowledged"
@@ -253,7 +270,11 @@ impl Display for Row {
             }
         }?;
         if let (Some(holes), Some((state, words))) = (self.holes, &self.hole) {
-            write!(f, "\n  a hole in {holes} of {} states, first in state {state}: {words}", self.states)?;
+            write!(
+                f,
+                "\n  a hole in {holes} of {} states, first in state {state}: {words}",
+                self.states
+            )?;
         }
         if self.lost_at_kill > 0 {
             write!(f, "\n  a kill of the process alone lost {}", self.lost_at_kill)?;
@@ -286,7 +307,8 @@ impl Report {
         self.rows.iter().map(|row| row.states).sum()
     }
 
-    /// The table: a row for each strategy, a column for each file system, notes below. Markdown, aligned for terminals.
+    /// The table: a row for each strategy, a column for each file system, notes below. Markdown,
+    /// aligned for terminals.
     pub fn table(&self) -> String {
         let mut kinds: Vec<&str> = Vec::new();
         for row in &self.rows {
@@ -294,14 +316,17 @@ impl Report {
                 kinds.push(&row.file_system);
             }
         }
-        let mut lines =
-            vec![[&["strategy", "claim"], &kinds[..]].concat().into_iter().map(String::from).collect()];
+        let mut lines = vec![
+            [&["strategy", "claim"], &kinds[..]].concat().into_iter().map(String::from).collect(),
+        ];
         let mut notes: Vec<&str> = Vec::new();
         for strategy in Plain::ALL {
-            let of: Vec<_> = self.rows.iter().filter(|row| row.strategy == strategy.name()).collect();
+            let of: Vec<_> =
+                self.rows.iter().filter(|row| row.strategy == strategy.name()).collect();
             let Some(first) = of.first() else { continue };
             let killed = of.iter().map(|row| row.lost_at_kill).max().unwrap_or(0);
-            let at_kill = if killed > 0 { format!(" (a kill lost {killed} too)") } else { String::new() };
+            let at_kill =
+                if killed > 0 { format!(" (a kill lost {killed} too)") } else { String::new() };
             let mut cells = vec![first.does.clone() + &at_kill, first.claim.clone()];
             cells.extend(kinds.iter().map(|kind| {
                 of.iter()
@@ -324,16 +349,22 @@ impl Report {
             let rows: Vec<_> = self.rows.iter().filter(|row| row.file_system == *kind).collect();
             let plainest: u64 = rows.iter().map(|row| row.plainest).sum();
             let states: u64 = rows.iter().map(|row| row.states).sum();
-            let class = |name: &str, states| Class { name: name.into(), states, ..Class::default() };
-            let not_run =
-                rows.iter().filter_map(|row| Some(format!("{}: {}", row.strategy, row.not_run.as_ref()?)));
-            let missing = self.not_run.iter().filter(|why| why.starts_with(&format!("{kind}: "))).cloned();
+            let class =
+                |name: &str, states| Class { name: name.into(), states, ..Class::default() };
+            let not_run = rows
+                .iter()
+                .filter_map(|row| Some(format!("{}: {}", row.strategy, row.not_run.as_ref()?)));
+            let missing =
+                self.not_run.iter().filter(|why| why.starts_with(&format!("{kind}: "))).cloned();
             Certificate {
                 lab: "strategies".into(),
                 inkstone: env!("CARGO_PKG_VERSION").into(),
                 kernel: kernel(),
                 command: self.command.clone(),
-                subject: format!("{} plain strategies, each verdict compared with its claim", rows.len()),
+                subject: format!(
+                    "{} plain strategies, each verdict compared with its claim",
+                    rows.len()
+                ),
                 file_system: kind.clone(),
                 seed,
                 seeds: 1,
@@ -345,7 +376,11 @@ impl Report {
                     ),
                 ],
                 seconds,
-                violations: rows.iter().filter(|row| !row.as_claimed).map(|row| violation(row)).collect(),
+                violations: rows
+                    .iter()
+                    .filter(|row| !row.as_claimed)
+                    .map(|row| violation(row))
+                    .collect(),
                 not_run: missing.chain(not_run).collect(),
             }
         };
@@ -370,7 +405,8 @@ fn violation(row: &Row) -> Violation {
 
 fn markdown(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
-    let width = |column: usize| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
     let mut text = String::new();
     for (number, cells) in lines.iter().enumerate() {
@@ -425,7 +461,10 @@ mod tests {
     #[test]
     fn the_table_shows_what_is_not_as_claimed() {
         let lost = Left { lost: vec![3], words: "gone".into(), ..Left::default() };
-        let rows = vec![row(Plain::AppendFsync, &[Ok(lost)]), row(Plain::WriteOnly, &[Ok(Left::default())])];
+        let rows = vec![
+            row(Plain::AppendFsync, &[Ok(lost)]),
+            row(Plain::WriteOnly, &[Ok(Left::default())]),
+        ];
         let report = Report { rows, ..Report::default() };
         let table = report.table();
         assert!(table.contains("**NOT AS CLAIMED: lost 1 of 3**"), "{table}");

@@ -56,7 +56,8 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Report, Vec<Certificate>), String> {
-    let mut report = Report { kernel: kernel(), command: campaign.command.clone(), ..Report::default() };
+    let mut report =
+        Report { kernel: kernel(), command: campaign.command.clone(), ..Report::default() };
     let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
         match machine {
             Ok(machine) => report.rows.extend(on_kind(campaign, machine, kind, stop, progress)?),
@@ -91,7 +92,13 @@ fn on_kind(
     Ok(rows)
 }
 
-fn on_trial(campaign: &Campaign, machine: &Machine, made: &Made, first: Trial, stop: &AtomicBool) -> Row {
+fn on_trial(
+    campaign: &Campaign,
+    machine: &Machine,
+    made: &Made,
+    first: Trial,
+    stop: &AtomicBool,
+) -> Row {
     let mut row = Row::new(&first);
     let mut told = None;
     for number in 0..campaign.states.div_ceil(STATES_OF_A_RUN) {
@@ -119,7 +126,8 @@ fn on_trial(campaign: &Campaign, machine: &Machine, made: &Made, first: Trial, s
     // A run that did not reach its end proves nothing.
     row.as_claimed &= row.not_run.is_none();
     if let Some((trial, recording)) = told {
-        // A mistake that was not caught has no state of its own: the plainest one at the end shows it.
+        // A mistake that was not caught has no state of its own: the plainest one at the end shows
+        // it.
         let at_the_end = Moment { acked: trial.steps, after: 0, subset: Subset::None }.to_string();
         let state = row.telling_state().unwrap_or(&at_the_end);
         row.command = (row.verdict != Verdict::Held || row.hole.is_some() || !row.as_claimed)
@@ -182,8 +190,12 @@ fn command(
     // The kernel's timing does not follow from the seed, so the recording of a violation is kept.
     let path = directory.join(format!("strategy-{kind}-{strategy}-{seed}.log-writes"));
     match recording.save(&path) {
-        Ok(()) => format!("inkstone powerloss strategies --recording {} --state {state}", path.display()),
-        Err(error) => format!("{again} (the recording could not be kept in {}: {error})", path.display()),
+        Ok(()) => {
+            format!("inkstone powerloss strategies --recording {} --state {state}", path.display())
+        }
+        Err(error) => {
+            format!("{again} (the recording could not be kept in {}: {error})", path.display())
+        }
     }
 }
 
@@ -225,7 +237,12 @@ fn again_in(
     let places = acknowledgements(&recording, trial.steps)?;
     let state = state_at(&recording, &places, trial.kind.disk_bytes(), moment)?;
     let mut row = Row::new(&trial);
-    row.add(&moment.to_string(), moment.is_plainest(), moment.acked, look_at(machine, &trial, &state));
+    row.add(
+        &moment.to_string(),
+        moment.is_plainest(),
+        moment.acked,
+        look_at(machine, &trial, &state),
+    );
     row.conclude();
     Ok(row)
 }

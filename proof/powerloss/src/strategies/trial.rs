@@ -1,6 +1,7 @@
 //! One run of a strategy: its parameters, from which everything else follows.
 //!
-//! *Owns*: its text form, which is on the writer's command line and in the recording's first mark. *May not touch*: the run.
+//! *Owns*: its text form, which is on the writer's command line and in the recording's first mark.
+//! *May not touch*: the run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,10 +35,13 @@ impl FromStr for Trial {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let words =
-            text.strip_prefix(HEAD).ok_or_else(|| format!("{text:?} does not begin with {HEAD:?}"))?;
+        let words = text
+            .strip_prefix(HEAD)
+            .ok_or_else(|| format!("{text:?} does not begin with {HEAD:?}"))?;
         let value = |name: &str| {
-            let found = words.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            let found = words
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
             found.ok_or_else(|| format!("{text:?}: {name} is missing"))
         };
         let number = |name: &str| {

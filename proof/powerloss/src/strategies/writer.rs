@@ -1,10 +1,12 @@
-//! The process that writes: the steps of a strategy on the mounted file system, in step with the recorder.
+//! The process that writes: the steps of a strategy on the mounted file system, in step with the
+//! recorder.
 //!
 //! *Owns*: making the calls, and acknowledging. *May not touch*: disks, recordings.
 //!
-//! It prints a line after each step and waits for an answer: by then the recorder has put a mark into the recording. After every
-//! third step it syncs a file that is not part of the strategy, as other programs on a machine do. A file system then commits
-//! what it has gathered, which reveals what a strategy left in the wrong order.
+//! It prints a line after each step and waits for an answer: by then the recorder has put a mark
+//! into the recording. After every third step it syncs a file that is not part of the strategy, as
+//! other programs on a machine do. A file system then commits what it has gathered, which reveals
+//! what a strategy left in the wrong order.
 
 use std::fs;
 use std::io::{BufRead, Write};
@@ -34,7 +36,12 @@ const BYSTANDER_EVERY: usize = 3;
 ///
 /// # Errors
 /// What failed: `output` has got it too. Also that the recorder has ended.
-pub fn write(trial: &Trial, directory: &Path, input: impl BufRead, output: impl Write) -> Result<(), String> {
+pub fn write(
+    trial: &Trial,
+    directory: &Path,
+    input: impl BufRead,
+    output: impl Write,
+) -> Result<(), String> {
     let mut told = Told { input, output };
     let result = steps(trial, directory, &mut told);
     if let Err(why) = &result {
@@ -51,15 +58,22 @@ struct Told<R, W> {
 
 impl<R: BufRead, W: Write> Told<R, W> {
     fn say(&mut self, line: &str) -> Result<(), String> {
-        let gone = |what: &dyn std::fmt::Display| format!("after {line:?} the recorder has ended: {what}");
-        writeln!(self.output, "{line}").and_then(|()| self.output.flush()).map_err(|error| gone(&error))?;
+        let gone =
+            |what: &dyn std::fmt::Display| format!("after {line:?} the recorder has ended: {what}");
+        writeln!(self.output, "{line}")
+            .and_then(|()| self.output.flush())
+            .map_err(|error| gone(&error))?;
         let mut answer = String::new();
         self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
         if answer.trim_end() == GO { Ok(()) } else { Err(gone(&format!("it answers {answer:?}"))) }
     }
 }
 
-fn steps(trial: &Trial, path: &Path, told: &mut Told<impl BufRead, impl Write>) -> Result<(), String> {
+fn steps(
+    trial: &Trial,
+    path: &Path,
+    told: &mut Told<impl BufRead, impl Write>,
+) -> Result<(), String> {
     let failed = |error: inkstone_io::Error| error.to_string();
     let directory = OsDirectory::create(path).map_err(failed)?;
     let stepper = Stepper::new(trial, &directory).map_err(failed)?;
@@ -71,7 +85,8 @@ fn steps(trial: &Trial, path: &Path, told: &mut Told<impl BufRead, impl Write>) 
             bystander(path, step).map_err(|error| format!("the bystander: {error}"))?;
         }
     }
-    // The file is still open: the reader of this line may kill the process, and no orderly end flushes a buffer in it.
+    // The file is still open: the reader of this line may kill the process, and no orderly end
+    // flushes a buffer in it.
     told.say(END)
 }
 
@@ -116,7 +131,11 @@ impl<'a> Stepper<'a> {
     fn prepared(&self) -> inkstone_io::Result<LabFile> {
         let Plan { before, access, durability, .. } = self.plan;
         let len_bytes = (self.plan.record_bytes() * self.trial.steps) as u64;
-        let old = if before == Before::Written { self.bytes(0).repeat(self.trial.steps) } else { Vec::new() };
+        let old = if before == Before::Written {
+            self.bytes(0).repeat(self.trial.steps)
+        } else {
+            Vec::new()
+        };
         self.durable_file(&old)?;
         let how = OpenFile::existing().access(access).durability(durability);
         let file = LabFile::open_in(self.directory, DATA, &how)?;
@@ -142,7 +161,9 @@ impl<'a> Stepper<'a> {
             Shape::Files => {
                 (Some(LabFile::open_in(self.directory, &file_of(step), &new).map_err(failed)?), 0)
             }
-            Shape::Replaced => (Some(LabFile::open_in(self.directory, NEW, &new).map_err(failed)?), 0),
+            Shape::Replaced => {
+                (Some(LabFile::open_in(self.directory, NEW, &new).map_err(failed)?), 0)
+            }
             Shape::Slots | Shape::Batches | Shape::Size => {
                 (None, ((step - 1) * self.plan.record_bytes()) as u64)
             }
@@ -205,13 +226,14 @@ mod tests {
     #[test]
     fn without_a_crash_every_strategy_has_done_all_its_steps() {
         for &strategy in Plain::ALL {
-            let parent =
-                std::env::temp_dir().join(format!("inkstone-strategy-{}-{strategy}", std::process::id()));
+            let parent = std::env::temp_dir()
+                .join(format!("inkstone-strategy-{}-{strategy}", std::process::id()));
             fs::create_dir_all(&parent).expect("created");
             let directory = parent.join(DIRECTORY);
             let trial = Trial { kind: FsKind::Ext4, strategy, seed: 3, steps: 4 };
             let mut output = Vec::new();
-            write(&trial, &directory, format!("{GO}\n").repeat(6).as_bytes(), &mut output).expect("it goes");
+            write(&trial, &directory, format!("{GO}\n").repeat(6).as_bytes(), &mut output)
+                .expect("it goes");
             let said = String::from_utf8(output).expect("text");
             assert_eq!(said, "ready\nack 1\nack 2\nack 3\nack 4\nend\n", "{strategy}");
             assert_eq!(look(&trial, &directory, 4), Ok(Left::default()), "{strategy}");
@@ -220,7 +242,8 @@ mod tests {
             let beyond = look(&more, &directory, 5).expect("read");
             assert_eq!(beyond.missing(), 1, "{strategy}");
             fs::remove_dir_all(&parent).expect("removed");
-            let why = write(&trial, &directory, &b"go\n"[..], Vec::new()).expect_err("nobody answers");
+            let why =
+                write(&trial, &directory, &b"go\n"[..], Vec::new()).expect_err("nobody answers");
             assert!(why.contains("recorder has ended"), "{strategy}: {why}");
             fs::remove_dir_all(&parent).expect("removed");
         }

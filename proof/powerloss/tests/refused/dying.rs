@@ -1,4 +1,5 @@
-//! A disk that takes no writes any more, for three reasons: it is mounted so, an error has turned it so, it is full.
+//! A disk that takes no writes any more, for three reasons: it is mounted so, an error has turned
+//! it so, it is full.
 //!
 //! *Owns*: file systems on loop devices. *May not touch*: the story (`main.rs`).
 
@@ -61,8 +62,8 @@ fn a_log_on_an_ext4_after_an_error_is_read_and_what_was_not_flushed_is_said() {
         made.mount("ext4", "errors=remount-ro");
         let path = made.target().join("log");
         killed(&path, access);
-        // A dirty page behind the end, as a killed writer may leave one: the kernel cannot write it back any more, and refuses to read
-        // past the page cache.
+        // A dirty page behind the end, as a killed writer may leave one: the kernel cannot write it
+        // back any more, and refuses to read past the page cache.
         let mut names: Vec<_> =
             std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.retain(|name| name.extension().is_some_and(|extension| extension == "ink"));
@@ -72,7 +73,11 @@ fn a_log_on_an_ext4_after_an_error_is_read_and_what_was_not_flushed_is_said() {
         std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "a test").unwrap();
         assert!(File::create(made.target().join("more")).is_err(), "it still takes changes");
         let told = read(&path);
-        assert!(told.doubts.iter().any(|doubt| doubt.contains("could not be flushed")), "{:?}", told.doubts);
+        assert!(
+            told.doubts.iter().any(|doubt| doubt.contains("could not be flushed")),
+            "{:?}",
+            told.doubts
+        );
         let refused = Log::open(&path, options()).unwrap_err().to_string();
         assert!(refused.contains("takes no writes") || refused.contains("write to"), "{refused}");
         drop(head);

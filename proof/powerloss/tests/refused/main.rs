@@ -1,10 +1,11 @@
-//! What a log does where something that it asks of the system is refused: by a sandbox, by a file system, by a disk that is dying. One
-//! program, which walks the tables.
+//! What a log does where something that it asks of the system is refused: by a sandbox, by a file
+//! system, by a disk that is dying. One program, which walks the tables.
 //!
-//! *Owns*: the story that is told in each such place. *May not touch*: how something is refused (`sandbox.rs`, `odd.rs`, `dying.rs`).
+//! *Owns*: the story that is told in each such place. *May not touch*: how something is refused
+//! (`sandbox.rs`, `odd.rs`, `dying.rs`).
 //!
-//! In each place: what has a substitute goes on; what is needed is an error that says what to do. Nothing acknowledged is lost, and
-//! nothing becomes impossible to open.
+//! In each place: what has a substitute goes on; what is needed is an error that says what to do.
+//! Nothing acknowledged is lost, and nothing becomes impossible to open.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
@@ -79,7 +80,9 @@ impl Told {
     }
 
     fn open_and_write(&mut self, name: &str, path: &Path, options: &Options, count: u64) {
-        let Some(log) = self.step(&format!("open {name}"), Log::open(path, options.clone())) else { return };
+        let Some(log) = self.step(&format!("open {name}"), Log::open(path, options.clone())) else {
+            return;
+        };
         let written = self.write(name, &log, count);
         self.step(&format!("write {name}"), written);
         self.step(&format!("close {name}"), log.close());

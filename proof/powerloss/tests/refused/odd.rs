@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session,
-    TimeOrNow, WriteFlags,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 use inkstone::{Log, Options};
 use inkstone_host::{ServedMount, unmount};
@@ -274,7 +274,14 @@ impl Filesystem for Odd {
         reply.ok();
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let state = self.state();
         for (inode, (name, _)) in &state.files {
             let is_shown = *inode > offset && !name.starts_with('/');
@@ -362,11 +369,13 @@ fn what_a_file_system_lacks_and_a_log_can_do_without_is_no_error() {
     }
     let mut faults = Vec::new();
     for thing in SPARED {
-        let is_about_direct = [Thing::OpenDirect, Thing::WriteDirect, Thing::ReadDirect].contains(&thing);
+        let is_about_direct =
+            [Thing::OpenDirect, Thing::WriteDirect, Thing::ReadDirect].contains(&thing);
         // The rule does not choose it here.
         let asked: &[_] = if is_about_direct { &[None, Some(Access::Direct)] } else { &[None] };
-        for (answer, access) in
-            answers(thing).into_iter().flat_map(|answer| asked.iter().map(move |access| (answer, *access)))
+        for (answer, access) in answers(thing)
+            .into_iter()
+            .flat_map(|answer| asked.iter().map(move |access| (answer, *access)))
         {
             let mounted = Mounted::new().unwrap();
             mounted.odd.set(thing, answer);
@@ -380,7 +389,10 @@ fn what_a_file_system_lacks_and_a_log_can_do_without_is_no_error() {
             // Where O_DIRECT was asked for and is known to be refused, the options are refused.
             told.refused.retain(|(_, error)| access.is_none() || !error.contains("O_DIRECT"));
             if !told.refused.is_empty() || !told.doubts.is_empty() {
-                faults.push(format!("{thing:?} {answer} {access:?}: {:?} {:?}", told.refused, told.doubts));
+                faults.push(format!(
+                    "{thing:?} {answer} {access:?}: {:?} {:?}",
+                    told.refused, told.doubts
+                ));
             }
             mounted.odd.set(Thing::Nothing, 0);
             check_whole(mounted.path(), told.last("log"));
@@ -412,7 +424,9 @@ fn what_a_file_system_lacks_and_a_writer_needs_keeps_no_reader_away() {
             }
             match Log::open(mounted.path(), options()) {
                 Ok(_) => faults.push(format!("{why}: it opens for writing")),
-                Err(error) if !error.to_string().contains("; ") => faults.push(format!("{why}: {error}")),
+                Err(error) if !error.to_string().contains("; ") => {
+                    faults.push(format!("{why}: {error}"))
+                }
                 Err(_) => {}
             }
             mounted.odd.set(Thing::Nothing, 0);

@@ -24,8 +24,9 @@ const F_OFD_GETLK: u32 = libc::F_OFD_GETLK as u32;
 const F_OFD_SETLK: u32 = libc::F_OFD_SETLK as u32;
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// The calls that a log makes, but for those without which no program runs (memory, `futex`, reading and writing a pipe, closing, ending). All of
-/// them: `strace -f -c` of this test shows no others.
+/// The calls that a log makes, but for those without which no program runs (memory, `futex`,
+/// reading and writing a pipe, closing, ending). All of them: `strace -f -c` of this test shows no
+/// others.
 fn calls() -> Vec<(&'static str, libc::c_long, Only, Is)> {
     use Is::{Needed, Spared};
     use Only::{All, With, WithBits};
@@ -151,7 +152,10 @@ fn told_by(child: ForkedChild, mut from: PipeReader) -> Result<Told, String> {
 fn each_call_of_a_log_that_a_sandbox_refuses_has_a_substitute_or_an_error_that_says_what_to_do() {
     let test = "each_call_of_a_log_that_a_sandbox_refuses";
     let can = in_forked_child(|| {
-        u8::from(refuse(&[Refusal { call: libc::SYS_getpriority, only: Only::All }], libc::EPERM).is_ok())
+        u8::from(
+            refuse(&[Refusal { call: libc::SYS_getpriority, only: Only::All }], libc::EPERM)
+                .is_ok(),
+        )
     });
     if can.unwrap() != 1 {
         not_run(test, "this kernel has no seccomp filters");
@@ -168,7 +172,8 @@ fn each_call_of_a_log_that_a_sandbox_refuses_has_a_substitute_or_an_error_that_s
             let made = tempfile::tempdir_in(temporary()).unwrap();
             std::fs::create_dir(made.path().join("killed")).unwrap();
             for file in std::fs::read_dir(of_a_killed.path()).unwrap().map(Result::unwrap) {
-                std::fs::copy(file.path(), made.path().join("killed").join(file.file_name())).unwrap();
+                std::fs::copy(file.path(), made.path().join("killed").join(file.file_name()))
+                    .unwrap();
             }
             let begun = begin(made.path(), (call, which), errno);
             (errno, made, begun)
@@ -212,7 +217,8 @@ fn who_may_not_ask_who_holds_the_lock_reads_and_is_refused_as_a_second_writer() 
             }
             let read = Reader::open(made.path(), &options()).map(|reader| reader.durable().get());
             let opened = Log::open(made.path(), alone());
-            1 + u8::from(matches!(read, Ok(20))) + 2 * u8::from(matches!(opened, Err(Error::Locked { .. })))
+            1 + u8::from(matches!(read, Ok(20)))
+                + 2 * u8::from(matches!(opened, Err(Error::Locked { .. })))
         });
         match code.unwrap() {
             0 => return not_run("who_may_not_ask_who_holds_the_lock", "no seccomp filters here"),

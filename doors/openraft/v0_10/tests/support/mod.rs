@@ -1,4 +1,5 @@
-//! A state machine in memory, and a network without others: what openraft needs beside a log store. For tests only.
+//! A state machine in memory, and a network without others: what openraft needs beside a log store.
+//! For tests only.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -16,8 +17,8 @@ use openraft::type_config::alias::{
     CommittedLeaderIdOf, LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf, VoteOf,
 };
 use openraft::{
-    BasicNode, Entry, EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, SnapshotMeta,
-    StoredMembership,
+    BasicNode, Entry, EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig,
+    SnapshotMeta, StoredMembership,
 };
 
 openraft::declare_raft_types!(
@@ -70,7 +71,12 @@ pub(crate) struct Machine<C: Text>(Arc<Mutex<Contents<C>>>);
 impl<C: Text> Default for Machine<C> {
     fn default() -> Self {
         let membership = StoredMembership::default();
-        Self(Arc::new(Mutex::new(Contents { texts: Vec::new(), applied: None, membership, snapshot: None })))
+        Self(Arc::new(Mutex::new(Contents {
+            texts: Vec::new(),
+            applied: None,
+            membership,
+            snapshot: None,
+        })))
     }
 }
 
@@ -84,7 +90,9 @@ impl<C: Text> RaftStateMachine<C> for Machine<C> {
     type SnapshotData = Vec<String>;
     type SnapshotBuilder = Self;
 
-    async fn applied_state(&mut self) -> Result<(Option<LogIdOf<C>>, StoredMembershipOf<C>), io::Error> {
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogIdOf<C>>, StoredMembershipOf<C>), io::Error> {
         let contents = self.contents();
         Ok((contents.applied.clone(), contents.membership.clone()))
     }
@@ -132,7 +140,9 @@ impl<C: Text> RaftStateMachine<C> for Machine<C> {
         Ok(())
     }
 
-    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<C, Vec<String>>>, io::Error> {
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> Result<Option<SnapshotOf<C, Vec<String>>>, io::Error> {
         let kept = self.contents().snapshot.clone();
         Ok(kept.map(|(meta, snapshot)| SnapshotOf::<C, Vec<String>> { meta, snapshot }))
     }

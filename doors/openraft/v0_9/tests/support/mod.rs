@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use openraft::storage::RaftStateMachine;
 use openraft::{
-    BasicNode, EntryPayload, LogId, OptionalSend, RaftLogId, RaftSnapshotBuilder, Snapshot, SnapshotMeta,
-    StorageError, StoredMembership,
+    BasicNode, EntryPayload, LogId, OptionalSend, RaftLogId, RaftSnapshotBuilder, Snapshot,
+    SnapshotMeta, StorageError, StoredMembership,
 };
 
 openraft::declare_raft_types!(
@@ -38,7 +38,9 @@ type Result<T> = std::result::Result<T, StorageError<u64>>;
 impl RaftStateMachine<Types> for Machine {
     type SnapshotBuilder = Self;
 
-    async fn applied_state(&mut self) -> Result<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>)> {
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>)> {
         let contents = self.contents();
         Ok((contents.applied, contents.membership.clone()))
     }

@@ -18,7 +18,13 @@ fn journal(time_ns: u64, transaction: u32, start: bool) -> TraceEvent {
 }
 
 fn stats(time_ns: u64, transaction: u32, running_ms: u64) -> TraceEvent {
-    let what = TraceKind::JournalStats { device: DISK, transaction, running_ms, blocks: 3, blocks_logged: 3 };
+    let what = TraceKind::JournalStats {
+        device: DISK,
+        transaction,
+        running_ms,
+        blocks: 3,
+        blocks_logged: 3,
+    };
     TraceEvent { time_ns, tid: 77, what }
 }
 
@@ -26,8 +32,13 @@ fn bill_of(events: Vec<TraceEvent>, acks: &[(u64, u64)]) -> (LayerBill, DurableF
     bill_by(events, acks, false)
 }
 
-fn bill_by(events: Vec<TraceEvent>, acks: &[(u64, u64)], own_workers: bool) -> (LayerBill, DurableFinding) {
-    let commits: Vec<_> = acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
+fn bill_by(
+    events: Vec<TraceEvent>,
+    acks: &[(u64, u64)],
+    own_workers: bool,
+) -> (LayerBill, DurableFinding) {
+    let commits: Vec<_> =
+        acks.iter().map(|&(start_ns, ack_ns)| CommitSpan { start_ns, ack_ns }).collect();
     let trace = Trace { events, lost: 0 };
     let (layers, counted) = ([layer()], vec![None]);
     let evidence = Evidence {
@@ -59,7 +70,10 @@ fn data_and_flush() -> Vec<TraceEvent> {
 fn an_overwrite_is_one_write_and_one_flush() {
     let (bill, durable) = bill_of(data_and_flush(), &[(90, 130)]);
     assert_eq!(bill.data_writes, Tally { requests: 1, bytes: 4096 });
-    assert_eq!((bill.flushes, bill.journal_writes.requests, bill.unattributed_writes.requests), (1, 0, 0));
+    assert_eq!(
+        (bill.flushes, bill.journal_writes.requests, bill.unattributed_writes.requests),
+        (1, 0, 0)
+    );
     assert_eq!(durable_commits(&durable), Some(1));
 }
 
@@ -69,7 +83,8 @@ fn durable_commits(durable: &DurableFinding) -> Option<u64> {
 
 #[test]
 fn a_transaction_inside_a_commit_is_caused_by_it() {
-    let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+    let mut events =
+        vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
     events.extend(data_and_flush());
     events.extend([journal(125, 9, false), stats(125, 9, 4)]);
     let (bill, _) = bill_of(events, &[(90, 130)]);
@@ -79,17 +94,23 @@ fn a_transaction_inside_a_commit_is_caused_by_it() {
 
 #[test]
 fn an_old_transaction_is_the_timers_even_inside_a_commit() {
-    let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+    let mut events =
+        vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
     events.extend(data_and_flush());
     events.extend([journal(125, 9, false), stats(125, 9, 5004)]);
     let (bill, durable) = bill_of(events, &[(90, 130)]);
     assert_eq!((bill.journal_writes.requests, bill.timer_journal_writes.requests), (0, 1));
-    assert_eq!(durable_commits(&durable), Some(1), "a timer's write is nothing that was acknowledged");
+    assert_eq!(
+        durable_commits(&durable),
+        Some(1),
+        "a timer's write is nothing that was acknowledged"
+    );
 }
 
 #[test]
 fn a_transaction_that_outlives_its_commit_is_somebody_elses() {
-    let mut events = vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
+    let mut events =
+        vec![journal(95, 9, true), issue(96, LOG, 16, "WSM"), complete(97, LOG, 16, "WSM")];
     events.extend(data_and_flush());
     events.extend([journal(200, 9, false), stats(200, 9, 12)]);
     let (bill, _) = bill_of(events, &[(90, 130)]);
@@ -110,7 +131,8 @@ fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
     assert!(bill.unattributed[1].contains("70000"), "{:?}", bill.unattributed);
 }
 
-/// Beside a neighbour that writes and syncs all the time, each commit still has its one write and its one flush.
+/// Beside a neighbour that writes and syncs all the time, each commit still has its one write and
+/// its one flush.
 #[test]
 fn a_neighbours_requests_are_counted_apart() {
     const OTHER: u32 = 99;
@@ -124,7 +146,8 @@ fn a_neighbours_requests_are_counted_apart() {
             issue(at + 103, 90_000, 8, "WS"),
             complete(at + 110, 800, 8, "WS"),
             complete(at + 111, 90_000, 8, "WS"),
-            // Both submit a flush, ours first: the neighbour is the last submitter, and one flush serves both.
+            // Both submit a flush, ours first: the neighbour is the last submitter, and one flush
+            // serves both.
             bio(at + 120, ME, 0, 0, "FWS"),
             bio(at + 121, OTHER, 0, 0, "FWS"),
             issue(at + 122, 0, 0, "FF"),
@@ -156,7 +179,10 @@ fn metadata_that_we_wait_for_has_to_be_flushed_too() {
         complete(125, 60_000, 8, "WS"),
     ]);
     let (_, durable) = bill_of(events.clone(), &[(90, 130)]);
-    assert!(matches!(durable, DurableFinding::NotCovered { .. }), "an inode after the flush: {durable:?}");
+    assert!(
+        matches!(durable, DurableFinding::NotCovered { .. }),
+        "an inode after the flush: {durable:?}"
+    );
     events.extend([issue(126, 0, 0, "FF"), complete(129, 0, 0, "FF")]);
     let (_, durable) = bill_of(events, &[(90, 130)]);
     assert_eq!(durable_commits(&durable), Some(1));
@@ -164,7 +190,8 @@ fn metadata_that_we_wait_for_has_to_be_flushed_too() {
 
 #[test]
 fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
-    let counted = BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
+    let counted =
+        BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
     let (bill, durable) = shared_counters("vda", 10, &counted, true);
     assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 30));
     assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
@@ -180,7 +207,8 @@ fn queued_by_worker(time_ns: u64, tid: u32) -> TraceEvent {
     event
 }
 
-/// A direct write of io_uring with RWF_DSYNC: a kernel worker sends the flush. Another worker flushes in the same commit for others.
+/// A direct write of io_uring with RWF_DSYNC: a kernel worker sends the flush. Another worker
+/// flushes in the same commit for others.
 #[test]
 fn a_flush_that_a_worker_sends_for_us_is_ours_and_only_that() {
     let commit = |at: u64| {
@@ -211,9 +239,18 @@ fn a_flush_that_a_worker_sends_for_us_is_ours_and_only_that() {
     let (bill, durable) = bill_by(events(), &acks, true);
     assert_eq!((bill.flushes, bill.foreign_flushes), (2, 6), "{bill:?}");
     assert_eq!(durable_commits(&durable), Some(2));
-    assert!(bill.submitters.iter().any(|by| (by.who.as_str(), by.what.as_str()) == ("kworker", "flush")));
+    assert!(
+        bill.submitters
+            .iter()
+            .any(|by| (by.who.as_str(), by.what.as_str()) == ("kworker", "flush"))
+    );
     let (bill, durable) = bill_by(events(), &acks, false);
     assert_eq!(bill.flushes, 0);
-    let DurableFinding::NotVisible { reason } = durable else { panic!("called durable: {durable:?}") };
-    assert!(reason.starts_with("0 flushes and 0 FUA writes of its own for 2 acknowledgements"), "{reason}");
+    let DurableFinding::NotVisible { reason } = durable else {
+        panic!("called durable: {durable:?}")
+    };
+    assert!(
+        reason.starts_with("0 flushes and 0 FUA writes of its own for 2 acknowledgements"),
+        "{reason}"
+    );
 }

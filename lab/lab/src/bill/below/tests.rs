@@ -42,19 +42,25 @@ fn below(mut event: TraceEvent, name: &str) -> TraceEvent {
 }
 
 fn host_write(at: u64, tid: u32, name: &str, sector: u64, rwbs: &str) -> [TraceEvent; 3] {
-    let events =
-        [bio(at, tid, sector, 8, rwbs), issue(at + 1, sector, 8, rwbs), complete(at + 2, sector, 8, rwbs)];
+    let events = [
+        bio(at, tid, sector, 8, rwbs),
+        issue(at + 1, sector, 8, rwbs),
+        complete(at + 2, sector, 8, rwbs),
+    ];
     events.map(|event| below(event, name))
 }
 
 fn host_flush(at: u64, asked: &[(u32, &str)]) -> Vec<TraceEvent> {
     let asks = asked.iter().map(|&(tid, name)| below(bio(at, tid, 0, 0, "FWS"), name));
     let mut events: Vec<TraceEvent> = asks.collect();
-    events.extend([issue(at + 1, 0, 0, "FF"), complete(at + 4, 0, 0, "FF")].map(|event| below(event, "dd")));
+    events.extend(
+        [issue(at + 1, 0, 0, "FF"), complete(at + 4, 0, 0, "FF")].map(|event| below(event, "dd")),
+    );
     events
 }
 
-/// A commit of ours from `at` to `at + 100`: its write and its flush on the loop device, and the worker's requests for them.
+/// A commit of ours from `at` to `at + 100`: its write and its flush on the loop device, and the
+/// worker's requests for them.
 fn commit(at: u64, flush_asked: &[(u32, &str)]) -> Vec<TraceEvent> {
     let mut events = vec![bio(at + 1, ME, 800, 8, "WS"), issue(at + 2, 800, 8, "WS")];
     events.extend(host_write(at + 5, WORKER, "kworker/u8:1", BACKING + 800, "WS"));
@@ -89,13 +95,15 @@ fn spans(count: u64) -> Vec<CommitSpan> {
     (0..count).map(|n| CommitSpan { start_ns: n * 1000, ack_ns: n * 1000 + 100 }).collect()
 }
 
-/// Other processes sync all the time: with us, between our commits, and on a loop device of their own.
+/// Other processes sync all the time: with us, between our commits, and on a loop device of their
+/// own.
 #[test]
 fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
     let mut events = Vec::new();
     for n in 0..50 {
         let at = n * 1000;
-        // The neighbour submits last, and one flush serves both: the pairing alone would call it the neighbour's.
+        // The neighbour submits last, and one flush serves both: the pairing alone would call it
+        // the neighbour's.
         events.extend(commit(at, &[(SECOND_WORKER, "kworker/u8:2"), (STRANGER, "dd")]));
         events.extend(host_write(at + 200, STRANGER, "dd", ELSEWHERE + 64, "WS"));
         events.extend(host_flush(at + 210, &[(STRANGER, "dd")]));
@@ -109,9 +117,14 @@ fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
         let bill = host_bill(events.clone(), &spans(50), private);
         assert_eq!((bill.flushes, bill.foreign_flushes), (50, 150), "private {private}");
         assert_eq!(bill.data_writes, Tally { requests: 50, bytes: 50 * 4096 });
-        assert_eq!(bill.metadata_writes.requests, 50, "the inode that the worker writes in our flush");
+        assert_eq!(
+            bill.metadata_writes.requests, 50,
+            "the inode that the worker writes in our flush"
+        );
         assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (50, 100));
-        let by = |what: &str| bill.submitters.iter().find(|by| by.what == what).map(|by| by.who.as_str());
+        let by = |what: &str| {
+            bill.submitters.iter().find(|by| by.what == what).map(|by| by.who.as_str())
+        };
         for what in ["data write", "metadata write", "flush"] {
             assert_eq!(by(what), Some("worker of loop0"), "{what}");
         }

@@ -1,4 +1,5 @@
-//! Whether the reads of a cold row were cold: by the pages that they brought into memory, and the faults of a mapping.
+//! Whether the reads of a cold row were cold: by the pages that they brought into memory, and the
+//! faults of a mapping.
 //!
 //! *Owns*: the rule. *May not touch*: reading.
 
@@ -16,16 +17,19 @@ pub(super) struct Brought {
     pub(super) faults: u64,
 }
 
-/// With more pages per read than this, reads of one page each were not cold: the kernel had read others around them.
+/// With more pages per read than this, reads of one page each were not cold: the kernel had read
+/// others around them.
 const PAGES_PER_READ_MAX: f64 = 1.5;
 /// Each cold read of a mapping faults.
 const FAULTS_PER_READ_MIN: f64 = 0.9;
-/// Pages that do not count: read ahead but not yet read when the turn ended, and the process's own memory.
+/// Pages that do not count: read ahead but not yet read when the turn ended, and the process's own
+/// memory.
 const PAGES_BESIDE: u64 = 2 * AHEAD_BLOCKS as u64;
 
 impl Brought {
     /// # Errors
-    /// The reads were not cold, as the row's name says: the kernel had brought their pages along with others.
+    /// The reads were not cold, as the row's name says: the kernel had brought their pages along
+    /// with others.
     pub(super) fn check(self, how: How) -> Result<(), CellError> {
         let Self { reads, pages, faults } = self;
         let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;

@@ -8,7 +8,8 @@ use inkstone_host::LabDirectory;
 /// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
 fn on_disk(test: impl FnOnce(&Session<'_>)) {
     let program = std::env::current_exe().expect("a program");
-    let directory = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
+    let directory =
+        tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
     let files = LabDirectory::at(directory.path()).expect("a directory");
     let stop = AtomicBool::new(false);
     test(&Session { directory: &files, stop: &stop, device: None });
@@ -35,11 +36,14 @@ fn every_way_reads_every_byte_once() {
                     }
                 };
                 let turn = Turn { session, time: Duration::MAX, seed: 9 };
-                let sample = arm.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
+                let sample =
+                    arm.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
                 let blocks = plan.file_bytes / BLOCK as u64;
                 let wanted = if order == ReadOrder::Random { blocks } else { plan.file_bytes };
                 assert_eq!(sample.amount, wanted, "{}", way.name);
-                assert!(sample.figures.iter().any(|f| f.name == "resident before" && f.value == 100.0));
+                assert!(
+                    sample.figures.iter().any(|f| f.name == "resident before" && f.value == 100.0)
+                );
             }
         }
     });
@@ -49,7 +53,8 @@ fn every_way_reads_every_byte_once() {
 fn two_swapped_blocks_end_every_way() {
     on_disk(|session| {
         let plan = plan();
-        let file = written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written");
+        let file =
+            written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written");
         let mut blocks = [[0; BLOCK]; 2];
         for (block, number) in blocks.iter_mut().zip([7, 300]) {
             file.read_at(block, number * BLOCK as u64).expect("read");
@@ -78,21 +83,31 @@ fn cold_reads_are_cold_or_refused() {
     let map = How::Map { advice: None, ahead: false };
     let calls = How::Calls { advice: None, ahead: true };
     let check = |how, reads, pages, faults| Brought { reads, pages, faults }.check(how).is_ok();
-    // As observed: of 16,384 reads of a mapping only 1,000 faulted, because of the kernel's read-around.
+    // As observed: of 16,384 reads of a mapping only 1,000 faulted, because of the kernel's
+    // read-around.
     assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
-    assert!(check(map, 400, 400, 400) && check(map, 400, 430, 380), "each faults, and brings its page");
+    assert!(
+        check(map, 400, 400, 400) && check(map, 400, 430, 380),
+        "each faults, and brings its page"
+    );
     assert!(!check(map, 400, 12_000, 400), "each faults and brings 30: the next find theirs");
-    assert!(check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3), "what was asked for ahead is read");
+    assert!(
+        check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3),
+        "what was asked for ahead is read"
+    );
 }
 
-/// The same on the disk: one of the two mappings has advice, and its reads fault; the other's are refused, or fault as well.
+/// The same on the disk: one of the two mappings has advice, and its reads fault; the other's are
+/// refused, or fault as well.
 #[test]
 fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
     on_disk(|session| {
         let plan = ReadPlan { file_bytes: 32 << 20, ..ReadPlan::default() };
         drop(written_file(session, FILE, plan.file_bytes, Access::Buffered, 3).expect("written"));
         let (order, cache) = (ReadOrder::Random, Cache::Cold);
-        for way in ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. })) {
+        for way in
+            ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. }))
+        {
             let mut arm = Reading::new(way, order, cache, &plan, 3).expect("an arm");
             let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
             let of = |sample: &Sample, name: &str| {
@@ -100,7 +115,8 @@ fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
             };
             match arm.turn(&turn) {
                 Ok(sample) => {
-                    let (pages, faults) = (of(&sample, "pages brought"), of(&sample, "page faults"));
+                    let (pages, faults) =
+                        (of(&sample, "pages brought"), of(&sample, "page faults"));
                     assert!(
                         sample.amount < 64 || faults.is_some_and(|faults| faults > 0.5),
                         "{}: {faults:?}",
@@ -117,7 +133,11 @@ fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
                     let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
                 }
                 Err(CellError::Invalid(why)) => {
-                    assert!(why.starts_with("not cold") && way.name == "mmap", "{}: {why}", way.name);
+                    assert!(
+                        why.starts_with("not cold") && way.name == "mmap",
+                        "{}: {why}",
+                        way.name
+                    );
                 }
                 Err(error) => panic!("{}: {error}", way.name),
             }
@@ -130,8 +150,10 @@ fn a_file_that_cannot_be_cold_is_refused() {
     on_disk(|session| {
         // Mapped pages stay in memory.
         drop(written_file(session, FILE, 64 << 10, Access::Buffered, 3).expect("written"));
-        let mapped =
-            session.directory.open(FILE, &OpenFile::existing().access(Access::Mmap)).expect("opened");
+        let mapped = session
+            .directory
+            .open(FILE, &OpenFile::existing().access(Access::Mmap))
+            .expect("opened");
         mapped.map(64 << 10).expect("mapped");
         mapped.read_mapped(&mut [0; 64 << 10], 0).expect("read");
         let said = bring(session, Cache::Cold).expect_err("its pages are mapped").to_string();

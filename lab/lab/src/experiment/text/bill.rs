@@ -1,10 +1,12 @@
-//! What the files of a text log cost at the block layer, from traces: as the log has them, and as article 1 practises it.
+//! What the files of a text log cost at the block layer, from traces: as the log has them, and as
+//! article 1 practises it.
 //!
-//! *Owns*: the rows, and what is counted of each. *May not touch*: how events become requests (`crate::bill`).
+//! *Owns*: the rows, and what is counted of each. *May not touch*: how events become requests
+//! (`crate::bill`).
 //!
-//! Each turn writes the same number of lines into files of one size, closes and syncs them, all under trace. By default the log
-//! leaves allocation to the file system until write-back; a log that survives a power loss syncs after about each buffer. Both are
-//! measured.
+//! Each turn writes the same number of lines into files of one size, closes and syncs them, all
+//! under trace. By default the log leaves allocation to the file system until write-back; a log
+//! that survives a power loss syncs after about each buffer. Both are measured.
 
 use std::path::Path;
 use std::time::Duration;
@@ -86,7 +88,10 @@ pub(super) fn bill(
             Synced::AtTheEnd => "text-bill",
             Synced::AsItGoes => "text-bill-synced",
         },
-        title: format!("A text log in files of 1 MiB, {}: what it costs at the block layer", synced.words()),
+        title: format!(
+            "A text log in files of 1 MiB, {}: what it costs at the block layer",
+            synced.words()
+        ),
         x_name: None,
         unit: "lines/s",
         baseline: DEMAND.into(),
@@ -128,8 +133,10 @@ impl Billed<'_> {
             Synced::AtTheEnd => Survive::Nothing,
             Synced::AsItGoes => Survive::PowerLoss(SYNC_EVERY),
         };
-        let (log, guard) =
-            LogWriter::builder(folder.join("lines.log")).rotate(rotation).survive(survive).open()?;
+        let (log, guard) = LogWriter::builder(folder.join("lines.log"))
+            .rotate(rotation)
+            .survive(survive)
+            .open()?;
         Ok(Writer::Log(log, guard))
     }
 
@@ -190,7 +197,10 @@ impl Arm for Billed<'_> {
         };
         let (bill, _) = bill_of(&evidence);
         if bill.lost_events > 0 {
-            let why = format!("the kernel dropped {} trace events: nothing can be counted", bill.lost_events);
+            let why = format!(
+                "the kernel dropped {} trace events: nothing can be counted",
+                bill.lost_events
+            );
             return Err(CellError::Invalid(why));
         }
         let mut figures = bill.layers.first().map(counts).unwrap_or_default();
@@ -207,7 +217,8 @@ fn counts(layer: &LayerBill) -> Vec<Figure> {
     let journal = [layer.journal_writes, layer.timer_journal_writes, layer.other_journal_writes];
     let of = |name: &str, requests: u64| figure(name, "per MiB", requests as f64 / mib);
     let journalled =
-        journal.iter().chain([&layer.metadata_writes]).map(|tally| tally.bytes).sum::<u64>() as f64 / mib;
+        journal.iter().chain([&layer.metadata_writes]).map(|tally| tally.bytes).sum::<u64>() as f64
+            / mib;
     vec![
         of("data writes", layer.data_writes.requests),
         of("journal writes", journal.iter().map(|tally| tally.requests).sum()),
@@ -239,12 +250,20 @@ fn finding(found: &ExperimentResult, synced: Synced, private: bool) -> Option<Fi
             // On a shared disk only the file's own blocks can be distinguished, by their place.
             return Some(format!("{} data writes", per(figure_of(row, "data writes")?)));
         }
-        let kinds = [("data", "data writes"), ("journal", "journal writes"), ("metadata", "metadata writes")];
+        let kinds = [
+            ("data", "data writes"),
+            ("journal", "journal writes"),
+            ("metadata", "metadata writes"),
+        ];
         let counted = kinds.map(|(word, what)| Some((word, figure_of(row, what)?)));
         let counted = counted.into_iter().collect::<Option<Vec<_>>>()?;
-        let said = counted.iter().filter(|(_, n)| *n > 0.0).map(|(word, n)| format!("{} {word}", per(*n)));
+        let said =
+            counted.iter().filter(|(_, n)| *n > 0.0).map(|(word, n)| format!("{} {word}", per(*n)));
         let bytes = bytes(figure_of(row, "journal and metadata")?);
-        Some(format!("{} writes ({bytes}B of journal and metadata)", said.collect::<Vec<_>>().join(" and ")))
+        Some(format!(
+            "{} writes ({bytes}B of journal and metadata)",
+            said.collect::<Vec<_>>().join(" and ")
+        ))
     };
     let sentence = format!(
         "A MiB of text log, {}, takes {} with blocks allocated on demand, and {} in reused files.",

@@ -56,7 +56,8 @@ impl Experiment for Buffers {
         let lines = Lines::new(pace.seed);
         let rows = ROWS.map(|(name, buffers, when_needed)| {
             let memory = Memory { buffer_bytes: BUFFER_BYTES, buffers, when_needed };
-            let open = Box::new(move |folder: &std::path::Path| Writer::practice(folder, false, memory));
+            let open =
+                Box::new(move |folder: &std::path::Path| Writer::practice(folder, false, memory));
             Row::new(name, "buffers", None, Ok(Writers::opened_by(open, PACED, 1, &lines)))
         });
         let frame = Frame {

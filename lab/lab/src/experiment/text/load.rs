@@ -20,7 +20,8 @@ use super::ways::{LINE_BYTES, Way, Writer};
 
 /// The folder in the working directory with the lines of one turn.
 pub(super) const FOLDER: &str = "text";
-/// How many different lines there are: few enough to stay in a core's cache, as freshly formatted lines of a service are.
+/// How many different lines there are: few enough to stay in a core's cache, as freshly formatted
+/// lines of a service are.
 const LINES: usize = 512;
 /// Lines of a burst; one burst per millisecond.
 const BURST_LINES: u64 = 100;
@@ -55,7 +56,8 @@ impl Lines {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut all = Vec::with_capacity(LINES * LINE_BYTES);
         for number in 0..LINES {
-            let head = format!("level=info seq={number:08} took_us={:05} path=/", random.u32(..100_000));
+            let head =
+                format!("level=info seq={number:08} took_us={:05} path=/", random.u32(..100_000));
             all.extend_from_slice(head.as_bytes());
             all.resize_with((number + 1) * LINE_BYTES - 1, || random.alphanumeric() as u8);
             all.push(b'\n');
@@ -106,7 +108,9 @@ impl<'a> Writers<'a> {
         let all = together(&mut self.hands, |index, hand| {
             let first = index as u64 * 97;
             match load {
-                Load::Unpaced { lines: most } => unpaced(turn, writer, lines, first, most / threads),
+                Load::Unpaced { lines: most } => {
+                    unpaced(turn, writer, lines, first, most / threads)
+                }
                 Load::Paced { at_most } => paced(turn, writer, lines, first, at_most, hand),
             }
         })?;
@@ -175,15 +179,18 @@ impl Arm for Writers<'_> {
         let writer = (self.open)(&folder)?;
         let cpu_before_ns = process_cpu_ns();
         let (begin_ns, done) = self.write(turn, &writer)?;
-        let grown = resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));
-        let closed = writer.close().map_err(|error| CellError::Invalid(format!("closing: {error}")))?;
+        let grown =
+            resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));
+        let closed =
+            writer.close().map_err(|error| CellError::Invalid(format!("closing: {error}")))?;
         let total_ns = monotonic_ns() - begin_ns;
         let cpu_ns = process_cpu_ns() - cpu_before_ns;
         let lines: u64 = done.iter().map(|done| done.lines).sum();
         let bytes = closed.map_or_else(|| bytes_in(&folder), Ok)?;
         self.lost_lines += lost(lines, bytes)?;
         take_away(&folder)?;
-        let mut figures = vec![figure("CPU time", "ns per line", cpu_ns as f64 / lines.max(1) as f64)];
+        let mut figures =
+            vec![figure("CPU time", "ns per line", cpu_ns as f64 / lines.max(1) as f64)];
         let sample = match self.load {
             Load::Unpaced { .. } => Sample { amount: lines, total_ns, figures: Vec::new() },
             Load::Paced { at_most } => {
@@ -215,8 +222,8 @@ impl Arm for Writers<'_> {
 /// Lines that are missing in the files although each was accepted.
 fn lost(lines: u64, bytes: u64) -> Result<u64, CellError> {
     let missing = (lines * LINE_BYTES as u64).checked_sub(bytes);
-    let missing =
-        missing.ok_or_else(|| CellError::Invalid("the files have more lines than were put".into()))?;
+    let missing = missing
+        .ok_or_else(|| CellError::Invalid("the files have more lines than were put".into()))?;
     Ok(missing.div_ceil(LINE_BYTES as u64))
 }
 
@@ -282,13 +289,17 @@ mod tests {
             for (load, threads) in [(unpaced, 1), (unpaced, 4), (paced, 2)] {
                 let mut arm = Writers::new(way, load, threads, &lines);
                 let turn = Turn { session: &session, time: Duration::MAX, seed: 1 };
-                let sample =
-                    arm.turn(&turn).unwrap_or_else(|error| panic!("{way} {load:?} {threads}: {error}"));
+                let sample = arm
+                    .turn(&turn)
+                    .unwrap_or_else(|error| panic!("{way} {load:?} {threads}: {error}"));
                 if load == unpaced {
                     assert_eq!(sample.amount, 40_000, "{way}");
                 } else {
                     let latency = arm.latency().expect("each write was timed");
-                    assert!(latency.count > 0 && latency.count.is_multiple_of(BURST_LINES), "{way}");
+                    assert!(
+                        latency.count > 0 && latency.count.is_multiple_of(BURST_LINES),
+                        "{way}"
+                    );
                     assert_eq!(sample.total_ns, latency.p999_ns, "{way}");
                 }
                 assert_eq!(arm.totals(), [figure("lines lost", "lines", 0.0)], "{way}");

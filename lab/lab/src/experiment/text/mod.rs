@@ -1,7 +1,7 @@
 //! A text log written by many threads (E9): the text log writer compared with the standard library.
 //!
-//! *Owns*: the list of ways, how the time is shared out, the finding. *May not touch*: how a line is written
-//! (`ways`, and the appender's own crate), the rounds.
+//! *Owns*: the list of ways, how the time is shared out, the finding. *May not touch*: how a line
+//! is written (`ways`, and the appender's own crate), the rounds.
 
 mod bill;
 mod buffers;
@@ -54,8 +54,8 @@ impl Experiment for TextPlan {
         "text"
     }
 
-    /// Published are 10,000,000 lines per turn, as in `bench/appender`, which compares other crates. The quick tier has no time for one
-    /// thread by itself, nor for the bill.
+    /// Published are 10,000,000 lines per turn, as in `bench/appender`, which compares other
+    /// crates. The quick tier has no time for one thread by itself, nor for the bill.
     fn sized(size: Size) -> Self {
         let usual = Self::default();
         match size {
@@ -124,7 +124,14 @@ impl Experiment for TextPlan {
             _ if !self.bill => {}
             Ok(()) => {
                 for synced in Synced::ALL {
-                    found.push(bill::bill(site, session, &lines, synced, &part(BILL_WEIGHT), progress));
+                    found.push(bill::bill(
+                        site,
+                        session,
+                        &lines,
+                        synced,
+                        &part(BILL_WEIGHT),
+                        progress,
+                    ));
                 }
             }
             Err(reason) => {
@@ -135,17 +142,21 @@ impl Experiment for TextPlan {
             }
         }
         // Ctrl-C leaves what was measured until then.
-        found.retain(|one| one.rows.iter().any(|row| !row.samples.is_empty() || row.invalid.is_some()));
+        found.retain(|one| {
+            one.rows.iter().any(|row| !row.samples.is_empty() || row.invalid.is_some())
+        });
         Ok(found)
     }
 }
 
-/// Shares of the budget for each number of threads, without a pace and with one. Tails need more lines than rates. Time that a part
-/// does not use goes to the later parts, and time beyond its share is taken from them.
+/// Shares of the budget for each number of threads, without a pace and with one. Tails need more
+/// lines than rates. Time that a part does not use goes to the later parts, and time beyond its
+/// share is taken from them.
 const UNPACED_WEIGHT: f64 = 0.16;
 const PACED_WEIGHT: f64 = 0.27;
 const BILL_WEIGHT: f64 = 0.07;
-/// A turn with a pace needs hardly any preparation, so it gets more measured time than the rounds would plan.
+/// A turn with a pace needs hardly any preparation, so it gets more measured time than the rounds
+/// would plan.
 const PACED_MEASURED: f64 = 1.2;
 const BASELINE: Way = Way::Buffered;
 
@@ -167,7 +178,9 @@ fn one(
         name: "text",
         title: match load {
             Load::Unpaced { .. } => {
-                format!("Text lines of {LINE_BYTES} B by {by}, as fast as they go, until all are in the file")
+                format!(
+                    "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until all are in the file"
+                )
             }
             Load::Paced { .. } => {
                 format!(
@@ -235,7 +248,9 @@ fn tail_words(relative: Option<&Relative>) -> String {
         Some(shorter) if shorter.verdict == Verdict::Faster => said(shorter, "short"),
         Some(longer) if longer.verdict == Verdict::Slower => said(&longer.turned(), "long"),
         Some(few) if few.verdict == Verdict::Unknown => said(few, "short"),
-        Some(same) if same.verdict == Verdict::Tie => format!("a tie with `{base}` in these rounds"),
+        Some(same) if same.verdict == Verdict::Tie => {
+            format!("a tie with `{base}` in these rounds")
+        }
         _ => format!("not told from `{base}` in these rounds"),
     }
 }
@@ -246,8 +261,9 @@ mod tests {
 
     #[test]
     fn a_tail_is_shorter_or_longer_and_not_both() {
-        let relative =
-            |speedup, verdict| Relative::with_interval(speedup, (speedup * 0.8, speedup * 1.25), verdict);
+        let relative = |speedup, verdict| {
+            Relative::with_interval(speedup, (speedup * 0.8, speedup * 1.25), verdict)
+        };
         let shorter = tail_words(Some(&relative(10.0, Verdict::Faster)));
         assert_eq!(shorter, "10.0 times as short as with `Mutex<BufWriter>` (95%: 8.00 to 12.50)");
         let longer = tail_words(Some(&relative(0.5, Verdict::Slower)));

@@ -1,11 +1,13 @@
-//! The text log of article 1: lines are gathered in aligned buffers, and a background thread writes them in multiples of 4,096 bytes
-//! into files that were prepared beforehand. When the newest file is full, the oldest is reused.
+//! The text log of article 1: lines are gathered in aligned buffers, and a background thread writes
+//! them in multiples of 4,096 bytes into files that were prepared beforehand. When the newest file
+//! is full, the oldest is reused.
 //!
 //! *Owns*: that way of writing. *May not touch*: threads that log, clocks.
 //!
-//! It is an arm of the lab, not an option of the text log: a reused file has its old lines after the newest ones, and a line may
-//! begin in one file and end in the next. So neither `tail -f` nor a start after a kill can tell where the log ends, although
-//! docs/text-log.md promises both. Its possible gain is measured here.
+//! It is an arm of the lab, not an option of the text log: a reused file has its old lines after
+//! the newest ones, and a line may begin in one file and end in the next. So neither `tail -f` nor
+//! a start after a kill can tell where the log ends, although docs/text-log.md promises both. Its
+//! possible gain is measured here.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -28,9 +30,11 @@ const FILES: usize = 4;
 pub(super) struct Memory {
     /// Bytes of a buffer.
     pub(super) buffer_bytes: usize,
-    /// All buffers, including those that wait for the disk. With one the logging thread waits until it is written.
+    /// All buffers, including those that wait for the disk. With one the logging thread waits until
+    /// it is written.
     pub(super) buffers: usize,
-    /// Whether each buffer is taken when it is needed, and given back when it is written, instead of all beforehand.
+    /// Whether each buffer is taken when it is needed, and given back when it is written, instead
+    /// of all beforehand.
     pub(super) when_needed: bool,
 }
 
@@ -93,7 +97,8 @@ impl Practice {
         Ok(())
     }
 
-    /// Writes the rest and truncates the last file to its lines; returns the bytes of lines that were written.
+    /// Writes the rest and truncates the last file to its lines; returns the bytes of lines that
+    /// were written.
     pub(super) fn close(self) -> io::Result<u64> {
         let mut front = self.front.into_inner().unwrap_or_else(PoisonError::into_inner);
         if front.len > 0 {
@@ -161,7 +166,8 @@ impl Files {
             self.offset = 0;
         }
         if self.current.is_none() {
-            let oldest = self.ring.pop_front().ok_or_else(|| io::Error::other("there is no file"))?;
+            let oldest =
+                self.ring.pop_front().ok_or_else(|| io::Error::other("there is no file"))?;
             let path = self.folder.join(format!("practice-{:06}", self.begun));
             self.begun += 1;
             fs::rename(&oldest, &path)?;

@@ -72,9 +72,14 @@ impl Writer {
     ///
     /// # Errors
     /// Errors of the file system, as text.
-    pub(super) fn practice(folder: &Path, is_synced: bool, memory: Memory) -> Result<Self, CellError> {
+    pub(super) fn practice(
+        folder: &Path,
+        is_synced: bool,
+        memory: Memory,
+    ) -> Result<Self, CellError> {
         let opened = Practice::open(folder, is_synced, memory);
-        let opened = opened.map_err(|error| inkstone_io::Error::new("make files ready in", folder, error))?;
+        let opened = opened
+            .map_err(|error| inkstone_io::Error::new("make files ready in", folder, error))?;
         Ok(Self::Practice(opened))
     }
 
@@ -83,7 +88,9 @@ impl Writer {
     pub(super) fn put(&self, line: &[u8]) -> io::Result<()> {
         match self {
             Self::File(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line),
-            Self::Buffered(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line),
+            Self::Buffered(file) => {
+                file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line)
+            }
             Self::Log(log, _) => {
                 let mut log = log;
                 log.write_all(line)
@@ -92,7 +99,8 @@ impl Writer {
         }
     }
 
-    /// Closes; every line is in the files afterwards. Returns the bytes of lines if the files no longer have all of them.
+    /// Closes; every line is in the files afterwards. Returns the bytes of lines if the files no
+    /// longer have all of them.
     pub(super) fn close(self) -> io::Result<Option<u64>> {
         match self {
             Self::File(_) => Ok(None),

@@ -1,7 +1,7 @@
 //! Voters that lose their power just after they have voted.
 //!
-//! *Owns*: the order in which a candidate, its voters and its rival are cut off and lose their power. *May not touch*: how
-//! (`links.rs`, `outages.rs`).
+//! *Owns*: the order in which a candidate, its voters and its rival are cut off and lose their
+//! power. *May not touch*: how (`links.rs`, `outages.rs`).
 
 use inkstone_openraft::Waits;
 
@@ -9,8 +9,9 @@ use crate::machine::Settings;
 use crate::world::World;
 
 impl World {
-    /// Two nodes want to lead and do not see each other. The node between them votes for one and loses its power; when it is back, only
-    /// one of the two reaches it. If it has forgotten its vote, both lead.
+    /// Two nodes want to lead and do not see each other. The node between them votes for one and
+    /// loses its power; when it is back, only one of the two reaches it. If it has forgotten its
+    /// vote, both lead.
     pub(super) async fn votes(&self, between: u64, settings: &Settings) {
         let machines = self.machines();
         let (one, other) = (1 + between % machines, 1 + (between + 1) % machines);
@@ -28,8 +29,9 @@ impl World {
         self.lock().cut_link = None;
     }
 
-    /// The leader is cut off until another node leads. At that instant all others lose their power, the new leader is cut off instead, and the old
-    /// one reaches the voters again. If they have forgotten their votes, it leads on, and the new one takes back later what was acknowledged.
+    /// The leader is cut off until another node leads. At that instant all others lose their power,
+    /// the new leader is cut off instead, and the old one reaches the voters again. If they have
+    /// forgotten their votes, it leads on, and the new one takes back later what was acknowledged.
     pub(super) async fn election(&self, settings: &Settings) {
         let Some(old) = self.leader_but(None) else { return };
         self.part(old, true, true);

@@ -1,6 +1,7 @@
 //! Ways between machines that are cut or bad.
 //!
-//! *Owns*: which ways, and for how long. *May not touch*: what a message meets there (`network.rs`).
+//! *Owns*: which ways, and for how long. *May not touch*: what a message meets there
+//! (`network.rs`).
 
 use crate::world::{Weather, World};
 

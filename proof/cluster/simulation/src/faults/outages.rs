@@ -1,6 +1,7 @@
 //! Machines that go down, stand still, or have slow disks.
 //!
-//! *Owns*: which of them, and for how long. *May not touch*: how a machine goes down (`machine.rs`).
+//! *Owns*: which of them, and for how long. *May not touch*: how a machine goes down
+//! (`machine.rs`).
 
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ impl World {
         }
     }
 
-    /// The power goes in the middle of a call that makes something durable; if none comes, a little later.
+    /// The power goes in the middle of a call that makes something durable; if none comes, a little
+    /// later.
     pub(super) async fn power_armed(&self, id: u64, settings: &Settings) {
         let nth = 1 + self.below(8);
         self.arm(id, nth);

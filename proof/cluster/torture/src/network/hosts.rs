@@ -1,9 +1,10 @@
 //! The hosts: a network namespace for each node, and one more device for the clients.
 //!
-//! *Owns*: the namespaces, their devices and addresses, and that a killed run leaves none. *May not touch*: what runs in them.
+//! *Owns*: the namespaces, their devices and addresses, and that a killed run leaves none. *May not
+//! touch*: what runs in them.
 //!
-//! Names have the number of this process in them; a locked file says whether it lives. A later start removes the namespaces of runs that
-//! do not, after it has killed what still runs in them.
+//! Names have the number of this process in them; a locked file says whether it lives. A later
+//! start removes the namespaces of runs that do not, after it has killed what still runs in them.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,7 +25,8 @@ const MTU_BYTES: &str = "16000";
 /// Networks to try: other runs have some.
 const NETWORKS: u32 = 250;
 
-/// All hosts of a cluster, and the wire between them. Dropping it removes them; end first what runs in them.
+/// All hosts of a cluster, and the wire between them. Dropping it removes them; end first what runs
+/// in them.
 pub struct Hosts {
     base: String,
     network: u8,
@@ -37,8 +39,16 @@ pub struct Hosts {
 /// What is missing to make hosts here.
 pub fn missing() -> Option<String> {
     for tool in ["ip", "nsenter", "setpriv", "unshare"] {
-        let found = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let found = if tool == "ip" { ip(&["-V"]).is_ok() } else { found.is_ok_and(|found| found.success()) };
+        let found = Command::new(tool)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        let found = if tool == "ip" {
+            ip(&["-V"]).is_ok()
+        } else {
+            found.is_ok_and(|found| found.success())
+        };
         if !found {
             return Some(format!("{tool} is not installed (packages iproute2 and util-linux)"));
         }

@@ -1,9 +1,12 @@
-//! The wire between the hosts: it takes each packet from the device of one and hands it to that of another, or does not.
+//! The wire between the hosts: it takes each packet from the device of one and hands it to that of
+//! another, or does not.
 //!
-//! *Owns*: the threads that carry packets. *May not touch*: namespaces and addresses; what is in a packet but its destination.
+//! *Owns*: the threads that carry packets. *May not touch*: namespaces and addresses; what is in a
+//! packet but its destination.
 //!
-//! It works on whole IP packets, below TCP. So a lost, late, doubled or overtaken packet is what it is on a real wire, and the kernel's
-//! own TCP has to cope with it; a proxy of streams could only delay or cut.
+//! It works on whole IP packets, below TCP. So a lost, late, doubled or overtaken packet is what it
+//! is on a real wire, and the kernel's own TCP has to cope with it; a proxy of streams could only
+//! delay or cut.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -131,7 +134,8 @@ impl Shared {
                     continue;
                 }
                 self.carried.late.fetch_add(1, Ordering::Relaxed);
-                let late = late.try_send((Instant::now() + time, number, to, packet[..bytes].to_vec()));
+                let late =
+                    late.try_send((Instant::now() + time, number, to, packet[..bytes].to_vec()));
                 self.carried.lost.fetch_add(u64::from(late.is_err()), Ordering::Relaxed);
             }
         }
@@ -140,7 +144,9 @@ impl Shared {
     fn deliver_late(&self, incoming: &Receiver<Late>) {
         let mut waiting: BinaryHeap<Reverse<Late>> = BinaryHeap::new();
         while !self.stopped() {
-            let next = waiting.peek().map(|Reverse(late)| late.0.saturating_duration_since(Instant::now()));
+            let next = waiting
+                .peek()
+                .map(|Reverse(late)| late.0.saturating_duration_since(Instant::now()));
             match incoming.recv_timeout(next.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)) {
                 Ok(late) if waiting.len() < LATE_MAX => waiting.push(Reverse(late)),
                 Ok(_) => drop(self.carried.lost.fetch_add(1, Ordering::Relaxed)),

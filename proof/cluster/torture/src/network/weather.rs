@@ -1,4 +1,5 @@
-//! What happens to a packet on its way: from which host to which it goes, how many are lost, late or doubled.
+//! What happens to a packet on its way: from which host to which it goes, how many are lost, late
+//! or doubled.
 //!
 //! *Owns*: the table of ways, and the draw for one packet. *May not touch*: devices, packets.
 
@@ -13,14 +14,19 @@ pub struct Way {
     pub lost_percent: u8,
     /// Of a hundred packets this many arrive twice.
     pub twice_percent: u8,
-    /// Each packet is late by a time between these, drawn for itself: so a later one may arrive first.
+    /// Each packet is late by a time between these, drawn for itself: so a later one may arrive
+    /// first.
     pub late: (Duration, Duration),
 }
 
 impl Way {
     /// Everything passes at once.
-    pub const CLEAR: Self =
-        Self { is_cut: false, lost_percent: 0, twice_percent: 0, late: (Duration::ZERO, Duration::ZERO) };
+    pub const CLEAR: Self = Self {
+        is_cut: false,
+        lost_percent: 0,
+        twice_percent: 0,
+        late: (Duration::ZERO, Duration::ZERO),
+    };
 }
 
 /// What happens to one packet.
@@ -71,7 +77,8 @@ impl Weather {
     /// Draws what happens to a packet.
     pub fn fate(&self, from: usize, to: usize, rng: &mut fastrand::Rng) -> Fate {
         let way = &self.ways[from * self.hosts + to];
-        let is_lost = way.is_cut || self.dark[from] || self.dark[to] || rng.u8(..100) < way.lost_percent;
+        let is_lost =
+            way.is_cut || self.dark[from] || self.dark[to] || rng.u8(..100) < way.lost_percent;
         if is_lost {
             return Fate::Lost;
         }
@@ -96,7 +103,8 @@ mod tests {
         assert_eq!((weather.fate(0, 1, &mut rng), weather.fate(1, 0, &mut rng)), (Fate::Lost, now));
         weather.clear_ways();
         weather.part(1, 2);
-        let all = [(1, 2), (2, 1), (0, 1), (0, 2)].map(|(from, to)| weather.fate(from, to, &mut rng));
+        let all =
+            [(1, 2), (2, 1), (0, 1), (0, 2)].map(|(from, to)| weather.fate(from, to, &mut rng));
         assert_eq!(all, [Fate::Lost, Fate::Lost, now, now]);
         weather.clear_ways();
         weather.set_dark(2, true);
@@ -122,6 +130,9 @@ mod tests {
                 }
             }
         }
-        assert!((800..1200).contains(&lost) && (1500..2100).contains(&twice), "{lost} lost, {twice} twice");
+        assert!(
+            (800..1200).contains(&lost) && (1500..2100).contains(&twice),
+            "{lost} lost, {twice} twice"
+        );
     }
 }
