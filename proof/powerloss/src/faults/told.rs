@@ -43,7 +43,7 @@ impl Told {
                     told.at_least = told.at_least.max(lsn);
                 }
                 Line::Done(thread, Call::Gather, number, lsn) => {
-                    drop(lsns.insert(lsn, (thread, number)))
+                    let _ = lsns.insert(lsn, (thread, number));
                 }
                 Line::Done(_, Call::Sync, _, lsn) => told.at_least = told.at_least.max(lsn),
                 Line::Shown(_, last) => {

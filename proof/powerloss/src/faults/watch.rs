@@ -82,10 +82,10 @@ impl Watched {
         let line = Line::parse(&text)?;
         match line {
             Line::Begin(thread, call, number) => {
-                drop(self.outstanding.insert(thread, (call, number)))
+                let _ = self.outstanding.insert(thread, (call, number));
             }
             Line::Done(thread, ..) | Line::Failed(thread, ..) => {
-                drop(self.outstanding.remove(&thread))
+                let _ = self.outstanding.remove(&thread);
             }
             Line::Shown(..) | Line::Rests => {}
         }

@@ -3,7 +3,6 @@
 //! *Owns*: what each thread appends, and what was acknowledged when. *May not touch*: the order in
 //! which they come.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -101,20 +100,16 @@ pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let log = Log::open_in(Arc::new(disk.directory(PATH)), threaded)
         .map_err(|error| error.to_string())?;
     let acks = Mutex::new(Vec::new());
-    let busy = AtomicUsize::new(usize::from(THREADS));
     let mut cuts: Vec<PowerCut> = Vec::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (disk, log, acks, busy) = (&disk, &log, &acks, &busy);
-                scope.spawn(move || {
-                    let result = append_all(disk, log, thread, acks);
-                    busy.fetch_sub(1, Ordering::Release);
-                    result
-                })
+                let (disk, log, acks) = (&disk, &log, &acks);
+                scope.spawn(move || append_all(disk, log, thread, acks))
             })
             .collect();
-        while busy.load(Ordering::Acquire) > 0 {
+        // A thread that panics is finished too: a mistake may show itself so.
+        while threads.iter().any(|thread| !thread.is_finished()) {
             if cuts.len() < CUTS_MAX {
                 cuts.push(disk.power_cut());
             }
