@@ -17,9 +17,10 @@ use crate::doubts::Doubts;
 use crate::error::{Error, Result};
 use crate::event::{BoxedListener, Event, Listener};
 
-/// The first segments of a new log are small, so that its first commit does not wait for a large
-/// file.
-const FIRST_SEGMENTS_BYTES: [u64; 2] = [1 << 20, 8 << 20];
+/// The first segment of a new log is small, so that its first commit does not wait for a large
+/// file. Each one after it is half as large again: while one fills, the next one is filled with
+/// zeros, and a log that grows faster than that would have its commits wait behind zeros.
+const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Options for a log. The defaults are durable and fit most uses; each method says what a change
 /// costs.
@@ -118,8 +119,9 @@ impl Options {
     }
 
     /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by
-    /// default. A new log begins with smaller segments (1 MiB, then 8 MiB), and so does a log after
-    /// [`crate::Log::truncate_after`]. The size may change from opening to opening.
+    /// default. A new log begins with a segment of 1 MiB, and each is half as large again until they
+    /// have their full size; so does a log after [`crate::Log::truncate_after`], unless it has larger
+    /// files that are free. The size may change from opening to opening.
     pub fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment_bytes: bytes, ..self }
     }
@@ -471,10 +473,8 @@ impl Options {
     /// The size of the segment after one of `previous` bytes (0: the first of the log), which must
     /// hold a frame of `frame_bytes`.
     pub(crate) fn next_segment_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
-        let grown = FIRST_SEGMENTS_BYTES
-            .into_iter()
-            .find(|bytes| *bytes > previous)
-            .unwrap_or(self.segment_bytes);
+        let whole = previous.saturating_add(previous / 2) / FIRST_SEGMENT_BYTES;
+        let grown = (whole * FIRST_SEGMENT_BYTES).max(previous + FIRST_SEGMENT_BYTES);
         let bytes = grown.min(self.segment_bytes);
         if frame_bytes > record_room(bytes) { self.segment_bytes } else { bytes }
     }
@@ -527,9 +527,9 @@ mod tests {
     #[test]
     fn segments_grow_to_their_full_size() {
         let options = Options::default();
-        let sizes = [0, 1 << 20, 8 << 20, 64 << 20]
-            .map(|previous| options.next_segment_bytes(previous, 100));
-        assert_eq!(sizes, [1 << 20, 8 << 20, 64 << 20, 64 << 20]);
+        let sizes = [0, 1, 2, 3, 4, 6, 42, 63, 64]
+            .map(|previous| options.next_segment_bytes(previous << 20, 100) >> 20);
+        assert_eq!(sizes, [1, 2, 3, 4, 6, 9, 63, 64, 64]);
         assert_eq!(
             options.next_segment_bytes(0, 2 << 20),
             64 << 20,

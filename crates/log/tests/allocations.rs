@@ -30,8 +30,8 @@ fn counted(work: impl Fn(&Log)) -> usize {
     let directory = tempfile::tempdir().unwrap();
     let log =
         Log::open(directory.path().join("log"), Options::new().buffer_bytes(256 << 10)).unwrap();
-    // The first segments are small: on to one that is not.
-    while log.stats().segments < 2 {
+    // The first segments are small: on to one of 63 MiB.
+    while log.stats().segments < 10 {
         drop(log.append(&[7; 4096]).unwrap());
     }
     work(&log);
@@ -367,8 +367,8 @@ fn records_that_nobody_waits_for_and_a_follower() {
             }
         }
     };
-    // The first segments are small: on to one that is not, and several times through the tail.
-    while log.stats().segments < 2 {
+    // The first segments are small: on to one of 63 MiB, and several times through the tail.
+    while log.stats().segments < 10 {
         work(1);
     }
     work(100_000);

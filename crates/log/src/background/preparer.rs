@@ -22,6 +22,8 @@ use crate::sync::{Instant, lock, sleep};
 
 /// The pause after a piece when there is time.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// Less than this is written at once while nobody appends.
+const SMALL_BYTES: u64 = 16 << 20;
 /// Groups of this mean size or more: zeros do not pay.
 const LARGE_GROUP_BYTES: u64 = 128 << 10;
 /// After a failure, or without room, the preparer tries again after this time.
@@ -104,7 +106,7 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     shared.keep_room()?;
     let (ready, _) = shared.pool.level();
     let last = shared.pool.last_ready_bytes().unwrap_or(head_bytes);
-    let next_bytes = shared.options.next_segment_bytes(last, 0);
+    let next_bytes = shared.next_bytes(last, 0);
     let wanted = if shared.options.prepare_ahead {
         (READY_BYTES / next_bytes).clamp(1, READY_MAX)
     } else {
@@ -162,13 +164,15 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
 }
 
 /// The pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate`
-/// bytes a second: the file is to be ready in half the time that is left.
+/// bytes a second: the file is to be ready when four fifths of the time that is left are over. Zeros
+/// that come faster delay more commits; later than that, one slow moment of the disk is too much.
+/// While nothing is written, a small file is made at once: a new log's first commits may be next.
 fn pause(progress: &Progress, room_bytes: u64, rate: f64) -> Duration {
     let pieces = progress.left_bytes.div_ceil(progress.piece_bytes.max(1));
     if rate < 1.0 || pieces == 0 {
-        return PAUSE_MAX;
+        return if progress.left_bytes < SMALL_BYTES { Duration::ZERO } else { PAUSE_MAX };
     }
-    let each = room_bytes as f64 / rate / 2.0 / pieces as f64;
+    let each = room_bytes as f64 / rate * 0.8 / pieces as f64;
     Duration::from_secs_f64(each.min(1.0)).saturating_sub(progress.took).min(PAUSE_MAX)
 }
 
@@ -189,6 +193,8 @@ mod tests {
         let fast = at(2e8);
         assert!(fast < PAUSE_MAX && !fast.is_zero(), "{fast:?}");
         assert!(at(1e9).is_zero(), "no time to rest");
-        assert_eq!(pause(&Progress { left_bytes: 0, ..progress }, 1, 1e9), PAUSE_MAX);
+        let small = Progress { left_bytes: 1 << 20, ..progress };
+        assert!(pause(&small, 32 << 20, 0.0).is_zero(), "nobody is delayed");
+        assert!(!pause(&small, 32 << 20, 1e6).is_zero());
     }
 }

@@ -54,10 +54,17 @@ impl Shared {
             roll: Roll::Full,
             predecessor: Some(Position { segment: old.number, byte: state.gathering.at() }),
             first_lsn: state.gathering.next_lsn(),
-            bytes: self.options.next_segment_bytes(old.segment_bytes, frame_bytes),
+            bytes: self.next_bytes(old.segment_bytes, frame_bytes),
             cut: None,
         };
         self.begin_segment(state, next)
+    }
+
+    /// The size of the segment after one of `previous` bytes. A log that was cut uses the larger
+    /// files that it has.
+    pub(crate) fn next_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
+        let grown = self.options.next_segment_bytes(previous, frame_bytes);
+        self.pool.bytes_to_use(grown, self.options.segment_bytes)
     }
 
     pub(super) fn head_header(&self) -> Box<SegmentHeader> {

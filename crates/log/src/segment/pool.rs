@@ -209,6 +209,19 @@ impl Pool {
         lock(&self.files).ready.back().map(|ready| ready.bytes)
     }
 
+    /// The size that the next segment is to have, which is to grow to `grown` bytes: that of the
+    /// smallest file at hand that is as large, and not larger than `most` bytes.
+    pub(crate) fn bytes_to_use(&self, grown: u64, most: u64) -> u64 {
+        let files = lock(&self.files);
+        let fits = |bytes: &u64| (grown..=most).contains(bytes);
+        let ready = files.ready.front().map(|ready| ready.bytes).filter(fits);
+        let free = || {
+            let usable = files.free.iter().filter(|spare| spare.is_usable);
+            usable.map(|spare| spare.bytes).filter(fits).min()
+        };
+        ready.or_else(free).unwrap_or(grown)
+    }
+
     /// The first prepared file, if it has this size.
     pub(super) fn front(&self, bytes: u64) -> Option<Ready> {
         let mut files = lock(&self.files);
