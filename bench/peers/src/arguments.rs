@@ -138,15 +138,18 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_taken() {
-        let all = parse("/tmp --rounds 9 --only get,1x4k --engines sqlite --seconds 0.5")
+        let all = parse("/tmp --rounds 9 --only get,1x4k --engines okaywal --seconds 0.5")
             .expect("a line");
         assert_eq!((all.rounds, all.time), (9, Duration::from_millis(500)));
         assert_eq!(all.loads.iter().map(|load| load.name).collect::<Vec<_>>(), ["get", "1x4k"]);
-        assert_eq!((all.engines, all.raft_logs), (vec![Kind::Sqlite], vec![]));
-        let all = parse("/tmp --engines raft-log,inkstone").expect("a line");
+        assert_eq!((all.engines, all.raft_logs), (vec![Kind::Okaywal], vec![]));
+        let all = parse("/tmp --engines raft-engine,inkstone").expect("a line");
         assert_eq!(
             (all.engines, all.raft_logs),
-            (vec![Kind::Inkstone], vec![RaftKind::Inkstone, RaftKind::RaftLog])
+            (
+                vec![Kind::Inkstone, Kind::RaftEngine],
+                vec![RaftKind::Inkstone, RaftKind::RaftEngine]
+            )
         );
         let all = parse("/tmp --only read,busy-8").expect("a line");
         assert_eq!(

@@ -2,11 +2,10 @@
 //! directory.
 //!
 //! *Owns*: the order of a run. *May not touch*: engines (`engine`), loads (`load`), what figures
-//! mean (`result`, `asks`).
+//! mean (`result`).
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod asks;
 mod beside;
 mod engine;
 mod floor;
@@ -18,7 +17,6 @@ mod record;
 mod result;
 mod rounds;
 mod table;
-mod tasks;
 mod threads;
 
 use std::process::ExitCode;
@@ -69,7 +67,6 @@ fn run(arguments: &Arguments) -> Result<()> {
     let done = measure(arguments, &opened.site);
     opened.close()?;
     let result = done?;
-    print!("{}", table::answers(&result.answers));
     if let Some(path) = &arguments.json {
         let text = serde_json::to_string_pretty(&result)?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
@@ -99,7 +96,6 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
         seed: pace.seed,
         left_out: missing.iter().map(say).collect(),
         loads: Vec::new(),
-        answers: Vec::new(),
     };
     print!("{}", table::head(&result));
     let plan = Plan {
@@ -119,7 +115,6 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
             result.loads.push(load);
         }
     }
-    result.answers = asks::answers(&result.loads, pace.seed);
     Ok(result)
 }
 

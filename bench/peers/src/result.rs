@@ -8,8 +8,6 @@ use inkstone_lab::result::{Relative, Round};
 use inkstone_lab::stats::{median, relative};
 use serde::Serialize;
 
-use crate::asks::Answer;
-
 /// One run of the program.
 #[derive(Debug, Serialize)]
 pub struct RunResult {
@@ -21,7 +19,6 @@ pub struct RunResult {
     /// Engines that were not measured at all, and why.
     pub left_out: Vec<String>,
     pub loads: Vec<LoadResult>,
-    pub answers: Vec<Answer>,
 }
 
 /// One load, with all who took part.
@@ -154,23 +151,9 @@ impl Arm {
         median(&usable.map(|round| 1e9 / round.per_commit_ns()).collect::<Vec<_>>())
     }
 
-    /// Records that one group makes durable.
-    pub fn records_per_group(&self) -> Option<f64> {
-        let groups: u64 = self.groups.iter().sum();
-        (groups > 0).then(|| self.commits() as f64 / groups as f64)
-    }
-
     /// A total as a share of each record.
     pub fn per_commit(&self, total: u64) -> f64 {
         total as f64 / self.commits().max(1) as f64
-    }
-
-    /// Writes with bytes and flushes for each record. Where threads ask for flushes by themselves
-    /// and the kernel makes one of several, what they asked for is still among the writes.
-    pub fn writes_and_flushes(&self) -> Option<(f64, f64)> {
-        let device = self.device?;
-        let writes = device.writes.saturating_sub(device.flushes);
-        Some((self.per_commit(writes), self.per_commit(device.flushes)))
     }
 
     pub fn cpu_ns_per_commit(&self) -> f64 {
@@ -180,45 +163,6 @@ impl Arm {
     /// How many times as fast as `base`, paired by round.
     pub fn speed_over(&self, base: &Self, seed: u64) -> Option<Relative> {
         relative(&base.rounds, &self.rounds, seed)
-    }
-
-    /// How many times as fast as so many records a second.
-    pub fn speed_over_rate(&self, per_s: f64, seed: u64) -> Option<Relative> {
-        let target =
-            |round: &Round| Round { commits: per_s as u64, total_ns: 1_000_000_000, ..*round };
-        relative(&self.rounds.iter().map(target).collect::<Vec<_>>(), &self.rounds, seed)
-    }
-
-    /// This one's CPU time per record over `base`'s, paired by round.
-    pub fn cpu_over(&self, base: &Self, seed: u64) -> Option<Relative> {
-        let costs = |arm: &Self| -> Vec<Round> {
-            let cost = |(round, &cpu_ns): (&Round, &u64)| Round { total_ns: cpu_ns, ..*round };
-            arm.rounds.iter().zip(&arm.cpu_ns).map(cost).collect()
-        };
-        relative(&costs(self), &costs(base), seed)
-    }
-
-    /// How long this one's appends took over how long `base`'s did, paired by round. `which`: which
-    /// of the figures.
-    pub fn latency_over(
-        &self,
-        base: &Self,
-        which: fn(&Latency) -> u64,
-        seed: u64,
-    ) -> Option<Relative> {
-        relative(&self.times(which), &base.times(which), seed)
-    }
-
-    /// How long after its append a record was seen, over how long the append took, in the same
-    /// rounds. `which`: which of the figures.
-    pub fn seen_over_own(&self, which: fn(&Latency) -> u64, seed: u64) -> Option<Relative> {
-        let seen = |(round, followed): (&Round, &Followed)| Round {
-            commits: 1,
-            total_ns: which(&followed.seen),
-            ..*round
-        };
-        let seen: Vec<Round> = self.rounds.iter().zip(&self.followed).map(seen).collect();
-        relative(&seen, &self.times(which), seed)
     }
 
     /// How many times as fast as `base`, if the processor time of the followers were given back: on
@@ -231,16 +175,6 @@ impl Arm {
         };
         let rounds: Vec<Round> = self.rounds.iter().zip(&self.followed).map(allowed).collect();
         relative(&base.rounds, &rounds, seed)
-    }
-
-    /// The latencies of the rounds as if they were rounds of one record.
-    fn times(&self, which: fn(&Latency) -> u64) -> Vec<Round> {
-        let time = |(round, latency): (&Round, &Latency)| Round {
-            commits: 1,
-            total_ns: which(latency),
-            ..*round
-        };
-        self.rounds.iter().zip(&self.latencies).map(time).collect()
     }
 }
 
@@ -301,11 +235,5 @@ impl LoadResult {
     /// An arm that counts.
     pub fn arm(&self, name: &str) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.name == name && arm.counts())
-    }
-
-    /// The fastest of these that counts.
-    pub fn fastest<'a>(&'a self, names: &[&str]) -> Option<&'a Arm> {
-        let found = names.iter().filter_map(|name| self.arm(name));
-        found.max_by(|a, b| a.per_s().unwrap_or(0.0).total_cmp(&b.per_s().unwrap_or(0.0)))
     }
 }

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 
 use inkstone_lab::result::Relative;
 
-use crate::asks::{Answer, Verdict};
 use crate::load::FLOOR;
 use crate::result::{Arm, FollowedTotal, LoadResult, RunResult};
 
@@ -59,6 +58,19 @@ pub fn load(load: &LoadResult, seed: u64) -> String {
         .filter_map(|arm| Some((arm, arm.followed_total()?)))
     {
         let _ = writeln!(out, "  {}: {}", arm.name, followed(&total));
+        // Its writers alone: the arm that has the engine's name and nothing more.
+        let alone = arm.name.split(' ').next().and_then(|engine| load.arm(engine));
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        if let Some((kept, allowed)) = alone.and_then(|alone| {
+            arm.speed_over(alone, seed).zip(arm.allowed_speed_over(alone, cpus, seed))
+        }) {
+            let (kept, allowed) = (ratio(kept), ratio(allowed));
+            let _ = writeln!(
+                out,
+                "    x as fast as its writers alone: {kept}; with the followers' processor time \
+                 given back {allowed}"
+            );
+        }
     }
     for note in &load.notes {
         let _ = writeln!(out, "  {note}");
@@ -140,21 +152,6 @@ fn aligned(rows: &[[String; 11]]) -> String {
             let _ = write!(out, "  {cell:>width$}");
         }
         out.push('\n');
-    }
-    out
-}
-
-/// What was asked, one line each.
-pub fn answers(answers: &[Answer]) -> String {
-    let mut out = String::from("\nWhat was asked\n");
-    for Answer { load, asked, measured, verdict } in answers {
-        let word = match verdict {
-            Verdict::Yes => "yes",
-            Verdict::No => "NO",
-            Verdict::CannotTell => "cannot tell",
-            Verdict::Told => "told",
-        };
-        let _ = writeln!(out, "  {word:<11}  {load:<16}  {asked}: {measured}");
     }
     out
 }

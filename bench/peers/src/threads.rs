@@ -15,7 +15,6 @@ use crate::engine::{Engine, Writer};
 use crate::news::News;
 use crate::record::Record;
 use crate::result::Followed;
-use crate::tasks;
 
 /// All threads together append so much before each gives up what is old.
 pub const TIDY_BYTES: usize = 4 << 20;
@@ -32,10 +31,6 @@ pub enum Manner {
     Open { bytes_max: u64 },
     /// As `Open`, and nothing is given up meanwhile.
     Kept { bytes_max: u64 },
-    /// As `Closed`, but tasks on so many threads await them.
-    Awaited { workers: usize },
-    /// As `Closed`, but one thread appends, and records call back.
-    CalledBack,
     /// One sync for so many records: the way into a state, measured by nobody.
     Grouped { bytes_max: u64, records: u64 },
 }
@@ -66,11 +61,6 @@ pub fn run(
     time: Duration,
     news: Option<&News>,
 ) -> Result<Turn> {
-    match manner {
-        Manner::Awaited { workers } => return tasks::awaited(engine, records, workers, time),
-        Manner::CalledBack => return tasks::called_back(engine, records, time),
-        Manner::Closed | Manner::Open { .. } | Manner::Kept { .. } | Manner::Grouped { .. } => {}
-    }
     let threads = records.len();
     let start = Barrier::new(threads + 1);
     let mut begin_ns = 0;
@@ -101,9 +91,6 @@ pub fn run(
                         Manner::Grouped { bytes_max, records } => {
                             let most = bytes_max / (threads * record.len()) as u64;
                             grouped(&mut *writer?, record, end_ns, records, most)
-                        }
-                        Manner::Awaited { .. } | Manner::CalledBack => {
-                            unreachable!("they have no threads")
                         }
                     }
                 })

@@ -97,10 +97,6 @@ impl Engine for Inkstone {
         self.log.last().next().map_or(String::new(), |next| next.get().to_string())
     }
 
-    fn log(&self) -> Option<Arc<Log>> {
-        Some(Arc::clone(&self.log))
-    }
-
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.log.close()?)
     }
@@ -151,11 +147,6 @@ impl Writer for Appender<'_> {
 
 fn kept(record_bytes: usize) -> u64 {
     KEEP_BYTES / (record_bytes as u64 + FRAME_BYTES)
-}
-
-/// Gives up what is old, as a writer's `tidy` does.
-pub fn give_up_old(log: &Log, record_bytes: usize) -> Result<()> {
-    give_up(log, kept(record_bytes))
 }
 
 /// Keeps so many records when there are twice as many.
@@ -209,22 +200,6 @@ pub fn follower_of_other(path: &Path, place: &str) -> Result<Box<dyn Follower>> 
 /// What so many records take in the log's files, in so many groups.
 pub fn log_bytes(records: u64, groups: u64, record_bytes: u64) -> u64 {
     records * (record_bytes.next_multiple_of(8) + FRAME_BYTES) + groups * GROUP_HEADER_BYTES
-}
-
-/// A durable append of a task.
-pub async fn await_durable(log: &Log, record: &[u8]) -> Result<()> {
-    log.append(record)?.await?;
-    Ok(())
-}
-
-/// A durable append that calls back.
-pub fn call_when_durable(
-    log: &Log,
-    record: &[u8],
-    call: impl FnOnce(Result<()>) + Send + 'static,
-) -> Result<()> {
-    log.append(record)?.on_durable(move |outcome| call(outcome.map(|_| ()).map_err(Into::into)));
-    Ok(())
 }
 
 /// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for

@@ -8,19 +8,16 @@ mod okaywal;
 mod raft_engine;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
-mod sqlite;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use ::inkstone::Log;
 use anyhow::{Result, bail};
 
 use crate::news::News;
 use crate::record::{Checker, Record};
 
-pub use inkstone::{await_durable, call_when_durable, get_at_random, give_up_old, log_bytes};
+pub use inkstone::{get_at_random, log_bytes};
 
 /// An engine, open in a directory of its own.
 pub trait Engine: Send + Sync {
@@ -54,11 +51,6 @@ pub trait Engine: Send + Sync {
     /// Where a follower in another process begins: a word for [`follower_of_other`].
     fn place(&self) -> String {
         String::new()
-    }
-
-    /// The log itself, to await its records.
-    fn log(&self) -> Option<Arc<Log>> {
-        None
     }
 
     /// Ends it in order: what was acknowledged is there for whoever opens it next.
@@ -119,12 +111,10 @@ pub enum Kind {
     RaftEngine,
     Okaywal,
     Rocksdb,
-    Sqlite,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] =
-        [Self::Inkstone, Self::RaftEngine, Self::Okaywal, Self::Rocksdb, Self::Sqlite];
+    pub const ALL: [Self; 4] = [Self::Inkstone, Self::RaftEngine, Self::Okaywal, Self::Rocksdb];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -132,14 +122,13 @@ impl Kind {
             Self::RaftEngine => "raft-engine",
             Self::Okaywal => "okaywal",
             Self::Rocksdb => "rocksdb",
-            Self::Sqlite => "sqlite",
         }
     }
 
     /// Why nobody can follow it in the process that writes.
     pub fn not_followed(self) -> Option<&'static str> {
         match self {
-            Self::Inkstone | Self::RaftEngine | Self::Sqlite => None,
+            Self::Inkstone | Self::RaftEngine => None,
             Self::Okaywal => Some("it shows its records at an opening only"),
             Self::Rocksdb => Some(
                 "it follows its log by get_updates_since, which takes logs that are not recycled",
@@ -150,7 +139,7 @@ impl Kind {
     /// Why no other process can follow it.
     pub fn not_tailed(self) -> Option<&'static str> {
         match self {
-            Self::Inkstone | Self::Sqlite => None,
+            Self::Inkstone => None,
             Self::RaftEngine => Some("a second process cannot open it"),
             Self::Okaywal | Self::Rocksdb => self.not_followed(),
         }
@@ -205,20 +194,13 @@ pub fn open(kind: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
         Kind::Rocksdb => rocksdb::open(path, setup),
         #[cfg(not(feature = "rocksdb"))]
         Kind::Rocksdb => bail!("{}", kind.missing().unwrap_or_default()),
-        Kind::Sqlite => sqlite::open(path, setup),
     }
 }
 
 /// A follower of an engine that another process has open. `place`: the word of [`Engine::place`].
-pub fn follower_of_other(
-    kind: Kind,
-    path: &Path,
-    place: &str,
-    from: &[u64],
-) -> Result<Box<dyn Follower>> {
+pub fn follower_of_other(kind: Kind, path: &Path, place: &str) -> Result<Box<dyn Follower>> {
     match kind {
         Kind::Inkstone => inkstone::follower_of_other(path, place),
-        Kind::Sqlite => sqlite::follower(path, from),
         _ => bail!("{}: {}", kind.name(), kind.not_tailed().unwrap_or("nobody can follow it")),
     }
 }
@@ -242,6 +224,5 @@ pub fn read_all(kind: Kind, path: &Path, how: Reading, checker: &mut Checker) ->
         Kind::Rocksdb => rocksdb::read_all(path, checker),
         #[cfg(not(feature = "rocksdb"))]
         Kind::Rocksdb => anyhow::bail!("{}", kind.missing().unwrap_or_default()),
-        Kind::Sqlite => sqlite::read_all(path, checker),
     }
 }

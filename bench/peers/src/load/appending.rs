@@ -156,7 +156,7 @@ impl Appending {
             Manner::Closed if self.record_bytes >= GROUP_BYTES => {
                 Manner::Grouped { bytes_max: PROOF_BYTES, records: 1 }
             }
-            Manner::Closed | Manner::Awaited { .. } | Manner::CalledBack => self.manner,
+            Manner::Closed => self.manner,
             _ => Manner::Open { bytes_max: PROOF_BYTES },
         };
         run(&*engine, &mut self.records, manner, WARM_UP, None)?;
@@ -170,7 +170,7 @@ impl Appending {
         let first = self.records.get_mut(..1).context("at least one thread")?;
         let bytes = if self.is_fresh { GROW_BYTES } else { AGE_BYTES };
         let manner = match self.manner {
-            Manner::Closed | Manner::Awaited { .. } | Manner::CalledBack => {
+            Manner::Closed => {
                 let records = (GROUP_BYTES / self.record_bytes).max(1) as u64;
                 Manner::Grouped { bytes_max: STEP_BYTES, records }
             }

@@ -56,19 +56,13 @@ pub fn many(plan: &Plan, load: &Load) -> Result<LoadResult> {
 fn waiting(plan: &Plan, load: &Load, threads: u32) -> Result<LoadResult> {
     let shape =
         Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
-    Ok(followed(plan, load, shape, Purpose::Durable, &FOLLOWERS, |kind| kind.not_followed()))
+    Ok(followed(plan, load, shape, Purpose::Durable, &FOLLOWERS))
 }
 
 pub fn producer(plan: &Plan, load: &Load) -> Result<LoadResult> {
     let manner = Manner::Kept { bytes_max: TURN_BYTES_MAX };
     let shape = Shape { threads: 1, record_bytes: RECORD_BYTES, manner, is_fresh: false };
-    let cannot = |kind: Kind| match kind {
-        Kind::Sqlite => Some(
-            "without waiting its records are one transaction, which nobody sees before its end",
-        ),
-        kind => kind.not_followed(),
-    };
-    let mut result = followed(plan, load, shape, Purpose::Followed, &FOLLOWERS_OF_PRODUCER, cannot);
+    let mut result = followed(plan, load, shape, Purpose::Followed, &FOLLOWERS_OF_PRODUCER);
     result.notes.push(format!(
         "a turn ends after {} MiB of records at the latest, and nothing is given up during it",
         TURN_BYTES_MAX >> 20
@@ -86,11 +80,10 @@ fn followed(
     shape: Shape,
     purpose: Purpose,
     followers: &[u32],
-    cannot: impl Fn(Kind) -> Option<&'static str>,
 ) -> LoadResult {
     let (mut contestants, mut notes) = (Vec::new(), Vec::new());
     for &kind in &plan.engines {
-        if let Some(why) = cannot(kind) {
+        if let Some(why) = kind.not_followed() {
             notes.push(format!("{} takes no part: {why}", kind.name()));
             continue;
         }

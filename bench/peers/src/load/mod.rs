@@ -4,11 +4,9 @@
 //! (`crate::rounds`).
 
 mod appending;
-pub mod awaiting;
 pub mod busy;
 mod closed;
 mod follow;
-pub mod preparation;
 pub mod raft;
 pub mod reading;
 mod shared;
@@ -106,11 +104,6 @@ pub const ALL: &[Load] = &[
         run: One(stream::durable_4k),
     },
     Load {
-        name: "prepare",
-        title: "1 thread, 4 KiB, durable: every segment made ready beside it, or recycled",
-        run: One(preparation::run),
-    },
-    Load {
         name: "read-warm",
         title: "reopen and read 256 B records, checksums verified, from the page cache",
         run: One(reading::warm),
@@ -185,26 +178,6 @@ pub const ALL: &[Load] = &[
         name: "raft-64x4k",
         title: "raft logs, 64 entries in flight, 4 KiB",
         run: One(raft::many_4k),
-    },
-    Load {
-        name: "await-1",
-        title: "1 task that awaits each record, 128 B, beside a thread",
-        run: One(awaiting::one),
-    },
-    Load {
-        name: "await-8",
-        title: "8 tasks that await each record, 128 B, beside 8 threads",
-        run: One(awaiting::eight),
-    },
-    Load {
-        name: "await-64",
-        title: "64 tasks that await each record, 128 B, beside 64 threads",
-        run: One(awaiting::many),
-    },
-    Load {
-        name: "await-10000",
-        title: "10,000 tasks on two threads that await each record, 128 B, beside 64 threads",
-        run: One(awaiting::crowd),
     },
 ];
 

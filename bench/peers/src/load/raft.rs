@@ -44,12 +44,6 @@ struct Drive {
     in_batches: bool,
 }
 
-impl Drive {
-    fn appends_in_flight(self) -> usize {
-        if self.in_batches { 1 } else { self.in_flight as usize }
-    }
-}
-
 pub fn one(plan: &Plan, load: &Load) -> Result<LoadResult> {
     raft(plan, load, 128, 1)
 }
@@ -279,7 +273,7 @@ impl Led {
     }
 
     fn open(name: &str, kind: RaftKind, path: PathBuf, drive: Drive) -> Result<Self> {
-        let store = open(kind, &path, drive.appends_in_flight())?;
+        let store = open(kind, &path)?;
         let mut leader = Leader::new(drive);
         leader.vote(&*store)?;
         Ok(Self { name: name.into(), kind, path, store: Some(store), leader, read: 0, checked: 0 })
@@ -325,7 +319,7 @@ impl Led {
     /// Closes it, opens it again, and compares every entry that it has.
     fn check(&mut self, all: bool) -> Result<()> {
         self.store.take().context("it was not opened")?.close()?;
-        let store = open(self.kind, &self.path, self.leader.drive.appends_in_flight())?;
+        let store = open(self.kind, &self.path)?;
         self.checked += read_back(&*store, &self.leader, all)?;
         store.close()
     }

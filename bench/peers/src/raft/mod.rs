@@ -4,10 +4,8 @@
 //! *Owns*: the trait, the names, how each is opened. *May not touch*: any store's calls: each has a
 //! file of its own.
 
-mod hiqlite;
 mod inkstone;
 mod raft_engine;
-mod raft_log;
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -57,19 +55,15 @@ pub trait Reader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RaftKind {
     Inkstone,
-    RaftLog,
-    Hiqlite,
     RaftEngine,
 }
 
 impl RaftKind {
-    pub const ALL: [Self; 4] = [Self::Inkstone, Self::RaftLog, Self::Hiqlite, Self::RaftEngine];
+    pub const ALL: [Self; 2] = [Self::Inkstone, Self::RaftEngine];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Inkstone => "inkstone-raft",
-            Self::RaftLog => "raft-log",
-            Self::Hiqlite => "hiqlite-wal",
             Self::RaftEngine => "raft-engine",
         }
     }
@@ -80,13 +74,11 @@ impl RaftKind {
     }
 }
 
-/// Opens a raft log, or makes it. `appends_in_flight`: how many appends are unanswered at the most.
-pub fn open(kind: RaftKind, path: &Path, appends_in_flight: usize) -> Result<Box<dyn Store>> {
+/// Opens a raft log, or makes it.
+pub fn open(kind: RaftKind, path: &Path) -> Result<Box<dyn Store>> {
     std::fs::create_dir_all(path)?;
     match kind {
         RaftKind::Inkstone => inkstone::open(path),
-        RaftKind::RaftLog => raft_log::open(path, appends_in_flight),
-        RaftKind::Hiqlite => hiqlite::open(path),
         RaftKind::RaftEngine => raft_engine::open(path),
     }
 }
