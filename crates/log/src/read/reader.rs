@@ -33,7 +33,7 @@ use crate::watermarks::Watermarks;
 /// one each time. [`Reader::get`] keeps up to 128 files open, of one log and all readers from
 /// [`crate::Log::reader`] together, or of one reader from [`Reader::open`] and its clones. Files
 /// that the log gives back are closed, by a reader from [`Reader::open`] when it is called again or
-/// its wait goes on; until then they take no room (docs/full-disk.md).
+/// its wait goes on; until then they take no room.
 pub struct Reader {
     source: Source,
     finder: Arc<Finder>,
@@ -48,8 +48,8 @@ impl Reader {
     /// of it. Beside a living writer it shows what the writer has *promised*: what was durable
     /// before its latest group. [`Options::idle`] bounds how long the last records take to be
     /// promised. On Linux a writer of the same user also posts in shared memory what is durable;
-    /// the reader sleeps until it does, and believes it after its own checks (docs/reading.md, "A
-    /// post is a hint"). Where that cannot be, it polls, four times a second at last.
+    /// the reader sleeps until it does, and believes it after its own checks (docs/durability.md,
+    /// "Reading"). Where that cannot be, it polls, four times a second at last.
     ///
     /// Only three options apply: [`Options::access`] (for the last segment of a living writer;
     /// records that are durable are read through the page cache or past it, whichever is faster),

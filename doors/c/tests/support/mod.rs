@@ -41,7 +41,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What the static library needs beside it on Linux, as docs/c.md says.
+/// What the static library needs beside it on Linux, as docs/doors.md says.
 pub(crate) const SYSTEM: [&str; 3] = ["-lm", "-lpthread", "-ldl"];
 
 const C: [&str; 3] = ["-std=c11", "-D_GNU_SOURCE", "-Wstrict-prototypes"];

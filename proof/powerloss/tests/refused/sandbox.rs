@@ -1,4 +1,4 @@
-//! A sandbox that refuses one system call (docs/process.md, "A sandbox").
+//! A sandbox that refuses one system call (docs/assumptions.md, "A sandbox").
 //!
 //! *Owns*: the table of the calls that a log makes. *May not touch*: the story (`main.rs`).
 
