@@ -515,7 +515,6 @@ mod tests {
             (Options::new().preparation(Preparation::KeepSize), "preparation keep-size"),
             (Options::new().access(Access::Mmap), "access mmap"),
             (Options::new().durability(Durability::None), "durability none"),
-            (Options::new().durability(Durability::Pretend), "durability pretend"),
             (Options::new().periodic(Duration::from_millis(5)).own_thread(false), "periodic"),
             (Options::new().disk_budget_bytes(1 << 20), "disk_budget_bytes"),
         ] {

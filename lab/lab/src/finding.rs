@@ -58,8 +58,6 @@ pub fn finding(run: &Run) -> Option<Finding> {
         best: Some(best.cell.name.clone()),
         naive,
         speedup: best.measured.relative,
-        // The caller adds them, since they depend on the warnings too.
-        engines: Vec::new(),
     })
 }
 

@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
 
-use crate::precondition::Precondition;
-
 /// How often a call is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
@@ -21,8 +19,6 @@ pub enum Times {
     EachCommit,
     /// Once per read.
     EachRead,
-    /// Once per round, before it begins.
-    EachRound,
     /// Once in 16 commits.
     Every16th,
     /// Once in 64 commits.
@@ -42,7 +38,7 @@ pub struct Label {
 
 const NOTHING: Label = Label { open: &[], calls: &[] };
 
-use Times::{CommitsOrMore, EachCommit, EachRead, EachRound, EachStep, Every16th, Every64th, Once};
+use Times::{CommitsOrMore, EachCommit, EachRead, EachStep, Every16th, Every64th, Once};
 
 /// What is done to the blocks beforehand.
 pub fn preparation(preparation: Preparation) -> Label {
@@ -104,7 +100,6 @@ pub fn durability(durability: Durability) -> Label {
         // It replaces pwrite64.
         Durability::RwfDsync => Label { calls: &[("pwritev2(RWF_DSYNC)", EachCommit)], ..NOTHING },
         Durability::Msync => Label { calls: &[("msync(MS_SYNC)", EachCommit)], ..NOTHING },
-        Durability::Pretend => NOTHING,
     }
 }
 
@@ -119,18 +114,6 @@ pub fn engine(engine: EngineKind) -> Label {
     }
 }
 
-/// What is done to the device before each round; for a fill, per piece of 4 MiB.
-pub fn precondition(precondition: Precondition) -> Label {
-    let calls: &'static [(&'static str, Times)] = match precondition {
-        Precondition::None => &[],
-        Precondition::Fill => {
-            &[("pwrite64", EachRound), ("fsync", EachRound), ("unlinkat", EachRound)]
-        }
-        Precondition::Trim => &[("syncfs", EachRound), ("ioctl(FITRIM)", EachRound)],
-    };
-    Label { calls, ..NOTHING }
-}
-
 /// The label of this name of this kind, as on the command line; `None` if a name says nothing about
 /// calls.
 pub fn of(what: &str, name: &str) -> Option<Label> {
@@ -139,7 +122,6 @@ pub fn of(what: &str, name: &str) -> Option<Label> {
         Access::WHAT => Access::from_name(name).map(access),
         Durability::WHAT => Durability::from_name(name).map(durability),
         EngineKind::WHAT => EngineKind::from_name(name).map(engine),
-        Precondition::WHAT => Precondition::from_name(name).map(precondition),
         _ => None,
     }
 }
@@ -154,7 +136,6 @@ impl Label {
                 EachStep => "each step",
                 EachCommit => "each commit",
                 EachRead => "each read",
-                EachRound => "each round",
                 Every16th => "each 16th commit",
                 Every64th => "each 64th commit",
                 CommitsOrMore => "for each commit",
@@ -190,7 +171,7 @@ pub fn calls_of(
             Once => (1, 1),
             EachStep => (steps, steps),
             // Not part of a strategy.
-            EachRound | EachRead => (0, 0),
+            EachRead => (0, 0),
             EachCommit => (commits, commits),
             Every16th => (commits.div_ceil(16), commits.div_ceil(16)),
             Every64th => (commits / 64, commits / 64),
