@@ -358,7 +358,7 @@ pub(crate) mod tests {
         let run = run(vec![
             cell("new fsync", 300.0, seen()),
             cell("reuse fdatasync", 100.0, seen()),
-            cell("reuse pretend", 2.0, lie),
+            cell("reuse none", 2.0, lie),
             cell("reuse no-sync", 1.0, DurableFinding::NotClaimed),
         ]);
         let found = of(run);

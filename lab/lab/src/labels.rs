@@ -17,8 +17,6 @@ pub enum Times {
     EachStep,
     /// Once per commit.
     EachCommit,
-    /// Once per read.
-    EachRead,
     /// Once in 16 commits.
     Every16th,
     /// Once in 64 commits.
@@ -38,7 +36,7 @@ pub struct Label {
 
 const NOTHING: Label = Label { open: &[], calls: &[] };
 
-use Times::{CommitsOrMore, EachCommit, EachRead, EachStep, Every16th, Every64th, Once};
+use Times::{CommitsOrMore, EachCommit, EachStep, Every16th, Every64th, Once};
 
 /// What is done to the blocks beforehand.
 pub fn preparation(preparation: Preparation) -> Label {
@@ -67,18 +65,6 @@ pub fn access(access: Access) -> Label {
         Access::Stream => Label { calls: &[("write", EachCommit)], ..NOTHING },
         // With commits of 4 KiB.
         Access::StreamGather => Label { calls: &[("write", Every16th)], ..NOTHING },
-    }
-}
-
-/// How a file is read by ways that are not the [`access`] of a write: each piece of 4 KiB, front to
-/// back.
-pub fn reading(access: Access) -> Label {
-    match access {
-        Access::Seek => Label { calls: &[("lseek", EachRead), ("read", EachRead)], ..NOTHING },
-        // For random reads the stream makes an lseek before each.
-        Access::Stream => Label { calls: &[("read", EachRead)], ..NOTHING },
-        Access::Buffered | Access::Direct => Label { calls: &[("pread64", EachRead)], ..NOTHING },
-        Access::Mmap | Access::StreamGather => NOTHING,
     }
 }
 
@@ -135,7 +121,6 @@ impl Label {
                 Once => "once",
                 EachStep => "each step",
                 EachCommit => "each commit",
-                EachRead => "each read",
                 Every16th => "each 16th commit",
                 Every64th => "each 64th commit",
                 CommitsOrMore => "for each commit",
@@ -170,8 +155,6 @@ pub fn calls_of(
         let (least, most) = match times {
             Once => (1, 1),
             EachStep => (steps, steps),
-            // Not part of a strategy.
-            EachRead => (0, 0),
             EachCommit => (commits, commits),
             Every16th => (commits.div_ceil(16), commits.div_ceil(16)),
             Every64th => (commits / 64, commits / 64),

@@ -280,7 +280,7 @@ impl Yardstick {
         let (first, second) = (self.measured(&firsts), self.measured(&seconds));
         let shift = |name: &str, a: &[f64], b: &[f64]| match self {
             Self::Nothing => Err(format!(
-                "fewer than {LEVEL_MIN} cells and no baseline, so there is no yardstick"
+                "fewer than {LEVEL_MIN} ways and no baseline, so there is no yardstick"
             )),
             Self::Baseline(baseline) if baseline == name => {
                 Err("it is the yardstick of the others".into())

@@ -230,13 +230,13 @@ pub(crate) fn run() -> Run {
     mmap.bill = Some(traced(0, 1));
     mmap.relative = Some(Relative::with_interval(1.02, (0.971, 1.06), Verdict::Tie));
     cells.push(cell("reuse mmap msync", Outcome::Measured(Box::new(mmap))));
-    let mut pretend = measured(2.1, 20);
-    pretend.sync = Histogram::default();
-    pretend.durable = DurableFinding::NotCovered {
+    let mut none = measured(2.1, 20);
+    none.sync = Histogram::default();
+    none.durable = DurableFinding::NotCovered {
         reason: "2048 of 2048 acknowledgements before any flush".into(),
     };
-    pretend.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
-    cells.push(cell("reuse pretend", Outcome::Measured(Box::new(pretend))));
+    none.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
+    cells.push(cell("reuse none", Outcome::Measured(Box::new(none))));
     let reason = "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no write zeroes that unmaps";
     cells.push(cell("write-zeroes fdatasync", Outcome::Invalid { reason: reason.into() }));
     cells.push(cell("reuse direct rwf-dsync uring-registered", Outcome::NotRun));

@@ -40,32 +40,6 @@ fn assert_fits(result: &LabResult, what: &str) {
     }
 }
 
-/// Prints what people will see. Only people run it: `cargo test -p inkstone-lab --lib -- --ignored
-/// --nocapture look` (docs/lab.md, "Checks that a person runs").
-#[test]
-#[ignore = "checks nothing: a person looks at what it prints"]
-fn look() {
-    for width in [80, 100, 140] {
-        println!("{}\n{}", "=".repeat(width), render(&samples::result(), &style(width)));
-    }
-    for width in [80, 100] {
-        let run = samples::run();
-        let short = Run { cells: run.cells[2..4].to_vec(), ..run };
-        println!("{}\n{}", "=".repeat(width), render_bill(&short, &style(width)));
-        println!("{}", render_timeline("reuse fdatasync", &samples::traced(2, 2), &style(width)));
-        println!(
-            "{}",
-            render_timeline(
-                "reuse fdatasync",
-                &samples::traced(0, 1),
-                &TableStyle { unicode: false, ..style(width) }
-            )
-        );
-    }
-    println!("{}", render_run(&shared(), &TableStyle { unicode: false, ..style(100) }));
-    println!("{}", render_bill(&shared(), &style(100)));
-}
-
 /// A run seen by shared counters only.
 fn shared() -> Run {
     let mut run = samples::run();
@@ -90,8 +64,8 @@ fn a_run_says_what_matters_at_100_columns() {
     assert!(row("new fdatasync").contains("1.00 (base)"), "{text}");
     assert!(row("new fdatasync").contains("2.00"), "{text}");
     assert!(row("reuse mmap msync").contains("tie"), "{text}");
-    assert!(row("reuse pretend").contains("NO"), "{text}");
-    assert!(text.contains("NO  reuse pretend: 2048 of 2048"), "{text}");
+    assert!(row("reuse none").contains("NO"), "{text}");
+    assert!(text.contains("NO  reuse none: 2048 of 2048"), "{text}");
     assert!(
         row("write-zeroes fdatasync").contains("cannot do this here: fallocate WRITE_ZEROES"),
         "{text}"
@@ -199,10 +173,10 @@ fn nothing_measured_says_so() {
     assert!(text.contains("Nothing was measured.") && text.contains("stopped early"), "{text}");
     let mut run = samples::run();
     run.cells.iter_mut().for_each(|cell| cell.outcome = Outcome::NotRun);
-    assert!(render_run(&run, &style(80)).contains("No cell was measured."));
-    assert!(render_bill(&run, &style(80)).contains("No cell has a bill"));
+    assert!(render_run(&run, &style(80)).contains("No way was measured."));
+    assert!(render_bill(&run, &style(80)).contains("No way has a bill"));
     run.cells.clear();
-    assert!(render_run(&run, &style(80)).contains("no cells"));
+    assert!(render_run(&run, &style(80)).contains("no ways of writing"));
     assert!(
         render_fallocate(&FallocateAtlas::default(), &style(80)).contains("No mode was tried.")
     );
