@@ -2,88 +2,96 @@
 //!
 //! *Owns*: their arguments. *May not touch*: measuring, rendering.
 
-mod aa;
-mod all;
-mod experiments;
-mod numbered;
-mod zero_range;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use inkstone_io::NamedChoice;
+use inkstone_lab::claims::{ClaimsResult, Verdict};
 use inkstone_lab::command::{
-    AtlasOptions, Context, FilesystemsOptions, MeasureOptions, disks, fallocate, filesystems,
-    measure, quick,
+    AllOptions, CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, Context, LabError, NumberedOptions,
+    Tier, all, claims, disks, numbered, part, quick,
 };
+use inkstone_lab::experiment::list::{EXPERIMENTS, Experiment, named};
+use inkstone_lab::experiment::part::{Atlas, Images, Part, ROUNDS, Size};
+use inkstone_lab::experiment::rounds::Pace;
+use inkstone_lab::experiment::{ReadOrder, read};
+use inkstone_lab::export::to_json;
 use inkstone_lab::image::{ImageKind, LoopMode};
-use inkstone_lab::presets::Preset;
 use inkstone_lab::result::LabResult;
-use inkstone_lab::run::ROUNDS_MIN;
-use inkstone_lab::warnings::DISK_FULL_WARNING;
+use inkstone_lab::table::render_claims;
 
-use self::aa::AaArguments;
-use self::all::AllArguments;
-use self::experiments::ExperimentCommand;
-use self::numbered::NumberedCommand;
-use self::zero_range::ZeroRangeArguments;
+use crate::compare::{CompareArguments, compare};
 use crate::disks::text;
-use crate::output::{Output, View};
-use crate::parse::{names, size};
+use crate::output::{Output, View, WaysOutput, ended, render, style, timelines};
+use crate::parse::{duration, names, size};
 use crate::report::{ReportArguments, report};
-use crate::results::{self, ResultCommand};
-use crate::select::{Billed, Device, Running, Selection, Where, title};
+use crate::select::{Running, Selection, Where, seed};
 
 /// A pass of 256 commits of 4 KiB: a dozen file systems take minutes, not an hour.
 const IMAGE_FILE_BYTES: u64 = 1 << 20;
-/// The image of article 1.
-const PUBLISHED_IMAGE_BYTES: u64 = 2 << 30;
 const IMAGE_BYTES: u64 = 512 << 20;
-/// The bytes that article 3 zeroed.
-const PUBLISHED_ZEROING_BYTES: u64 = 10 << 30;
 /// Enough to see which requests repeat.
 const TIMELINE_COMMITS: usize = 3;
 
+const EXAMPLES: &str = "\
+Examples:
+  inkstone lab                             the fastest durable way on this disk: under a minute
+  inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
+  inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
+  sudo inkstone lab bill --timeline        the block requests that one commit causes
+  sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
+  inkstone lab fallocate                   what each mode of fallocate does to a file
+  inkstone lab read --order random         ways of reading a file
+  inkstone lab compare before.json after.json   what became slower: exit code 3 if anything did
+  inkstone lab report out.json             one page, out.html, that needs no network";
+const WRITE_EXAMPLES: &str = "\
+Examples:
+  inkstone lab write                       every way of preparing a file for a log
+  inkstone lab write --reuse new,reuse --durability fsync,fdatasync
+  inkstone lab write --only 'new fdatasync,reuse fdatasync' --rounds 30 --json out.json";
 const BILL_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab bill                   every way of the published comparison, at 4 KiB and at 512 B
-  sudo inkstone lab bill /mnt/nvme --preset quick --commits 1000
+  sudo inkstone lab bill                   every way of preparing a file, at 4 KiB and at 512 B
   sudo inkstone lab bill --reuse new,reuse --durability fdatasync --timeline
                                            two ways, and every request of three commits of each
 
 Exact bills need root, for the kernel's trace of the block layer.";
+const FILESYSTEMS_EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab filesystems            every file system on both kinds of loop devices: minutes
+  sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --loops direct --bills
+  sudo inkstone lab filesystems --file-systems xfs --reuse new,reuse --durability fdatasync,o-dsync";
 const FALLOCATE_EXAMPLES: &str = "\
 Examples:
   inkstone lab fallocate                   this directory's file system only
   inkstone lab fallocate /mnt/nvme --size 1GiB
   sudo inkstone lab fallocate --file-systems ext4,xfs,btrfs    these too, created on loop devices";
-const FILESYSTEMS_EXAMPLES: &str = "\
+const READ_EXAMPLES: &str = "\
 Examples:
-  sudo inkstone lab filesystems            every file system on both kinds of loop devices: minutes
-  sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --loops direct --bills
-  sudo inkstone lab filesystems --file-systems xfs --reuse new,reuse --durability fdatasync,o-dsync
-  sudo inkstone lab filesystems --preset e2 --published        at article 1's own size";
-const EXAMPLES: &str = "\
+  inkstone lab read                        front to back and at random: half a minute
+  inkstone lab read /mnt/nvme --order random --seconds 20 --size 1GiB";
+const ALL_EXAMPLES: &str = "\
 Examples:
-  inkstone lab                             a quick comparison in the current directory: under a minute
-  inkstone lab /var/lib/db --json out.json
-  inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
-  inkstone lab write --preset e1           every row of the published comparison, at a small size
-  inkstone lab write --preset e1 --published
-  inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
-  sudo inkstone lab write --preset e1-removed --precondition none,fill,trim --fill-size 4GiB
-                                           whether the device's own state matters (article 4 suspected it)
-  sudo inkstone lab bill --timeline        the block requests that one commit causes
-  sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
-  inkstone lab compare before.json after.json   what became slower: exit code 3 if anything did
-  inkstone lab engines out.json            settings for PostgreSQL, RocksDB, MySQL, SQLite, etcd
-  sudo inkstone lab zero-range             whether ZERO_RANGE makes syncs faster here: the articles disagree
-  inkstone lab fallocate                   what each mode of fallocate does to a file
-  inkstone lab report out.json             one page, out.html, that needs no network
-  inkstone lab aa --pairs 200              how often two identical arms are called different: the false alarms
-  inkstone lab aa --of all                 the same for every row of every experiment: 6 minutes";
+  sudo inkstone lab all --json all.json    everything, within a minute
+  inkstone lab report all.json             and a page of it";
+const CLAIMS_EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab claims                 checks what articles and public threads say: a minute or two
+  inkstone lab claims /var/lib/db --only overwrite-twice,link-saves
+  inkstone lab claims --list";
+const NUMBERED_EXAMPLES: &str = "\
+Examples:
+  sudo inkstone lab e1                     small: seconds to minutes
+  inkstone lab e1 --list                   its statements; nothing runs
+  sudo inkstone lab e2 --published --json e2.json    as published: e1, e2 and e7 take hours
+  sudo inkstone lab e2 --published --rounds 1 --time 5s    the published sizes, each pass ended after 5 s
+
+The tables come as they are measured, the answers to the statements last. --json FILE is written
+after each table, so that a kill costs only the one that is measured. What cannot run (without root,
+say) is a warning.";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
@@ -95,214 +103,306 @@ pub(crate) struct LabArguments {
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    output: WaysOutput,
 }
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Measure any combination: preparation x reuse x access x durability x engine x size x pass
-    #[command(after_help = EXAMPLES)]
-    Write {
-        #[command(flatten)]
-        place: Where,
-        #[command(flatten)]
-        selection: Selection,
-        #[command(flatten)]
-        running: Running,
-        #[command(flatten)]
-        device: Device,
-        #[command(flatten)]
-        output: Output,
-    },
+    #[command(after_help = WRITE_EXAMPLES)]
+    Write(Box<WriteArguments>),
     /// Show what one commit costs at the block layer: reads, data writes, journal writes, flushes,
     /// and who submits them
     #[command(after_help = BILL_EXAMPLES)]
-    Bill {
-        #[command(flatten)]
-        place: Where,
-        #[command(flatten)]
-        selection: Selection,
-        /// Commits in each bill
-        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-        commits: u64,
-        /// Print every request of three commits of each cell
-        #[arg(long)]
-        timeline: bool,
-        /// Seed of the bytes
-        #[arg(long, value_name = "N")]
-        seed: Option<u64>,
-        #[command(flatten)]
-        output: Output,
-    },
+    Bill(Box<BillArguments>),
+    /// Measure the same ways on file systems created for this, on loop devices (root)
+    #[command(after_help = FILESYSTEMS_EXAMPLES)]
+    Filesystems(Box<FilesystemsArguments>),
     /// Show what each mode of fallocate does to a file
     #[command(after_help = FALLOCATE_EXAMPLES)]
-    Fallocate {
-        #[command(flatten)]
-        place: Where,
-        /// File systems to create and examine too (root)
-        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
-        file_systems: Vec<ImageKind>,
-        /// Bytes of the zeroing comparison
-        #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
-        size: u64,
-        /// Take the published size for the zeroing comparison: 10GiB
-        #[arg(long, conflicts_with = "size")]
-        published: bool,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Measure the same cells on file systems created for this, on loop devices (root)
-    #[command(after_help = FILESYSTEMS_EXAMPLES)]
-    Filesystems {
-        #[command(flatten)]
-        place: Where,
-        /// Which file systems [default: all; with --preset e2 --published ext4 with a journal and
-        /// without]
-        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
-        file_systems: Vec<ImageKind>,
-        /// Kinds of loop devices [default: both; with --preset e2 --published the published one,
-        /// buffered]
-        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
-        loops: Vec<LoopMode>,
-        /// Bytes of an image [default: 512MiB; with --preset e2 --published 2GiB; with --published
-        /// enough for all files]
-        #[arg(long, value_name = "SIZE", value_parser = size)]
-        image_size: Option<u64>,
-        /// Show each cell's whole bill: kinds of writes, submitters, both layers of the loop device
-        #[arg(long)]
-        bills: bool,
-        /// Show the bills, and every request of three commits of each cell
-        #[arg(long)]
-        timeline: bool,
-        #[command(flatten)]
-        selection: Selection,
-        #[command(flatten)]
-        running: Running,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Measure whether ZERO_RANGE makes syncs faster (articles 1 and 2: yes, article 4: no), for
-    /// each file system, size, sync and pass
-    #[command(after_help = zero_range::EXAMPLES)]
-    ZeroRange(ZeroRangeArguments),
-    #[command(flatten)]
-    Results(ResultCommand),
-    /// Run all experiments into one result, within a time limit
-    #[command(after_help = experiments::EXAMPLES)]
+    Fallocate(FallocateArguments),
+    /// Measure ways of reading a file: sequential and random, with its pages cached and not
+    #[command(after_help = READ_EXAMPLES)]
+    Read(ReadArguments),
+    /// Measure everything the lab can, within a time limit
+    #[command(after_help = ALL_EXAMPLES)]
     All(AllArguments),
-    #[command(flatten)]
-    Experiment(ExperimentCommand),
+    /// Compare two results: what became slower, beyond noise
+    Compare(CompareArguments),
+    /// Check here what articles and public threads say of durable writes: confirmed, refuted, or it
+    /// cannot be told
+    #[command(after_help = CLAIMS_EXAMPLES)]
+    Claims(ClaimsArguments),
     /// Make an HTML page from a result that `--json` wrote: charts, tables, the answer in words
     Report(ReportArguments),
+    /// Ways to write a durable log
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E1(NumberedArguments),
+    /// First and second pass, with a journal and without
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E2(NumberedArguments),
+    /// What a durable write costs at the block layer
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E3(NumberedArguments),
+    /// fallocate, mode by mode
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E4(NumberedArguments),
+    /// A key-value store's log, with blocks reserved ahead and without
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E5(NumberedArguments),
+    /// Ways of doing I/O, and a mixed load beside fio
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E6(NumberedArguments),
+    /// A pool of threads that block
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E7(NumberedArguments),
+    /// Reading fast
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E8(NumberedArguments),
+    /// A text log written by many threads
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E9(NumberedArguments),
+    /// The next file of a log, prepared ahead or used again
+    #[command(hide = true, after_help = NUMBERED_EXAMPLES)]
+    E10(NumberedArguments),
+}
+
+#[derive(Debug, Args)]
+struct WriteArguments {
     #[command(flatten)]
-    Numbered(NumberedCommand),
-    /// Compare identical arms: how often the lab calls equal things different
-    #[command(after_help = aa::EXAMPLES)]
-    Aa {
-        #[command(flatten)]
-        arguments: AaArguments,
-    },
+    place: Where,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    running: Running,
+    #[command(flatten)]
+    output: WaysOutput,
 }
 
-/// Runs the subcommand, or the quick tier.
+#[derive(Debug, Args)]
+struct BillArguments {
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    selection: Selection,
+    /// Commits in each bill
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    commits: u64,
+    /// Print every request of three commits of each way
+    #[arg(long)]
+    timeline: bool,
+    /// Seed of the bytes
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: WaysOutput,
+}
+
+#[derive(Debug, Args)]
+struct FilesystemsArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Which file systems [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
+    file_systems: Vec<ImageKind>,
+    /// Kinds of loop devices [default: both]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<LoopMode>())]
+    loops: Vec<LoopMode>,
+    /// Bytes of an image [default: 512MiB, or enough for all files]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    image_size: Option<u64>,
+    /// Show each way's whole bill: kinds of writes, submitters, both layers of the loop device
+    #[arg(long)]
+    bills: bool,
+    /// Show the bills, and every request of three commits of each way
+    #[arg(long)]
+    timeline: bool,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    running: Running,
+    #[command(flatten)]
+    output: WaysOutput,
+}
+
+#[derive(Debug, Args)]
+struct FallocateArguments {
+    #[command(flatten)]
+    place: Where,
+    /// File systems to create and examine too (root) [default: ext4, xfs, btrfs]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ImageKind>())]
+    file_systems: Vec<ImageKind>,
+    /// Bytes of the zeroing comparison
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
+    size: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct ReadArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Order of the reads [default: both]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::<ReadOrder>())]
+    order: Vec<ReadOrder>,
+    /// Bytes of the file
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = file_size)]
+    size: u64,
+    /// Rounds; every way runs once in each
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Time for all rounds of all ways together
+    #[arg(long, value_name = "TIME", default_value = "30", value_parser = duration)]
+    seconds: Duration,
+    /// Seed of orders and bytes [default: random; the JSON has it]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("tier").args(["quick", "standard", "full"])))]
+struct AllArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Take at most a minute (the default)
+    #[arg(long)]
+    quick: bool,
+    /// Take at most 6 minutes
+    #[arg(long)]
+    standard: bool,
+    /// Take up to half an hour: more rounds, so narrower intervals
+    #[arg(long)]
+    full: bool,
+    /// Seed of orders and bytes [default: random; the JSON has it]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: WaysOutput,
+}
+
+#[derive(Debug, Args)]
+struct ClaimsArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Only these claims
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+    /// List the claims and run none
+    #[arg(long, conflicts_with_all = ["only", "json", "directory"])]
+    list: bool,
+    /// Rounds; every way runs once in each
+    #[arg(long, value_name = "N", default_value_t = CLAIMS_ROUNDS, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    rounds: u32,
+    /// About how long all claims may take; a part of them takes its part [default: 2min]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Seed of orders and bytes [default: random; the JSON has it]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Args)]
+struct NumberedArguments {
+    #[command(flatten)]
+    place: Where,
+    /// Take the published sizes, set-ups and rounds
+    #[arg(long)]
+    published: bool,
+    /// Rounds of each table [default: its own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// At most this long for a timed pass, and for all ways of other work together [default: as
+    /// long as each takes]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// List the statements and run nothing
+    #[arg(long, conflicts_with_all = ["json", "directory"])]
+    list: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the subcommand, or gives the quick answer.
 pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    match &arguments.command {
-        Some(LabCommand::Results(command)) => return results::run(command, stop),
-        Some(LabCommand::Numbered(command)) => return command.run(stop),
-        Some(LabCommand::Report(arguments)) => return report(arguments),
-        _ => {}
+    let Some(command) = &arguments.command else { return answer(arguments, stop) };
+    use LabCommand as L;
+    match command {
+        L::Write(arguments) => write(arguments, stop),
+        L::Bill(arguments) => bill(arguments, stop),
+        L::Filesystems(arguments) => filesystems(arguments, stop),
+        L::Fallocate(arguments) => fallocate(arguments, stop),
+        L::Read(arguments) => reading(arguments, stop),
+        L::All(arguments) => everything(arguments, stop),
+        L::Compare(arguments) => compare(arguments),
+        L::Claims(arguments) => check_claims(arguments, stop),
+        L::Report(arguments) => report(arguments),
+        L::E1(arguments) => experiment("e1", arguments, stop),
+        L::E2(arguments) => experiment("e2", arguments, stop),
+        L::E3(arguments) => experiment("e3", arguments, stop),
+        L::E4(arguments) => experiment("e4", arguments, stop),
+        L::E5(arguments) => experiment("e5", arguments, stop),
+        L::E6(arguments) => experiment("e6", arguments, stop),
+        L::E7(arguments) => experiment("e7", arguments, stop),
+        L::E8(arguments) => experiment("e8", arguments, stop),
+        L::E9(arguments) => experiment("e9", arguments, stop),
+        L::E10(arguments) => experiment("e10", arguments, stop),
     }
-    let output = output_of(arguments);
+}
+
+fn command_line() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
+}
+
+/// Runs `body` in the context of a command whose result has ways of writing, and shows that.
+fn ways(
+    output: &WaysOutput,
+    view: View,
+    stop: &AtomicBool,
+    body: impl FnOnce(&mut Context<'_>) -> Result<LabResult, LabError>,
+) -> anyhow::Result<ExitCode> {
     output.check()?;
-    if !has_cells(arguments) {
-        output.check_has_no_csv()?;
-    }
     let mut progress = output.progress();
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let mut context = Context { stop, progress: &mut progress, command };
-    let Some(command) = &arguments.command else { return quick_tier(arguments, &mut context) };
-    let (result, view) = measured(command, &mut context)?;
-    show(output, &result, view)
+    let mut context = Context { stop, progress: &mut progress, command: command_line() };
+    output.show(&body(&mut context)?, view)
 }
 
-/// Runs a command that measures; returns its result, and how it is shown.
-fn measured(command: &LabCommand, context: &mut Context<'_>) -> anyhow::Result<(LabResult, View)> {
-    Ok(match command {
-        LabCommand::Write { place, selection, running, device, .. } => {
-            let options = write_options(place, selection, running, device)?;
-            (measure(&options, context)?, View::Runs)
-        }
-        LabCommand::Bill { place, selection, commits, timeline, seed, .. } => {
-            let billed = Billed {
-                commits: *commits,
-                timeline_commits: if *timeline { TIMELINE_COMMITS } else { 0 },
-                seed: *seed,
-            };
-            let cells = bill_cells(selection)?;
-            let plan = billed.plan(cells.clone(), &title(&cells));
-            let options = MeasureOptions::of(place.directory.clone(), plan, false);
-            let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
-            (measure(&options, context)?, view)
-        }
-        LabCommand::Fallocate { place, file_systems, size, published, .. } => {
-            let options = atlas_options(place, file_systems, *size, *published);
-            (fallocate(&options, context)?, View::Fallocate)
-        }
-        LabCommand::Filesystems {
-            place,
-            file_systems,
-            loops,
-            image_size,
-            bills,
-            timeline,
-            selection,
-            running,
-            ..
-        } => {
-            let mut options =
-                filesystems_options(place, file_systems, loops, *image_size, selection, running)?;
-            options.plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
-            let view = match (*bills, *timeline) {
-                (_, true) => View::BillsAndTimelines,
-                (true, false) => View::Bills,
-                (false, false) => View::Runs,
-            };
-            (filesystems(&options, context)?, view)
-        }
-        LabCommand::ZeroRange(arguments) => (arguments.measured(context)?, View::Runs),
-        LabCommand::All(arguments) => (arguments.measured(context)?, View::Runs),
-        LabCommand::Experiment(command) => (command.measured(context)?, View::Runs),
-        LabCommand::Aa { arguments } => (arguments.measured(context)?, View::Aa),
-        LabCommand::Results(_) | LabCommand::Numbered(_) | LabCommand::Report(_) => {
-            anyhow::bail!("this command measures nothing by itself")
-        }
-    })
+/// The same where the result has none.
+fn others(
+    output: &Output,
+    stop: &AtomicBool,
+    body: impl FnOnce(&mut Context<'_>) -> Result<LabResult, LabError>,
+) -> anyhow::Result<ExitCode> {
+    output.check()?;
+    let mut progress = output.progress();
+    let mut context = Context { stop, progress: &mut progress, command: command_line() };
+    output.show(&body(&mut context)?, View::Tables)
 }
 
-/// Prints the result. A run during which the disk filled up is no success, whatever it measured
-/// before.
-pub(crate) fn show(output: &Output, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
-    let code = output.show(result, view)?;
-    Ok(if is_full(result) { ExitCode::FAILURE } else { code })
-}
-
-/// Whether the disk filled up during a run that nobody ended.
-fn is_full(result: &LabResult) -> bool {
-    let full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
-    full && !result.preamble.interrupted
+/// The pace of parts that have none of their own.
+fn no_pace() -> Pace {
+    Pace { rounds: ROUNDS, budget: None, seed: 0 }
 }
 
 /// In one directory, or in several to find the best of them.
-fn quick_tier(arguments: &LabArguments, context: &mut Context<'_>) -> anyhow::Result<ExitCode> {
+fn answer(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let LabArguments { directories, output, .. } = arguments;
     if directories.len() > 1 {
-        let found = disks(directories, context)?;
-        return output.show_with(&found, &found.result, &text(&found));
+        output.check()?;
+        let mut progress = output.progress();
+        let mut context = Context { stop, progress: &mut progress, command: command_line() };
+        let found = disks(directories, &mut context)?;
+        let json = serde_json::to_string(&found)? + "\n";
+        let said = format!("{}\n", text(&found));
+        return output.show_with(&json, &found.result, &said, View::Tables);
     }
-    if let Some(directory) = directories.first() {
-        check_is_no_misspelt_command(directory)?;
-    }
-    show(output, &quick(directories.first().map(PathBuf::as_path), context)?, View::Runs)
+    let directory = directories.first().map(PathBuf::as_path);
+    directory.map_or(Ok(()), check_is_no_misspelt_command)?;
+    ways(output, View::Tables, stop, |context| quick(directory, context))
 }
 
 /// Most mistakes in a command's name.
@@ -328,98 +428,214 @@ fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn output_of(arguments: &LabArguments) -> &Output {
-    match &arguments.command {
-        None | Some(LabCommand::Results(_) | LabCommand::Report(_) | LabCommand::Numbered(_)) => {
-            &arguments.output
-        }
-        Some(LabCommand::ZeroRange(arguments)) => arguments.output(),
-        Some(LabCommand::All(arguments)) => arguments.output(),
-        Some(LabCommand::Experiment(command)) => command.output(),
-        Some(
-            LabCommand::Write { output, .. }
-            | LabCommand::Bill { output, .. }
-            | LabCommand::Fallocate { output, .. }
-            | LabCommand::Filesystems { output, .. },
-        ) => output,
-        Some(LabCommand::Aa { arguments }) => arguments.output(),
-    }
+fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let WriteArguments { place, selection, running, output } = arguments;
+    let part_of_it = Part::Here(running.plan("write", selection.cells()?)?);
+    ways(output, View::Tables, stop, |context| {
+        part(place.directory(), &part_of_it, &no_pace(), context)
+    })
 }
 
-/// Whether the command's result has cells, which are the rows of a CSV.
-fn has_cells(arguments: &LabArguments) -> bool {
-    let has_none = |command: &LabCommand| {
-        matches!(
-            command,
-            LabCommand::Aa { .. } | LabCommand::Fallocate { .. } | LabCommand::Experiment(_)
-        )
-    };
-    !arguments.command.as_ref().is_some_and(has_none)
+/// One short round, so that every way has a latency with its bill; at 4 KiB and at 512 B.
+fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let BillArguments { place, selection, commits, timeline, seed: given, output } = arguments;
+    let mut selection = selection.clone();
+    selection.or_write_sizes(&[4096, 512]);
+    let mut plan = Running::default().plan("bill", selection.cells()?)?;
+    plan.rounds = 1;
+    plan.order = inkstone_lab::run::Order::Listed;
+    plan.limits.commits = *commits;
+    plan.bill_commits = *commits;
+    plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
+    plan.seed = given.unwrap_or_else(seed);
+    let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
+    let part_of_it = Part::Here(plan);
+    ways(output, view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
 }
 
 fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
     if given.is_empty() { all.to_vec() } else { given.to_vec() }
 }
 
-/// E3 bills every arm of E1 at 4 KiB and at 512 B.
-fn bill_cells(selection: &Selection) -> anyhow::Result<Vec<inkstone_lab::cell::Cell>> {
-    let mut both = selection.clone();
-    both.or_write_sizes(&[4096, 512]);
-    both.cells(Preset::E1)
+fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let FilesystemsArguments { place, selection, running, output, bills, timeline, .. } = arguments;
+    let mut selection = selection.clone();
+    selection.or_size(IMAGE_FILE_BYTES);
+    let mut plan = running.plan("filesystems", selection.cells_or(Selection::quick)?)?;
+    plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
+    let view = match (*bills, *timeline) {
+        (_, true) => View::BillsAndTimelines,
+        (true, false) => View::Bills,
+        (false, false) => View::Tables,
+    };
+    let files: u64 = plan.cells.iter().map(|cell| cell.file_bytes).sum();
+    let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
+    let images = Images {
+        kinds: or_all(&arguments.file_systems, ImageKind::ALL),
+        modes: or_all(&arguments.loops, LoopMode::ALL),
+        image_bytes: arguments.image_size.unwrap_or(enough),
+        plan,
+    };
+    let part_of_it = Part::On(images);
+    ways(output, view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
 }
 
-fn write_options(
-    place: &Where,
-    selection: &Selection,
-    running: &Running,
-    device: &Device,
-) -> anyhow::Result<MeasureOptions> {
-    let mut plan = running.plan(selection, Preset::E1, "")?;
-    plan.title = title(&plan.cells) + &running.cut(&plan.cells);
-    // Too few rounds to compare anything.
-    let conclude = plan.rounds >= ROUNDS_MIN;
-    Ok(MeasureOptions {
-        preconditions: device.precondition.clone(),
-        fill_bytes: device.fill_size,
-        ..MeasureOptions::of(place.directory.clone(), plan, conclude)
-    })
-}
-
-fn atlas_options(place: &Where, kinds: &[ImageKind], size: u64, published: bool) -> AtlasOptions {
+fn fallocate(arguments: &FallocateArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let FallocateArguments { place, file_systems, size, output } = arguments;
     let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
-    AtlasOptions {
-        directory: place.directory.clone(),
-        kinds: or_all(kinds, &default),
-        zeroing_bytes: if published { PUBLISHED_ZEROING_BYTES } else { size },
+    let kinds = or_all(file_systems, &default);
+    let part_of_it = Part::Fallocate(Atlas { kinds, zeroing_bytes: *size });
+    others(output, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
+}
+
+fn reading(arguments: &ReadArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let ReadArguments { place, order, size, rounds, seconds, seed: given, output } = arguments;
+    let part_of_it = Part::Rows(read(*size, or_all(order, ReadOrder::ALL)));
+    let seed = given.unwrap_or_else(seed);
+    let pace = Pace { rounds: *rounds, budget: Some(*seconds), seed };
+    others(output, stop, |context| part(place.directory(), &part_of_it, &pace, context))
+}
+
+/// Takes whole blocks only, for O_DIRECT.
+fn file_size(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes >= 64 << 10 && bytes.is_multiple_of(4096) => Ok(bytes),
+        _ => Err(format!("{text:?}: take a multiple of 4KiB of at least 64KiB")),
     }
 }
 
-fn filesystems_options(
-    place: &Where,
-    kinds: &[ImageKind],
-    modes: &[LoopMode],
-    image_bytes: Option<u64>,
-    selection: &Selection,
-    running: &Running,
-) -> anyhow::Result<FilesystemsOptions> {
-    let mut selection = selection.clone();
-    selection.or_size(IMAGE_FILE_BYTES);
-    let mut plan = running.plan(&selection, Preset::Quick, "")?;
-    plan.title = title(&plan.cells) + &running.cut(&plan.cells);
-    // Article 1's two, its image, and its loop device.
-    let is_e2 = selection.is_published(Preset::E2);
-    let published = [ImageKind::Ext4, ImageKind::Ext4NoJournal];
-    let files: u64 = plan.cells.iter().map(|cell| cell.file_bytes).sum();
-    let image_bytes = image_bytes.unwrap_or(match (is_e2, files > IMAGE_BYTES / 2) {
-        (true, _) => PUBLISHED_IMAGE_BYTES,
-        (false, true) => files + files / 4,
-        (false, false) => IMAGE_BYTES,
-    });
-    Ok(FilesystemsOptions {
+fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let tier = match (arguments.standard, arguments.full) {
+        (_, true) => Tier::Full,
+        (true, _) => Tier::Standard,
+        _ => Tier::Quick,
+    };
+    let directory = arguments.place.directory.clone();
+    let options = AllOptions { directory, tier, seed: arguments.seed.unwrap_or_else(seed) };
+    ways(&arguments.output, View::Tables, stop, |context| all(&options, context))
+}
+
+/// Checks the claims and prints their answers. Exits with 1 if none could run.
+fn check_claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let ClaimsArguments { place, only, rounds, time, seed: given, output, .. } = arguments;
+    if arguments.list {
+        EXPERIMENTS.iter().for_each(list);
+        return Ok(ExitCode::SUCCESS);
+    }
+    output.check()?;
+    let mut progress = output.progress();
+    let mut context = Context { stop, progress: &mut progress, command: command_line() };
+    let options = ClaimsOptions {
         directory: place.directory.clone(),
-        kinds: or_all(kinds, if is_e2 { &published } else { ImageKind::ALL }),
-        modes: or_all(modes, if is_e2 { &[LoopMode::Buffered] } else { LoopMode::ALL }),
-        image_bytes,
-        plan,
-    })
+        only: only.clone(),
+        rounds: *rounds,
+        time: time.unwrap_or(CLAIMS_TIME),
+        seed: given.unwrap_or_else(seed),
+    };
+    let found = claims(&options, &mut context)?;
+    let json = serde_json::to_string(&found)? + "\n";
+    output.write(&json, &render_claims(&found, &style()))?;
+    Ok(ended(found.result.preamble.interrupted, is_answered(&found)))
+}
+
+fn is_answered(found: &ClaimsResult) -> bool {
+    found.claims.iter().any(|claim| claim.verdict != Verdict::NotRun)
+}
+
+/// Lists the statements of an experiment.
+fn list(experiment: &Experiment) {
+    for statement in experiment.statements {
+        let link = statement.source.link().map(|link| format!(", {link}")).unwrap_or_default();
+        let source = statement.source.words();
+        say!("{}\n  {}\n  source: {source}{link}", statement.id, statement.says);
+    }
+}
+
+fn experiment(
+    name: &str,
+    arguments: &NumberedArguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    let NumberedArguments { place, published, rounds, time, output, .. } = arguments;
+    let experiment = named(name).ok_or_else(|| anyhow::anyhow!("there is no experiment {name}"))?;
+    if arguments.list {
+        say!("{name}: {}\n", experiment.about);
+        list(experiment);
+        return Ok(ExitCode::SUCCESS);
+    }
+    output.check()?;
+    let mut progress = output.progress();
+    let mut context = Context { stop, progress: &mut progress, command: command_line() };
+    let options = NumberedOptions {
+        experiment,
+        directory: place.directory.clone(),
+        size: if *published { Size::Published } else { Size::Small },
+        rounds: *rounds,
+        time: *time,
+        seed: seed(),
+    };
+    let mut shown = Shown::default();
+    let found = numbered(&options, &mut context, &mut |so_far| {
+        output.say(&shown.news(so_far));
+        let kept = to_json(so_far).map_err(anyhow::Error::from);
+        kept.and_then(|json| output.keep(&json))
+            .map_err(|error| LabError::Refused(format!("{error:#}")))
+    })?;
+    let json = serde_json::to_string(&found)? + "\n";
+    output.write(&json, &render_claims(&found, &style()))?;
+    let measured = found.result.has_content() || is_answered(&found);
+    Ok(ended(found.result.preamble.interrupted, measured))
+}
+
+/// How much of a growing result was shown.
+#[derive(Default)]
+struct Shown {
+    runs: usize,
+    experiments: usize,
+    fallocate: usize,
+}
+
+impl Shown {
+    /// The tables that are new.
+    fn news(&mut self, so_far: &LabResult) -> String {
+        let news = LabResult {
+            runs: so_far.runs[self.runs..].to_vec(),
+            experiments: so_far.experiments[self.experiments..].to_vec(),
+            fallocate: so_far.fallocate[self.fallocate..].to_vec(),
+            warnings: Vec::new(),
+            ..so_far.clone()
+        };
+        *self = Self {
+            runs: so_far.runs.len(),
+            experiments: so_far.experiments.len(),
+            fallocate: so_far.fallocate.len(),
+        };
+        if news.has_content() {
+            render(&news, View::Tables) + &timelines(&news)
+        } else {
+            String::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every experiment of the articles has its hidden command, and no other is hidden.
+    #[test]
+    fn each_experiment_has_its_command_and_people_see_nine_and_the_answer() {
+        let definition = LabArguments::augment_args(clap::Command::new("lab"));
+        let (hidden, seen): (Vec<_>, Vec<_>) =
+            definition.get_subcommands().partition(|command| command.is_hide_set());
+        let names: Vec<&str> = hidden.iter().map(|command| command.get_name()).collect();
+        let known: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        assert_eq!((names, seen.len()), (known, 9));
+        for command in seen {
+            let help = command.clone().render_long_help().to_string();
+            for word in ["article 1", "article 2", "(E", " cell", " arm"] {
+                assert!(!help.contains(word), "{}: {word}: {help}", command.get_name());
+            }
+        }
+    }
 }

@@ -10,11 +10,9 @@
 mod stdout;
 
 mod bench;
-mod claims;
 mod columns;
 mod compare;
 mod disks;
-mod engines;
 mod lab;
 mod log;
 mod manual;
@@ -22,8 +20,6 @@ mod output;
 mod parse;
 mod powerloss;
 mod report;
-mod results;
-mod score;
 mod select;
 mod signals;
 mod tee;
@@ -51,9 +47,6 @@ enum Command {
     Lab(Box<lab::LabArguments>),
     /// Measure the log beside a bare overwrite of a written file
     Bench(bench::BenchArguments),
-    /// A process beside a load of `bench`
-    #[command(hide = true, subcommand)]
-    BenchBeside(bench::BesideCommand),
     /// Measure for two seconds which way of writing is fastest here, and save the choice beside the
     /// log
     Tune(tune::TuneArguments),
@@ -85,7 +78,6 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
-        Command::BenchBeside(command) => bench::beside(&command),
         Command::Tune(tune) => tune::tune(&tune, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Tee(tee) => tee::tee(*tee),

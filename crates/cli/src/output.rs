@@ -8,36 +8,41 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use inkstone_lab::bench::result::BenchResult;
 use inkstone_lab::export::{to_csv, to_json};
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::LabResult;
 use inkstone_lab::table::{self, TableStyle};
+use inkstone_lab::warnings::DISK_FULL_WARNING;
 
 use crate::stdout;
 
-/// Where results go.
+/// Where a result goes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Output {
     /// Write everything as JSON, with raw histograms; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write one row per cell as CSV; `-` writes to stdout instead of the table
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
     /// Print only the table: no progress, no first answer
     #[arg(long)]
     quiet: bool,
 }
 
-/// Which part of a result a subcommand shows.
+/// Where a result with ways of writing goes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WaysOutput {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// Write one row for each way as CSV; `-` writes to stdout instead of the table
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Which part of a result is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    Runs,
+    Tables,
     Bills,
     BillsAndTimelines,
-    Fallocate,
-    Aa,
 }
 
 /// Wide enough for every column, if the width is unknown.
@@ -45,121 +50,31 @@ const WIDTH_DEFAULT: usize = 120;
 const WIDTH_MIN: usize = 60;
 
 impl Output {
-    fn to_stdout(&self) -> bool {
-        [&self.json, &self.csv].into_iter().flatten().any(|path| is_stdout(path))
+    fn is_to_stdout(&self) -> bool {
+        self.json.as_deref().is_some_and(is_stdout)
     }
 
     /// Finds problems with the output before the measurement, not after it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let both =
-            [&self.json, &self.csv].into_iter().flatten().filter(|path| is_stdout(path)).count()
-                == 2;
-        anyhow::ensure!(
-            !both,
-            "--json - and --csv - cannot both write to stdout: give one of them a file"
-        );
-        for path in [&self.json, &self.csv].into_iter().flatten().filter(|path| !is_stdout(path)) {
-            let directory = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            anyhow::ensure!(
-                directory.is_dir(),
-                "cannot write {}: there is no directory {}",
-                path.display(),
-                directory.display()
-            );
-        }
-        Ok(())
-    }
-
-    /// Refuses a CSV of a command that measures no cells, before it measures.
-    pub(crate) fn check_has_no_csv(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            self.csv.is_none(),
-            "--csv writes one row per cell, and this command measures no cells: use --json FILE"
-        );
-        Ok(())
+        self.json.iter().try_for_each(|path| check(path))
     }
 
     pub(crate) fn progress(&self) -> Progress {
+        self.progress_beside(self.is_to_stdout())
+    }
+
+    /// If stdout carries data, lines for people go to stderr.
+    fn progress_beside(&self, data: bool) -> Progress {
         if self.quiet {
             Progress::silent()
         } else {
-            // If stdout carries data, lines for people go to stderr.
-            Progress::new(if self.to_stdout() { stdout::note } else { stdout::line })
+            Progress::new(if data { stdout::note } else { stdout::line })
         }
-    }
-
-    /// Prints the result. The exit code says whether anything was measured, and whether Ctrl-C
-    /// ended it.
-    pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
-        self.write(&to_json(result).context("make the JSON")?, result, || {
-            render(result, view, &style())
-        })
-    }
-
-    /// As [`Output::show`], for a result with more around it: `whole` is the JSON, and `answer`
-    /// comes first in the text.
-    pub(crate) fn show_with(
-        &self,
-        whole: &impl serde::Serialize,
-        result: &LabResult,
-        answer: &str,
-    ) -> anyhow::Result<ExitCode> {
-        let json = serde_json::to_string(whole).context("make the JSON")? + "\n";
-        self.write(&json, result, || format!("{answer}\n{}", render(result, View::Runs, &style())))
-    }
-
-    fn write(
-        &self,
-        json: &str,
-        result: &LabResult,
-        text: impl FnOnce() -> String,
-    ) -> anyhow::Result<ExitCode> {
-        let csv = self.csv.as_ref().map(|path| (path, to_csv(result)));
-        let json = self.json.as_ref().map(|path| (path, json));
-        // The table first: a file that cannot be written must not cost the result of hours.
-        if !self.to_stdout() {
-            stdout::print(text());
-        }
-        write_all([json, csv.as_ref().map(|(path, csv)| (*path, csv.as_str()))])?;
-        Ok(match (result.preamble.interrupted, result.has_content()) {
-            (true, _) => ExitCode::from(130),
-            (false, true) => ExitCode::SUCCESS,
-            (false, false) => ExitCode::FAILURE,
-        })
-    }
-}
-
-/// Where a bench's result goes.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct BenchOutput {
-    /// Write everything as JSON; `-` writes to stdout instead of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Print only the table: no progress
-    #[arg(long)]
-    quiet: bool,
-}
-
-impl BenchOutput {
-    fn as_output(&self) -> Output {
-        Output { json: self.json.clone(), csv: None, quiet: self.quiet }
-    }
-
-    /// As [`Output::check`].
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        self.as_output().check()
-    }
-
-    pub(crate) fn progress(&self) -> Progress {
-        self.as_output().progress()
     }
 
     /// Prints the text unless stdout carries the JSON.
     pub(crate) fn say(&self, text: &str) {
-        if !self.as_output().to_stdout() {
+        if !self.is_to_stdout() {
             stdout::print(text);
         }
     }
@@ -169,26 +84,95 @@ impl BenchOutput {
         self.json.iter().filter(|path| !is_stdout(path)).try_for_each(|path| write_out(path, json))
     }
 
-    /// Prints the text unless stdout carries the JSON, and writes the JSON if it was asked for.
+    /// Prints the text unless stdout carries the JSON, and writes the JSON if it was asked for. The
+    /// table comes first: a file that cannot be written must not cost the result of hours.
     pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
         self.say(text);
         self.json.as_ref().map_or(Ok(()), |path| write_out(path, json))
     }
 
+    /// Prints a result.
+    pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
+        self.write(&to_json(result).context("make the JSON")?, &render(result, view))?;
+        Ok(code(result))
+    }
+}
+
+impl WaysOutput {
+    fn is_csv_to_stdout(&self) -> bool {
+        self.csv.as_deref().is_some_and(is_stdout)
+    }
+
+    /// As [`Output::check`].
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !(self.output.is_to_stdout() && self.is_csv_to_stdout()),
+            "--json - and --csv - cannot both write to stdout: give one of them a file"
+        );
+        self.csv.iter().try_for_each(|path| check(path))?;
+        self.output.check()
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.output.progress_beside(self.output.is_to_stdout() || self.is_csv_to_stdout())
+    }
+
     /// As [`Output::show`].
-    pub(crate) fn show(&self, result: &BenchResult) -> anyhow::Result<ExitCode> {
-        let json = result.to_json().context("make the JSON")?;
-        self.write(&json, &table::render_bench(result, &style()))?;
-        Ok(match (result.preamble.interrupted, result.has_content()) {
-            (true, _) => ExitCode::from(130),
-            (false, true) => ExitCode::SUCCESS,
-            (false, false) => ExitCode::FAILURE,
-        })
+    pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
+        self.show_with(&to_json(result).context("make the JSON")?, result, "", view)
+    }
+
+    /// The same for a result with more around it: `json` is the whole, and `answer` comes first in
+    /// the text.
+    pub(crate) fn show_with(
+        &self,
+        json: &str,
+        result: &LabResult,
+        answer: &str,
+        view: View,
+    ) -> anyhow::Result<ExitCode> {
+        let csv = self.csv.as_ref().map(|path| Ok::<_, anyhow::Error>((path, to_csv(result)?)));
+        let csv = csv.transpose()?;
+        if !self.is_csv_to_stdout() {
+            self.output.say(&format!("{answer}{}", render(result, view)));
+        }
+        // Each of them, even if the other could not be written.
+        let written = self.output.json.as_ref().map_or(Ok(()), |path| write_out(path, json));
+        csv.map_or(Ok(()), |(path, csv)| write_out(path, &csv)).and(written)?;
+        Ok(code(result))
+    }
+}
+
+/// Whether anything was measured, and whether Ctrl-C ended it. A run during which the disk filled
+/// up is no success, whatever it measured before.
+fn code(result: &LabResult) -> ExitCode {
+    let is_full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
+    ended(result.preamble.interrupted, result.has_content() && !is_full)
+}
+
+/// The exit code of a measurement.
+pub(crate) fn ended(interrupted: bool, measured: bool) -> ExitCode {
+    match (interrupted, measured) {
+        (true, _) => ExitCode::from(130),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
     }
 }
 
 fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+fn check(path: &Path) -> anyhow::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
+    anyhow::ensure!(
+        directory.is_dir(),
+        "cannot write {}: there is no directory {}",
+        path.display(),
+        directory.display()
+    );
+    Ok(())
 }
 
 fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -199,32 +183,30 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// Writes each of them, even if an earlier one could not be written.
-fn write_all<'a>(
-    files: impl IntoIterator<Item = Option<(&'a PathBuf, &'a str)>>,
-) -> anyhow::Result<()> {
-    files.into_iter().flatten().map(|(path, text)| write_out(path, text)).fold(Ok(()), Result::and)
+/// The text of a result.
+pub(crate) fn render(result: &LabResult, view: View) -> String {
+    let style = &style();
+    if view == View::Tables {
+        return table::render(result, style);
+    }
+    let bills = result.runs.iter().map(|run| table::render_bill(run, style));
+    let mut text: String = bills.collect();
+    if view == View::BillsAndTimelines {
+        text.push_str(&timelines(result));
+    }
+    text + &table::render_warnings(result, style)
 }
 
-/// The text of a result.
-pub(crate) fn render(result: &LabResult, view: View, style: &TableStyle) -> String {
-    match view {
-        View::Runs | View::Fallocate | View::Aa => table::render(result, style),
-        View::Bills | View::BillsAndTimelines => {
-            let bills = result.runs.iter().map(|run| table::render_bill(run, style));
-            let mut text: String = bills.collect();
-            if view == View::BillsAndTimelines {
-                for cell in result.runs.iter().flat_map(|run| &run.cells) {
-                    let bill = cell.outcome.measured().and_then(|measured| measured.bill.as_ref());
-                    if let Some(bill) = bill.filter(|bill| !bill.timeline.is_empty()) {
-                        text.push_str(&table::render_timeline(&cell.name, bill, style));
-                    }
-                }
-            }
-            text.push_str(&table::render_warnings(result, style));
-            text
+/// Every request of some commits of each way.
+pub(crate) fn timelines(result: &LabResult) -> String {
+    let mut text = String::new();
+    for cell in result.runs.iter().flat_map(|run| &run.cells) {
+        let bill = cell.outcome.measured().and_then(|measured| measured.bill.as_ref());
+        if let Some(bill) = bill.filter(|bill| !bill.timeline.is_empty()) {
+            text.push_str(&table::render_timeline(&cell.name, bill, &style()));
         }
     }
+    text
 }
 
 /// Colour on a terminal only, and never with `NO_COLOR` (set and not empty:

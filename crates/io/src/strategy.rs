@@ -121,7 +121,6 @@ named_choice! {
         ODsync = "o-dsync", "the file opened with O_DSYNC";
         RwfDsync = "rwf-dsync", "RWF_DSYNC on each write";
         Msync = "msync", "msync(MS_SYNC) of the range written";
-        Pretend = "pretend", "a test arm: it claims durability and does nothing, and must be caught";
     }
 }
 

@@ -119,9 +119,9 @@ impl Options {
     }
 
     /// The size of a segment's file in bytes: from 64 KiB to 4 GiB, a multiple of 4096; 64 MiB by
-    /// default. A new log begins with a segment of 1 MiB, and each is half as large again until they
-    /// have their full size; so does a log after [`crate::Log::truncate_after`], unless it has larger
-    /// files that are free. The size may change from opening to opening.
+    /// default. A new log begins with a segment of 1 MiB, and each is half as large again until
+    /// they have their full size; so does a log after [`crate::Log::truncate_after`], unless it has
+    /// larger files that are free. The size may change from opening to opening.
     pub fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment_bytes: bytes, ..self }
     }
@@ -515,7 +515,6 @@ mod tests {
             (Options::new().preparation(Preparation::KeepSize), "preparation keep-size"),
             (Options::new().access(Access::Mmap), "access mmap"),
             (Options::new().durability(Durability::None), "durability none"),
-            (Options::new().durability(Durability::Pretend), "durability pretend"),
             (Options::new().periodic(Duration::from_millis(5)).own_thread(false), "periodic"),
             (Options::new().disk_budget_bytes(1 << 20), "disk_budget_bytes"),
         ] {

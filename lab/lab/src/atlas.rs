@@ -23,7 +23,7 @@ const FILE: &str = "fallocate";
 ///
 /// # Errors
 /// Only when the user wants to stop; a refusal by the file system is a cell.
-pub fn atlas(
+pub(crate) fn atlas(
     site: &Site,
     session: &Session<'_>,
     zeroing_bytes: u64,
@@ -47,7 +47,7 @@ pub fn atlas(
 }
 
 /// How many steps [`atlas`] reports to its progress.
-pub fn atlas_steps() -> u64 {
+pub(crate) fn atlas_steps() -> u64 {
     (FallocateMode::ALL.len() * RANGES_BYTES.len() + Zeroing::ALL.len()) as u64
 }
 

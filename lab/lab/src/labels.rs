@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
 
-use crate::precondition::Precondition;
-
 /// How often a call is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
@@ -19,10 +17,6 @@ pub enum Times {
     EachStep,
     /// Once per commit.
     EachCommit,
-    /// Once per read.
-    EachRead,
-    /// Once per round, before it begins.
-    EachRound,
     /// Once in 16 commits.
     Every16th,
     /// Once in 64 commits.
@@ -42,7 +36,7 @@ pub struct Label {
 
 const NOTHING: Label = Label { open: &[], calls: &[] };
 
-use Times::{CommitsOrMore, EachCommit, EachRead, EachRound, EachStep, Every16th, Every64th, Once};
+use Times::{CommitsOrMore, EachCommit, EachStep, Every16th, Every64th, Once};
 
 /// What is done to the blocks beforehand.
 pub fn preparation(preparation: Preparation) -> Label {
@@ -74,18 +68,6 @@ pub fn access(access: Access) -> Label {
     }
 }
 
-/// How a file is read by ways that are not the [`access`] of a write: each piece of 4 KiB, front to
-/// back.
-pub fn reading(access: Access) -> Label {
-    match access {
-        Access::Seek => Label { calls: &[("lseek", EachRead), ("read", EachRead)], ..NOTHING },
-        // For random reads the stream makes an lseek before each.
-        Access::Stream => Label { calls: &[("read", EachRead)], ..NOTHING },
-        Access::Buffered | Access::Direct => Label { calls: &[("pread64", EachRead)], ..NOTHING },
-        Access::Mmap | Access::StreamGather => NOTHING,
-    }
-}
-
 /// What makes a write durable, if a thread makes the calls.
 pub fn durability(durability: Durability) -> Label {
     match durability {
@@ -104,7 +86,6 @@ pub fn durability(durability: Durability) -> Label {
         // It replaces pwrite64.
         Durability::RwfDsync => Label { calls: &[("pwritev2(RWF_DSYNC)", EachCommit)], ..NOTHING },
         Durability::Msync => Label { calls: &[("msync(MS_SYNC)", EachCommit)], ..NOTHING },
-        Durability::Pretend => NOTHING,
     }
 }
 
@@ -119,18 +100,6 @@ pub fn engine(engine: EngineKind) -> Label {
     }
 }
 
-/// What is done to the device before each round; for a fill, per piece of 4 MiB.
-pub fn precondition(precondition: Precondition) -> Label {
-    let calls: &'static [(&'static str, Times)] = match precondition {
-        Precondition::None => &[],
-        Precondition::Fill => {
-            &[("pwrite64", EachRound), ("fsync", EachRound), ("unlinkat", EachRound)]
-        }
-        Precondition::Trim => &[("syncfs", EachRound), ("ioctl(FITRIM)", EachRound)],
-    };
-    Label { calls, ..NOTHING }
-}
-
 /// The label of this name of this kind, as on the command line; `None` if a name says nothing about
 /// calls.
 pub fn of(what: &str, name: &str) -> Option<Label> {
@@ -139,7 +108,6 @@ pub fn of(what: &str, name: &str) -> Option<Label> {
         Access::WHAT => Access::from_name(name).map(access),
         Durability::WHAT => Durability::from_name(name).map(durability),
         EngineKind::WHAT => EngineKind::from_name(name).map(engine),
-        Precondition::WHAT => Precondition::from_name(name).map(precondition),
         _ => None,
     }
 }
@@ -153,8 +121,6 @@ impl Label {
                 Once => "once",
                 EachStep => "each step",
                 EachCommit => "each commit",
-                EachRead => "each read",
-                EachRound => "each round",
                 Every16th => "each 16th commit",
                 Every64th => "each 64th commit",
                 CommitsOrMore => "for each commit",
@@ -189,8 +155,6 @@ pub fn calls_of(
         let (least, most) = match times {
             Once => (1, 1),
             EachStep => (steps, steps),
-            // Not part of a strategy.
-            EachRound | EachRead => (0, 0),
             EachCommit => (commits, commits),
             Every16th => (commits.div_ceil(16), commits.div_ceil(16)),
             Every64th => (commits / 64, commits / 64),

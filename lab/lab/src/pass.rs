@@ -255,11 +255,9 @@ impl<E: Engine<File = LabFile>> Writer<E> {
                 file.sync_mapped(offset, cell.write_bytes as usize)?;
                 return Ok(true);
             }
-            Durability::None
-            | Durability::OSync
-            | Durability::ODsync
-            | Durability::RwfDsync
-            | Durability::Pretend => return Ok(false),
+            Durability::None | Durability::OSync | Durability::ODsync | Durability::RwfDsync => {
+                return Ok(false);
+            }
         };
         for &kind in kinds {
             self.carry_out(file, number, Operation::Sync(kind))?;

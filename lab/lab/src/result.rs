@@ -7,16 +7,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::asked::Asked;
 use crate::experiment::ExperimentResult;
 use crate::over_time::Slice;
 pub use crate::preamble::{Machine, Preamble};
 pub(crate) use crate::relative::FEW_ROUNDS;
 pub use crate::relative::{Relative, Verdict};
-pub use crate::twins::AaResult;
 
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The result of one invocation of the lab.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,14 +31,6 @@ pub struct LabResult {
     pub experiments: Vec<ExperimentResult>,
     /// The fallocate atlas, one per place.
     pub fallocate: Vec<FallocateAtlas>,
-    /// Pairs of identical arms: how often they are called different.
-    pub aa: Option<AaResult>,
-    /// The same for each experiment: each of its rows compared with itself.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub twins: Vec<AaResult>,
-    /// Questions about two ways, with the answers yes, no or cannot tell.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<Asked>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
 }
@@ -53,7 +43,6 @@ impl LabResult {
         cells.any(|cell| cell.outcome.measured().is_some())
             || rows.any(|row| !row.samples.is_empty())
             || !self.fallocate.is_empty()
-            || self.aa.iter().chain(&self.twins).any(|aa| aa.pairs > 0)
     }
 }
 
@@ -124,19 +113,8 @@ pub struct Run {
     pub cells: Vec<CellResult>,
     /// What it means, in words.
     pub finding: Option<Finding>,
-    /// What was done to the device before each round, if anything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub precondition: Option<crate::precondition::Preconditioned>,
     /// What a reader should know about this run: missing rights, states that could not be checked.
     pub notes: Vec<String>,
-}
-
-impl Run {
-    /// `; precondition trim: ...`, for a heading, since runs may differ in nothing else. Empty if
-    /// there was no precondition.
-    pub fn state_words(&self) -> String {
-        self.precondition.as_ref().map_or_else(String::new, |done| format!("; {}", done.words()))
-    }
 }
 
 /// One cell of a run.
@@ -560,22 +538,6 @@ pub struct Finding {
     pub naive: Option<String>,
     /// Best over naive, with its interval.
     pub speedup: Option<Relative>,
-    /// Advice for common engines.
-    pub engines: Vec<EngineAdvice>,
-}
-
-/// Advice for one engine.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct EngineAdvice {
-    /// `PostgreSQL`.
-    pub engine: String,
-    /// `wal_recycle = on`.
-    pub setting: String,
-    /// Why, with the figure behind it.
-    pub reason: String,
-    /// The source that documents the setting.
-    #[serde(default)]
-    pub source: String,
 }
 
 /// A warning for the reader, and what to do about it.

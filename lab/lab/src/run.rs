@@ -19,7 +19,6 @@ use crate::cell::{Cell, Pass};
 use crate::histogram::Recorder;
 use crate::over_time::{Slice, slices_per_round};
 use crate::pass::{Limits, PassTotals, Recorders, Writer};
-use crate::precondition::Condition;
 use crate::progress::Progress;
 use crate::result::{
     Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run,
@@ -66,6 +65,27 @@ pub struct Plan {
     pub timeline_commits: usize,
     /// Seed of the orders and of the bytes written.
     pub seed: u64,
+}
+
+impl Plan {
+    /// Whole files in one round, in random order, each compared with the first.
+    pub fn new(name: &str, title: &str, cells: Vec<Cell>) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            cells,
+            baseline: 0,
+            rounds: 1,
+            order: Order::Random,
+            leftover: Leftover::Kept,
+            limits: Limits::NONE,
+            deadline: None,
+            bill_commits: 0,
+            bill_time: Duration::MAX,
+            timeline_commits: 0,
+            seed: fastrand::u64(..),
+        }
+    }
 }
 
 /// Fewer rounds than this show no difference.
@@ -145,32 +165,7 @@ pub fn run_side_by_side(
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Vec<Run> {
-    let places = sites.iter().map(|site| Running::new(site, plan, stop)).collect();
-    run_in(places, plan, progress)
-}
-
-/// Runs the plan in one place once for each of these states of its device: each round in all of
-/// them, as with several places.
-pub fn run_conditioned(
-    site: &Site,
-    plan: &Plan,
-    conditions: &[Condition],
-    stop: &AtomicBool,
-    progress: &mut Progress,
-) -> Vec<Run> {
-    let of = |condition: &Condition| {
-        let mut place = Running::new(site, plan, stop);
-        // Files of its own, so that files that stay between rounds were written in this state.
-        for arm in &mut place.arms {
-            arm.file_name = format!("{}-{}", arm.file_name, condition.kind);
-        }
-        place.condition = Some(condition.clone());
-        place
-    };
-    run_in(conditions.iter().map(of).collect(), plan, progress)
-}
-
-fn run_in(mut places: Vec<Running<'_>>, plan: &Plan, progress: &mut Progress) -> Vec<Run> {
+    let mut places: Vec<_> = sites.iter().map(|site| Running::new(site, plan, stop)).collect();
     let payload = incompressible(PAYLOAD_BYTES, plan.seed);
     let ended = rounds(plan, &payload, &mut places, progress);
     for place in &mut places {
@@ -178,11 +173,7 @@ fn run_in(mut places: Vec<Running<'_>>, plan: &Plan, progress: &mut Progress) ->
             bills(place.site, plan, &place.session, &payload, &mut place.arms, progress);
         }
     }
-    let result = |place: Running<'_>| Run {
-        precondition: place.condition.map(Condition::done),
-        ..result_of(place.site, plan, place.arms)
-    };
-    places.into_iter().map(result).collect()
+    places.into_iter().map(|place| result_of(place.site, plan, place.arms)).collect()
 }
 
 /// One place of a run.
@@ -190,8 +181,6 @@ struct Running<'a> {
     site: &'a Site,
     session: Session<'a>,
     arms: Vec<Arm>,
-    /// What is done to the device before each round.
-    condition: Option<Condition>,
 }
 
 impl<'a> Running<'a> {
@@ -207,7 +196,7 @@ impl<'a> Running<'a> {
             arm.failed = cell.check().and_then(|()| site.can(cell)).err();
             arms.push(arm);
         }
-        Self { site, session: site.session(stop), arms, condition: None }
+        Self { site, session: site.session(stop), arms }
     }
 }
 
@@ -247,15 +236,7 @@ fn one_round(
     number: u32,
     progress: &mut Progress,
 ) -> Result<(), CellError> {
-    let Running { site, session, arms, condition } = place;
-    if let Some(condition) = condition {
-        progress.step(&format!("precondition: {}", condition.kind));
-        match condition.bring(site, session) {
-            Ok(()) => {}
-            Err(CellError::Interrupted) => return Err(CellError::Interrupted),
-            Err(error) => arms.iter_mut().for_each(|arm| arm.fail(session, &error)),
-        }
-    }
+    let Running { site, session, arms } = place;
     for (turn, &index) in order.iter().enumerate() {
         let arm = &mut arms[index];
         progress.step(&arm.name);
@@ -417,7 +398,6 @@ fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
         random_order: plan.order == Order::Random,
         seed: plan.seed,
         finding: None,
-        precondition: None,
         notes,
     }
 }

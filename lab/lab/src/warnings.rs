@@ -237,6 +237,33 @@ pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
     run.cells.iter().find_map(fast).map(|(cell, took_ns)| (cell.name.as_str(), took_ns))
 }
 
+/// Warnings about a single run; the others are about the machine and the place.
+const OF_A_RUN: [&str; 3] = ["few-commits", "noisy", "flush-too-fast"];
+/// Warnings that leave the compared rounds as they are: about clean-up, other parts, or a
+/// percentile of a single value; and those about noise, which the intervals have in them.
+const HARMLESS: [&str; 12] = [
+    "swept",
+    "left-out",
+    "cut-short",
+    "part-failed",
+    "no-trace",
+    "no-root",
+    "no-atlas",
+    "few-commits",
+    "cpu-busy",
+    "device-busy",
+    "noisy",
+    "powersave",
+];
+
+/// The first of a result's warnings that forbids an answer about this run.
+pub(crate) fn forbidding(run: &Run, warnings: &[Warning]) -> Option<Warning> {
+    let is_of_a_run = |warning: &&Warning| OF_A_RUN.contains(&warning.name.as_str());
+    let of_place = warnings.iter().filter(|warning| !is_of_a_run(warning)).cloned();
+    let mut all = of_place.chain(of_run(run));
+    all.find(|warning| !HARMLESS.contains(&warning.name.as_str()))
+}
+
 /// The run, with its place if that is not the directory of the others: `e2 on ext4, direct loop`.
 fn name_of(run: &Run) -> String {
     match (run.name.as_str(), run.place.name.as_str()) {

@@ -4,13 +4,10 @@
 
 mod support;
 
-use std::sync::atomic::AtomicBool;
-
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 use inkstone_lab::cell::Cell;
-use inkstone_lab::command::{Context, FilesystemsOptions, MeasureOptions, filesystems, measure};
+use inkstone_lab::experiment::part::Part;
 use inkstone_lab::image::{ImageKind, LoopMode};
-use inkstone_lab::progress::Progress;
 use support::{Neighbour, can_bill, cell, not_run, plan};
 
 /// On a device that another process writes to and syncs all the time, a commit's bill is its own.
@@ -36,14 +33,8 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         ring(Durability::ODsync),
         ring(Durability::RwfDsync),
     ];
-    let stop = AtomicBool::new(false);
-    let mut progress = Progress::silent();
-    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let plan = plan(cells, BILLED, 0);
-    let options = MeasureOptions::of(Some(directory.path().into()), plan, false);
-    let result = measure(&options, &mut context).expect("a result");
+    let run = support::run(directory.path(), &Part::Here(plan(cells, BILLED, 0)));
     drop(neighbours);
-    let run = result.runs.first().expect("a run");
     let Some(device) = &run.place.device else {
         return not_run(NAME, "there is no single block device below the target directory");
     };
@@ -88,21 +79,15 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let neighbours = Neighbour::two(beside.path());
-    let stop = AtomicBool::new(false);
-    let mut progress = Progress::silent();
-    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let overwrite = cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::Fdatasync);
-    let options = FilesystemsOptions {
-        directory: Some(directory.path().into()),
-        kinds: vec![ImageKind::Ext4NoJournal],
-        modes: vec![LoopMode::Direct],
-        image_bytes: 336 << 20,
-        plan: plan(vec![overwrite], BILLED, 0),
-    };
-    let result = filesystems(&options, &mut context).expect("a result");
+    let plan = plan(vec![overwrite], BILLED, 0);
+    let run = support::run(
+        directory.path(),
+        &support::on(ImageKind::Ext4NoJournal, LoopMode::Direct, plan),
+    );
     drop(neighbours);
-    let measured = result.runs[0].cells[0].outcome.measured();
-    let measured = measured.unwrap_or_else(|| panic!("{:?}", result.runs[0].cells[0].outcome));
+    let outcome = &run.cells[0].outcome;
+    let measured = outcome.measured().unwrap_or_else(|| panic!("{outcome:?}"));
     let bill = measured.bill.as_ref().expect("a bill");
     let Some(host) = bill.layers.get(1) else {
         return not_run(test, "the directory of this build lies on no block device");

@@ -9,14 +9,17 @@ use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Access, Durability, Reuse, Strategy};
 use inkstone_lab::cell::{Cell, Pass};
-use inkstone_lab::command::{
-    AaOptions, AtlasOptions, Context, LabError, MeasureOptions, aa, fallocate, measure,
-};
+use inkstone_lab::command::{AllOptions, Context, LabError, Tier, all, part};
+use inkstone_lab::experiment::part::{Atlas, Part};
+use inkstone_lab::experiment::rounds::Pace;
 use inkstone_lab::progress::Progress;
 use inkstone_lab::result::{DurableFinding, LabResult, Outcome, Verdict};
 use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
 use runs::{plan, small, strategy};
+
+/// Of parts that have rounds of their own.
+const NO_PACE: Pace = Pace { rounds: 1, budget: None, seed: 0 };
 
 /// Reports that a test did not run, bypassing the test harness, which hides the output of passing
 /// tests.
@@ -28,7 +31,7 @@ fn run(directory: &Path, plan: Plan, stop: bool) -> Result<LabResult, LabError> 
     let stop = AtomicBool::new(stop);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    measure(&MeasureOptions::of(Some(directory.into()), plan, true), &mut context)
+    part(Some(directory), &Part::Here(plan), &NO_PACE, &mut context)
 }
 
 #[test]
@@ -184,12 +187,8 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let options = AtlasOptions {
-        directory: Some(directory.path().into()),
-        kinds: Vec::new(),
-        zeroing_bytes: 1 << 20,
-    };
-    let result = fallocate(&options, &mut context).expect("an atlas");
+    let atlas = Part::Fallocate(Atlas { kinds: Vec::new(), zeroing_bytes: 1 << 20 });
+    let result = part(Some(directory.path()), &atlas, &NO_PACE, &mut context).expect("an atlas");
     let atlas = &result.fallocate[0];
     assert_eq!(atlas.cells.len(), 20);
     for cell in &atlas.cells {
@@ -214,16 +213,36 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     assert!(is_empty(directory.path()));
 }
 
+/// A/A: the same way twice, in runs of their own. One of them may be called faster in one run of
+/// twenty.
 #[test]
-fn identical_arms_are_counted() {
+fn equal_ways_are_not_told_apart() {
+    const RUNS: usize = 12;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let same = small(strategy(Reuse::Reuse, Durability::Fdatasync));
+    let called = |_| {
+        let plan = Plan { rounds: 7, ..plan(vec![same, same]) };
+        let result = run(directory.path(), plan, false).expect("a result");
+        let relative = result.runs[0].cells[1].outcome.measured().expect("measured").relative;
+        let verdict = relative.expect("compared").verdict;
+        usize::from(matches!(verdict, Verdict::Faster | Verdict::Slower))
+    };
+    let different: usize = (0..RUNS).map(called).sum();
+    // Four or more of twelve happen by chance once in four hundred times, at 5% each.
+    assert!(different <= 3, "{different} of {RUNS}");
+}
+
+#[test]
+fn a_wish_to_stop_ends_everything_in_order() {
     let directory = tempfile::tempdir().expect("a directory");
-    let stop = AtomicBool::new(false);
+    let stop = AtomicBool::new(true);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
-    let options = AaOptions { directory: Some(directory.path().into()), pairs: 3, rounds: 5 };
-    let found = aa(&options, &mut context).expect("pairs").aa.expect("pairs");
-    assert_eq!((found.pairs, found.speedups.len()), (3, 3));
-    assert!(found.different <= 3);
+    let options =
+        AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
+    let stopped = all(&options, &mut context).expect("what there is");
+    assert!(stopped.preamble.interrupted && stopped.runs.is_empty());
+    assert!(is_empty(directory.path()));
 }
 
 #[test]

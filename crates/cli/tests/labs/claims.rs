@@ -2,7 +2,7 @@
 
 use crate::support::{directory, json, run, text};
 
-const TINY: [&str; 5] = ["--quiet", "--rounds", "5", "--time-scale", "0.02"];
+const TINY: [&str; 5] = ["--quiet", "--rounds", "5", "--time", "2s"];
 
 #[test]
 fn claims_are_run_and_answered_with_figures_or_reasons() {

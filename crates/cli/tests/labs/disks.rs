@@ -37,21 +37,4 @@ fn memory_is_measured_and_never_recommended() {
     assert_eq!((rounds(&runs[0]), rounds(&runs[1])), (Some(24), Some(24)));
     let compared = run(at, &["lab", "compare", "disks.json", "disks.json"]);
     assert!(matches!(compared.status.code(), Some(0 | 4)), "{}", text(&compared.stderr));
-    let advised = run(at, &["lab", "engines", "disks.json"]);
-    // No setting for what is no disk, and the reason.
-    let said = text(&advised.stdout);
-    assert_eq!(advised.status.code(), Some(1), "{said}");
-    assert!(said.contains("No advice:") && !said.contains("PostgreSQL: wal_"), "{said}");
-    std::fs::write(
-        at.join("none.json"),
-        text(&std::fs::read(at.join("disks.json")).expect("a result")).replacen(
-            "\"runs\":[",
-            "\"runs\":[],\"other\":[",
-            1,
-        ),
-    )
-    .expect("written");
-    let none = run(at, &["lab", "engines", "none.json"]);
-    let said = text(&none.stderr);
-    assert!(!none.status.success() && said.contains("compares no durable ways"), "{said}");
 }

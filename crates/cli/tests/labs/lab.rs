@@ -42,14 +42,14 @@ fn a_table_and_a_sentence_and_nothing_left() {
 }
 
 #[test]
-fn json_holds_everything_and_csv_a_row_per_cell() {
+fn json_holds_everything_and_csv_a_row_for_each_way() {
     let directory = directory();
     let output =
         run(directory.path(), &small(&["--reuse", "new,reuse", "--json", "-", "--csv", "out.csv"]));
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
-    assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["schema_version"], 2);
     assert!(json["machine"]["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
     let cells = json["runs"][0]["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2);
@@ -66,7 +66,6 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
     let full: &[(&[&str], &str, i32)] = &[
         (&["lab", "missing"], "missing", 1),
         (&["lab", "write", "--durability", "fdatasink"], "fdatasync", 2),
-        (&["lab", "write", "--preset", "e7"], "e1", 2),
         (&["lab", "write", "--write-size", "3000"], "power of two", 1),
         (&["lab", "write", "--size", "5000"], "multiple", 1),
         (&["lab", "write", "--size", "1000TiB"], "MiB are needed, but", 1),
@@ -74,9 +73,11 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "write", "--baseline", "nwe fdatasync"], "\"new fdatasync\"", 1),
         (&["lab", "write", "--json", "no/such/place.json"], "no directory", 1),
         (&["lab", "write", "--json", "-", "--csv", "-"], "both write to stdout", 1),
-        (&["lab", "aa", "--csv", "-"], "use --json", 1),
-        (&["lab", "read", "--csv", "out.csv"], "use --json", 1),
-        (&["lab", "fallocate", "--csv", "-"], "use --json", 1),
+        (&["lab", "read", "--csv", "out.csv"], "--csv", 2),
+        (&["lab", "read", "--order", "sideways"], "sequential", 2),
+        (&["lab", "read", "--size", "5000"], "multiple of 4KiB", 2),
+        (&["lab", "e7", "--published"], "MiB are needed, but", 1),
+        (&["lab", "all", "--quick", "--full"], "--full", 2),
         (&["lab", "wrtie"], "no command \"wrtie\": `inkstone lab write` is one", 1),
     ];
     for (arguments, word, code) in full {
@@ -362,52 +363,4 @@ fn memory_does_not_grow_with_the_file() {
     assert!(child.wait().expect("an end").success(), "{}", out.collect::<Vec<_>>().join("\n"));
     assert!(peak_kib > 1000, "it was never seen");
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
-}
-
-/// Each question has an answer, and none has a figure that was not measured.
-#[test]
-fn zero_range_is_asked_of_each_place_size_sync_and_pass() {
-    let directory = directory();
-    let mut arguments =
-        vec!["lab", "zero-range", "--quiet", "--rounds", "5", "--size", "64KiB,128KiB"];
-    let places = if is_root() {
-        arguments.extend(["--file-systems", "ext4-nojournal"]);
-        2
-    } else {
-        not_run(
-            "zero_range_is_asked_of_each_place",
-            "needs root for a file system of its own: only this directory's",
-        );
-        1
-    };
-    let output = run(directory.path(), &[&arguments[..], &["--json", "found.json"]].concat());
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{out}{}", text(&output.stderr));
-    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let question = "Is `zero-range fdatasync second-pass` faster than `new fdatasync second-pass`";
-    assert!(out.contains(question), "{out}");
-    let json = std::fs::read(directory.path().join("found.json")).expect("a result");
-    let found: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
-    let asked = found["asked"].as_array().expect("answers");
-    assert_eq!(asked.len(), places * 2 * 6, "{asked:?}");
-    for one in asked {
-        let told = one["answer"].as_str().expect("an answer");
-        assert!(["yes", "no", "cannot-tell"].contains(&told), "{one}");
-        assert_eq!(told == "cannot-tell", one["reason"].is_string(), "{one}");
-        assert!(told == "cannot-tell" || one["relative"]["low"].is_f64(), "{one}");
-    }
-    // Too few rounds for an interval.
-    let mut few = arguments;
-    few[4] = "1";
-    let few = run(directory.path(), &[&few[..], &["--json", "-"]].concat());
-    let _ = std::fs::remove_file(directory.path().join("found.json"));
-    let found: serde_json::Value = serde_json::from_slice(&few.stdout).expect("JSON");
-    for one in found["asked"].as_array().expect("answers") {
-        assert_eq!(
-            (one["answer"].as_str(), one["relative"]["low"].is_null()),
-            (Some("cannot-tell"), true),
-            "{one}"
-        );
-    }
-    assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
 }

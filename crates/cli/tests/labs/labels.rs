@@ -8,9 +8,7 @@ use std::process::Command;
 
 use crate::support::{directory, side_by_side, text};
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Strategy};
-use inkstone_lab::image::{IMAGE_BYTES_MIN, Image, ImageKind, LoopMode};
 use inkstone_lab::labels;
-use inkstone_lab::precondition::Precondition;
 
 const COMMITS: u64 = 128;
 const FILE_BYTES: u64 = COMMITS * 4096;
@@ -221,153 +219,6 @@ fn a_stream_that_is_flushed_at_each_write_writes_each() {
     assert_eq!(seen.get("write"), Some(&32), "{seen:?}");
 }
 
-/// The rows of `lab read` that are ways of their own: each piece by the calls that the table has.
-#[test]
-fn reads_make_the_calls_of_the_table() {
-    const TEST: &str = "reads";
-    const BLOCKS: u64 = 16;
-    if Command::new("strace").arg("-V").output().is_err() {
-        return not_run(TEST, "strace is not installed: no label was held against its calls");
-    }
-    let place = directory();
-    let log = place.path().join("strace");
-    let output = Command::new("strace")
-        .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", "trace=read,lseek", "-o"])
-        .arg(&log)
-        .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args([
-            "lab",
-            "read",
-            "--quiet",
-            "--order",
-            "sequential",
-            "--rounds",
-            "1",
-            "--seconds",
-            "600",
-        ])
-        .args(["--size", &(BLOCKS * 4096).to_string(), "--json", "read.json"])
-        .current_dir(place.path())
-        .output()
-        .expect("strace");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let json = std::fs::read_to_string(place.path().join("read.json")).expect("a result");
-    let result: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    // How many turns each row had: cold and warm, where its pages were where they should be.
-    let turns = |name: &str| -> u64 {
-        let rows = result["experiments"]
-            .as_array()
-            .expect("experiments")
-            .iter()
-            .flat_map(|e| e["rows"].as_array());
-        let named = rows.flatten().filter(|row| row["name"] == name);
-        named.map(|row| row["samples"].as_array().map_or(0, |samples| samples.len() as u64)).sum()
-    };
-    let rows = [("lseek + read, 4 KiB", Access::Seek), ("fread, 4 KiB", Access::Stream)];
-    assert!(rows.iter().all(|(name, _)| turns(name) > 0), "{json}");
-    let seen = std::fs::read_to_string(&log).expect("what strace saw");
-    for call in ["read", "lseek"] {
-        let made = |line: &&str| {
-            line.contains(&format!(" {call}(")) && line.contains("/read>") && !line.ends_with("= 0")
-        };
-        let first = |line: &&str| {
-            call == "lseek" && line.contains(&format!(" {call}(")) && line.contains("/read>, 0,")
-        };
-        let count = seen.lines().filter(|line| made(line) || first(line)).count() as u64;
-        let its =
-            |access: &Access| labels::reading(*access).calls.iter().any(|(name, _)| *name == call);
-        let wanted: u64 = rows
-            .iter()
-            .filter(|(_, access)| its(access))
-            .map(|(name, _)| turns(name) * BLOCKS)
-            .sum();
-        assert_eq!(count, wanted, "{call}:\n{seen}");
-    }
-}
-
-/// On a file system of its own: the calls are about all of its free space.
-#[test]
-fn preconditions_make_the_calls_of_the_table() {
-    const TEST: &str = "precondition";
-    const ROUNDS: u64 = 5;
-    if !inkstone_io::is_root() {
-        return not_run(TEST, "it needs root for a file system of its own, and for FITRIM");
-    }
-    if Command::new("strace").arg("-V").output().is_err() {
-        return not_run(TEST, "strace is not installed: no label was held against its calls");
-    }
-    let place = directory();
-    let image =
-        Image::make(place.path(), ImageKind::Ext4NoJournal, LoopMode::Direct, IMAGE_BYTES_MIN);
-    let image = image.expect("an image");
-    for precondition in Precondition::ALL {
-        let log = place.path().join("strace");
-        let output = Command::new("strace")
-            .args(["-f", "-y", "-qq", "-e", "signal=none", "-o"])
-            .args([
-                log.as_os_str(),
-                "-e".as_ref(),
-                "trace=pwrite64,fsync,unlinkat,syncfs,ioctl".as_ref(),
-            ])
-            .arg(env!("CARGO_BIN_EXE_inkstone"))
-            .args([
-                "lab",
-                "write",
-                "--quiet",
-                "--rounds",
-                &ROUNDS.to_string(),
-                "--bill-commits",
-                "0",
-                "--size",
-                "64KiB",
-            ])
-            .args([
-                "--reuse",
-                "new",
-                "--precondition",
-                precondition.name(),
-                "--fill-size",
-                "4MiB",
-                "--json",
-            ])
-            .arg(place.path().join("cell.json"))
-            .arg(image.path())
-            .output()
-            .expect("strace");
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let seen = std::fs::read_to_string(&log).expect("what strace saw");
-        for (name, _) in
-            Precondition::ALL.iter().flat_map(|other| labels::precondition(*other).calls)
-        {
-            let counts = |line: &&str| match *name {
-                "ioctl(FITRIM)" => line.contains("ioctl(") && line.contains("FITRIM"),
-                "syncfs" => line.contains("syncfs("),
-                "unlinkat" => {
-                    line.contains("unlinkat(") && line.contains("\"fill\"") && line.ends_with("= 0")
-                }
-                call => line.contains(&format!(" {call}(")) && line.contains("/fill>"),
-            };
-            let count = seen.lines().filter(counts).count() as u64;
-            let is_its =
-                labels::precondition(*precondition).calls.iter().any(|(its, _)| its == name);
-            assert_eq!(count, if is_its { ROUNDS } else { 0 }, "{precondition} {name}:\n{seen}");
-        }
-        let json = std::fs::read_to_string(place.path().join("cell.json")).expect("a result");
-        let result: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        let done = &result["runs"][0]["precondition"];
-        assert_eq!(done["kind"], precondition.name());
-        let bytes: Vec<u64> = serde_json::from_value(done["bytes"].clone()).expect("bytes");
-        match precondition {
-            Precondition::None => assert!(bytes.is_empty()),
-            Precondition::Fill => assert_eq!(bytes, [4 << 20; ROUNDS as usize]),
-            Precondition::Trim => {
-                assert!(bytes.len() as u64 == ROUNDS && bytes[0] > 100 << 20, "{bytes:?}")
-            }
-        }
-    }
-    image.remove().expect("removed");
-}
-
 /// The help prints the table.
 #[test]
 fn the_help_has_the_calls() {
@@ -381,7 +232,6 @@ fn the_help_has_the_calls() {
         "[fallocate(FALLOC_FL_KEEP_SIZE) each step]",
         "[open O_DIRECT; pwrite64 each commit]",
         "[msync(MS_SYNC) each commit]",
-        "[syncfs each round; ioctl(FITRIM) each round]",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }

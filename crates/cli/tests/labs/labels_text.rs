@@ -1,4 +1,4 @@
-//! The claims of `lab text` about article 1's practice, compared with the actual system calls
+//! What `lab e9` says about article 1's practice, compared with the actual system calls
 //! (`strace`): written files of 1 MiB are reused, in multiples of 4,096 bytes, and nothing
 //! allocates blocks.
 
@@ -39,7 +39,7 @@ fn traced(seconds: &str) -> Option<String> {
             "trace=pwrite64,write,pwritev2,ftruncate,fallocate,rename,renameat,renameat2,fdatasync,fsync",
         ])
         .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args(["lab", "text", "--lines", "60000", "--rounds", "1", "--seconds", seconds, "--quiet"])
+        .args(["lab", "e9", "--rounds", "1", "--time", seconds, "--quiet"])
         .current_dir(at)
         .output();
     let output = match traced {

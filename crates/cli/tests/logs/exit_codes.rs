@@ -229,7 +229,7 @@ fn has_ended(process: u32) -> bool {
 
 /// Rows of the second table; those with `true` run long enough for a signal.
 fn without_a_log() -> Vec<(&'static str, Vec<&'static str>, bool)> {
-    let write = "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet";
+    let write = "lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet";
     let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
     vec![
         ("--help", words("--help"), false),
@@ -256,7 +256,7 @@ fn every_cell_of_the_commands_without_a_log() {
     let directory = directory();
     let at = directory.path();
     let measured: Vec<&str> =
-        "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json"
+        "lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json"
             .split(' ')
             .collect();
     assert!(run(at, &measured).status.success());

@@ -19,8 +19,6 @@ fn completions_know_every_subcommand() {
             "compare",
             "powerloss",
             "--file-systems",
-            "zero-range",
-            "--precondition",
         ] {
             let name = if shell == "fish" { name.trim_start_matches("--") } else { name };
             assert!(script.contains(name), "{shell}: {name}");
@@ -43,7 +41,7 @@ fn there_is_a_page_for_the_command_and_for_each_subcommand() {
         "inkstone-append",
         "inkstone-lab",
         "inkstone-lab-compare",
-        "inkstone-lab-zero-range",
+        "inkstone-lab-filesystems",
         "inkstone-powerloss",
     ] {
         let path = at.join(format!("man1/{name}.1"));

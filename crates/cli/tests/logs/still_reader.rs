@@ -59,7 +59,7 @@ fn made(at: &Path) {
     good(at, &["append", "log", "-q", "--segment-size", "64KiB"], &lines(5000));
     good(at, &["copy", "log", "corrupt"], b"");
     damage(&segments(&at.join("corrupt"))[0], b"record 000010");
-    let measure = "lab write --preset quick --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json";
+    let measure = "lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet --json result.json";
     let measure: Vec<&str> = measure.split(' ').collect();
     assert!(run(at, &measure).status.success());
 }
@@ -89,7 +89,6 @@ fn the_first_signal_ends_every_command_whose_output_is_not_taken() {
         "lab write --size 64KiB --rounds 1 --bill-commits 0",
         "lab compare result.json result.json",
         "lab report result.json -o -",
-        "lab engines result.json",
         "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes",
         "powerloss sim --seeds 1 --class names --all-of 4",
         "powerloss sim --list",

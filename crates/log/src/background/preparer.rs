@@ -164,9 +164,10 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
 }
 
 /// The pause after a piece, when the segment in use has room for `room_bytes` and fills at `rate`
-/// bytes a second: the file is to be ready when four fifths of the time that is left are over. Zeros
-/// that come faster delay more commits; later than that, one slow moment of the disk is too much.
-/// While nothing is written, a small file is made at once: a new log's first commits may be next.
+/// bytes a second: the file is to be ready when four fifths of the time that is left are over.
+/// Zeros that come faster delay more commits; later than that, one slow moment of the disk is too
+/// much. While nothing is written, a small file is made at once: a new log's first commits may be
+/// next.
 fn pause(progress: &Progress, room_bytes: u64, rate: f64) -> Duration {
     let pieces = progress.left_bytes.div_ceil(progress.piece_bytes.max(1));
     if rate < 1.0 || pieces == 0 {

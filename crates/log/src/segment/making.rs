@@ -16,8 +16,8 @@ use crate::segment::pool::{
 };
 use crate::sync::{Instant, lock};
 
-/// Zeros are written in pieces of this size: large enough for the device, small enough that a commit
-/// that comes behind one hardly waits.
+/// Zeros are written in pieces of this size: large enough for the device, small enough that a
+/// commit that comes behind one hardly waits.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The progress of writing zeros to a new file.

@@ -102,7 +102,7 @@ fn no_damaged_or_forged_file_is_used_or_stops_an_opening() {
         assert!(Tuned::parse(&bytes[..at]).is_err(), "cut at {at}");
     }
     // Whole, with a good checksum, and not durable.
-    for durability in [Durability::None, Durability::Pretend, Durability::Msync] {
+    for durability in [Durability::None, Durability::Msync] {
         let mut forged = tuned();
         forged.strategy.durability = durability;
         let stored = Tuned::parse(forged.to_text().as_bytes())

@@ -13,7 +13,6 @@ use crate::histogram::Recorder;
 use crate::pass::{CommitSpan, Limits};
 use crate::stage::CellError;
 
-use super::follow::STAMP_BYTES;
 use super::{FRAME_BYTES, Load, refused};
 
 /// One thread of a load, with its measurements. It lives through all rounds of a row.
@@ -100,12 +99,6 @@ impl Task<'_> {
         Ok(slice)
     }
 
-    /// Truncates what is older than these bytes of records.
-    pub(super) fn truncate_to(&self, record_bytes: u64, keep_bytes: u64) -> Result<(), CellError> {
-        let kept = Task { keep_bytes, ..*self };
-        kept.give_up_what_is_old(self.log.last().get(), kept.keep_records(record_bytes)).map(drop)
-    }
-
     fn keep_records(&self, record_bytes: u64) -> u64 {
         self.keep_bytes / (record_bytes + FRAME_BYTES)
     }
@@ -136,7 +129,6 @@ impl Task<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CellError::Interrupted);
             }
-            stamp(record, start_ns);
             let lsn = self.log.append_durable(record).map_err(refused)?;
             let ack_ns = monotonic_ns();
             latency.record(ack_ns - start_ns);
@@ -164,7 +156,6 @@ impl Task<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CellError::Interrupted);
             }
-            stamp(&mut worker.record, now_ns);
             let mut last = 0;
             for _ in 0..BURST.min(limits.commits - commits) {
                 last = self.log.append(&worker.record).map_err(refused)?.lsn().get();
@@ -175,13 +166,6 @@ impl Task<'_> {
         }
         self.log.sync().map_err(refused)?;
         Ok(commits)
-    }
-}
-
-/// Writes into a record when its append began, for those who follow the log.
-fn stamp(record: &mut [u8], now_ns: u64) {
-    if let Some(place) = record.first_chunk_mut::<STAMP_BYTES>() {
-        *place = now_ns.to_le_bytes();
     }
 }
 

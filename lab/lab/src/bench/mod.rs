@@ -5,12 +5,10 @@
 //! it uses the public interface, as a user's program would.
 //!
 //! [`load`] appends to the log; [`rows`] alternates it with the floor, round by round; [`pair`]
-//! compares a log that changes segments with one that does not; [`company`] runs it beside others;
-//! [`bill`] counts the requests of each commit. The result is a [`result::BenchResult`].
+//! compares a log that changes segments with one that does not; [`bill`] counts the requests of
+//! each commit. The result is a [`result::BenchResult`].
 
 pub mod bill;
-pub mod company;
-pub mod follow;
 pub mod load;
 pub mod pair;
 pub mod result;
@@ -24,8 +22,6 @@ use std::time::Duration;
 use inkstone::{Log, Options};
 
 use crate::stage::CellError;
-
-use company::{Company, Program};
 
 /// The load on a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,14 +76,8 @@ pub struct BenchPlan {
     pub changes: bool,
     /// Seed of the orders and of the intervals.
     pub seed: u64,
-    /// Whether the log runs twice in each round, as two identical arms.
-    pub twins: bool,
     /// Ends a round after this many records of each thread; `None`: after its time.
     pub records: Option<u64>,
-    /// Beside what each load is also run, in the same rounds.
-    pub company: Vec<Company>,
-    /// The program of the processes beside a load.
-    pub program: Program,
 }
 
 /// The largest record: several fit into a segment of the bench.

@@ -45,9 +45,6 @@ pub struct BenchRow {
     pub failed: Option<String>,
     /// Its rounds. A commit is one record acknowledged.
     pub rounds: Vec<Round>,
-    /// Rounds of the same log as a second arm, if identical rows are asked for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub again: Vec<Round>,
     /// Times from before an append until its acknowledgement; empty for the asynchronous producer.
     pub latency: Histogram,
     /// CPU time of the process, user and system, in all rounds.
@@ -58,46 +55,6 @@ pub struct BenchRow {
     pub floor: Option<Floor>,
     /// The requests to the device.
     pub bill: Option<LogBill>,
-    /// The same load beside company, in the same rounds.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<Beside>,
-}
-
-/// A load beside company.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Beside {
-    /// `busy`: processes that spin; `followers`: in the same process; `tail`: other processes that
-    /// tail the log.
-    pub company: String,
-    /// How many.
-    pub count: u32,
-    /// Why there are no figures, or none of the later rounds.
-    pub failed: Option<String>,
-    /// Its rounds, each beside the row's round of the same number.
-    pub rounds: Vec<Round>,
-    /// Times from before an append until its acknowledgement; empty for the asynchronous producer.
-    pub latency: Histogram,
-    /// What the log did in these rounds.
-    #[serde(default)]
-    pub log: LogCounts,
-    /// The rate beside the company divided by the rate alone.
-    pub ratio: Option<Relative>,
-    /// Processor time that the processes that spin got in all rounds; `None` if none spins.
-    pub spun_ns: Option<u64>,
-    /// What its followers saw; `None` if nobody follows.
-    pub followed: Option<Followed>,
-}
-
-/// What all followers together saw: each saw every record, once and in order.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Followed {
-    /// Records, counted for each follower.
-    pub records: u64,
-    /// Times from before an append until a follower had the record; of every 64th where the
-    /// producer does not wait.
-    pub latency: Histogram,
-    /// Processor time of the followers.
-    pub cpu_ns: u64,
 }
 
 /// The log's own statistics over the timed rounds of a row.

@@ -18,7 +18,6 @@ use crate::stage::{CellError, Session, incompressible, stage};
 use crate::stats::relative;
 
 use super::bill::{by_counters, by_trace};
-use super::company::Arms;
 use super::load::{Slice, Task, Worker};
 use super::result::{BenchRow, Floor, LogCounts};
 use super::{BenchPlan, FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, open, options, refused};
@@ -86,10 +85,7 @@ fn measure(
     workers.iter_mut().for_each(|worker| worker.latency.clear());
     let warm = counts(task.log).since(&before);
     let mut floor = FloorArm::new(session, task, &warm)?;
-    let mut arms = Arms::new(plan, task.load, row.record_bytes);
-    let others = Others { floor: &mut floor, arms: &mut arms };
-    let timed = rounds(site, session, plan, task, &mut workers, others, row);
-    row.beside = arms.finish(&row.rounds);
+    let timed = rounds(site, session, plan, task, &mut workers, &mut floor, row);
     let (mut all, rest) = match workers.split_first() {
         Some((first, rest)) => (first.latency.clone(), rest),
         None => return timed,
@@ -106,21 +102,14 @@ fn measure(
     Ok(())
 }
 
-/// What is measured in the same rounds as the log alone.
-struct Others<'a> {
-    floor: &'a mut FloorArm,
-    arms: &'a mut Arms,
-}
-
-/// Alternates log and floor, in random order within each round, and the log beside company before
-/// or after both.
+/// Alternates log and floor, in random order within each round.
 fn rounds(
     site: &Site,
     session: &Session<'_>,
     plan: &BenchPlan,
     task: &Task<'_>,
     workers: &mut [Worker],
-    Others { floor, arms }: Others<'_>,
+    floor: &mut FloorArm,
     row: &mut BenchRow,
 ) -> Result<(), CellError> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
@@ -130,31 +119,17 @@ fn rounds(
         rounds = ROUNDS_MIN;
         limits = Limits { commits: records * workers.len() as u64, time: Duration::MAX };
     }
-    let (task, limits) = arms.fitted(task, limits);
     let device = site.capabilities.device.as_ref();
     let stat = || block_stat(device?.number).ok();
     let mut counted = device.map(|_| BlockStat::default());
     let mut ended = Ok(());
     for number in 0..rounds {
-        let arms_first = arms.come_first();
-        if arms_first && let Err(error) = arms.round(number, &task, limits) {
-            ended = Err(error);
-            break;
-        }
         let log_first = random.bool();
         if !log_first {
             floor.round(session, number, 0, time)?;
         }
-        arms.make_room(&task)?;
         let (before, stat_before) = (counts(task.log), stat());
-        let mut slice = task.run(workers, limits);
-        if plan.twins && slice.is_ok() {
-            let mut again = task.run(workers, limits);
-            if random.bool() {
-                std::mem::swap(&mut slice, &mut again);
-            }
-            row.again.extend(again.iter().map(|slice| round(number, u32::from(!log_first), slice)));
-        }
+        let slice = task.run(workers, limits);
         let span = stat().zip(stat_before).map(|(after, before)| after.since(&before));
         let log = counts(task.log).since(&before);
         counted = counted.zip(span).map(|(sum, span)| added(&sum, &span));
@@ -176,10 +151,6 @@ fn rounds(
         floor.groups.push(log.groups);
         if log_first {
             floor.round(session, number, 1, time)?;
-        }
-        if !arms_first && let Err(error) = arms.round(number, &task, limits) {
-            ended = Err(error);
-            break;
         }
     }
     row.bill = counted.map(|counted| by_counters(&counted, row.commits(), row.log.segments));

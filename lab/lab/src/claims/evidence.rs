@@ -1,85 +1,21 @@
-//! What runs for a claim, and how its figure is read from the results.
+//! How the figure of a statement is read from the results.
 //!
-//! *Owns*: reading figures. *May not touch*: running, and the answer (`rule`).
+//! *Owns*: reading figures. *May not touch*: running, and the answer.
 
 use inkstone_host::FallocateMode;
 use inkstone_io::NamedChoice;
 
-use crate::asked::forbidding;
 use crate::cell::Cell;
-use crate::experiment::{ExperimentResult, ExperimentRow, Size, list, rounds_of};
+use crate::experiment::rounds::Rows;
+use crate::experiment::statement::{By, Counted, Ground};
+use crate::experiment::{ExperimentResult, ExperimentRow, rounds_of};
 use crate::result::{
     self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning,
 };
 use crate::stats::relative;
+use crate::warnings::forbidding;
 
-use super::rule::Found;
-
-/// Where cells are run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ground {
-    /// In the directory itself.
-    Here,
-    /// On an ext4 with a journal, created for this on a loop device (root).
-    Journal,
-    /// As in article 1: ext4 with a journal, on a buffered loop device; side by side with the next
-    /// (root).
-    Article1Journal,
-    /// The same without a journal.
-    Article1NoJournal,
-}
-
-/// What is counted per commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// Page faults of the writing thread.
-    Faults,
-    /// Flushes that this process sent.
-    OwnFlushes,
-    /// Requests handed to an io_uring worker.
-    Punts,
-    /// Reads of the file's own blocks.
-    Reads,
-    /// Writes of metadata, in a journal or outside it.
-    Metadata,
-    /// Writes of the journal that a commit waited for.
-    JournalWrites,
-    /// Their bytes.
-    JournalKib,
-    /// Bytes of all that commits wrote: data, journal, metadata.
-    WrittenKib,
-}
-
-/// Two rows of an experiment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows {
-    pub(crate) slow: &'static str,
-    pub(crate) fast: &'static str,
-}
-
-/// Where a figure comes from.
-#[derive(Debug)]
-pub(crate) enum By {
-    /// How many times as fast a cell is as another, side by side; with several others, as the
-    /// nearest of them.
-    Speed { ground: Ground, slow: &'static [Cell], fast: Cell },
-    /// How many times as fast a cell is without a journal as with one, on the two file systems of
-    /// article 1 side by side.
-    JournalTime { cell: Cell },
-    /// How many times as much a commit of a cell counts with a journal as without one, on the same
-    /// two.
-    JournalCount { cell: Cell, what: Counted },
-    /// What one commit of a cell costs.
-    Count { ground: Ground, cell: Cell, what: Counted },
-    /// How many times as much a row of the result of an experiment does as another, side by side.
-    Rate { result: &'static str, rows: Rows },
-    /// The most that a row of the result of an experiment counts in a round.
-    Row { result: &'static str, row: &'static str },
-    /// How many blocks of 512 B a call of fallocate adds to a file of 8 KiB.
-    Blocks { mode: FallocateMode, len_bytes: u64 },
-    /// Nothing that runs here: why, and which command shows it.
-    Elsewhere(&'static str),
-}
+use super::Found;
 
 /// The results of everything that ran.
 #[derive(Debug)]
@@ -98,80 +34,72 @@ pub(crate) struct Evidence<'a> {
     pub(crate) atlas: Option<&'a result::FallocateAtlas>,
 }
 
-impl By {
-    /// The name of the result of an experiment that it needs.
-    pub(crate) fn result(&self) -> Option<&'static str> {
-        match self {
-            Self::Rate { result, .. } | Self::Row { result, .. } => Some(result),
-            _ => None,
+/// The ways of writing that a statement needs on this ground.
+pub(crate) fn cells(by: &By, on: Ground) -> Vec<Cell> {
+    match by {
+        By::Speed { ground, slow, fast } if *ground == on => {
+            slow.iter().copied().chain([*fast]).collect()
         }
-    }
-
-    /// The cells that it needs on this ground.
-    pub(crate) fn cells(&self, on: Ground) -> Vec<Cell> {
-        match self {
-            Self::Speed { ground, slow, fast } if *ground == on => {
-                slow.iter().copied().chain([*fast]).collect()
-            }
-            Self::Count { ground, cell, .. } if *ground == on => vec![*cell],
-            Self::JournalTime { cell } | Self::JournalCount { cell, .. }
-                if matches!(on, Ground::Article1Journal | Ground::Article1NoJournal) =>
-            {
-                vec![*cell]
-            }
-            _ => Vec::new(),
+        By::Count { ground, cell, .. } if *ground == on => vec![*cell],
+        By::JournalTime { cell } | By::JournalCount { cell, .. }
+            if matches!(on, Ground::Article1Journal | Ground::Article1NoJournal) =>
+        {
+            vec![*cell]
         }
+        _ => Vec::new(),
     }
+}
 
-    /// Whether anything is counted for it on this ground.
-    pub(crate) fn counts_on(&self, on: Ground) -> bool {
-        matches!(self, Self::Count { .. } | Self::JournalCount { .. }) && !self.cells(on).is_empty()
-    }
+/// Whether anything is counted for it on this ground.
+pub(crate) fn counts_on(by: &By, on: Ground) -> bool {
+    matches!(by, By::Count { .. } | By::JournalCount { .. }) && !cells(by, on).is_empty()
+}
 
+impl Evidence<'_> {
     /// The warning that forbids an answer, if there is one: a time is no better than the minute in
     /// which it was measured. Counts are not affected.
-    pub(crate) fn warning(&self, evidence: &Evidence<'_>) -> Option<Warning> {
-        let of = |run: &Run| forbidding(run, evidence.warnings);
-        match self {
-            Self::Speed { ground, .. } => of(evidence.run(*ground).ok()?),
-            Self::JournalTime { .. } => {
-                let (journal, none) = evidence.article_1.as_ref().ok()?;
+    pub(crate) fn warning(&self, by: &By) -> Option<Warning> {
+        let of = |run: &Run| forbidding(run, self.warnings);
+        match by {
+            By::Speed { ground, .. } => of(self.run(*ground).ok()?),
+            By::JournalTime { .. } => {
+                let (journal, none) = self.article_1.as_ref().ok()?;
                 of(journal).or_else(|| of(none))
             }
-            Self::Rate { result, .. } if is_counted(result) => None,
-            Self::Rate { .. } => of(&Run::default()),
-            Self::JournalCount { .. }
-            | Self::Count { .. }
-            | Self::Row { .. }
-            | Self::Blocks { .. }
-            | Self::Elsewhere(_) => None,
+            By::Rate { run, .. } if run().is_private => None,
+            By::Rate { .. } => of(&Run::default()),
+            By::JournalCount { .. }
+            | By::Count { .. }
+            | By::Most { .. }
+            | By::Blocks { .. }
+            | By::Elsewhere(_) => None,
         }
     }
 
     /// The figure, or why there is none.
-    pub(crate) fn find(&self, evidence: &Evidence<'_>) -> Result<Found, String> {
-        match self {
-            Self::Speed { ground, slow, fast } => speed(evidence.run(*ground)?, slow, fast),
-            Self::JournalTime { cell } => {
-                let (journal, none) = evidence.article_1.as_ref().map_err(Clone::clone)?;
+    pub(crate) fn find(&self, by: &By) -> Result<Found, String> {
+        match by {
+            By::Speed { ground, slow, fast } => speed(self.run(*ground)?, slow, fast),
+            By::JournalTime { cell } => {
+                let (journal, none) = self.article_1.as_ref().map_err(Clone::clone)?;
                 let found =
                     told(relative(rounds(journal, cell)?, rounds(none, cell)?, journal.seed))?;
                 Ok(times(found, format!("{}, without a journal : with one", cell.name())))
             }
-            Self::JournalCount { cell, what } => {
-                let (journal, none) = evidence.article_1.as_ref().map_err(Clone::clone)?;
+            By::JournalCount { cell, what } => {
+                let (journal, none) = self.article_1.as_ref().map_err(Clone::clone)?;
                 amplified(count(journal, cell, *what)?, count(none, cell, *what)?)
             }
-            Self::Count { ground, cell, what } => count(evidence.run(*ground)?, cell, *what),
-            Self::Rate { result, rows } => rate(evidence, result, *rows),
-            Self::Row { result, row } => row_count(evidence, result, row),
-            Self::Blocks { mode, len_bytes } => blocks(evidence, *mode, *len_bytes),
-            Self::Elsewhere(why) => Err((*why).into()),
+            By::Count { ground, cell, what } => count(self.run(*ground)?, cell, *what),
+            By::Rate { run, result, slow, fast } => {
+                rate(self.result_of(&run(), result)?, slow, fast)
+            }
+            By::Most { run, result, row } => most(self.result_of(&run(), result)?, row),
+            By::Blocks { mode, len_bytes } => blocks(self, *mode, *len_bytes),
+            By::Elsewhere(why) => Err((*why).into()),
         }
     }
-}
 
-impl Evidence<'_> {
     fn run(&self, ground: Ground) -> Result<&Run, String> {
         let both = || self.article_1.as_ref().map_err(Clone::clone);
         match ground {
@@ -180,6 +108,15 @@ impl Evidence<'_> {
             Ground::Article1Journal => both().map(|(journal, _)| *journal),
             Ground::Article1NoJournal => both().map(|(_, none)| *none),
         }
+    }
+
+    /// The result of this name, or why there is none.
+    fn result_of(&self, rows: &Rows, name: &str) -> Result<&ExperimentResult, String> {
+        let found = self.experiments.iter().find(|found| found.name == name);
+        found.ok_or_else(|| match (rows.is_private, &self.journal) {
+            (true, Err(why)) => why.clone(),
+            _ => format!("{name} did not run"),
+        })
     }
 }
 
@@ -330,46 +267,24 @@ impl Counted {
     }
 }
 
-/// Whether the figures of this result are counts of what reached the device, and no times.
-fn is_counted(result: &str) -> bool {
-    list::giving(result, Size::Claims).is_some_and(|experiment| experiment.is_counted())
-}
-
-/// The result of an experiment, and why there is none.
-fn result_of<'a>(evidence: &Evidence<'a>, name: &str) -> Result<&'a ExperimentResult, String> {
-    let found = evidence.experiments.iter().find(|found| found.name == name);
-    found.ok_or_else(|| match (is_counted(name), &evidence.journal) {
-        (true, Err(why)) => why.clone(),
-        _ => format!("{name} did not run"),
-    })
-}
-
 fn row_of<'a>(found: &'a ExperimentResult, row: &str) -> Result<&'a ExperimentRow, String> {
     let row = found.rows.iter().find(|known| known.name == row);
     let row = row.ok_or_else(|| format!("{} has no such row", found.name))?;
     row.invalid.as_ref().map_or(Ok(row), |reason| Err(reason.clone()))
 }
 
-fn rate(evidence: &Evidence<'_>, name: &str, rows: Rows) -> Result<Found, String> {
-    let found = result_of(evidence, name)?;
-    let rounds = |row: &str| row_of(found, row).map(|row| rounds_of(row, &found.unit));
-    let (slow, fast) = (rounds(rows.slow)?, rounds(rows.fast)?);
-    let compared = told(relative(&slow, &fast, found.seed))?;
-    Ok(times(compared, format!("{} : {}", rows.fast, rows.slow)))
+fn rate(found: &ExperimentResult, slow: &str, fast: &str) -> Result<Found, String> {
+    let rounds = |name: &str| row_of(found, name).map(|row| rounds_of(row, found.unit));
+    let compared = told(relative(&rounds(slow)?, &rounds(fast)?, found.seed))?;
+    Ok(times(compared, format!("{fast} : {slow}")))
 }
 
 /// The most of any round: what cannot happen happens in none, what can need not happen in each.
-fn row_count(evidence: &Evidence<'_>, name: &str, row: &str) -> Result<Found, String> {
-    let found = result_of(evidence, name)?;
-    let most = row_of(found, row)?.samples.iter().copied().reduce(f64::max);
+fn most(found: &ExperimentResult, name: &str) -> Result<Found, String> {
+    let most = row_of(found, name)?.samples.iter().copied().reduce(f64::max);
     let value = most.ok_or_else(|| format!("{name} did not run"))?;
-    Ok(Found {
-        value,
-        low: value,
-        high: value,
-        unit: found.unit.clone(),
-        of: format!("{row}, in any round"),
-    })
+    let of = format!("{name}, in any round");
+    Ok(Found { value, low: value, high: value, unit: found.unit.name().into(), of })
 }
 
 fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {

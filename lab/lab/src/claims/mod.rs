@@ -1,39 +1,39 @@
-//! Executable claims: statements of articles and threads about writing and reading files, checked
-//! here.
+//! Answers to statements of articles and threads about writing and reading files.
 //!
 //! *Owns*: the answers from the measurements. *May not touch*: measuring (`command::claims` does).
 //!
-//! Each claim of the [`table`](CLAIMS) names a figure and the band in which it must lie. One rule
-//! applies to all (`rule`): a 95% interval inside the band confirms the claim, one outside refutes
-//! it, and one across an end cannot tell; where the lab doubts what the run means, neither. A busy
-//! machine makes intervals wide: its warning stands beside the answer. Counts have no interval and
-//! no warning. Without a figure the answer is *not run*, with the reason.
+//! Each statement names a figure and the band in which it must lie. One rule applies to all: a 95%
+//! interval inside the band confirms the statement, one outside refutes it, and one across an end
+//! cannot tell; where the lab doubts what the run means, neither. A busy machine makes intervals
+//! wide: its warning stands beside the answer. Counts have no interval and no warning. Without a
+//! figure the answer is *not run*, with the reason.
 
-mod cells;
 pub(crate) mod evidence;
-mod rule;
-mod table;
 #[cfg(test)]
 mod tests;
 
-pub use rule::{Band, Found, Verdict};
-pub use table::{CLAIMS, Claim};
+pub use crate::experiment::statement::Verdict;
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::list;
+use crate::experiment::statement::Statement;
 use crate::result::{LabResult, Warning};
 
 use evidence::Evidence;
 
-/// A claim and its answer here.
+/// A statement and its answer here.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Answer {
-    /// The claim's name.
+    /// The statement's name.
     pub id: String,
     /// What was said.
     pub statement: String,
     /// Where it was said.
     pub source: String,
+    /// The address of that, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// The band in which the figure must lie, in words.
     pub band: String,
     /// The answer.
@@ -44,53 +44,67 @@ pub struct Answer {
     pub reason: Option<String>,
 }
 
+/// A figure with its interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The centre.
+    pub value: f64,
+    /// Lower end of the 95% interval; for a count, the count itself.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Its unit: `times`, `flushes a commit`.
+    pub unit: String,
+    /// What was compared, by names of ways.
+    pub of: String,
+}
+
 /// The answers with their measurements, which are a result of the lab like any other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClaimsResult {
-    /// In the order of the table.
+    /// In the order of the experiments.
     pub claims: Vec<Answer>,
     /// The measurements.
     #[serde(flatten)]
     pub result: LabResult,
 }
 
-impl Claim {
-    /// The answer from these measurements.
-    pub(crate) fn answer(&self, evidence: &Evidence<'_>) -> Answer {
-        let found = self.by.find(evidence);
-        let (verdict, found, reason) = match found {
-            Ok(found) => match self.by.warning(evidence) {
-                None => (self.band.verdict(found.low, found.high), Some(found), None),
-                Some(Warning { name, text, .. }) => (
-                    Verdict::CannotTell,
-                    Some(found),
-                    Some(format!("the lab warns about the run ({name}: {text})")),
-                ),
-            },
-            Err(reason) => (Verdict::NotRun, None, Some(reason)),
-        };
-        Answer {
-            id: self.id.into(),
-            statement: self.statement.into(),
-            source: self.source.into(),
-            band: self.band.words(),
-            verdict,
-            found,
-            reason,
-        }
+/// The answer to a statement from these measurements.
+pub(crate) fn answer(statement: &Statement, evidence: &Evidence<'_>) -> Answer {
+    let found = evidence.find(&statement.by);
+    let (verdict, found, reason) = match found {
+        Ok(found) => match evidence.warning(&statement.by) {
+            None => (statement.band.verdict(found.low, found.high), Some(found), None),
+            Some(Warning { name, text, .. }) => {
+                let why = format!("the lab warns about the run ({name}: {text})");
+                (Verdict::CannotTell, Some(found), Some(why))
+            }
+        },
+        Err(reason) => (Verdict::NotRun, None, Some(reason)),
+    };
+    Answer {
+        id: statement.id.into(),
+        statement: statement.says.into(),
+        source: statement.source.words(),
+        link: statement.source.link(),
+        band: statement.band.words(),
+        verdict,
+        found,
+        reason,
     }
 }
 
-/// The claims with these names, in the order of the table; all claims if none is named.
+/// The statements with these names, in the order of the experiments; all if none is named.
 ///
 /// # Errors
-/// A name that no claim has; the error lists all names.
-pub fn chosen(only: &[String]) -> Result<Vec<&'static Claim>, String> {
-    let known = |id: &String| CLAIMS.iter().any(|claim| claim.id == id.trim());
+/// A name that none has; the error lists all names.
+pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Statement>, String> {
+    let known = |id: &&String| list::statements().any(|statement| statement.id == id.trim());
     if let Some(unknown) = only.iter().find(|id| !known(id)) {
-        let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
+        let ids: Vec<&str> = list::statements().map(|statement| statement.id).collect();
         return Err(format!("no claim is called {unknown:?} (the claims are: {})", ids.join(", ")));
     }
-    let wanted = |claim: &&Claim| only.is_empty() || only.iter().any(|id| id.trim() == claim.id);
-    Ok(CLAIMS.iter().filter(wanted).collect())
+    let is_wanted =
+        |statement: &&Statement| only.is_empty() || only.iter().any(|id| id.trim() == statement.id);
+    Ok(list::statements().filter(is_wanted).collect())
 }

@@ -1,17 +1,16 @@
 //! Every claim gives each answer for figures made to give it; none is a constant, none lacks a
 //! source.
 
-use super::evidence::{By, Counted, Evidence, Ground};
+use super::evidence::{Evidence, cells};
 use super::*;
 use crate::cell::Cell;
-use crate::experiment::{ExperimentResult, ExperimentRow};
+use crate::experiment::statement::{Band, By, Counted, Ground};
+use crate::experiment::{ExperimentResult, ExperimentRow, Unit};
 use crate::finding::tests::{cell as made, run};
-use crate::numbered::Numbered;
 use crate::result::{
     Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCell, FileFacts, LayerBill, Outcome,
     Place, Run, Submitter, Tally, Warning,
 };
-use inkstone_io::NamedChoice as _;
 
 const COMMITS: u64 = 1_000;
 
@@ -101,17 +100,17 @@ fn atlas(mode: &str, len_bytes: u64, added: u64) -> FallocateAtlas {
 
 /// The answer to a claim when its figure is `value`; with noise in one of the two that are
 /// compared.
-fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
+fn figured(claim: &Statement, value: f64, noise: f64) -> Answer {
     let empty = empty_of();
     let on = |ground: Ground, run: &Run| match ground {
-        Ground::Here => claim.answer(&Evidence { here: Ok(run), ..empty_of() }),
-        Ground::Journal => claim.answer(&Evidence { journal: Ok(run), ..empty_of() }),
+        Ground::Here => told(claim, &Evidence { here: Ok(run), ..empty_of() }),
+        Ground::Journal => told(claim, &Evidence { journal: Ok(run), ..empty_of() }),
         Ground::Article1Journal | Ground::Article1NoJournal => {
-            claim.answer(&Evidence { article_1: Ok((run, run)), ..empty_of() })
+            told(claim, &Evidence { article_1: Ok((run, run)), ..empty_of() })
         }
     };
     let both = |journal: &Run, none: &Run| {
-        claim.answer(&Evidence { article_1: Ok((journal, none)), ..empty_of() })
+        told(claim, &Evidence { article_1: Ok((journal, none)), ..empty_of() })
     };
     match &claim.by {
         By::Speed { ground, slow, fast } => {
@@ -129,27 +128,27 @@ fn answer(claim: &Claim, value: f64, noise: f64) -> Answer {
             both(&counted(*cell, 10.0 * value, *what), &counted(*cell, 10.0, *what))
         }
         By::Count { ground, cell, what } => on(*ground, &counted(*cell, value, *what)),
-        By::Rate { result, rows } => {
+        By::Rate { result, slow, fast, .. } => {
             // Of times less is better.
             let (unit, faster) = if *result == "buffers" {
-                ("ns", 1000.0 / value)
+                (Unit::TailNs, 1000.0 / value)
             } else {
-                ("a second", 1000.0 * value)
+                (Unit::OperationsPerS, 1000.0 * value)
             };
-            let mut found = experiment(result, &[(rows.slow, 1000.0), (rows.fast, faster)], 1.0);
-            found.rows[1] = experiment("", &[(rows.fast, faster)], noise).rows[0].clone();
-            found.unit = unit.into();
-            claim.answer(&Evidence { experiments: &[found], ..empty })
+            let mut found = experiment(result, &[(slow, 1000.0), (fast, faster)], 1.0);
+            found.rows[1] = experiment("", &[(fast, faster)], noise).rows[0].clone();
+            found.unit = unit;
+            told(claim, &Evidence { experiments: &[found], ..empty })
         }
-        By::Row { result, row } => {
+        By::Most { result, row, .. } => {
             let found = experiment(result, &[(row, value)], noise);
-            claim.answer(&Evidence { experiments: &[found], ..empty })
+            told(claim, &Evidence { experiments: &[found], ..empty })
         }
         // Its figure is not ours.
-        By::Elsewhere(_) => claim.answer(&empty),
+        By::Elsewhere(_) => told(claim, &empty),
         By::Blocks { mode, len_bytes } => {
             let atlas = atlas(inkstone_io::NamedChoice::name(*mode), *len_bytes, value as u64);
-            claim.answer(&Evidence { atlas: Some(&atlas), ..empty })
+            told(claim, &Evidence { atlas: Some(&atlas), ..empty })
         }
     }
 }
@@ -176,15 +175,15 @@ fn inside_and_outside(band: Band) -> (f64, f64) {
 
 #[test]
 fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
-    for claim in CLAIMS {
-        let nothing = claim.answer(&empty_of());
+    for claim in list::statements() {
+        let nothing = told(claim, &empty_of());
         assert_eq!(nothing.verdict, Verdict::NotRun);
         assert!(nothing.found.is_none() && nothing.reason.is_some_and(|reason| !reason.is_empty()));
         if matches!(claim.by, By::Elsewhere(_)) {
             continue;
         }
         let (inside, outside) = inside_and_outside(claim.band);
-        let confirmed = answer(claim, inside, 1.0);
+        let confirmed = figured(claim, inside, 1.0);
         assert_eq!(confirmed.verdict, Verdict::Confirmed, "{confirmed:?}");
         let found = confirmed.found.expect("a figure");
         assert!(
@@ -193,17 +192,17 @@ fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
             claim.id,
             found.value
         );
-        let refuted = answer(claim, outside, 1.0);
+        let refuted = figured(claim, outside, 1.0);
         assert_eq!(refuted.verdict, Verdict::Refuted, "{refuted:?}");
     }
 }
 
 #[test]
 fn no_claim_on_times_is_told_where_noise_hides_it() {
-    for claim in CLAIMS.iter().filter(|claim| {
+    for claim in list::statements().filter(|claim| {
         matches!(claim.by, By::Speed { .. } | By::Rate { .. } | By::JournalTime { .. })
     }) {
-        let tie = answer(claim, claim.band.from * 1.02, 3.0);
+        let tie = figured(claim, claim.band.from * 1.02, 3.0);
         assert_eq!(tie.verdict, Verdict::CannotTell, "{tie:?}");
         let found = tie.found.expect("a figure");
         assert!(found.low < found.high, "{found:?}");
@@ -212,26 +211,31 @@ fn no_claim_on_times_is_told_where_noise_hides_it() {
 
 #[test]
 fn ids_are_unique_and_everything_is_said() {
-    let mut ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
+    let mut ids: Vec<&str> = list::statements().map(|claim| claim.id).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), CLAIMS.len());
-    for of in Numbered::ALL {
-        assert!(CLAIMS.iter().any(|claim| claim.of == *of), "{of} has no statement");
-    }
-    for claim in CLAIMS {
-        assert!(claim.statement.ends_with(['.', ')']) && !claim.source.is_empty(), "{}", claim.id);
+    assert_eq!(ids.len(), list::statements().count());
+    for claim in list::statements() {
+        assert!(
+            claim.says.ends_with(['.', ')']) && !claim.source.words().is_empty(),
+            "{}",
+            claim.id
+        );
         assert!(claim.band.from <= claim.band.to && !claim.band.words().is_empty(), "{}", claim.id);
         let grounds =
             [Ground::Here, Ground::Journal, Ground::Article1Journal, Ground::Article1NoJournal];
-        for cell in grounds.into_iter().flat_map(|ground| claim.by.cells(ground)) {
+        for cell in grounds.into_iter().flat_map(|ground| cells(&claim.by, ground)) {
             assert_eq!(cell.check(), Ok(()), "{}: {}", claim.id, cell.name());
         }
     }
 }
 
-fn of(id: &str) -> &'static Claim {
-    CLAIMS.iter().find(|claim| claim.id == id).expect("a claim")
+fn told(claim: &Statement, evidence: &Evidence<'_>) -> Answer {
+    super::answer(claim, evidence)
+}
+
+fn of(id: &str) -> &'static Statement {
+    list::statements().find(|claim| claim.id == id).expect("a claim")
 }
 
 #[test]
@@ -240,7 +244,7 @@ fn of_several_forms_the_nearest_decides() {
     let By::Speed { slow, fast, .. } = &claim.by else { panic!("a comparison") };
     let mut cells = vec![(slow[0], 200.0), (slow[1], 100.5), (slow[2], 150.0), (*fast, 100.0)];
     let run = timed(&cells, 1.0);
-    let near = claim.answer(&Evidence { here: Ok(&run), ..empty_of() });
+    let near = told(claim, &Evidence { here: Ok(&run), ..empty_of() });
     assert_eq!(near.verdict, Verdict::Refuted, "one of them ties with it: {near:?}");
     assert!(
         near.found.expect("a figure").of.contains(&format!("{}, the nearest of 3", slow[1].name()))
@@ -248,10 +252,7 @@ fn of_several_forms_the_nearest_decides() {
     // One that the file system does not have decides nothing.
     cells.remove(1);
     let run = timed(&cells, 1.0);
-    assert_eq!(
-        claim.answer(&Evidence { here: Ok(&run), ..empty_of() }).verdict,
-        Verdict::Confirmed
-    );
+    assert_eq!(told(claim, &Evidence { here: Ok(&run), ..empty_of() }).verdict, Verdict::Confirmed);
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn what_everybody_shares_is_not_counted_for_ours() {
     let claim = of("direct-not-durable");
     let By::Count { cell, what, .. } = &claim.by else { panic!("a count") };
     let mut run = counted(*cell, 0.0, *what);
-    let answer = |run: &Run| claim.answer(&Evidence { here: Ok(run), ..empty_of() });
+    let answer = |run: &Run| told(claim, &Evidence { here: Ok(run), ..empty_of() });
     assert_eq!(
         answer(&run).verdict,
         Verdict::Confirmed,
@@ -288,7 +289,7 @@ fn few_rounds_answer_nothing() {
         let Outcome::Measured(measured) = &mut cell.outcome else { panic!("measured") };
         measured.rounds.truncate(4);
     }
-    let answer = claim.answer(&Evidence { here: Ok(&run), ..empty_of() });
+    let answer = told(claim, &Evidence { here: Ok(&run), ..empty_of() });
     assert_eq!((answer.verdict, answer.found), (Verdict::NotRun, None));
 }
 
@@ -298,7 +299,7 @@ fn claims_are_chosen_by_name() {
         let only: Vec<String> = only.iter().map(|id| (*id).into()).collect();
         chosen(&only).map(|claims| claims.iter().map(|claim| claim.id).collect::<Vec<_>>())
     };
-    assert_eq!(ids(&[]).expect("all").len(), CLAIMS.len());
+    assert_eq!(ids(&[]).expect("all").len(), list::statements().count());
     assert_eq!(ids(&["pool-knee", "overwrite-twice"]), Ok(vec!["overwrite-twice", "pool-knee"]));
     assert!(ids(&["nonsense"]).is_err_and(|why| why.contains("overwrite-twice")));
 }
@@ -312,43 +313,29 @@ fn where_the_lab_doubts_a_run_no_time_is_judged() {
     let claim = of("overwrite-twice");
     let By::Speed { slow, fast, .. } = &claim.by else { panic!("a comparison") };
     let run = timed(&[(slow[0], 200.0), (*fast, 100.0)], 1.0);
-    let told = |warnings| claim.answer(&Evidence { here: Ok(&run), warnings, ..empty_of() });
+    let said = |warnings| told(claim, &Evidence { here: Ok(&run), warnings, ..empty_of() });
     assert_eq!(
-        told(&swept).verdict,
+        said(&swept).verdict,
         Verdict::Confirmed,
         "what was tidied up says nothing of figures"
     );
     assert_eq!(
-        told(&busy).verdict,
+        said(&busy).verdict,
         Verdict::Confirmed,
         "noise is in the interval: the warning stands beside"
     );
-    let warned = told(&memory);
+    let warned = said(&memory);
     assert!(warned.verdict == Verdict::CannotTell && warned.found.is_some(), "{warned:?}");
     assert!(warned.reason.is_some_and(|why| why.contains("memory")));
     let claim = of("direct-not-durable");
     let By::Count { cell, what, .. } = &claim.by else { panic!("a count") };
     let run = counted(*cell, 0.0, *what);
-    let counted = claim.answer(&Evidence { here: Ok(&run), warnings: &memory, ..empty_of() });
+    let counted = told(claim, &Evidence { here: Ok(&run), warnings: &memory, ..empty_of() });
     assert_eq!(counted.verdict, Verdict::Confirmed);
     let claim = of("fake-iops");
-    let By::Rate { result, rows } = &claim.by else { panic!("a rate") };
-    let found = [experiment(result, &[(rows.slow, 100.0), (rows.fast, 900.0)], 1.0)];
+    let By::Rate { result, slow, fast, .. } = &claim.by else { panic!("a rate") };
+    let found = [experiment(result, &[(slow, 100.0), (fast, 900.0)], 1.0)];
     let rated =
-        |warnings| claim.answer(&Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
+        |warnings| told(claim, &Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
     assert_eq!((rated(&busy), rated(&memory)), (Verdict::Confirmed, Verdict::CannotTell));
-}
-
-#[test]
-fn each_result_that_a_claim_needs_is_given_by_one_experiment_and_each_experiment_of_claims_is_needed()
- {
-    use crate::experiment::{Size, list};
-    let results: Vec<&str> = CLAIMS.iter().filter_map(|claim| claim.by.result()).collect();
-    for result in &results {
-        let givers = list::all(Size::Claims).filter(|experiment| experiment.gives(result));
-        assert_eq!(givers.count(), 1, "{result}");
-    }
-    for experiment in list::all(Size::Claims).filter(|experiment| experiment.command().is_none()) {
-        assert!(results.iter().any(|result| experiment.gives(result)), "{}", experiment.name());
-    }
 }

@@ -11,7 +11,7 @@ use crate::bench::{BenchPlan, ROOM_NEEDED_BYTES, pair, rows};
 use crate::result::{Preamble, Warning};
 use crate::site::OpenSite;
 
-use super::{Context, LabError, Started, directory_or_here};
+use super::{Context, LabError, in_directory};
 
 /// What to measure where.
 #[derive(Debug, Clone)]
@@ -33,32 +33,28 @@ const BESIDE_BYTES: u64 = 72;
 /// When nothing can be measured there at all: a missing or read-only directory, no room.
 pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<BenchResult, LabError> {
     let BenchOptions { directory, plan } = options;
-    let directory = directory_or_here(directory.as_deref());
-    let mut started = Started::new(context);
-    let open = OpenSite::open(&directory, &directory.display().to_string(), ROOM_NEEDED_BYTES)?;
-    started.swept(&open.swept);
-    let steps = rows::steps_of(plan) + pair::steps_of(plan);
-    let expect_s = plan.time.as_secs_f64()
-        * ((2.2 + 1.2 * plan.company.len() as f64) * rows::steps_of(plan) as f64
-            + 6.0 * pair::steps_of(plan) as f64)
-        + steps as f64;
-    context.progress.start(steps, "bench", expect_s);
-    started.result.warnings.extend(crate::warnings::of_place(&open.site.capabilities));
-    let mut result = BenchResult { place: open.site.place.clone(), ..BenchResult::default() };
-    measure(&open, plan, context, &mut result);
-    context.progress.finish();
-    if let Err(reason) = &open.site.trace
-        && plan.bill_commits > 0
-    {
-        started.result.warnings.push(no_trace(reason));
-    }
-    open.close()?;
-    let finished = started.finish(context);
-    Ok(BenchResult {
-        preamble: Preamble { schema_version: BENCH_SCHEMA_VERSION, ..finished.preamble },
-        warnings: finished.warnings,
-        ..result
-    })
+    let mut result = BenchResult::default();
+    let (finished, ()) = in_directory(
+        directory.as_deref(),
+        ROOM_NEEDED_BYTES,
+        context,
+        |open, started, context| {
+            let (loads, pairs) = (rows::steps_of(plan), pair::steps_of(plan));
+            let expect_s = plan.time.as_secs_f64() * (2.2 * loads as f64 + 6.0 * pairs as f64);
+            context.progress.start(loads + pairs, "bench", expect_s + (loads + pairs) as f64);
+            result.place = open.site.place.clone();
+            measure(open, plan, context, &mut result);
+            if let Err(reason) = &open.site.trace
+                && plan.bill_commits > 0
+            {
+                started.result.warnings.push(no_trace(reason));
+            }
+            Ok(())
+        },
+    )?;
+    result.preamble = Preamble { schema_version: BENCH_SCHEMA_VERSION, ..finished.preamble };
+    result.warnings = finished.warnings;
+    Ok(result)
 }
 
 fn measure(open: &OpenSite, plan: &BenchPlan, context: &mut Context<'_>, result: &mut BenchResult) {

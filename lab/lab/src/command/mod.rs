@@ -1,56 +1,43 @@
 //! The lab's commands; each returns a [`LabResult`] and leaves nothing behind.
 //!
-//! *Owns*: the order of steps in each command. *May not touch*: the terminal, beyond [`Progress`].
+//! *Owns*: what each command begins and ends with. *May not touch*: the terminal, beyond
+//! [`Progress`].
 
-mod aa;
 mod all;
-mod atlas;
 mod bench;
 mod claims;
-mod disks;
-mod experiment;
-mod filesystems;
-mod measure;
+mod parts;
 mod quick;
-mod twins;
-mod zero_range;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use aa::{AaOptions, aa};
 pub use all::{AllOptions, Tier, all};
-pub use atlas::{AtlasOptions, fallocate};
 pub use bench::{BenchOptions, bench};
-pub use claims::{CLAIMS_ROUNDS, ClaimsOptions, claims};
-pub use disks::disks;
-pub use experiment::{ExperimentOptions, experiment};
-pub use filesystems::{FilesystemsOptions, filesystems};
-pub use measure::{MeasureOptions, measure};
-pub use quick::quick;
-pub use twins::{Twin, TwinsOptions, twins};
-pub use zero_range::{ZERO_RANGE_BYTES, ZERO_RANGE_ROUNDS, ZeroRangeOptions, zero_range};
+pub use claims::{CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, claims};
+pub use parts::{NumberedOptions, numbered, part};
+pub use quick::{disks, quick};
 
 use inkstone_host::monotonic_ns;
 
-use crate::engines::advise;
+use crate::cell::Cell;
+use crate::experiment::ways::REUSE;
 use crate::machine::machine;
 use crate::pass::harness_cost;
-use crate::presets::Preset;
 use crate::progress::Progress;
-use crate::result::{HarnessCost, LabResult, Preamble, SCHEMA_VERSION};
-use crate::site::{Site, SiteError};
+use crate::result::{HarnessCost, LabResult, Preamble, SCHEMA_VERSION, Warning};
+use crate::site::{OpenSite, Site, SiteError};
 use crate::stage::{CellError, incompressible};
 use crate::warnings;
 
-/// Why a command gave no result at all. A cell that fails is no such error: it is a row.
+/// Why a command gave no result at all. A way that fails is no such error: its row says why.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The directory.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// Something outside any cell.
+    /// Something outside any way.
     #[error(transparent)]
     Cell(#[from] CellError),
     /// Options that contradict each other or cannot be met here.
@@ -74,11 +61,33 @@ impl Context<'_> {
     }
 }
 
+/// Runs `body` in a working directory in `directory` (the current one if `None`), and leaves
+/// nothing there.
+///
+/// # Errors
+/// When nothing can be measured there at all; those of the body.
+fn in_directory<T>(
+    directory: Option<&Path>,
+    room_bytes: u64,
+    context: &mut Context<'_>,
+    body: impl FnOnce(&OpenSite, &mut Started, &mut Context<'_>) -> Result<T, LabError>,
+) -> Result<(LabResult, T), LabError> {
+    let directory = directory.unwrap_or(Path::new("."));
+    let mut started = Started::new(context);
+    let open = OpenSite::open(directory, &directory.display().to_string(), room_bytes)?;
+    started.swept(&open.swept);
+    let looked = started.look_around(&open.site, context);
+    let done = looked.and_then(|()| body(&open, &mut started, context));
+    context.progress.finish();
+    open.close()?;
+    let done = done?;
+    Ok((started.finish(context), done))
+}
+
 /// A result with everything that is known before the first measurement.
 pub(crate) struct Started {
     pub(crate) result: LabResult,
     begin_ns: u64,
-    advised: Vec<String>,
 }
 
 impl Started {
@@ -87,32 +96,24 @@ impl Started {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let machine = machine();
         let warnings = warnings::of_machine(&machine);
+        let preamble = Preamble {
+            schema_version: SCHEMA_VERSION,
+            inkstone_version: env!("CARGO_PKG_VERSION").into(),
+            command: context.command.clone(),
+            started_unix_s,
+            elapsed_ns: 0,
+            interrupted: false,
+            machine,
+        };
         let result = LabResult {
-            preamble: Preamble {
-                schema_version: SCHEMA_VERSION,
-                inkstone_version: env!("CARGO_PKG_VERSION").into(),
-                command: context.command.clone(),
-                started_unix_s,
-                elapsed_ns: 0,
-                interrupted: false,
-                machine,
-            },
+            preamble,
             harness: HarnessCost::default(),
             runs: Vec::new(),
             experiments: Vec::new(),
             fallocate: Vec::new(),
-            aa: None,
-            twins: Vec::new(),
-            asked: Vec::new(),
             warnings,
         };
-        Self { result, begin_ns: monotonic_ns(), advised: Vec::new() }
-    }
-
-    /// The run of this name gets advice for engines: a run on the user's own disk that has the
-    /// important durable ways side by side.
-    pub(crate) fn advise_on(&mut self, run: &str) {
-        self.advised.push(run.into());
+        Self { result, begin_ns: monotonic_ns() }
     }
 
     /// Watches the place, and measures the cost of measuring.
@@ -122,27 +123,36 @@ impl Started {
         context: &Context<'_>,
     ) -> Result<(), LabError> {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
-        let session = site.session(context.stop);
-        if let Some(cell) = Preset::Quick.cells().first() {
-            let payload = incompressible(1 << 20, 0);
-            match harness_cost(&session, cell, &payload) {
-                Ok(cost) => self.result.harness = cost,
-                // The command continues to its end, which notices the same and returns what there
-                // is.
-                Err(CellError::Interrupted) => {}
-                Err(error) => return Err(error.into()),
-            }
+        let payload = incompressible(1 << 20, 0);
+        match harness_cost(&site.session(context.stop), &Cell::of(REUSE), &payload) {
+            Ok(cost) => self.result.harness = cost,
+            // The command continues to its end, which notices the same and returns what there is.
+            Err(CellError::Interrupted) => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
     pub(crate) fn swept(&mut self, swept: &[String]) {
-        let text = |line: &String| crate::result::Warning {
-            name: "swept".into(),
-            text: format!("a killed lab had left something: {line}"),
-            cure: "nothing to do: it was removed".into(),
-        };
-        self.result.warnings.extend(swept.iter().map(text));
+        for line in swept {
+            let text = format!("a killed lab had left something: {line}");
+            self.warn("swept", text, "nothing to do: it was removed");
+        }
+    }
+
+    pub(crate) fn warn(&mut self, name: &str, text: String, cure: &str) {
+        self.result.warnings.push(Warning { name: name.into(), text, cure: cure.into() });
+    }
+
+    /// A part that cannot be run becomes a warning.
+    pub(crate) fn keep(&mut self, name: &str, answer: Result<(), LabError>) {
+        match answer {
+            Ok(()) | Err(LabError::Cell(CellError::Interrupted)) => {}
+            Err(error) => {
+                let text = format!("{name} is not in the result: {error}");
+                self.warn("part-failed", text, "see the reason");
+            }
+        }
     }
 
     pub(crate) fn finish(mut self, context: &Context<'_>) -> LabResult {
@@ -155,24 +165,12 @@ impl Started {
         }
         let mut seen = Vec::new();
         self.result.warnings.retain(|warning| {
-            let new = !seen.contains(warning);
+            let is_new = !seen.contains(warning);
             seen.push(warning.clone());
-            new
+            is_new
         });
-        // Only now are all warnings known.
-        for run in self.result.runs.iter_mut().filter(|run| self.advised.contains(&run.name)) {
-            let advice = advise(run, &self.result.warnings).advice;
-            if let Some(finding) = &mut run.finding {
-                finding.engines = advice;
-            }
-        }
         self.result.preamble.interrupted = context.interrupted();
         self.result.preamble.elapsed_ns = monotonic_ns() - self.begin_ns;
         self.result
     }
-}
-
-/// The user's directory, or the current one.
-pub(crate) fn directory_or_here(directory: Option<&Path>) -> PathBuf {
-    directory.map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }

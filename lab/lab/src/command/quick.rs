@@ -1,24 +1,24 @@
 //! `inkstone lab`: without arguments, root or configuration: an answer within seconds, the whole
-//! tier within a minute.
+//! within a minute; and the same in several directories at once.
 //!
-//! *Owns*: the time budget. *May not touch*: which cells there are (`presets`).
+//! *Owns*: the time budget. *May not touch*: which ways there are, the verdict about disks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use inkstone_io::{Durability, Reuse};
+use inkstone_io::{Access, Barriers, Durability, Reuse};
 
 use crate::cell::Cell;
+use crate::disks::{DisksResult, Known, judge};
+use crate::experiment::ways;
 use crate::finding::finding;
 use crate::pass::Limits;
-use crate::presets::Preset;
 use crate::result::{LabResult, Run, Verdict};
-use crate::run::{Order, Plan, room_needed_bytes, run, steps_of};
+use crate::run::{Plan, room_needed_bytes, run, run_side_by_side, steps_of};
 use crate::site::{OpenSite, Site};
-use crate::stage::Leftover;
 use crate::stats;
 
-use super::{Context, LabError, Started, directory_or_here};
+use super::{Context, LabError, Started, in_directory};
 
 /// 1,024 commits of 4 KiB in each pass at most.
 const FILE_BYTES: u64 = 4 << 20;
@@ -36,65 +36,81 @@ const BILL_COMMITS: u64 = 128;
 /// More than 128 commits take on all but the slowest disks: a bill is about counts.
 const BILL_TIME: Duration = Duration::from_secs(2);
 
-/// Runs the quick tier in `directory` (the current one if `None`).
+/// Measures in `directory` (the current one if `None`).
 ///
 /// # Errors
 /// When nothing can be measured there at all.
 pub fn quick(directory: Option<&Path>, context: &mut Context<'_>) -> Result<LabResult, LabError> {
-    let directory = directory_or_here(directory);
-    let mut started = Started::new(context);
     let plan = plan();
-    let open =
-        OpenSite::open(&directory, &directory.display().to_string(), room_needed_bytes(&plan))?;
-    started.swept(&open.swept);
-    started.advise_on(&plan.name);
-    let outcome = measure(&open.site, &plan, context, &mut started);
-    open.close()?;
-    outcome?;
-    Ok(started.finish(context))
+    let room_bytes = room_needed_bytes(&plan);
+    let (result, ()) = in_directory(directory, room_bytes, context, |open, started, context| {
+        let site = &open.site;
+        let first = first_plan(&plan);
+        let steps = steps_of(site, &first) + steps_of(site, &plan);
+        context.progress.start(steps, "measuring", 25.0);
+        let answer = run(site, &first, context.stop, context.progress);
+        if !context.interrupted() {
+            context.progress.announce(&match &site.memory {
+                Some(memory) => not_here(memory),
+                None => first_answer(&answer),
+            });
+            let mut full = run(site, &plan, context.stop, context.progress);
+            full.finding = finding(&full);
+            started.result.runs.push(full);
+        }
+        Ok(())
+    })?;
+    Ok(result)
 }
 
-fn measure(
-    site: &Site,
-    plan: &Plan,
-    context: &mut Context<'_>,
-    started: &mut Started,
-) -> Result<(), LabError> {
-    let first = first_plan(plan);
-    let steps = steps_of(site, &first) + steps_of(site, plan);
-    context.progress.start(steps, "measuring", 25.0);
-    started.look_around(site, context)?;
-    let answer = run(site, &first, context.stop, context.progress);
-    if !context.interrupted() {
-        context.progress.announce(&match &site.memory {
-            Some(memory) => not_here(memory),
-            None => first_answer(&answer),
-        });
-        let mut full = run(site, plan, context.stop, context.progress);
-        full.finding = finding(&full);
-        started.result.runs.push(full);
+/// Measures the same ways in each directory, interleaved, and decides which should carry a log.
+///
+/// # Errors
+/// When one of the directories cannot be measured in at all.
+pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<DisksResult, LabError> {
+    let mut started = Started::new(context);
+    let mut plan = Plan { name: "disks".into(), ..plan() };
+    // Each round runs in every directory: all together take no longer than one directory alone,
+    // down to five rounds.
+    plan.limits.time /= directories.len().max(1) as u32;
+    let mut opened = Vec::new();
+    for directory in directories {
+        let name = directory.display().to_string();
+        let open = OpenSite::open(directory, &name, room_needed_bytes(&plan))?;
+        started.swept(&open.swept);
+        opened.push(open);
     }
+    let sites: Vec<&Site> = opened.iter().map(|open| &open.site).collect();
+    let steps = sites.iter().map(|site| steps_of(site, &plan)).sum();
+    context.progress.start(steps, "measuring", 25.0 * sites.len() as f64);
+    let looked = sites.iter().try_for_each(|site| started.look_around(site, context));
+    let mut runs = Vec::new();
+    if looked.is_ok() {
+        runs = run_side_by_side(&sites, &plan, context.stop, context.progress);
+    }
+    let known = |site: &&Site| Known {
+        memory: site.memory.clone(),
+        no_barriers: site.capabilities.mount.barriers == Barriers::Off,
+    };
+    let known: Vec<Known> = sites.iter().map(known).collect();
     context.progress.finish();
-    Ok(())
+    opened.into_iter().try_for_each(OpenSite::close)?;
+    looked?;
+    let (sentence, disks) = judge(&runs, &known);
+    runs.iter_mut().for_each(|run| run.finding = finding(run));
+    started.result.runs = runs;
+    Ok(DisksResult { sentence, disks, result: started.finish(context) })
 }
 
-pub(super) fn plan() -> Plan {
-    let cells =
-        Preset::Quick.cells().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell });
+fn plan() -> Plan {
+    let cells = ways::quick().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell });
     Plan {
-        name: Preset::Quick.to_string(),
-        title: "Durable 4 KiB commits, one after the other".into(),
-        cells: cells.collect(),
-        baseline: Preset::Quick.baseline(),
         rounds: ROUNDS,
-        order: Order::Random,
-        leftover: Leftover::Kept,
         limits: Limits { commits: u64::MAX, time: PASS },
         deadline: Some(DEADLINE),
         bill_commits: BILL_COMMITS,
         bill_time: BILL_TIME,
-        timeline_commits: 0,
-        seed: fastrand::u64(..),
+        ..Plan::new("quick", "Durable 4 KiB commits, one after the other", cells.collect())
     }
 }
 
@@ -104,7 +120,7 @@ fn first_plan(plan: &Plan) -> Plan {
         let strategy = cell.strategy;
         let overwrite = strategy.reuse == Reuse::Reuse
             && strategy.durability == Durability::Fdatasync
-            && strategy.access == inkstone_io::Access::Buffered;
+            && strategy.access == Access::Buffered;
         overwrite || **cell == plan.cells[plan.baseline]
     };
     let cells: Vec<Cell> = plan.cells.iter().filter(plain).copied().collect();

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use inkstone_io::{Access, Durability};
 
 use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
-use crate::experiment::{ExperimentResult, ExperimentRow, Size, less_is_better, list};
+use crate::experiment::{ExperimentResult, ExperimentRow, list};
 use crate::export::from_json;
 use crate::result::{
     DurableFinding, LabResult, Machine, Outcome, Place, Round, Run, SCHEMA_VERSION,
@@ -186,18 +186,18 @@ fn too_few(logs: &BTreeMap<u32, f64>) -> Option<String> {
 }
 
 fn of_experiment(experiment: &ExperimentResult) -> Group {
-    let known = list::giving(&experiment.name, Size::Usual);
-    let is_of_memory = known.is_some_and(|known| known.is_of_memory());
+    let is_of_memory = list::is_of_memory(&experiment.name);
     let series = |row: &ExperimentRow| {
         // The yardstick is the logarithm of a time.
-        let sign = if less_is_better(&experiment.unit) { 1.0 } else { -1.0 };
+        let sign = if experiment.unit.is_time() { 1.0 } else { -1.0 };
         let values =
             row.samples.iter().zip(0..).filter(|(value, _)| value.is_finite() && **value > 0.0);
         let logs = values.map(|(value, number)| (number, sign * value.ln())).collect();
         let invalid =
             row.invalid.clone().or_else(|| by_chance(experiment, row)).or_else(|| too_few(&logs));
         let between_min = if is_of_memory { MEMORY_BETWEEN } else { BETWEEN_MIN };
-        Series { name: row.name.clone(), what: experiment.unit.clone(), invalid, between_min, logs }
+        let name = row.name.clone();
+        Series { name, what: experiment.unit.name().into(), invalid, between_min, logs }
     };
     Group {
         name: group_name(&experiment.name, &experiment.place),
@@ -280,7 +280,7 @@ impl Yardstick {
         let (first, second) = (self.measured(&firsts), self.measured(&seconds));
         let shift = |name: &str, a: &[f64], b: &[f64]| match self {
             Self::Nothing => Err(format!(
-                "fewer than {LEVEL_MIN} cells and no baseline, so there is no yardstick"
+                "fewer than {LEVEL_MIN} ways and no baseline, so there is no yardstick"
             )),
             Self::Baseline(baseline) if baseline == name => {
                 Err("it is the yardstick of the others".into())

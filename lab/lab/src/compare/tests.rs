@@ -175,7 +175,7 @@ fn experiment(name: &str, slow: f64) -> ExperimentResult {
     };
     ExperimentResult {
         name: name.into(),
-        unit: "operations/s".into(),
+        unit: crate::experiment::Unit::OperationsPerS,
         rows: (0..8).map(row).collect(),
         ..ExperimentResult::default()
     }

@@ -1,101 +1,126 @@
-//! Every experiment. A new one is a file beside this one with a type that implements
-//! [`Experiment`], its `mod`, and its line here.
+//! The ten experiments of the articles, E1 to E10.
 //!
-//! *Owns*: the list, and its order: that of `lab all`, so the most useful come first. *May not
-//! touch*: what any of them measures.
+//! *Owns*: the list. *May not touch*: what each runs: a file of its own says that.
 
-use super::definition::{Experiment, OwnCommand, Size};
+use super::part::{Part, Size};
+use super::statement::Statement;
+use super::{e1, e2, e3, e4, e5, e6, e7, e8, e9, e10};
 
-type Make = fn(Size) -> Box<dyn Experiment>;
-
-const LIST: &[Make] = &[
-    made::<super::depth::DepthPlan>,
-    made::<super::practice::PracticePlan>,
-    made::<super::log::LogPlan>,
-    made::<super::mixed::MixedPlan>,
-    made::<super::pool::PoolPlan>,
-    made::<super::read::ReadPlan>,
-    made::<super::text::TextPlan>,
-    // Only claims run these.
-    made::<super::reserved::UnwrittenReads>,
-    made::<super::reserved::Reserving>,
-    made::<super::reads_writes::ReadsAndWrites>,
-    made::<super::neighbours::Neighbours>,
-    made::<super::place::Place>,
-    made::<super::full_disk::FullDisk>,
-    made::<super::growing::Growing>,
-    made::<super::shared_offset::SharedOffset>,
-    made::<super::pieces::Pieces>,
-    made::<super::text::Buffers>,
-];
-
-fn made<E: Experiment + 'static>(size: Size) -> Box<dyn Experiment> {
-    Box::new(E::sized(size))
+/// An experiment of the articles.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// `e1` to `e10`.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// What it runs.
+    pub parts: fn(Size) -> Vec<Part>,
+    /// What the articles and others say about it.
+    pub statements: &'static [Statement],
 }
 
-/// Every experiment at this size, also those that only claims run.
-pub fn all(size: Size) -> impl Iterator<Item = Box<dyn Experiment>> {
-    LIST.iter().map(move |make| make(size))
+macro_rules! experiments {
+    ($($module:ident, $about:literal;)*) => {
+        /// All of them, in the order of their numbers.
+        pub const EXPERIMENTS: &[Experiment] = &[$(Experiment {
+            name: stringify!($module),
+            about: $about,
+            parts: $module::parts,
+            statements: $module::STATEMENTS,
+        }),*];
+    };
 }
 
-/// Those that have a command of their own, each with that.
-pub fn commands(size: Size) -> impl Iterator<Item = (Box<dyn Experiment>, OwnCommand)> {
-    all(size).filter_map(|experiment| experiment.command().map(|command| (experiment, command)))
+experiments! {
+    e1, "Ways to write a durable log (articles 2 and 4)";
+    e2, "First and second pass, with a journal and without (article 1)";
+    e3, "What a durable write costs at the block layer (article 2)";
+    e4, "fallocate, mode by mode (article 3)";
+    e5, "A key-value store's log, with blocks reserved ahead and without (article 3)";
+    e6, "Ways of doing I/O, and a mixed load (article 5)";
+    e7, "A pool of threads that block (article 5)";
+    e8, "Reading fast (articles 1 and 5)";
+    e9, "A text log written by many threads (article 1)";
+    e10, "The practice: the next file prepared ahead or used again (article 2)";
 }
 
-/// The one that gives results of this name.
-pub fn giving(result: &str, size: Size) -> Option<Box<dyn Experiment>> {
-    all(size).find(|experiment| experiment.gives(result))
+/// The one of this name.
+pub fn named(name: &str) -> Option<&'static Experiment> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name)
+}
+
+/// Every statement, by experiment.
+pub fn statements() -> impl Iterator<Item = &'static Statement> {
+    EXPERIMENTS.iter().flat_map(|experiment| experiment.statements)
+}
+
+/// What a page shows that has this result alone; `None` if it is unknown here.
+pub fn subject(result: &str) -> Option<&'static str> {
+    const SUBJECTS: [(&str, &str); 6] = [
+        ("log", "A key-value store's log"),
+        ("mixed", "Reads and durable writes together"),
+        ("pool", "A pool of threads"),
+        ("read", "Reading a file"),
+        ("text", "A text log"),
+        ("practice", "Changes of segment"),
+    ];
+    let gives = |name: &str| {
+        let rest = result.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    SUBJECTS.iter().find(|(name, _)| gives(name)).map(|(_, subject)| *subject)
+}
+
+/// Whether the figures of this result are those of memory and processors rather than of the disk:
+/// then two results differ by more.
+pub fn is_of_memory(result: &str) -> bool {
+    ["read", "text"].iter().any(|name| result.starts_with(&format!("{name}-")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    const SIZES: [Size; 7] = [
-        Size::Usual,
-        Size::Published,
-        Size::Quick,
-        Size::Standard,
-        Size::Full,
-        Size::Twins,
-        Size::Claims,
-    ];
 
     #[test]
-    fn names_are_unique_and_no_result_belongs_to_two() {
-        let names: Vec<&str> = all(Size::Usual).map(|experiment| experiment.name()).collect();
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), LIST.len(), "{names:?}");
-        for name in names {
-            for result in [name.to_owned(), format!("{name}-more")] {
-                let givers = all(Size::Usual).filter(|experiment| experiment.gives(&result));
-                assert_eq!(givers.count(), 1, "{result}");
+    fn each_experiment_has_parts_at_both_sizes_and_statements_with_a_source() {
+        let mut ids = Vec::new();
+        for experiment in EXPERIMENTS {
+            for size in [Size::Small, Size::Published] {
+                assert!(!(experiment.parts)(size).is_empty(), "{}", experiment.name);
+            }
+            assert!(!experiment.statements.is_empty(), "{}", experiment.name);
+            for statement in experiment.statements {
+                assert!(!ids.contains(&statement.id), "{} twice", statement.id);
+                ids.push(statement.id);
+                assert!(statement.says.ends_with('.') && !statement.source.words().is_empty());
             }
         }
-        assert!(giving("reads", Size::Usual).is_none());
     }
 
+    /// What is published is what the articles have.
     #[test]
-    fn each_has_rows_room_and_time_at_every_size() {
-        let pace = super::super::Pace { rounds: 5, budget: None, seed: 1, twins: false };
-        for size in SIZES {
-            for mut experiment in all(size) {
-                let name = experiment.name();
-                assert!(
-                    experiment.room_needed_bytes() > 0 && experiment.rows() > 0,
-                    "{name} {size:?}"
-                );
-                assert!(
-                    experiment.steps(&pace) > 0 && experiment.claims_s() > 0.0,
-                    "{name} {size:?}"
-                );
-                let is_command = experiment.command().is_some();
-                assert!(
-                    is_command || experiment.settings().is_empty(),
-                    "{name}: nobody can set its options"
-                );
-            }
+    fn published_means_published() {
+        use crate::image::{ImageKind, LoopMode};
+        use crate::run::Plan;
+        let parts = |name: &str| (named(name).expect("known").parts)(Size::Published);
+        let plan = |part: &mut Part| -> Plan { part.plan_mut().expect("ways").clone() };
+        let of_e1: Vec<Plan> = parts("e1").iter_mut().map(plan).collect();
+        for plan in &of_e1[..3] {
+            assert_eq!(plan.rounds, 3, "article 4's rounds");
+            let is_whole = |cell: &crate::cell::Cell| (cell.file_bytes, cell.write_bytes);
+            assert!(plan.cells.iter().map(is_whole).all(|bytes| bytes == (1 << 30, 4096)));
         }
+        assert_eq!(of_e1[0].cells.len(), of_e1[1].cells.len());
+        assert_eq!(of_e1[2].cells.len(), 5);
+        let Part::On(images) = &parts("e2")[0] else { panic!("no images") };
+        assert_eq!(images.kinds, [ImageKind::Ext4, ImageKind::Ext4NoJournal]);
+        assert_eq!((images.image_bytes, &images.modes[..]), (2 << 30, &[LoopMode::Buffered][..]));
+        assert_eq!(images.plan.rounds, 1);
+        let is_paused = |cell: &crate::cell::Cell| (cell.file_bytes, cell.pause_ms);
+        assert!(images.plan.cells.iter().map(is_paused).all(|found| found == (1 << 30, 10_000)));
+        let Part::Fallocate(atlas) = &parts("e4")[0] else { panic!("no atlas") };
+        assert_eq!(atlas.zeroing_bytes, 10 << 30);
+        let pool = &parts("e7")[0];
+        assert_eq!(pool.room_bytes(), 2 * 500_000 * 4096);
     }
 }

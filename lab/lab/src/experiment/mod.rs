@@ -4,39 +4,33 @@
 //! *Owns*: the data, its units and their meaning; part of the contract of [`crate::result`]. *May
 //! not touch*: how it is measured or printed. A figure that was not measured is missing, never 0.
 
-pub mod definition;
-mod depth;
+pub mod e1;
+mod e10;
+mod e2;
+mod e3;
+mod e4;
+mod e5;
+mod e5_group;
+mod e6;
+mod e7;
+mod e8;
+mod e9;
 mod flight;
-mod full_disk;
-mod growing;
 pub mod list;
-mod log;
-mod mixed;
-mod neighbours;
+pub mod part;
 mod pattern;
-mod pieces;
-mod place;
-mod pool;
-mod practice;
-mod preallocation;
-mod read;
-mod reads_writes;
-mod reserved;
-mod rounds;
+pub mod rounds;
 mod scratch;
-mod shared_offset;
-mod text;
+pub mod statement;
+#[cfg(test)]
+mod testing;
+mod unit;
+pub(crate) mod ways;
 mod words;
 
-pub use definition::{Experiment, Size};
-pub use depth::DepthPlan;
-pub use log::LogPlan;
-pub use mixed::MixedPlan;
-pub use pool::PoolPlan;
-pub use practice::PracticePlan;
-pub use read::{ReadOrder, ReadPlan};
-pub use rounds::Pace;
-pub use text::TextPlan;
+pub use e8::{ReadOrder, read};
+pub use unit::Unit;
+pub use ways::quick as quick_ways;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,8 +39,8 @@ use crate::result::{Finding, Histogram, Place, Relative};
 /// Rows measured side by side in one place, in rounds, interleaved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ExperimentResult {
-    /// Short name, unique in one place: `pool`, `read-random-cold`, `mixed`, `depth`, `depth-size`,
-    /// `log`, `log-preallocation`, `practice`, `text-1`, `text-paced-4`, `text-bill`, `score`.
+    /// Short name, unique in one place: `pool`, `read-random-cold`, `log-preallocation`,
+    /// `text-paced-4`.
     pub name: String,
     /// What it shows, in one line for people.
     pub title: String,
@@ -59,7 +53,7 @@ pub struct ExperimentResult {
     pub x_name: Option<String>,
     /// What is compared: a rate (`operations/s`, `bytes/s`: more is better), or a time in
     /// nanoseconds (`ns, p99.9 of a write`: less is better).
-    pub unit: String,
+    pub unit: Unit,
     /// Name of the row that the others are compared with.
     pub baseline: Option<String>,
     /// Planned rounds.
@@ -91,9 +85,6 @@ pub struct ExperimentRow {
     pub samples: Vec<f64>,
     /// Compared with the baseline, paired by round: above 1 is more per second, or less time.
     pub relative: Option<Relative>,
-    /// With identical rows: the row compared with itself, by further turns in the same rounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub twin: Option<Relative>,
     /// Times of single operations, if they were timed one by one.
     pub latency: Option<Histogram>,
     /// Further counts and times, per operation unless the unit says otherwise.
@@ -106,7 +97,7 @@ pub struct Figure {
     /// `context switches`, `system time`, `resident before`.
     pub name: String,
     /// `per operation`, `ns per operation`, `%`, `bytes/s`, `lines`.
-    pub unit: String,
+    pub unit: Unit,
     /// The value.
     pub value: f64,
 }
@@ -118,11 +109,6 @@ pub(crate) fn compared_words(relative: Option<&Relative>) -> String {
 }
 
 pub(crate) use words::{not_behind, rounds_of};
-
-/// Whether an experiment in this unit compares times.
-pub(crate) fn less_is_better(unit: &str) -> bool {
-    unit.starts_with("ns")
-}
 
 /// Where the curve of this series bends, if it does.
 pub(crate) fn knee_of(experiment: &ExperimentResult, series: &str) -> Option<f64> {

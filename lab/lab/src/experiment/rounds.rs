@@ -14,7 +14,7 @@ use crate::site::Site;
 use crate::stage::{CellError, Session};
 use crate::stats::{median, relative, relative_of_several};
 
-use super::{ExperimentResult, ExperimentRow, Figure, less_is_better};
+use super::{ExperimentResult, ExperimentRow, Figure, Unit};
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy)]
@@ -25,9 +25,6 @@ pub struct Pace {
     pub budget: Option<Duration>,
     /// Seed of the orders and of the bytes.
     pub seed: u64,
-    /// Every row has two turns in each round, as if it were two rows, and the two are compared: no
-    /// pair should differ.
-    pub twins: bool,
 }
 
 /// The share of a row's budget that is measured; the rest brings the file into its state.
@@ -42,17 +39,18 @@ const BUDGETS_MAX: f64 = 1.25;
 
 impl Pace {
     /// For rows that count. They need few rounds, and all of them: those take a second.
-    pub(super) fn for_counts(&self) -> Self {
+    fn for_counts(&self) -> Self {
         Self { rounds: self.rounds.min(COUNTED_ROUNDS), budget: None, ..*self }
     }
 
-    fn turns_of_a_row(&self) -> usize {
-        if self.twins { 2 } else { 1 }
+    /// A part of the time.
+    pub(super) fn part(&self, share: f64) -> Self {
+        Self { budget: self.budget.map(|budget| budget.mul_f64(share)), ..*self }
     }
 
     /// The measured time of one turn, with this many rows.
     pub(crate) fn turn(&self, rows: usize) -> Duration {
-        let turns = f64::from(self.rounds.max(1)) * (rows.max(1) * self.turns_of_a_row()) as f64;
+        let turns = f64::from(self.rounds.max(1)) * rows.max(1) as f64;
         self.budget
             .map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
     }
@@ -117,8 +115,6 @@ pub(crate) struct Row<'a> {
     shown: ExperimentRow,
     arm: Option<Box<dyn Arm + 'a>>,
     rounds: Vec<Round>,
-    /// The rounds of its twin, if there is one.
-    again: Vec<Round>,
     figures: Vec<Vec<Figure>>,
 }
 
@@ -143,7 +139,7 @@ impl<'a> Row<'a> {
                 None
             }
         };
-        Self { shown, arm, rounds: Vec::new(), again: Vec::new(), figures: Vec::new() }
+        Self { shown, arm, rounds: Vec::new(), figures: Vec::new() }
     }
 }
 
@@ -152,61 +148,145 @@ pub(crate) struct Frame {
     pub(crate) name: &'static str,
     pub(crate) title: String,
     pub(crate) x_name: Option<&'static str>,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: Unit,
     /// Name of the row that the others are compared with.
     pub(crate) baseline: String,
 }
 
-/// Steps that [`measure`] reports to its progress.
-pub(crate) fn steps_of(pace: &Pace, rows: usize) -> u64 {
-    u64::from(pace.rounds) * (rows * pace.turns_of_a_row()) as u64
+/// Where an experiment is measured, how often and how long, and where it shows its progress.
+#[expect(missing_debug_implementations, reason = "progress is a terminal")]
+pub struct Scene<'a> {
+    /// The place.
+    pub site: &'a Site,
+    /// Its directory, and the user's wish to stop.
+    pub session: &'a Session<'a>,
+    /// How often and how long.
+    pub pace: Pace,
+    /// Where it shows its progress.
+    pub progress: &'a mut Progress,
 }
 
-/// Runs the rounds of all rows. Results measured before Ctrl-C are kept.
-pub(crate) fn measure(
-    site: &Site,
-    session: &Session<'_>,
-    pace: &Pace,
-    frame: &Frame,
-    mut rows: Vec<Row<'_>>,
-    progress: &mut Progress,
-) -> ExperimentResult {
-    let mut random = fastrand::Rng::with_seed(pace.seed);
-    let time = pace.turn(rows.len());
-    let begin = Instant::now();
-    let used = || pace.budget.map_or(0.0, |budget| begin.elapsed().div_duration_f64(budget));
-    let turns = pace.turns_of_a_row();
-    let mut order: Vec<usize> = (0..rows.len() * turns).collect();
-    'rounds: for number in 0..pace.rounds {
-        random.shuffle(&mut order);
-        // A round that has begun is finished, unless it is far too slow: otherwise some rows would
-        // have fewer rounds to compare.
-        if used() >= 1.0 {
-            break;
-        }
-        for (turn, &index) in order.iter().enumerate() {
-            if session.check().is_err() || used() > BUDGETS_MAX {
-                break 'rounds;
-            }
-            let row = &mut rows[index / turns];
-            progress.step(&row.shown.name);
-            let seed = random.u64(..);
-            let Some(arm) = &mut row.arm else { continue };
-            match arm.turn(&Turn { session, time, seed }) {
-                Ok(sample) => row.take(number, turn as u32, index % turns > 0, sample),
-                Err(CellError::Interrupted) => break 'rounds,
-                Err(error) => row.fail(&error),
-            }
-        }
+/// What runs the rounds of some rows.
+type Measure = dyn Fn(&mut Scene<'_>) -> Result<Vec<ExperimentResult>, CellError>;
+
+/// Ways whose figures are not commits of one cell, measured side by side: reads, pools, logs.
+pub struct Rows {
+    /// Its name. Its results are called the same, or the same and more behind a dash.
+    pub name: &'static str,
+    /// Bytes of disk that it needs at the same time.
+    pub room_bytes: u64,
+    /// How many rows have a turn in each round.
+    pub count: usize,
+    /// Seconds that it takes unless another time is given.
+    pub seconds: f64,
+    /// Whether it needs a file system that nobody else uses: it counts what reaches the device.
+    pub is_private: bool,
+    run: Box<Measure>,
+}
+
+impl Rows {
+    /// Rows that need this much room.
+    pub(super) fn new(
+        name: &'static str,
+        (count, room_bytes, seconds): (usize, u64, f64),
+        run: impl Fn(&mut Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> + 'static,
+    ) -> Self {
+        Self { name, room_bytes, count, seconds, is_private: false, run: Box::new(run) }
     }
-    finish(site, pace, frame, rows)
+
+    /// The same in another time.
+    pub(super) fn taking(self, seconds: f64) -> Self {
+        Self { seconds, ..self }
+    }
+
+    /// The same on a file system that nobody else uses.
+    pub(super) fn private(self) -> Self {
+        Self { is_private: true, ..self }
+    }
+
+    /// The steps that they report to their progress.
+    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
+        u64::from(pace.rounds) * self.count as u64
+    }
+
+    /// Runs them, and removes their files.
+    ///
+    /// # Errors
+    /// A failure of all rows: the file could not be created, or the user wants to stop before there
+    /// is any result.
+    pub fn measure(&self, scene: &mut Scene<'_>) -> Result<Vec<ExperimentResult>, CellError> {
+        (self.run)(scene)
+    }
+
+    /// Whether a result of this name is one of theirs.
+    pub fn gives(&self, result: &str) -> bool {
+        let rest = result.strip_prefix(self.name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rows").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Scene<'_> {
+    /// Runs the rounds of all rows. Results measured before Ctrl-C are kept.
+    pub(crate) fn measure(&mut self, frame: &Frame, rows: Vec<Row<'_>>) -> ExperimentResult {
+        let pace = self.pace;
+        self.measure_at(&pace, frame, rows)
+    }
+
+    /// The same for rows that count: few rounds are enough, and all of them are needed.
+    pub(crate) fn count(&mut self, frame: &Frame, rows: Vec<Row<'_>>) -> ExperimentResult {
+        let pace = self.pace.for_counts();
+        self.measure_at(&pace, frame, rows)
+    }
+
+    /// The same at another pace.
+    pub(crate) fn measure_at(
+        &mut self,
+        pace: &Pace,
+        frame: &Frame,
+        mut rows: Vec<Row<'_>>,
+    ) -> ExperimentResult {
+        let session = self.session;
+        let mut random = fastrand::Rng::with_seed(pace.seed);
+        let time = pace.turn(rows.len());
+        let begin = Instant::now();
+        let used = || pace.budget.map_or(0.0, |budget| begin.elapsed().div_duration_f64(budget));
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        'rounds: for number in 0..pace.rounds {
+            random.shuffle(&mut order);
+            // A round that has begun is finished, unless it is far too slow: otherwise some rows
+            // would have fewer rounds to compare.
+            if used() >= 1.0 {
+                break;
+            }
+            for (turn, &index) in order.iter().enumerate() {
+                if session.check().is_err() || used() > BUDGETS_MAX {
+                    break 'rounds;
+                }
+                let row = &mut rows[index];
+                self.progress.step(&row.shown.name);
+                let seed = random.u64(..);
+                let Some(arm) = &mut row.arm else { continue };
+                match arm.turn(&Turn { session, time, seed }) {
+                    Ok(sample) => row.take(number, turn as u32, sample),
+                    Err(CellError::Interrupted) => break 'rounds,
+                    Err(error) => row.fail(&error),
+                }
+            }
+        }
+        finish(self.site, pace, frame, rows)
+    }
 }
 
 impl Row<'_> {
-    fn take(&mut self, number: u32, turn: u32, is_twin: bool, sample: Sample) {
+    fn take(&mut self, number: u32, turn: u32, sample: Sample) {
         let Sample { amount, total_ns, figures } = sample;
-        let rounds = if is_twin { &mut self.again } else { &mut self.rounds };
-        rounds.push(Round { number, turn, commits: amount, total_ns, ..Round::default() });
+        self.rounds.push(Round { number, turn, commits: amount, total_ns, ..Round::default() });
         self.figures.push(figures);
     }
 
@@ -214,17 +294,16 @@ impl Row<'_> {
         self.shown.invalid = Some(error.reason());
         self.arm = None;
         self.rounds.clear();
-        self.again.clear();
     }
 
     fn finish(
         mut self,
         base: &[Round],
         is_base: bool,
-        unit: &str,
+        unit: Unit,
         (seed, questions): (u64, usize),
     ) -> ExperimentRow {
-        let value = |round: &Round| match less_is_better(unit) {
+        let value = |round: &Round| match unit.is_time() {
             true => round.per_commit_ns(),
             false => round.commits as f64 * 1e9 / round.total_ns.max(1) as f64,
         };
@@ -234,8 +313,6 @@ impl Row<'_> {
         }
         self.shown.relative =
             if is_base { None } else { relative_of_several(base, &self.rounds, seed, questions) };
-        self.shown.twin =
-            relative(&self.rounds, &self.again, seed).filter(|_| !self.again.is_empty());
         self.shown.latency = self.arm.as_ref().and_then(|arm| arm.latency());
         for figure in self.figures.iter().flatten() {
             if !self.shown.figures.iter().any(|known| known.name == figure.name) {
@@ -248,14 +325,14 @@ impl Row<'_> {
                     .collect();
                 // The clock of CPU time ticks slowly: in a short turn it may not have moved, but
                 // over all turns it has.
-                let value = match figure.unit.as_str() {
-                    "ns per operation" | "ns per MiB" => {
-                        values.iter().sum::<f64>() / values.len().max(1) as f64
-                    }
-                    _ => median(&values).unwrap_or(figure.value),
+                let of_cpu =
+                    matches!(figure.unit, Unit::NsPerOp | Unit::NsPerMib | Unit::NsPerLine);
+                let value = if of_cpu {
+                    values.iter().sum::<f64>() / values.len().max(1) as f64
+                } else {
+                    median(&values).unwrap_or(figure.value)
                 };
-                let unmoved = figure.unit.starts_with("ns per") && value == 0.0;
-                if !unmoved {
+                if !(of_cpu && value == 0.0) {
                     self.shown.figures.push(Figure { value, ..figure.clone() });
                 }
             }
@@ -282,7 +359,7 @@ fn finish(site: &Site, pace: &Pace, frame: &Frame, rows: Vec<Row<'_>>) -> Experi
         command: String::new(),
         place: site.place.clone(),
         x_name: frame.x_name.map(str::to_owned),
-        unit: frame.unit.into(),
+        unit: frame.unit,
         rounds: pace.rounds,
         seed: pace.seed,
         rows: rows.collect(),
@@ -333,19 +410,28 @@ fn knee(points: &[(f64, &[Round])], seed: u64) -> Option<f64> {
     None
 }
 
-/// What the process used, per operation.
+/// What the process used for so many operations.
 pub(crate) fn usage_figures(usage: &Usage, operations: u64) -> Vec<Figure> {
-    let per = |value: u64| value as f64 / operations.max(1) as f64;
+    used(usage, operations, Unit::PerOp, Unit::NsPerOp)
+}
+
+/// What the process used for so many MiB.
+pub(crate) fn usage_per_mib(usage: &Usage, mib: u64) -> Vec<Figure> {
+    used(usage, mib, Unit::PerMib, Unit::NsPerMib)
+}
+
+fn used(usage: &Usage, amount: u64, each: Unit, ns: Unit) -> Vec<Figure> {
+    let per = |value: u64| value as f64 / amount.max(1) as f64;
     vec![
-        figure("context switches", "per operation", per(usage.switches())),
-        figure("system time", "ns per operation", per(usage.system_ns)),
-        figure("user time", "ns per operation", per(usage.user_ns)),
+        figure("context switches", each, per(usage.switches())),
+        figure("system time", ns, per(usage.system_ns)),
+        figure("user time", ns, per(usage.user_ns)),
     ]
 }
 
 /// A figure.
-pub(crate) fn figure(name: &str, unit: &str, value: f64) -> Figure {
-    Figure { name: name.into(), unit: unit.into(), value }
+pub(crate) fn figure(name: &str, unit: Unit, value: f64) -> Figure {
+    Figure { name: name.into(), unit, value }
 }
 
 #[cfg(test)]
@@ -370,82 +456,17 @@ mod tests {
     }
 
     #[test]
-    fn the_published_curves_bend_where_one_sees_it() {
+    fn a_curve_bends_where_one_sees_it() {
         let nvme =
             [(2.0, 32505.0), (8.0, 65828.0), (64.0, 79173.0), (128.0, 48901.0), (256.0, 22956.0)];
-        assert_eq!(knee_of(&nvme), Some(64.0));
+        assert_eq!(knee_of(&nvme), Some(64.0), "as published");
         let sata = [(2.0, 29600.0), (8.0, 39530.0), (64.0, 37836.0), (128.0, 34354.0)];
-        assert_eq!(knee_of(&sata), Some(8.0));
-    }
-
-    #[test]
-    fn what_only_rises_has_no_knee_and_what_only_falls_has_its_first_point() {
-        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 150.0), (4.0, 220.0)]), None);
-        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 90.0), (4.0, 50.0)]), Some(1.0));
+        assert_eq!(knee_of(&sata), Some(8.0), "as published");
+        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 150.0), (4.0, 220.0)]), None, "it only rises");
         assert_eq!(knee_of(&[(4.0, 50.0), (1.0, 100.0), (2.0, 101.0)]), Some(1.0), "1% is no rise");
         assert_eq!(knee_of(&[(1.0, 100.0)]), None);
-        assert_eq!(knee_of(&[]), None);
-    }
-
-    struct Equal;
-
-    impl Arm for Equal {
-        fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
-            let total_ns = 1_000_000 + turn.seed % 1000;
-            Ok(Sample { amount: 1000, total_ns, figures: Vec::new() })
-        }
-    }
-
-    /// The verdict on a row's twin that takes `times` as long.
-    fn twin(times: u64) -> Option<Verdict> {
-        let mut row = Row::new("row", "row", None, Ok(Equal));
-        let sample = |total_ns| Sample { amount: 1000, total_ns, figures: Vec::new() };
-        for number in 0..7 {
-            row.take(number, 0, false, sample(1_000_000 + u64::from(number)));
-            row.take(number, 1, true, sample(times * 1_000_000 - u64::from(number)));
-        }
-        row.finish(&[], true, "operations/s", (1, 1)).twin.map(|twin| twin.verdict)
-    }
-
-    #[test]
-    fn a_twin_is_called_different_only_where_it_is() {
-        assert_eq!(twin(1), Some(Verdict::Tie));
-        assert_eq!(twin(2), Some(Verdict::Slower), "a planted difference");
-    }
-
-    #[test]
-    fn twins_have_their_own_turns_and_rows_without_have_none() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let open = crate::site::OpenSite::open(directory.path(), "here", 1).expect("a site");
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        let frame = Frame {
-            name: "equal",
-            title: String::new(),
-            x_name: None,
-            unit: "operations/s",
-            baseline: "a".into(),
-        };
-        for twins in [true, false] {
-            let pace = Pace { rounds: 7, budget: None, seed: 1, twins };
-            let rows = ["a", "b"].map(|name| Row::new(name, name, None, Ok(Equal)));
-            let session = open.site.session(&stop);
-            let mut progress = Progress::silent();
-            let found = measure(&open.site, &session, &pace, &frame, rows.into(), &mut progress);
-            for row in &found.rows {
-                assert_eq!((row.samples.len(), row.twin.is_some()), (7, twins), "{}", row.name);
-            }
-            let turn_s =
-                Pace { budget: Some(Duration::from_secs(10)), ..pace }.turn(2).as_secs_f64();
-            let wanted_s = 6.0 / if twins { 28.0 } else { 14.0 };
-            assert!((turn_s - wanted_s).abs() < 1e-6, "{turn_s} {wanted_s}");
-        }
-        open.close().expect("closed");
-    }
-
-    #[test]
-    fn few_rounds_say_nothing_of_a_knee() {
         let few: Vec<Round> = rounds(100.0).into_iter().take(2).collect();
-        assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None);
+        assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None, "too few rounds");
     }
 
     /// A clock that ticks every 4 ms shows 0 for a short turn. Over all turns together it shows a
@@ -453,25 +474,19 @@ mod tests {
     #[test]
     fn cpu_time_that_the_clock_did_not_see_is_not_zero() {
         let of = |values: [f64; 3]| {
-            let mut row = Row {
-                shown: ExperimentRow::default(),
-                arm: None,
-                again: Vec::new(),
-                rounds: rounds(100.0),
-                figures: values
-                    .map(|value| vec![figure("user time", "ns per operation", value)])
-                    .to_vec(),
-            };
-            row.shown.name = "a row".into();
-            row.finish(&[], true, "operations/s", (1, 1)).figures
+            let figures =
+                values.map(|value| vec![figure("user time", Unit::NsPerOp, value)]).to_vec();
+            let shown = ExperimentRow::default();
+            let row = Row { shown, arm: None, rounds: rounds(100.0), figures };
+            row.finish(&[], true, Unit::OperationsPerS, (1, 1)).figures
         };
         assert_eq!(of([0.0, 0.0, 0.0]), []);
-        assert_eq!(of([0.0, 0.0, 600.0]), [figure("user time", "ns per operation", 200.0)]);
+        assert_eq!(of([0.0, 0.0, 600.0]), [figure("user time", Unit::NsPerOp, 200.0)]);
     }
 
     #[test]
     fn a_turn_is_a_part_of_the_budget() {
-        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1, twins: false };
+        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1 };
         assert_eq!(pace.turn(6), Duration::from_millis(200));
         assert_eq!(pace.turn(10_000), TURN_MIN);
         assert_eq!(Pace { budget: None, ..pace }.turn(6), Duration::MAX);

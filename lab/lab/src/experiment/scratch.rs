@@ -3,13 +3,14 @@
 //! *Owns*: creating them, and the choice of the plainest durable way here. *May not touch*: the
 //! measured part.
 
-use inkstone_host::LabFile;
+use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, Persist, SyncKind};
 
 use crate::site::Site;
 use crate::stage::{CellError, Session};
 
 use super::pattern;
+use super::rounds::{Arm, Sample, Turn};
 
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -78,5 +79,50 @@ impl DurableWay {
     /// How the write becomes durable.
     pub(crate) fn persist(self) -> Persist {
         Persist::Dsync
+    }
+}
+
+/// Size of the files of [`RandomReads`].
+pub(crate) const READ_BYTES: u64 = 8 << 20;
+const BLOCK_BYTES: usize = 4096;
+
+/// A new file that is opened with O_DIRECT.
+///
+/// # Errors
+/// As [`written_file`].
+pub(crate) fn direct_file(session: &Session<'_>, name: &str) -> Result<LabFile, CellError> {
+    session.new_file(name, &OpenFile::new_file().access(Access::Direct))
+}
+
+/// Random reads of 4 KiB, one after the other.
+pub(crate) struct RandomReads {
+    pub(crate) file: LabFile,
+}
+
+impl Arm for RandomReads {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let mut random = fastrand::Rng::with_seed(turn.seed);
+        let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+        let begin_ns = monotonic_ns();
+        let mut reads = 0;
+        loop {
+            turn.session.check()?;
+            let now_ns = monotonic_ns();
+            if reads > 0 && now_ns >= turn.end_ns(begin_ns) {
+                return Ok(Sample {
+                    amount: reads,
+                    total_ns: now_ns - begin_ns,
+                    figures: Vec::new(),
+                });
+            }
+            let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+            if self.file.read_at(&mut buffer, offset)? != BLOCK_BYTES {
+                return Err(CellError::Invalid(format!(
+                    "the file ends before byte {}",
+                    offset + 4096
+                )));
+            }
+            reads += 1;
+        }
     }
 }

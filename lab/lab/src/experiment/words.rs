@@ -5,7 +5,7 @@
 use crate::result::{Relative, Round, Verdict};
 use crate::stats::{median, relative_of_several};
 
-use super::{ExperimentResult, ExperimentRow, less_is_better};
+use super::{ExperimentResult, ExperimentRow, Unit};
 
 /// The median over a row's rounds; `None` if it has none.
 pub(crate) fn median_of(row: &ExperimentRow) -> Option<f64> {
@@ -33,10 +33,10 @@ fn best_of<'a>(rows: impl Iterator<Item = &'a ExperimentRow>) -> Option<&'a Expe
 }
 
 /// The rounds of a row, rebuilt from its samples.
-pub(crate) fn rounds_of(row: &ExperimentRow, unit: &str) -> Vec<Round> {
+pub(crate) fn rounds_of(row: &ExperimentRow, unit: Unit) -> Vec<Round> {
     const COMMITS: u64 = 1_000_000;
     let one = |(number, &value): (u32, &f64)| {
-        let each_ns = if less_is_better(unit) { value } else { 1e9 / value };
+        let each_ns = if unit.is_time() { value } else { 1e9 / value };
         Round {
             number,
             commits: COMMITS,
@@ -54,13 +54,13 @@ pub(crate) fn not_behind<'a>(
     best: &ExperimentRow,
     series: Option<&str>,
 ) -> Vec<&'a ExperimentRow> {
-    let ours = rounds_of(best, &found.unit);
+    let ours = rounds_of(best, found.unit);
     // As in the experiment's table.
     let questions =
         found.rows.iter().filter(|row| median_of(row).is_some()).count().saturating_sub(1);
     let is_behind = |row: &ExperimentRow| {
         let compared =
-            relative_of_several(&rounds_of(row, &found.unit), &ours, found.seed, questions);
+            relative_of_several(&rounds_of(row, found.unit), &ours, found.seed, questions);
         compared.is_some_and(|compared| compared.verdict == Verdict::Faster)
     };
     let others = found.rows.iter().filter(|row| row.name != best.name && median_of(row).is_some());
@@ -111,8 +111,7 @@ mod tests {
             ..ExperimentRow::default()
         };
         let said = |rows: Vec<ExperimentRow>| {
-            let found =
-                ExperimentResult { rows, unit: "reads/s".into(), ..ExperimentResult::default() };
+            let found = ExperimentResult { rows, ..ExperimentResult::default() };
             also(&found, best(&found).expect("one"), None)
         };
         assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");

@@ -3,11 +3,9 @@
 //! *Owns*: that text. *May not touch*: findings; they come from the lab. Every field may be
 //! missing.
 
-use inkstone_io::NamedChoice;
 use serde_json::Value;
 
-use crate::experiment::{Size, list::giving};
-use crate::presets::Preset;
+use crate::experiment::list;
 use crate::result::FEW_ROUNDS;
 
 /// The head of a page.
@@ -176,11 +174,7 @@ fn holds(result: &Value) -> String {
 
 /// The subject of an experiment's result, by its name.
 fn subject(result: &str) -> &'static str {
-    if result == "score" {
-        return "The log's own choice of a way to write";
-    }
-    let command = giving(result, Size::Usual).and_then(|experiment| experiment.command());
-    command.map_or("An experiment", |command| command.subject)
+    list::subject(result).unwrap_or("An experiment")
 }
 
 /// The date and time in UTC.
@@ -260,9 +254,7 @@ fn heading(runs: &[Value]) -> Option<&Value> {
         |run: &&Value| run.get("finding").is_some_and(|found| !text(found, "sentence").is_empty());
     match runs {
         [one] => Some(one).filter(has_finding),
-        many => {
-            many.iter().filter(|run| text(run, "name") == Preset::Quick.name()).find(has_finding)
-        }
+        many => many.iter().filter(|run| text(run, "name") == "quick").find(has_finding),
     }
 }
 
@@ -543,9 +535,6 @@ mod tests {
             title(&json!({"experiments": all}))
         };
         assert_eq!(of(&["text-1", "text-paced-4"]), "A text log on /data");
-        for (experiment, command) in crate::experiment::list::commands(Size::Usual) {
-            assert_eq!(of(&[experiment.name()]), format!("{} on /data", command.subject));
-        }
         assert_eq!(of(&["pool", "read-random-warm"]), "2 experiments on /data");
         assert_eq!(of(&["of a later version"]), "An experiment on /data");
         assert_eq!(title(&json!({"runs": [{"place": place}]})), "Durable writes on /data");

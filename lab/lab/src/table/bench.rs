@@ -38,7 +38,6 @@ pub fn render_bench(result: &BenchResult, style: &TableStyle) -> String {
         out.push('\n');
         apart(result, style, &mut out);
     }
-    super::beside::beside(result, style, &mut out);
     if let Some(pair) = &result.changes {
         out.push('\n');
         changes(pair, style, &mut out);
@@ -57,7 +56,7 @@ fn is_traced(bill: &LogBill) -> bool {
 }
 
 /// Commits or writes per second: the median of the rounds.
-pub(super) fn per_s(rounds: &[Round]) -> f64 {
+fn per_s(rounds: &[Round]) -> f64 {
     let rates: Vec<f64> = rounds
         .iter()
         .filter(|round| round.commits > 0 && round.total_ns > 0)
@@ -66,11 +65,11 @@ pub(super) fn per_s(rounds: &[Round]) -> f64 {
     median(&rates).unwrap_or(f64::NAN)
 }
 
-pub(super) fn interval(relative: Option<&Relative>) -> String {
+fn interval(relative: Option<&Relative>) -> String {
     relative.map_or_else(|| NOTHING.into(), |relative| relative.column(ratio))
 }
 
-pub(super) fn name(row: &BenchRow) -> String {
+fn name(row: &BenchRow) -> String {
     format!("{}, {}", row.load, size_name(row.record_bytes))
 }
 
@@ -157,9 +156,7 @@ fn legend(result: &BenchResult, dropped: &[String], style: &TableStyle, out: &mu
     text.push_str(&format!(
         " {changes} segment changes, {pool_empty} of them found no file ready."
     ));
-    let all = || {
-        result.rows.iter().flat_map(|row| row.beside.iter().map(|one| &one.log).chain([&row.log]))
-    };
+    let all = || result.rows.iter().map(|row| &row.log);
     let (sleeps, rested_us): (u64, u64) =
         (all().map(|log| log.sleeps_at_once).sum(), all().map(|log| log.rested_us).sum());
     if sleeps > 0 {

@@ -26,7 +26,7 @@ pub fn render_bill(run: &Run, style: &TableStyle) -> String {
         }
     }
     if !any {
-        let text = "No cell has a bill: the block layer was not observed.";
+        let text = "No way has a bill: the block layer was not observed.";
         paragraph(&mut out, style, "  ", text, Tint::Plain);
     }
     out

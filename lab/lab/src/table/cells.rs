@@ -61,7 +61,7 @@ pub(super) fn table(run: &Run, style: &TableStyle, out: &mut String) {
         grid.span(index, &row.cell.name, said);
     }
     if view.rows.iter().all(|row| row.measured.is_none()) {
-        paragraph(out, style, "  ", "No cell was measured.", Tint::Plain);
+        paragraph(out, style, "  ", "No way was measured.", Tint::Plain);
     }
     let dropped = grid.render(style, out);
     notes(&view, style, &dropped, out);

@@ -52,7 +52,8 @@ fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
     let indent = " ".repeat(VERDICT_WIDTH);
     let mut say = |text: &str, tint: Tint| paragraph(out, style, &indent, text, tint);
     say(&answer.statement, Tint::Plain);
-    say(&format!("source: {}", answer.source), Tint::Dim);
+    let link = answer.link.as_ref().map(|link| format!(", {link}")).unwrap_or_default();
+    say(&format!("source: {}{link}", answer.source), Tint::Dim);
     match (&answer.found, &answer.reason) {
         (Some(found), reason) => {
             say(&format!("holds at: {}; seen: {}", answer.band, found.of), Tint::Dim);
@@ -88,6 +89,7 @@ mod tests {
                     .into(),
             source: "a thread with a name that is long enough for a second line, somewhere/or-other#12345"
                 .into(),
+            link: None,
             band: "1.5 to 3".into(),
             verdict,
             found,

@@ -7,7 +7,7 @@ use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{NOTHING, bytes, per, ratio, sig3};
 use super::text::{Tint, paragraph};
-use crate::experiment::{ExperimentResult, ExperimentRow, Figure, less_is_better, not_behind};
+use crate::experiment::{ExperimentResult, ExperimentRow, Figure, Unit, not_behind};
 use crate::result::{FEW_ROUNDS, Histogram};
 use crate::stats::{PAIRS_MIN, median};
 
@@ -44,20 +44,19 @@ fn rows(experiment: &ExperimentResult, style: &TableStyle, out: &mut String) {
         all.iter().map(cell).collect::<Vec<_>>().into_iter()
     };
     grid.push(Column::new("", Align::Left, 0, cells(&|row| row.name.as_str().into())));
-    let in_bytes = experiment.unit.starts_with("bytes");
-    let less = less_is_better(&experiment.unit);
+    let (in_bytes, less) = (experiment.unit.is_bytes(), experiment.unit.is_time());
     let value = cells(&|row| match median(&row.samples) {
         Some(value) if less => sig3(value / 1e3).into(),
         Some(value) if in_bytes => format!("{}B", bytes(value)).into(),
         Some(value) => sig3(value).into(),
         None => NOTHING.into(),
     });
-    let head = match experiment.unit.split_once(", ") {
-        Some((_, which)) if less => format!("{which}, us"),
-        _ if in_bytes => "per s".into(),
-        _ => experiment.unit.clone(),
+    let head = match experiment.unit {
+        Unit::TailNs => "p99.9 of a write, us",
+        Unit::BytesPerS => "per s",
+        unit => unit.name(),
     };
-    grid.push(Column::new(&head, Align::Right, 0, value));
+    grid.push(Column::new(head, Align::Right, 0, value));
     let medians = all.iter().filter_map(|row| median(&row.samples));
     let best =
         if less { medians.fold(f64::INFINITY, f64::min) } else { medians.fold(0.0, f64::max) };
@@ -155,10 +154,10 @@ fn latency(grid: &mut Grid, all: &[ExperimentRow]) {
 
 /// A column for each name, in order of first appearance; the first stay longest.
 fn figures(grid: &mut Grid, all: &[ExperimentRow]) {
-    let mut known: Vec<(&str, &str)> = Vec::new();
+    let mut known: Vec<(&str, Unit)> = Vec::new();
     for Figure { name, unit, .. } in all.iter().flat_map(|row| &row.figures) {
         if !known.iter().any(|(other, _)| other == name) {
-            known.push((name, unit));
+            known.push((name, *unit));
         }
     }
     for (index, (name, unit)) in known.into_iter().enumerate() {
@@ -173,20 +172,20 @@ fn figures(grid: &mut Grid, all: &[ExperimentRow]) {
 }
 
 /// Times in microseconds, as everywhere in tables.
-fn head_of(name: &str, unit: &str) -> String {
+fn head_of(name: &str, unit: Unit) -> String {
     match unit {
-        "%" => format!("{name} %"),
-        unit if unit.starts_with("ns") => format!("{name}, us"),
+        Unit::Percent => format!("{name} %"),
+        unit if unit.is_time() => format!("{name}, us"),
         _ => name.to_owned(),
     }
 }
 
 fn shown(figure: &Figure) -> String {
-    match figure.unit.as_str() {
-        "%" => format!("{:.0}", figure.value),
-        unit if unit.starts_with("ns") => sig3(figure.value / 1e3),
-        unit if unit.starts_with("bytes") => bytes(figure.value),
-        unit if unit.starts_with("per ") => per(figure.value),
+    match figure.unit {
+        Unit::Percent => format!("{:.0}", figure.value),
+        unit if unit.is_time() => sig3(figure.value / 1e3),
+        unit if unit.is_bytes() => bytes(figure.value),
+        unit if unit.is_per() => per(figure.value),
         _ => sig3(figure.value),
     }
 }
@@ -207,16 +206,8 @@ mod tests {
                 Relative::with_interval(per_s / 30_000.0, interval, Verdict::Faster)
             }),
             figures: vec![
-                Figure {
-                    name: "context switches".into(),
-                    unit: "per operation".into(),
-                    value: 2.345,
-                },
-                Figure {
-                    name: "system time".into(),
-                    unit: "ns per operation".into(),
-                    value: 12_345.0,
-                },
+                Figure { name: "context switches".into(), unit: Unit::PerOp, value: 2.345 },
+                Figure { name: "system time".into(), unit: Unit::NsPerOp, value: 12_345.0 },
             ],
             ..ExperimentRow::default()
         };
@@ -225,7 +216,7 @@ mod tests {
             title: "A pool of threads".into(),
             place: Place { file_system: "ext4".into(), ..Place::default() },
             x_name: Some("threads".into()),
-            unit: "operations/s".into(),
+            unit: Unit::OperationsPerS,
             baseline: Some("pool, 2 threads".into()),
             rounds: 5,
             rows: vec![

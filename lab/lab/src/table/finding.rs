@@ -3,7 +3,7 @@
 //! *Owns*: the layout. *May not touch*: the content, which comes from the lab.
 
 use super::TableStyle;
-use super::text::{Tint, columns, paragraph};
+use super::text::{Tint, paragraph};
 use crate::result::{Finding, Warning};
 
 /// `! text`, and under it the cure.
@@ -16,25 +16,12 @@ pub(super) fn warnings(warnings: &[Warning], style: &TableStyle, out: &mut Strin
     }
 }
 
-/// The sentence, why, what to do, and a line for each engine.
+/// The sentence, why, and what to do.
 pub(super) fn finding(finding: &Finding, style: &TableStyle, out: &mut String) {
     paragraph(out, style, "", &finding.sentence, Tint::Strong);
     for (lead, words) in [("Why: ", &finding.why), ("Do this: ", &finding.advice)] {
         if let Some(words) = words {
             paragraph(out, style, lead, words, Tint::Strong);
-        }
-    }
-    for advice in &finding.engines {
-        let lead = format!("  {}: ", super::text::clean(&advice.engine));
-        let fits = columns(&lead) * 2 <= style.columns();
-        let words = [advice.setting.trim(), advice.reason.trim()];
-        let said: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let said = said.join(" - ");
-        match fits {
-            true => paragraph(out, style, &lead, &said, Tint::Plain),
-            false => {
-                paragraph(out, style, "  ", &format!("{}: {said}", advice.engine), Tint::Plain)
-            }
         }
     }
     out.push('\n');

@@ -4,10 +4,7 @@
 //! numbers (they come from the result), terminals (the command decides about colours), files.
 //! Colour only emphasises: the text says the same.
 
-mod aa;
-mod asked;
 mod bench;
-mod beside;
 mod bill;
 mod cells;
 mod claims;
@@ -23,8 +20,6 @@ mod tests;
 mod text;
 mod timeline;
 
-pub use aa::{render_aa, render_twins};
-pub use asked::render_asked;
 pub use bench::{bill_text, render_bench};
 pub use bill::render_bill;
 pub use claims::{figure, render_claims};
@@ -64,8 +59,8 @@ impl Default for TableStyle {
     }
 }
 
-/// The whole result: each run, the experiments, the fallocate atlas, identical arms, warnings, the
-/// finding, the machine.
+/// The whole result: each run, the experiments, the modes of fallocate, warnings, the finding, the
+/// machine.
 pub fn render(result: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
     // A warning that makes a run fail is shown above its table too.
@@ -88,21 +83,10 @@ pub fn render(result: &LabResult, style: &TableStyle) -> String {
         out.push_str(&render_fallocate(atlas, style));
         out.push('\n');
     }
-    if let Some(aa) = &result.aa {
-        out.push_str(&render_aa(aa, style));
-        out.push('\n');
-    }
-    if !result.twins.is_empty() {
-        out.push_str(&render_twins(&result.twins, result.preamble.interrupted, style));
-        out.push('\n');
-    }
-    let has_runs =
-        !result.runs.is_empty() || !result.experiments.is_empty() || !result.twins.is_empty();
-    if !has_runs && result.fallocate.is_empty() && result.aa.is_none() {
+    if result.runs.is_empty() && result.experiments.is_empty() && result.fallocate.is_empty() {
         out.push_str("Nothing was measured.\n\n");
     }
     out.push_str(&render_warnings(result, style));
-    out.push_str(&render_asked(&result.asked, style));
     if let [run] = result.runs.as_slice() {
         render_finding(run, style, &mut out);
     }
@@ -125,7 +109,7 @@ pub fn render_run(run: &Run, style: &TableStyle) -> String {
             &mut out,
             style,
             "  ",
-            "Nothing was measured: the run has no cells.",
+            "Nothing was measured: the run has no ways of writing.",
             Tint::Plain,
         );
     } else {
@@ -158,11 +142,8 @@ fn heading(run: &Run, style: &TableStyle, out: &mut String) {
     let order = if run.random_order { "in random order" } else { "always in this order" };
     let rounds =
         if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
-    let text = format!("{rounds}, arms {order}, seed {}", run.seed);
+    let text = format!("{rounds}, ways {order}, seed {}", run.seed);
     paragraph(out, style, "  ", &text, Tint::Dim);
-    if let Some(done) = &run.precondition {
-        paragraph(out, style, "  ", &done.words(), Tint::Plain);
-    }
 }
 
 /// The place in one line, and a line for each place below it.

@@ -230,13 +230,13 @@ pub(crate) fn run() -> Run {
     mmap.bill = Some(traced(0, 1));
     mmap.relative = Some(Relative::with_interval(1.02, (0.971, 1.06), Verdict::Tie));
     cells.push(cell("reuse mmap msync", Outcome::Measured(Box::new(mmap))));
-    let mut pretend = measured(2.1, 20);
-    pretend.sync = Histogram::default();
-    pretend.durable = DurableFinding::NotCovered {
+    let mut none = measured(2.1, 20);
+    none.sync = Histogram::default();
+    none.durable = DurableFinding::NotCovered {
         reason: "2048 of 2048 acknowledgements before any flush".into(),
     };
-    pretend.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
-    cells.push(cell("reuse pretend", Outcome::Measured(Box::new(pretend))));
+    none.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
+    cells.push(cell("reuse none", Outcome::Measured(Box::new(none))));
     let reason = "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no write zeroes that unmaps";
     cells.push(cell("write-zeroes fdatasync", Outcome::Invalid { reason: reason.into() }));
     cells.push(cell("reuse direct rwf-dsync uring-registered", Outcome::NotRun));
@@ -250,7 +250,6 @@ pub(crate) fn run() -> Run {
         seed: 42,
         finding: None,
         cells,
-        precondition: None,
         notes: vec![],
     }
 }
@@ -318,24 +317,9 @@ pub(crate) fn atlas() -> FallocateAtlas {
     }
 }
 
-pub(crate) fn aa() -> AaResult {
-    let speedups = (0..40u32).map(|n| 0.93 + f64::from(n * 17 % 40) * 0.0035).collect();
-    let called = Vec::new();
-    AaResult {
-        place: place(),
-        cell: "reuse fdatasync".into(),
-        pairs: 40,
-        rounds: 20,
-        different: 2,
-        speedups,
-        called,
-    }
-}
-
 /// A whole result with everything in it.
 pub(crate) fn result() -> LabResult {
     LabResult {
-        twins: Vec::new(),
         preamble: Preamble {
             schema_version: SCHEMA_VERSION,
             inkstone_version: "0.1.0".into(),
@@ -357,8 +341,6 @@ pub(crate) fn result() -> LabResult {
         runs: vec![Run { finding: Some(finding()), ..run() }],
         experiments: Vec::new(),
         fallocate: vec![atlas()],
-        aa: Some(aa()),
-        asked: Vec::new(),
         warnings: vec![Warning {
             name: "device-busy".into(),
             text: "Other processes wrote 12 MiB to vda while it was measured.".into(),
@@ -368,12 +350,6 @@ pub(crate) fn result() -> LabResult {
 }
 
 fn finding() -> Finding {
-    let advice = |engine: &str, setting: &str, reason: &str| EngineAdvice {
-        engine: engine.into(),
-        setting: setting.into(),
-        reason: reason.into(),
-        source: "its documentation".into(),
-    };
     Finding {
         sentence:
             "On this disk overwriting a reused file with O_DIRECT and O_DSYNC is the fastest durable way: \
@@ -384,17 +360,5 @@ fn finding() -> Finding {
         best: Some("reuse direct o-dsync".into()),
         naive: Some("new fdatasync".into()),
         speedup: Some(Relative::with_interval(3.2, (3.11, 3.31), Verdict::Faster)),
-        engines: vec![
-            advice(
-                "PostgreSQL",
-                "wal_recycle = on, wal_sync_method = open_datasync",
-                "reuse costs 186 us, a new file 611 us",
-            ),
-            advice(
-                "etcd",
-                "no setting",
-                "it preallocates 64 MiB segments with fallocate: 585 us per commit here",
-            ),
-        ],
     }
 }

@@ -6,14 +6,20 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone_host::can_trace;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
 use inkstone_lab::cell::Cell;
+use inkstone_lab::command::{Context, part};
+use inkstone_lab::experiment::part::{Images, Part};
+use inkstone_lab::experiment::rounds::Pace;
+use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::pass::Limits;
+use inkstone_lab::progress::Progress;
+use inkstone_lab::result::Run;
 use inkstone_lab::run::{Order, Plan};
-use inkstone_lab::stage::Leftover;
 
 /// Reports that a test did not run, bypassing the test harness, which hides the output of passing
 /// tests.
@@ -47,21 +53,24 @@ pub(crate) fn cell(
 
 /// One short round of each cell, and a bill of this many commits.
 pub(crate) fn plan(cells: Vec<Cell>, bill_commits: u64, timeline_commits: usize) -> Plan {
-    Plan {
-        name: "bill".into(),
-        title: "a test".into(),
-        cells,
-        baseline: 0,
-        rounds: 1,
-        order: Order::Listed,
-        leftover: Leftover::Kept,
-        limits: Limits { commits: 4, time: Duration::from_secs(5) },
-        deadline: None,
-        bill_commits,
-        bill_time: Duration::MAX,
-        timeline_commits,
-        seed: 7,
-    }
+    let limits = Limits { commits: 4, time: Duration::from_secs(5) };
+    let whole = Plan::new("bill", "a test", cells);
+    Plan { order: Order::Listed, limits, bill_commits, timeline_commits, seed: 7, ..whole }
+}
+
+/// The run of one part in this directory.
+pub(crate) fn run(directory: &Path, whole: &Part) -> Run {
+    let stop = AtomicBool::new(false);
+    let mut progress = Progress::silent();
+    let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
+    let pace = Pace { rounds: 1, budget: None, seed: 0 };
+    let result = part(Some(directory), whole, &pace, &mut context).expect("a result");
+    result.runs.into_iter().next().expect("a run")
+}
+
+/// The plan on one file system.
+pub(crate) fn on(kind: ImageKind, mode: LoopMode, plan: Plan) -> Part {
+    Part::On(Images { kinds: vec![kind], modes: vec![mode], image_bytes: 336 << 20, plan })
 }
 
 /// A process that writes and syncs beside the test, until it is dropped.

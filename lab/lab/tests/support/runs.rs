@@ -7,8 +7,7 @@ use std::time::Duration;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 use inkstone_lab::cell::Cell;
 use inkstone_lab::pass::Limits;
-use inkstone_lab::run::{Order, Plan};
-use inkstone_lab::stage::Leftover;
+use inkstone_lab::run::Plan;
 
 pub(crate) fn strategy(reuse: Reuse, durability: Durability) -> Strategy {
     Strategy {
@@ -25,19 +24,6 @@ pub(crate) fn small(strategy: Strategy) -> Cell {
 }
 
 pub(crate) fn plan(cells: Vec<Cell>) -> Plan {
-    Plan {
-        name: "test".into(),
-        title: "a test".into(),
-        cells,
-        baseline: 0,
-        rounds: 5,
-        order: Order::Random,
-        leftover: Leftover::Kept,
-        limits: Limits { commits: 8, time: Duration::from_secs(5) },
-        deadline: None,
-        bill_commits: 0,
-        bill_time: Duration::MAX,
-        timeline_commits: 0,
-        seed: 7,
-    }
+    let limits = Limits { commits: 8, time: Duration::from_secs(5) };
+    Plan { rounds: 5, limits, seed: 7, ..Plan::new("test", "a test", cells) }
 }

@@ -1,0 +1,260 @@
+//! E4: fallocate, mode by mode (article 3).
+//!
+//! *Owns*: reserving beside writing zeros, a full disk, a file that grows by a hole, and the
+//! statements. *May not touch*: the calls of each mode (`crate::atlas`), the rounds.
+
+use inkstone_host::{FallocateMode, LabFile, monotonic_ns};
+use inkstone_io::{AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind};
+
+use crate::image::ImageKind;
+use crate::stage::{CellError, Session};
+
+use super::Unit;
+use super::part::{Atlas, Part, Size};
+use super::rounds::{Arm, Frame, Row, Rows, Sample, Turn, counted};
+use super::statement::{Band, By, FASTER, Source, Statement};
+
+const BLOCK_BYTES: usize = 4096;
+
+pub(super) fn parts(size: Size) -> Vec<Part> {
+    // The bytes that article 3 zeroed.
+    let zeroing_bytes = if size == Size::Published { 10 << 30 } else { 16 << 20 };
+    let kinds = vec![ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
+    vec![Part::Fallocate(Atlas { kinds, zeroing_bytes })]
+}
+
+/// As in the mailing list thread of the statement.
+const RESERVE_BYTES: u64 = 8 << 20;
+const POSIX: &str = "posix_fallocate, O_DSYNC";
+const ZEROS: &str = "zeros written, synced once";
+
+/// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC,
+/// or zeros written and synced.
+fn reserving() -> Rows {
+    Rows::new("reserving", (2, RESERVE_BYTES, 2.0), |scene| {
+        let row = |name: &str, durability, preparation| {
+            Row::new(name, "files", None, Ok(Reserved { durability, preparation }))
+        };
+        let rows = vec![
+            row(POSIX, Durability::ODsync, Preparation::PosixFallocate),
+            row(ZEROS, Durability::Fsync, Preparation::Zeros),
+        ];
+        let frame = Frame {
+            name: "reserving",
+            title: "Growing an empty file to 8 MiB with blocks of its own".into(),
+            x_name: None,
+            unit: Unit::FilesPerS,
+            baseline: POSIX.into(),
+        };
+        let found = scene.measure(&frame, rows);
+        scene.session.clear("reserving")?;
+        Ok(vec![found])
+    })
+}
+
+struct Reserved {
+    durability: Durability,
+    preparation: Preparation,
+}
+
+impl Arm for Reserved {
+    /// Creates one file; its removal is not part of the time.
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let session = turn.session;
+        let file =
+            session.new_file("reserving", &OpenFile::new_file().durability(self.durability))?;
+        let begin_ns = monotonic_ns();
+        file.prepare(self.preparation, RESERVE_BYTES)?;
+        Ok(Sample { amount: 1, total_ns: monotonic_ns() - begin_ns, figures: Vec::new() })
+    }
+}
+
+const FULL: &str = "full-disk";
+const FILLER: &str = "filler";
+const WRITES: u64 = 64;
+/// The first piece that is asked for to fill the disk; half as much follows each refusal.
+const FILL_BYTES: u64 = 64 << 20;
+const GROWS: &str = "grows";
+const MODE_0: &str = "reserved, mode 0";
+const KEPT: &str = "reserved, KEEP_SIZE";
+
+/// Writes on a full disk into a file that grows, and into blocks reserved with mode 0 or with
+/// KEEP_SIZE: counted, not timed. It fills the file system, so it needs one of its own.
+fn full_disk() -> Rows {
+    let rows = Rows::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
+        let row = |name: &str, reserved| {
+            let shared = || CellError::Invalid("the disk is not the lab's own to fill".into());
+            let arm = if scene.site.private { Ok(Writes { reserved }) } else { Err(shared()) };
+            Row::new(name, "writes", None, arm)
+        };
+        let rows = vec![
+            row(GROWS, None),
+            row(MODE_0, Some(Preparation::Fallocate)),
+            row(KEPT, Some(Preparation::KeepSize)),
+        ];
+        let frame = Frame {
+            name: "full-disk",
+            title: "64 writes of 4 KiB with fdatasync on a disk without a free block".into(),
+            x_name: None,
+            unit: Unit::WritesRefused,
+            baseline: String::new(),
+        };
+        let mut found = scene.count(&frame, rows);
+        clear(scene.session)?;
+        // Where nothing was refused to the file that grows, the disk was not full.
+        if found.rows.iter().any(|row| row.name == GROWS && row.samples.contains(&0.0)) {
+            for row in &mut found.rows {
+                row.samples.clear();
+                row.invalid = Some("the disk could not be filled: a file still grew on it".into());
+            }
+        }
+        Ok(vec![found])
+    });
+    rows.private()
+}
+
+fn clear(session: &Session<'_>) -> Result<(), CellError> {
+    session.remove(FULL)?;
+    session.clear(FILLER)
+}
+
+struct Writes {
+    reserved: Option<Preparation>,
+}
+
+impl Arm for Writes {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let session = turn.session;
+        clear(session)?;
+        let file = session.directory.open(FULL, &OpenFile::new_file())?;
+        if let Some(how) = self.reserved {
+            file.prepare(how, WRITES * BLOCK_BYTES as u64)?;
+        }
+        file.sync(SyncKind::All)?;
+        session.directory.sync()?;
+        let filler = session.directory.open(FILLER, &OpenFile::new_file())?;
+        fill(session, &filler)?;
+        let block = AlignedBuf::zeroed(BLOCK_BYTES);
+        let mut refused = 0;
+        for number in 0..WRITES {
+            session.check()?;
+            let written = file.write_at(&block, number * BLOCK_BYTES as u64);
+            match written.and_then(|()| file.sync(SyncKind::Data)) {
+                Ok(()) => {}
+                Err(error) if error.is_full() => refused += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(counted(refused))
+    }
+}
+
+/// Takes every free block, in ever smaller pieces.
+fn fill(session: &Session<'_>, filler: &LabFile) -> Result<(), CellError> {
+    let (mut at, mut len) = (0, FILL_BYTES);
+    while len >= BLOCK_BYTES as u64 {
+        session.check()?;
+        match FallocateMode::Plain.call(filler.std_file(), filler.path(), at, len) {
+            Ok(()) => at += len,
+            Err(error) if error.is_full() => len /= 2,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(filler.sync(SyncKind::All)?)
+}
+
+const GROWING: &str = "growing";
+/// Article 3's file: two written blocks.
+const WRITTEN: [u8; 8192] = [0xA5; 8192];
+/// Calls of a turn; each makes the file one block longer.
+const CALLS: u64 = 256;
+
+/// A file that grows by a hole: INSERT_RANGE at its front beside ftruncate at its end.
+fn growing() -> Rows {
+    let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
+    Rows::new("growing", (2, room_bytes, 2.0), |scene| {
+        let row = |name: &str, inserts| Row::new(name, "calls", None, Ok(Calls { inserts }));
+        let rows = vec![row("INSERT_RANGE", true), row("ftruncate", false)];
+        let frame = Frame {
+            name: "growing",
+            title: "Calls that make a file one block longer, without a sync".into(),
+            x_name: None,
+            unit: Unit::CallsPerS,
+            baseline: "INSERT_RANGE".into(),
+        };
+        let found = scene.measure(&frame, rows);
+        scene.session.clear(GROWING)?;
+        Ok(vec![found])
+    })
+}
+
+struct Calls {
+    inserts: bool,
+}
+
+impl Arm for Calls {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let file = turn.session.new_file(GROWING, &OpenFile::new_file())?;
+        file.write_at(&WRITTEN, 0)?;
+        file.sync(SyncKind::All)?;
+        let begin_ns = monotonic_ns();
+        for number in 1..=CALLS {
+            if self.inserts {
+                FallocateMode::InsertRange.call(
+                    file.std_file(),
+                    file.path(),
+                    0,
+                    BLOCK_BYTES as u64,
+                )?;
+            } else {
+                file.set_len(WRITTEN.len() as u64 + number * BLOCK_BYTES as u64)?;
+            }
+        }
+        let total_ns = monotonic_ns() - begin_ns;
+        let len = file.len_bytes()?;
+        if len != WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64 {
+            return Err(CellError::Invalid(format!(
+                "the file has {len} bytes after {CALLS} calls"
+            )));
+        }
+        Ok(Sample { amount: CALLS, total_ns, figures: Vec::new() })
+    }
+}
+
+pub(super) const STATEMENTS: &[Statement] = &[
+    Statement {
+        id: "insert-range-allocates",
+        says: "INSERT_RANGE allocates blocks.",
+        source: Source::Article(3, ""),
+        by: By::Blocks { mode: FallocateMode::InsertRange, len_bytes: 4096 },
+        band: Band::at_least(1.0),
+    },
+    Statement {
+        id: "posix-fallocate-slow",
+        says: "posix_fallocate of 8 MiB on an O_DSYNC file is slower than writing the zeros by hand.",
+        source: Source::Issue("canonical/dqlite", 653),
+        by: By::Rate { run: reserving, result: "reserving", slow: POSIX, fast: ZEROS },
+        band: FASTER,
+    },
+    Statement {
+        id: "reserving-no-enospc",
+        says: "Writes into reserved blocks (mode 0) are not refused on a full disk (here: of 64, ext4).",
+        source: Source::Article(3, ""),
+        by: By::Most { run: full_disk, result: "full-disk", row: MODE_0 },
+        band: Band::between(0.0, 0.0),
+    },
+    Statement {
+        id: "keep-size-no-enospc",
+        says: "Nor are writes into blocks reserved with KEEP_SIZE.",
+        source: Source::Article(3, ""),
+        by: By::Most { run: full_disk, result: "full-disk", row: KEPT },
+        band: Band::between(0.0, 0.0),
+    },
+    Statement {
+        id: "insert-range-slower",
+        says: "A file grows by a hole slower with INSERT_RANGE than with ftruncate.",
+        source: Source::Article(3, "which sets the two side by side without figures"),
+        by: By::Rate { run: growing, result: "growing", slow: "INSERT_RANGE", fast: "ftruncate" },
+        band: FASTER,
+    },
+];

@@ -1,0 +1,334 @@
+//! A key-value store's log with its blocks reserved ahead and without, as published: threads that
+//! each wait for their record, on a plain file that they write in groups, and on our log.
+//!
+//! *Owns*: the rows, and the simplest group commit. *May not touch*: the rounds; how the log
+//! prepares its segments.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use inkstone::Log;
+use inkstone_host::{LabFile, monotonic_ns};
+use inkstone_io::{Directory, File, OpenFile, Preparation, SyncKind};
+
+use crate::bench::load::{Task, Worker};
+use crate::bench::{KEEP_BYTES, Load, open, options};
+use crate::crowd::together;
+use crate::histogram::Recorder;
+use crate::pass::Limits;
+use crate::result::Histogram;
+use crate::stage::{CellError, Session};
+
+use super::rounds::{Arm, Frame, Pace, Row, Sample, Scene, Turn, figure};
+use super::{ExperimentResult, Unit};
+
+/// Threads, each of which waits for its record, and the bytes of a record, as published.
+pub(super) const THREADS: u32 = 8;
+pub(super) const RECORD_BYTES: u64 = 128;
+/// `fillsync` of 1,000,000 writes 1,000 records per thread.
+pub(super) const PUBLISHED_RECORDS: u64 = 1_000;
+const FILE: &str = "plain-log";
+/// Bytes reserved at a time, as a store does it a step ahead of its writer.
+const STEP_BYTES: u64 = 4 << 20;
+/// Size of the log's segments: large enough that a turn has hardly any change, small enough to be
+/// created quickly.
+const SEGMENT_BYTES: u64 = 8 << 20;
+const GROWS: &str = "plain file, grows";
+/// How many rows there are.
+pub(super) const COUNT: usize = 5;
+
+/// Each way has a turn in each round.
+pub(super) fn preallocation(
+    scene: &mut Scene<'_>,
+    records: Option<u64>,
+    pace: &Pace,
+) -> Result<ExperimentResult, CellError> {
+    // Without either limit a turn would never end.
+    let endless = pace.budget.is_none().then_some(PUBLISHED_RECORDS);
+    let records = records.or(endless).unwrap_or(u64::MAX);
+    let plain = |name: &str, ahead| {
+        let arm = Plain { ahead, records, latency: Recorder::new() };
+        Row::new(name, "plain file", None, Ok(arm))
+    };
+    let session = scene.session;
+    let log = |name: &str, preparation| {
+        Row::new(name, "log", None, Logged::new(session, preparation, records, pace.seed))
+    };
+    let rows = vec![
+        plain(GROWS, None),
+        plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
+        plain("plain file, mode 0 ahead", Some(Preparation::FallocateSteps)),
+        log("inkstone, blocks reserved", Preparation::Fallocate),
+        log("inkstone, zeros written", Preparation::Zeros),
+    ];
+    let frame = Frame {
+        name: "log-preallocation",
+        title: format!(
+            "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append returns: blocks reserved ahead, or not"
+        ),
+        x_name: None,
+        unit: Unit::OperationsPerS,
+        baseline: GROWS.into(),
+    };
+    let mut found = scene.measure_at(pace, &frame, rows);
+    found.notes = vec![
+        "plain file: one thread writes the records of all threads and calls fdatasync, the others wait; each turn has a new file".into(),
+        "our log always prepares: its segments are reserved (fallocate) or filled with zeros before they are written; here it \
+         recycles none"
+            .into(),
+    ];
+    session.clear(FILE)?;
+    Ok(found)
+}
+
+/// Locks, and ignores poisoning: after a panic only the ending threads use the state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that threads append to in groups: a thread that finds no writer writes for all.
+struct Group<'a> {
+    file: &'a LabFile,
+    ahead: Option<Preparation>,
+    state: Mutex<State>,
+    synced: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Appended bytes that are not being written yet; and the number of all appended records.
+    pending: Vec<u8>,
+    asked: u64,
+    /// How many of these are durable.
+    durable: u64,
+    /// Memory for the next group.
+    spare: Vec<u8>,
+    is_writing: bool,
+    offset: u64,
+    reserved_bytes: u64,
+    groups: u64,
+    failed: Option<inkstone_io::Error>,
+}
+
+impl Group<'_> {
+    fn append(&self, record: &[u8]) -> Result<(), CellError> {
+        let mut state = lock(&self.state);
+        state.pending.extend_from_slice(record);
+        state.asked += 1;
+        let mine = state.asked;
+        loop {
+            if let Some(error) = &state.failed {
+                return Err(error.clone().into());
+            }
+            if state.durable >= mine {
+                return Ok(());
+            }
+            if state.is_writing {
+                state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state = self.write(state);
+        }
+    }
+
+    /// Writes and syncs all pending bytes, without holding the lock.
+    fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.is_writing = true;
+        let spare = std::mem::take(&mut state.spare);
+        let mut group = std::mem::replace(&mut state.pending, spare);
+        let (upto, offset, mut reserved_bytes) = (state.asked, state.offset, state.reserved_bytes);
+        drop(state);
+        let done = self.make_durable(&group, offset, &mut reserved_bytes);
+        let mut state = lock(&self.state);
+        match done {
+            Ok(()) => state.durable = upto,
+            Err(error) => state.failed = Some(error),
+        }
+        state.offset = offset + group.len() as u64;
+        state.reserved_bytes = reserved_bytes;
+        group.clear();
+        state.spare = group;
+        state.groups += 1;
+        state.is_writing = false;
+        self.synced.notify_all();
+        state
+    }
+
+    fn make_durable(
+        &self,
+        group: &[u8],
+        offset: u64,
+        reserved_bytes: &mut u64,
+    ) -> inkstone_io::Result<()> {
+        if let Some(ahead) = self.ahead {
+            while offset + group.len() as u64 > *reserved_bytes {
+                self.file.extend(ahead, *reserved_bytes, STEP_BYTES)?;
+                *reserved_bytes += STEP_BYTES;
+            }
+        }
+        self.file.write_at(group, offset)?;
+        self.file.sync(SyncKind::Data)
+    }
+}
+
+/// A plain file.
+struct Plain {
+    ahead: Option<Preparation>,
+    /// The most records of a thread in a turn.
+    records: u64,
+    latency: Recorder,
+}
+
+impl Arm for Plain {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let session = turn.session;
+        session.clear(FILE)?;
+        let file = session.directory.open(FILE, &OpenFile::new_file())?;
+        session.directory.sync()?;
+        let group = Group {
+            file: &file,
+            ahead: self.ahead,
+            state: Mutex::default(),
+            synced: Condvar::new(),
+        };
+        let mut record = vec![0; RECORD_BYTES as usize];
+        fastrand::Rng::with_seed(turn.seed).fill(&mut record);
+        let mut latencies = vec![Recorder::new(); THREADS as usize];
+        let end_ns = turn.end_ns(monotonic_ns());
+        let all = together(&mut latencies, |_, latency| {
+            let (mut done, mut start_ns) = (0, monotonic_ns());
+            while done < self.records && (done == 0 || start_ns < end_ns) {
+                session.check()?;
+                group.append(&record)?;
+                let ack_ns = monotonic_ns();
+                latency.record(ack_ns - start_ns);
+                (done, start_ns) = (done + 1, ack_ns);
+            }
+            Ok((done, start_ns))
+        })?;
+        latencies.iter().for_each(|latency| self.latency.merge(latency));
+        let amount: u64 = all.outcomes.iter().map(|(done, _)| done).sum();
+        let last_ns =
+            all.outcomes.iter().map(|(_, ended_ns)| *ended_ns).max().unwrap_or(all.begin_ns);
+        let groups = lock(&group.state).groups;
+        // Acknowledged records must be there: the lab does not measure a log that loses records.
+        let written = lock(&group.state).offset;
+        if written != amount * RECORD_BYTES {
+            return Err(CellError::Invalid(format!(
+                "{amount} records were acknowledged, but {written} bytes written"
+            )));
+        }
+        let per_group =
+            figure("records per flush", Unit::PerFlush, amount as f64 / groups.max(1) as f64);
+        Ok(Sample {
+            amount,
+            total_ns: last_ns.saturating_sub(all.begin_ns),
+            figures: vec![per_group],
+        })
+    }
+
+    fn latency(&self) -> Option<Histogram> {
+        Some(self.latency.finish())
+    }
+}
+
+/// Our log.
+struct Logged {
+    log: Log,
+    path: std::path::PathBuf,
+    load: Load,
+    workers: Vec<Worker>,
+    records: u64,
+}
+
+impl Logged {
+    fn new(
+        session: &Session<'_>,
+        preparation: Preparation,
+        records: u64,
+        seed: u64,
+    ) -> Result<Self, CellError> {
+        let load = Load::Closed(THREADS);
+        let path = session.directory.path().join(format!("log-{preparation}"));
+        // A recycled segment is written already, which would make both ways equal.
+        let options =
+            options(SEGMENT_BYTES, RECORD_BYTES).preparation(preparation).free_segments_max(0);
+        let log = open(&path, options)?;
+        let workers = Worker::all(load, RECORD_BYTES, seed);
+        Ok(Self { log, path, load, workers, records })
+    }
+}
+
+impl Arm for Logged {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let before = self.log.stats();
+        let stop = turn.session.stop;
+        let task = Task {
+            log: &self.log,
+            path: &self.path,
+            load: self.load,
+            keep_bytes: KEEP_BYTES,
+            stop,
+        };
+        let commits = self.records.saturating_mul(self.workers.len() as u64);
+        let limits = Limits { commits, time: turn.time.min(Duration::from_secs(3600)) };
+        let slice = task.run(&mut self.workers, limits)?;
+        let after = self.log.stats();
+        let groups = (after.groups - before.groups).max(1);
+        let per_group =
+            figure("records per flush", Unit::PerFlush, slice.commits as f64 / groups as f64);
+        Ok(Sample { amount: slice.commits, total_ns: slice.total_ns, figures: vec![per_group] })
+    }
+
+    fn latency(&self) -> Option<Histogram> {
+        let (first, rest) = self.workers.split_first()?;
+        let mut all = first.latency.clone();
+        rest.iter().for_each(|worker| all.merge(&worker.latency));
+        Some(all.finish())
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        // The removal of the working directory takes what cannot be removed here.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every record is there once, whichever thread wrote it, and no more is reserved than the
+    /// steps that were begun.
+    #[test]
+    fn a_group_writes_each_record_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (ahead, reserves) in [
+            (None, false),
+            (Some(Preparation::KeepSizeSteps), true),
+            (Some(Preparation::FallocateSteps), true),
+        ] {
+            let path = directory.path().join(format!("{ahead:?}"));
+            let file = LabFile::open(&path, &OpenFile::new_file()).expect("a file");
+            let group =
+                Group { file: &file, ahead, state: Mutex::default(), synced: Condvar::new() };
+            let mut threads: Vec<u8> = (1..=8).collect();
+            together(&mut threads, |_, number| {
+                (0..50).try_for_each(|_| group.append(&[*number; 128]))
+            })
+            .expect("nothing fails");
+            let state = lock(&group.state);
+            assert_eq!((state.durable, state.offset, state.groups <= 400), (400, 400 * 128, true));
+            assert_eq!(state.reserved_bytes > 0, reserves, "{ahead:?}");
+            let bytes = std::fs::read(&path).expect("read");
+            for number in 1..=8 {
+                let its = bytes
+                    .chunks(128)
+                    .filter(|record| record.iter().all(|byte| *byte == number))
+                    .count();
+                assert_eq!(its, 50, "{ahead:?}: thread {number}");
+            }
+        }
+    }
+}

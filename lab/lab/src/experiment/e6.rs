@@ -1,0 +1,687 @@
+//! E6: ways of doing I/O, and the load that article 5 suggests for a device, with fio on the same
+//! file beside it, as a check of the lab.
+//!
+//! *Owns*: the ways, fio's `rw=rw` made again, running fio, two threads on one descriptor, and the
+//! statements. *May not touch*: the loop (`flight`), the rounds.
+//!
+//! `rw=rw`: each job has a position to read and a position to write; both begin at the start of the
+//! file and advance block by block. Which comes next is drawn. After as many blocks as the file
+//! has, both begin again. The published load uses io_uring with 16 requests in flight in each job.
+//! Beside it the same load runs with one blocking call after the other (fio's psync), which no
+//! article has.
+
+use std::fs::File as StdFile;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use inkstone_host::LabFile;
+use inkstone_io::{
+    Access, AlignedBuf, DioAlignment, Directory, Durability, EngineKind, File, OpenFile, Persist,
+    Strategy,
+};
+use serde::Deserialize;
+
+use crate::cell::Cell;
+use crate::crowd::together;
+use crate::finding::place_words;
+use crate::result::{Finding, Histogram};
+use crate::stage::{CellError, Session};
+use crate::table::numbers::sig3;
+
+use super::flight::{Flight, Source, Work, fly, latency_of};
+use super::part::{Part, Size, plan};
+use super::rounds::{
+    Arm, Frame, Pace, Row, Rows, Sample, Scene, Turn, counted, figure, usage_figures,
+};
+use super::scratch::{fill, written_file};
+use super::statement::{
+    Band, By, Counted, FASTER, Ground::Here, NO_BAND, Source as From, Statement, count, speed,
+};
+use super::ways::{DIRECT, REUSE, by, small, synced};
+use super::words::{compared, median_of, row};
+use super::{ExperimentResult, Unit, pattern};
+
+/// What of the load may be smaller.
+#[derive(Debug, Clone)]
+struct Plan {
+    /// Bytes of the file.
+    file_bytes: u64,
+    /// Jobs, each a thread.
+    jobs: usize,
+    /// Requests that a job has in flight, if its engine can.
+    depth: usize,
+    /// The longest turn; fio needs a limit too.
+    turn_max: Duration,
+}
+
+const BLOCK_BYTES: u64 = 4096;
+const FILE: &str = "mixed";
+/// The file of fio's report.
+const REPORT: &str = "mixed-fio.json";
+
+pub(super) fn parts(size: Size) -> Vec<Part> {
+    let is_published = size == Size::Published;
+    let title = "Ways of doing I/O over a written file";
+    let bytes = if is_published { 8 << 20 } else { 1 << 20 };
+    // As published, over 10 GiB for 60 s; small, long turns, so that the fixed costs of a turn do
+    // not distort the comparison with fio.
+    let (file_bytes, turn_s) = if is_published { (10 << 30, 60) } else { (64 << 20, 10) };
+    let turn_max = Duration::from_secs(turn_s);
+    let load = Plan { file_bytes, jobs: 8, depth: 16, turn_max };
+    vec![Part::Here(plan("e6", title, ways(), bytes)), Part::Rows(mixed(load))]
+}
+
+/// Each way of doing I/O over a written file, so that only the way differs.
+fn ways() -> Vec<Cell> {
+    use {Access::*, Durability as D, EngineKind::*};
+    let way =
+        |access, durability, engine| Cell::of(Strategy { access, durability, engine, ..REUSE });
+    vec![
+        way(Buffered, D::Fsync, Caller),
+        way(Buffered, D::Fdatasync, Caller),
+        way(Buffered, D::OSync, Caller),
+        way(Buffered, D::ODsync, Caller),
+        way(Buffered, D::RwfDsync, Caller),
+        way(Buffered, D::None, Caller),
+        way(Seek, D::Fdatasync, Caller),
+        way(Stream, D::Fdatasync, Caller),
+        way(Stream, D::None, Caller),
+        way(StreamGather, D::None, Caller),
+        way(Mmap, D::Msync, Caller),
+        way(Mmap, D::Fdatasync, Caller),
+        way(Direct, D::None, Caller),
+        way(Direct, D::Fsync, Caller),
+        way(Direct, D::Fdatasync, Caller),
+        way(Direct, D::OSync, Caller),
+        way(Direct, D::ODsync, Caller),
+        way(Direct, D::RwfDsync, Caller),
+        way(Buffered, D::Fdatasync, Pool),
+        way(Direct, D::RwfDsync, Pool),
+        way(Buffered, D::Fdatasync, Uring),
+        way(Buffered, D::Fdatasync, UringLinked),
+        way(Direct, D::Fdatasync, Uring),
+        way(Direct, D::Fdatasync, UringLinked),
+        way(Direct, D::RwfDsync, Uring),
+        way(Direct, D::RwfDsync, UringRegistered),
+        way(Buffered, D::Fdatasync, Aio),
+        way(Direct, D::Fdatasync, Aio),
+        way(Direct, D::RwfDsync, Aio),
+    ]
+}
+
+/// The load with several requests in flight in each job, and with one.
+fn mixed(plan: Plan) -> Rows {
+    Rows::new("mixed", (4, plan.file_bytes, 15.0), move |scene| {
+        if scene.site.capabilities.direct == DioAlignment::Refused {
+            let file_system = &scene.site.capabilities.mount.file_system;
+            return Err(CellError::Invalid(format!(
+                "this load needs O_DIRECT, which {file_system} does not have here: take another directory"
+            )));
+        }
+        let seed = scene.pace.seed;
+        drop(written_file(scene.session, FILE, plan.file_bytes, Access::Direct, seed)?);
+        let fio = fio_version();
+        let pace = scene.pace.part(0.5);
+        let mut found = Vec::new();
+        for way in [Way::Ring, Way::Blocking] {
+            if scene.session.check().is_ok() {
+                found.push(one(scene, &plan, &pace, (way, &fio)));
+            }
+        }
+        scene.session.clear(FILE)?;
+        Ok(found)
+    })
+}
+
+/// How a job makes its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// One after the other.
+    Blocking,
+    /// Several in flight through io_uring.
+    Ring,
+}
+
+const OURS: &str = "inkstone";
+const FIO: &str = "fio";
+
+fn one(
+    scene: &mut Scene<'_>,
+    plan: &Plan,
+    pace: &Pace,
+    (way, fio): (Way, &Result<String, String>),
+) -> ExperimentResult {
+    let directory = scene.site.directory.path();
+    let theirs = fio.clone().map_err(CellError::Invalid).map(|_| Fio::new(directory, plan, way));
+    let ours = Ours::new(scene.session, plan, way, pace.seed);
+    let rows = vec![Row::new(FIO, FIO, None, theirs), Row::new(OURS, OURS, None, ours)];
+    let flight = match way {
+        Way::Blocking => "one blocking call after the other in each".into(),
+        Way::Ring => format!("{} in flight in each, through io_uring", plan.depth),
+    };
+    let frame = Frame {
+        name: if way == Way::Blocking { "mixed" } else { "mixed-async" },
+        title: format!(
+            "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, {} jobs, {flight}",
+            plan.jobs
+        ),
+        x_name: None,
+        unit: Unit::OperationsPerS,
+        baseline: if fio.is_ok() { FIO.into() } else { OURS.into() },
+    };
+    let mut found = scene.measure_at(pace, &frame, rows);
+    found.notes = vec![
+        format!("fio: {}", fio_arguments(plan, way, pace.turn(2)).join(" ")),
+        "inkstone checks every byte that it reads, fio checks none; both run their jobs as threads of one process"
+            .into(),
+    ];
+    found.notes.extend(fio.clone().ok().map(|version| format!("beside it: {version}")));
+    found.finding = finding(&found);
+    found
+}
+
+/// Our own jobs.
+struct Ours {
+    flights: Vec<Flight>,
+    blocks: u64,
+    /// The seed of the bytes.
+    seed: u64,
+    turn_max: Duration,
+}
+
+impl Ours {
+    fn new(session: &Session<'_>, plan: &Plan, way: Way, seed: u64) -> Result<Self, CellError> {
+        session.check()?;
+        let (kind, depth) = match way {
+            Way::Blocking => (EngineKind::Caller, 1),
+            Way::Ring => (EngineKind::Uring, plan.depth),
+        };
+        let job = |_| Flight::new(kind, depth, BLOCK_BYTES as usize, &[0]);
+        let flights = (0..plan.jobs).map(job).collect::<Result<_, _>>()?;
+        Ok(Self { flights, blocks: plan.file_bytes / BLOCK_BYTES, seed, turn_max: plan.turn_max })
+    }
+}
+
+fn open(session: &Session<'_>, durability: Durability) -> Result<LabFile, CellError> {
+    let how = OpenFile::existing().access(Access::Direct).durability(durability);
+    Ok(session.directory.open(FILE, &how)?)
+}
+
+/// Rewrites the file, since fio leaves its own bytes. Also done before fio's turns, so that both
+/// find the device after the same work.
+fn refill(session: &Session<'_>, file_bytes: u64, seed: u64) -> Result<(), CellError> {
+    fill(session, &open(session, Durability::None)?, file_bytes, seed)
+}
+
+impl Arm for Ours {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        refill(turn.session, self.blocks * BLOCK_BYTES, self.seed)?;
+        let file = Arc::new(open(turn.session, Durability::OSync)?);
+        let turn = Turn { time: turn.time.min(self.turn_max), ..*turn };
+        let (blocks, seed) = (self.blocks, self.seed);
+        let flown = fly(&mut self.flights, &turn, &file, |index| {
+            let random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
+            Job { blocks, seed, random, next: [0; 2], done: 0 }
+        })?;
+        Ok(Sample {
+            amount: flown.operations,
+            total_ns: flown.total_ns,
+            figures: usage_figures(&flown.usage, flown.operations),
+        })
+    }
+
+    fn latency(&self) -> Option<Histogram> {
+        latency_of(&self.flights)
+    }
+}
+
+/// One of our jobs.
+struct Job {
+    blocks: u64,
+    seed: u64,
+    random: fastrand::Rng,
+    /// The next block to read and to write.
+    next: [u64; 2],
+    done: u64,
+}
+
+impl Source for Job {
+    fn next(&mut self, buffer: &mut [u8]) -> Option<Work> {
+        if self.done == self.blocks {
+            (self.done, self.next) = (0, [0; 2]);
+        }
+        self.done += 1;
+        let writes = self.random.bool();
+        let block = &mut self.next[usize::from(writes)];
+        let offset = *block * BLOCK_BYTES;
+        *block += 1;
+        if writes {
+            pattern::fill(&mut buffer[..BLOCK_BYTES as usize], offset, self.seed);
+        }
+        // The file is opened with O_SYNC.
+        Some(Work { offset, len: BLOCK_BYTES as usize, write: writes.then_some(Persist::Later) })
+    }
+
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+        if work.write.is_some() {
+            return Ok(());
+        }
+        pattern::check(buffer, work.offset, self.seed).map_err(CellError::Invalid)
+    }
+}
+
+/// fio's jobs.
+struct Fio {
+    directory: PathBuf,
+    plan: Plan,
+    way: Way,
+}
+
+/// How often the user's wish to stop is checked while fio runs.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Fio {
+    fn new(directory: &Path, plan: &Plan, way: Way) -> Self {
+        Self { directory: directory.to_path_buf(), plan: plan.clone(), way }
+    }
+
+    /// Runs it to its end, or until the user wants to stop.
+    fn run(&self, turn: &Turn<'_>) -> Result<String, CellError> {
+        let failed =
+            |what: &str, error: std::io::Error| CellError::Invalid(format!("{what}: {error}"));
+        let mut child = Command::new(FIO)
+            .args(fio_arguments(&self.plan, self.way, turn.time))
+            .arg(format!("--output={REPORT}"))
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| failed("start fio", error))?;
+        let status = loop {
+            match child.try_wait().map_err(|error| failed("wait for fio", error))? {
+                Some(status) => break status,
+                None if turn.session.check().is_err() => {
+                    // Its jobs are threads and end with it.
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(CellError::Interrupted);
+                }
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        turn.session.check()?;
+        let report = self.directory.join(REPORT);
+        let text = std::fs::read_to_string(&report).unwrap_or_default();
+        let _ = std::fs::remove_file(&report);
+        if !status.success() {
+            let first = text.lines().next().unwrap_or("no message");
+            return Err(CellError::Invalid(format!("fio ended with {status}: {first}")));
+        }
+        Ok(text)
+    }
+}
+
+fn fio_arguments(plan: &Plan, way: Way, time: Duration) -> Vec<String> {
+    let engine = if way == Way::Blocking { "psync" } else { "io_uring" };
+    let runtime_ms = time.min(plan.turn_max).as_millis().max(1);
+    [
+        "--name=mixed --rw=rw --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread --group_reporting --time_based",
+        "--fallocate=none --allow_file_create=0 --output-format=json",
+    ]
+    .iter()
+    .flat_map(|words| words.split(' '))
+    .map(str::to_owned)
+    .chain([
+        format!("--filename={FILE}"),
+        format!("--size={}", plan.file_bytes),
+        format!("--numjobs={}", plan.jobs),
+        format!("--iodepth={}", plan.depth),
+        format!("--ioengine={engine}"),
+        format!("--runtime={runtime_ms}ms"),
+    ])
+    .collect()
+}
+
+/// The part of fio's report that is read.
+#[derive(Debug, Deserialize)]
+struct FioReport {
+    jobs: Vec<FioJob>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioJob {
+    error: i64,
+    read: FioSide,
+    write: FioSide,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioSide {
+    total_ios: u64,
+    /// Milliseconds.
+    runtime: u64,
+}
+
+/// Operations and their time.
+fn parse_fio(text: &str) -> Result<(u64, u64, u64), CellError> {
+    let bad = |why: String| CellError::Invalid(format!("fio's report cannot be read: {why}"));
+    // fio may print notes before it.
+    let json = text.find('{').map(|at| &text[at..]).unwrap_or_default();
+    let report: FioReport = serde_json::from_str(json).map_err(|error| bad(error.to_string()))?;
+    let [job] = report.jobs.as_slice() else {
+        return Err(bad(format!("{} groups of jobs instead of 1", report.jobs.len())));
+    };
+    if job.error != 0 {
+        return Err(CellError::Invalid(format!("fio's jobs failed with error {}", job.error)));
+    }
+    let ms = job.read.runtime.max(job.write.runtime);
+    if ms == 0 || job.read.total_ios + job.write.total_ios == 0 {
+        return Err(bad("it did nothing".into()));
+    }
+    Ok((job.read.total_ios, job.write.total_ios, ms * 1_000_000))
+}
+
+impl Arm for Fio {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        refill(turn.session, self.plan.file_bytes, turn.seed)?;
+        let (reads, writes, total_ns) = parse_fio(&self.run(turn)?)?;
+        let share = 100.0 * reads as f64 / (reads + writes) as f64;
+        Ok(Sample {
+            amount: reads + writes,
+            total_ns,
+            figures: vec![figure("reads", Unit::Percent, share)],
+        })
+    }
+}
+
+/// Its version, or why it cannot be run.
+fn fio_version() -> Result<String, String> {
+    let answer = Command::new(FIO).arg("--version").stdin(Stdio::null()).output();
+    match answer {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        }
+        Ok(output) => Err(format!("fio does not run here: {}", output.status)),
+        Err(_) => {
+            Err("fio is not installed (package fio), so nothing is measured beside our load".into())
+        }
+    }
+}
+
+/// How close our figure must be to fio's.
+const NEAR: std::ops::RangeInclusive<f64> = 0.85..=1.15;
+
+fn finding(found: &ExperimentResult) -> Option<Finding> {
+    let ours = row(found, OURS)?;
+    let rate = sig3(median_of(ours)?);
+    let place = place_words(&found.place);
+    let sentence = match &ours.relative {
+        Some(relative) => {
+            let is_near = |ratio: f64| NEAR.contains(&ratio);
+            let all = relative.interval().map(|(low, high)| is_near(low) && is_near(high));
+            let how = match (is_near(relative.speedup), all) {
+                (true, Some(true)) => "within 15%, and so is the interval",
+                (true, Some(false)) => {
+                    "within 15%, but the interval is wider: it takes more rounds or a quieter machine to be sure"
+                }
+                (true, None) => "within 15%, but in too few rounds to be sure",
+                (false, None) => "more than 15% away, but in too few rounds to be sure",
+                (false, Some(_)) => "more than 15% away",
+            };
+            let beside = compared(Some(relative), FIO);
+            format!(
+                "On {place} this load does {rate} operations a second, compared with fio on the same file: {beside}, {how}."
+            )
+        }
+        None => {
+            format!(
+                "On {place} this load does {rate} operations a second; there was no fio to check it."
+            )
+        }
+    };
+    Some(Finding { sentence, ..Finding::default() })
+}
+
+const SHARED: &str = "shared-offset";
+const RECORD_BYTES: usize = 64;
+const THREADS: usize = 2;
+/// Records of the file; each thread writes half of them. So many take longer than one turn of a
+/// processor, if there is only one.
+const RECORDS: u64 = 65_536;
+
+/// Two threads that write through one descriptor, each its own half of a file, with lseek and write
+/// and with pwrite: counted, not timed.
+fn shared_offset() -> Rows {
+    Rows::new("shared-offset", (2, RECORDS * RECORD_BYTES as u64, 2.0), |scene| {
+        let row = |name: &str, seeks| Row::new(name, "records", None, Ok(Halves { seeks }));
+        let rows = vec![row("lseek + write", true), row("pwrite", false)];
+        let frame = Frame {
+            name: "shared-offset",
+            title: "65,536 records of 64 bytes by two threads through one descriptor, each its own half"
+                .into(),
+            x_name: None,
+            unit: Unit::RecordsAstray,
+            baseline: String::new(),
+        };
+        let found = scene.count(&frame, rows);
+        scene.session.clear(SHARED)?;
+        Ok(vec![found])
+    })
+}
+
+struct Halves {
+    seeks: bool,
+}
+
+impl Arm for Halves {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let file = turn.session.new_file(SHARED, &OpenFile::new_file())?;
+        file.set_len(RECORDS * RECORD_BYTES as u64)?;
+        together(&mut [(); THREADS], |thread, ()| {
+            let mut record = [0; RECORD_BYTES];
+            let half = RECORDS / THREADS as u64;
+            for number in thread as u64 * half..(thread as u64 + 1) * half {
+                turn.session.check()?;
+                record[..8].copy_from_slice(&(number + 1).to_le_bytes());
+                let offset = number * RECORD_BYTES as u64;
+                if self.seeks {
+                    seek_and_write(&file, &record, offset)?;
+                } else {
+                    file.write_at(&record, offset)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(counted(misplaced(&file)?))
+    }
+}
+
+/// Two calls on the descriptor that both threads share. The access `seek` of a cell holds a lock
+/// over both, as a program must.
+fn seek_and_write(file: &LabFile, record: &[u8], offset: u64) -> Result<(), CellError> {
+    let mut shared: &StdFile = file.std_file();
+    let sought = shared.seek(SeekFrom::Start(offset)).and_then(|_| shared.write_all(record));
+    sought.map_err(|error| inkstone_io::Error::new("lseek and write", file.path(), error).into())
+}
+
+fn misplaced(file: &LabFile) -> Result<u64, CellError> {
+    let mut all = AlignedBuf::zeroed(RECORDS as usize * RECORD_BYTES);
+    file.read_at(&mut all, 0)?;
+    let is_astray = |(number, record): &(u64, &[u8])| record[..8] != number.to_le_bytes();
+    Ok((1..).zip(all.chunks(RECORD_BYTES)).filter(is_astray).count() as u64)
+}
+
+const OVERWRITE: Cell = small(REUSE);
+const MAPPED: Cell =
+    small(Strategy { access: Access::Mmap, durability: Durability::Msync, ..REUSE });
+const URING: Cell = small(by(REUSE, EngineKind::Uring));
+const LINKED: Cell = small(by(REUSE, EngineKind::UringLinked));
+const DIRECT_URING: Cell = small(by(DIRECT, EngineKind::Uring));
+const DIRECT_LINKED: Cell = small(by(DIRECT, EngineKind::UringLinked));
+const DIRECT_RWF_URING: Cell = small(by(synced(DIRECT, Durability::RwfDsync), EngineKind::Uring));
+
+pub(super) const STATEMENTS: &[Statement] = &[
+    Statement {
+        id: "rwf-dsync-faster",
+        says: "A write with RWF_DSYNC is faster than a write and then a sync.",
+        source: From::Issue("commonwarexyz/monorepo", 3840),
+        by: speed(Here, &[OVERWRITE], small(synced(REUSE, Durability::RwfDsync))),
+        band: FASTER,
+    },
+    Statement {
+        id: "direct-not-durable",
+        says: "O_DIRECT alone is not durable: no flush comes before a write is acknowledged.",
+        source: From::Article(5, "2.6.2"),
+        by: count(Here, small(synced(DIRECT, Durability::None)), Counted::OwnFlushes),
+        // Includes the one flush of the sync at the end of a pass.
+        band: Band::between(0.0, 0.1),
+    },
+    Statement {
+        id: "mmap-fault",
+        says: "A write through a mapping costs a page fault.",
+        source: From::Article(1, ""),
+        by: count(Here, MAPPED, Counted::Faults),
+        band: Band::at_least(0.9),
+    },
+    Statement {
+        id: "uring-fsync-worker",
+        says: "io_uring hands every fsync to a worker thread (the O_DIRECT write before it is not).",
+        source: From::Page(
+            "Linux io_uring/sync.c: REQ_F_FORCE_ASYNC",
+            "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/io_uring/sync.c",
+        ),
+        by: count(Here, DIRECT_URING, Counted::Punts),
+        band: Band::between(0.99, 1.01),
+    },
+    Statement {
+        id: "uring-buffered-worker",
+        says: "Buffered writes through io_uring go to a worker too where the file system cannot do them at once.",
+        source: From::Issue("axboe/liburing", 571),
+        by: count(Here, URING, Counted::Punts),
+        // One for the write, one for its fsync.
+        band: Band::at_least(1.99),
+    },
+    Statement {
+        id: "link-saves",
+        says: "In io_uring, an fsync linked to its write is faster than one submitted after the write.",
+        source: From::Issue("axboe/liburing", 124),
+        by: speed(Here, &[URING], LINKED),
+        band: FASTER,
+    },
+    Statement {
+        id: "uring-behind-calls",
+        says: "Write and fsync through io_uring are slower than the plain calls.",
+        source: From::Issue("spacejam/sled", 935),
+        by: speed(Here, &[LINKED], OVERWRITE),
+        band: FASTER,
+    },
+    Statement {
+        id: "uring-rwf-faster",
+        says: "In io_uring RWF_DSYNC on the write is faster than a sync as a request of its own.",
+        source: From::Issue("cowsql/raft", 29),
+        by: speed(Here, &[DIRECT_LINKED], DIRECT_RWF_URING),
+        band: FASTER,
+    },
+    Statement {
+        id: "lseek-write-race",
+        says: "lseek and then write by two threads on one descriptor is not atomic: records go astray.",
+        source: From::Article(5, ""),
+        by: By::Most { run: shared_offset, result: "shared-offset", row: "lseek + write" },
+        band: Band::at_least(1.0),
+    },
+    Statement {
+        id: "pwrite-no-race",
+        says: "With pwrite none does.",
+        source: From::Article(5, ""),
+        by: By::Most { run: shared_offset, result: "shared-offset", row: "pwrite" },
+        band: Band::between(0.0, 0.0),
+    },
+    Statement {
+        id: "stdio-survives-nothing",
+        says: "Bytes in a buffer of a C stream survive nothing, not even the end of their process.",
+        source: From::Article(5, ""),
+        by: By::Elsewhere(
+            "only a kill and a power cut answer it: inkstone powerloss strategies --strategy stdio-only (root)",
+        ),
+        band: NO_BAND,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fios_report_is_read_and_its_failures_are_told() {
+        let report = |error: i64, ios: u64| {
+            format!(
+                r#"note: both iodepth >= 1 and synchronous I/O engine are selected
+                {{"fio version": "fio-3.33", "jobs": [{{"jobname": "mixed", "error": {error},
+                "read": {{"total_ios": {ios}, "runtime": 505}}, "write": {{"total_ios": {ios}, "runtime": 504}}}}]}}"#
+            )
+        };
+        assert_eq!(parse_fio(&report(0, 10)).expect("a report"), (10, 10, 505_000_000));
+        assert!(parse_fio(&report(5, 10)).expect_err("failed").to_string().contains("error 5"));
+        assert!(parse_fio(&report(0, 0)).expect_err("nothing").to_string().contains("nothing"));
+        for bad in ["", "fio: pid 1, got signal", r#"{"jobs": []}"#] {
+            assert!(parse_fio(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_job_reads_and_writes_in_order_and_begins_again() {
+        let random = fastrand::Rng::with_seed(3);
+        let mut job = Job { blocks: 64, seed: 1, random, next: [0; 2], done: 0 };
+        let mut buffer = vec![0; BLOCK_BYTES as usize];
+        for _ in 0..3 {
+            let mut seen = [Vec::new(), Vec::new()];
+            for _ in 0..64 {
+                let work = job.next(&mut buffer).expect("endless");
+                seen[usize::from(work.write.is_some())].push(work.offset / BLOCK_BYTES);
+                if work.write.is_some() {
+                    assert_eq!(pattern::check(&buffer, work.offset, 1), Ok(()));
+                }
+            }
+            for blocks in &seen {
+                assert!(
+                    !blocks.is_empty() && (0..).zip(blocks).all(|(wanted, &block)| wanted == block)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_load_runs_with_fio_or_without() {
+        use crate::experiment::testing::{not_run, run};
+        let turn_max = Duration::from_secs(1);
+        let plan = Plan { file_bytes: 256 << 10, jobs: 2, depth: 4, turn_max };
+        let found = match run(&mixed(plan), Some(Duration::from_secs(2))) {
+            Err(error) if error.to_string().contains("O_DIRECT") => {
+                return not_run("mixed", &error.to_string());
+            }
+            found => found.expect("a result"),
+        };
+        assert_eq!(found.len(), 2);
+        for one in &found {
+            let ours = row(one, OURS).expect("ours");
+            assert!(ours.invalid.is_none() && !ours.samples.is_empty(), "{ours:?}");
+            if let Some(reason) = row(one, FIO).and_then(|fio| fio.invalid.as_ref()) {
+                not_run("mixed beside fio", reason);
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads_on_one_descriptor_lose_records_with_lseek_and_none_with_pwrite() {
+        let found = crate::experiment::testing::run(&shared_offset(), None).expect("a result");
+        let most = |name: &str| {
+            let row = row(&found[0], name).expect("a row");
+            row.samples.iter().copied().fold(0.0, f64::max)
+        };
+        assert!(most("lseek + write") > 0.0 && most("pwrite") == 0.0, "{found:?}");
+    }
+}

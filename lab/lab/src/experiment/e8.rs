@@ -1,0 +1,638 @@
+//! E8: reading a file fast (articles 1 and 5): front to back and at random, with its pages in
+//! memory and without, every byte checked.
+//!
+//! *Owns*: the ways of reading, a proof before each turn that the pages are where the way says, and
+//! the statements. *May not touch*: writing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use inkstone_host::{Advice, LabFile, monotonic_ns, process_usage};
+use inkstone_io::{
+    Access, AlignedBuf, DioAlignment, EngineKind, File, NamedChoice, OpenFile, Preparation,
+    Residency, SyncKind,
+};
+
+use crate::cell::{Cache, size_name};
+use crate::finding::place_words;
+use crate::histogram::Recorder;
+use crate::result::{Finding, Histogram};
+use crate::site::Site;
+use crate::stage::{CellError, Session};
+use crate::table::numbers::{bytes, sig3};
+
+use super::flight::{Flight, Source, Work};
+use super::part::{Part, Size};
+use super::rounds::{
+    Arm, Frame, Pace, Row, Rows, Sample, Scene, Turn, figure, usage_figures, usage_per_mib,
+};
+use super::scratch::{READ_BYTES, RandomReads, direct_file, fill, written_file};
+use super::statement::{Band, By, FASTER, Source as From, Statement};
+use super::words::{also, best, compared, median_of, row};
+use super::{ExperimentResult, Figure, Unit, pattern};
+use cold::Brought;
+
+mod cold;
+
+inkstone_io::named_choice! {
+    /// In which order the file is read.
+    ReadOrder, "order" {
+        Sequential = "sequential", "from front to back";
+        Random = "random", "4 KiB here and there, no block twice in a turn";
+    }
+}
+
+const FILE: &str = "read";
+const BLOCK: usize = 4096;
+const LARGE: usize = 1 << 20;
+/// The size of an engine's reads.
+const PIECE: usize = 256 << 10;
+/// How many of them are in flight.
+const PIECES: usize = 8;
+/// Random reads in flight.
+const RANDOM_DEPTH: usize = 16;
+/// Bytes of one `readahead(2)` call: the kernel takes no more.
+const AHEAD_STEP: usize = 128 << 10;
+/// How far readahead is ahead of the reader.
+const AHEAD_BYTES: u64 = 1 << 20;
+/// How many random blocks are read ahead, if they are known beforehand.
+const AHEAD_BLOCKS: usize = 16;
+/// How often it tries to drop or load pages: some may still be in a per-CPU list.
+const TRIES: u32 = 5;
+
+pub(super) fn parts(size: Size) -> Vec<Part> {
+    vec![Part::Rows(read(size.file_bytes(64 << 20), ReadOrder::ALL.to_vec()))]
+}
+
+/// As little of it as its statements need: front to back.
+fn in_order() -> Rows {
+    read(16 << 20, vec![ReadOrder::Sequential]).taking(6.0)
+}
+
+/// A file of this size read in each of these orders, with its pages in memory and without.
+pub fn read(file_bytes: u64, orders: Vec<ReadOrder>) -> Rows {
+    let count = orders.iter().map(|&order| 2 * ways(order).len()).sum();
+    Rows::new("read", (count, file_bytes, 30.0), move |scene| {
+        let seed = scene.pace.seed;
+        drop(written_file(scene.session, FILE, file_bytes, Access::Buffered, seed)?);
+        let mut found = Vec::new();
+        let pace = scene.pace.part(1.0 / (2 * orders.len()).max(1) as f64);
+        for &order in &orders {
+            for cache in [Cache::Cold, Cache::Warm] {
+                if scene.session.check().is_err() {
+                    break;
+                }
+                found.push(one(scene, file_bytes, &pace, (order, cache)));
+            }
+        }
+        scene.session.clear(FILE)?;
+        Ok(found)
+    })
+}
+
+/// One way of reading.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    name: &'static str,
+    block: usize,
+    how: How,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// `lseek` and `read`, or `fread`: the calls of the access.
+    By(Access),
+    /// `pread`, one after the other.
+    Calls { advice: Option<Advice>, ahead: bool },
+    /// Copying out of a mapping.
+    Map { advice: Option<Advice>, ahead: bool },
+    /// Several in flight.
+    Flight { kind: EngineKind, depth: usize, access: Access },
+}
+
+fn ways(order: ReadOrder) -> Vec<Way> {
+    use How::{By, Calls, Flight, Map};
+    let way = |name, block, how| Way { name, block, how };
+    let plain = Calls { advice: None, ahead: false };
+    let plain_map = Map { advice: None, ahead: false };
+    let ahead = Calls { advice: None, ahead: true };
+    let map_ahead = Map { advice: None, ahead: true };
+    let flight = |kind, depth, access| Flight { kind, depth, access };
+    match order {
+        ReadOrder::Sequential => vec![
+            way("read, 4 KiB", BLOCK, plain),
+            way("lseek + read, 4 KiB", BLOCK, By(Access::Seek)),
+            way("fread, 4 KiB", BLOCK, By(Access::Stream)),
+            way("read, 64 KiB", 64 << 10, plain),
+            way("read, 1 MiB", LARGE, plain),
+            way(
+                "fadvise(SEQUENTIAL), 4 KiB",
+                BLOCK,
+                Calls { advice: Some(Advice::Sequential), ahead: false },
+            ),
+            way("readahead(2) ahead, 4 KiB", BLOCK, ahead),
+            way("mmap", BLOCK, plain_map),
+            way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Sequential), ahead: false }),
+            way("mmap + readahead(2)", BLOCK, map_ahead),
+            way(
+                "O_DIRECT, 1 MiB, one at a time",
+                LARGE,
+                flight(EngineKind::Caller, 1, Access::Direct),
+            ),
+            way(
+                "O_DIRECT, 8 x 256 KiB, AIO",
+                PIECE,
+                flight(EngineKind::Aio, PIECES, Access::Direct),
+            ),
+            way(
+                "O_DIRECT, 8 x 256 KiB, io_uring",
+                PIECE,
+                flight(EngineKind::Uring, PIECES, Access::Direct),
+            ),
+            way(
+                "io_uring, 8 x 256 KiB",
+                PIECE,
+                flight(EngineKind::Uring, PIECES, Access::Buffered),
+            ),
+        ],
+        ReadOrder::Random => vec![
+            way("read", BLOCK, plain),
+            way("lseek + read", BLOCK, By(Access::Seek)),
+            way("fread", BLOCK, By(Access::Stream)),
+            way("fadvise(RANDOM)", BLOCK, Calls { advice: Some(Advice::Random), ahead: false }),
+            way("readahead(2) of the next 16", BLOCK, ahead),
+            way("mmap", BLOCK, plain_map),
+            way("mmap + madvise", BLOCK, Map { advice: Some(Advice::Random), ahead: false }),
+            way("mmap + readahead(2)", BLOCK, map_ahead),
+            way("O_DIRECT, one at a time", BLOCK, flight(EngineKind::Caller, 1, Access::Direct)),
+            way("O_DIRECT, 16, AIO", BLOCK, flight(EngineKind::Aio, RANDOM_DEPTH, Access::Direct)),
+            way(
+                "O_DIRECT, 16, io_uring",
+                BLOCK,
+                flight(EngineKind::Uring, RANDOM_DEPTH, Access::Direct),
+            ),
+            way("io_uring, 16", BLOCK, flight(EngineKind::Uring, RANDOM_DEPTH, Access::Buffered)),
+        ],
+    }
+}
+
+fn one(
+    scene: &mut Scene<'_>,
+    file_bytes: u64,
+    pace: &Pace,
+    (order, cache): (ReadOrder, Cache),
+) -> ExperimentResult {
+    let ways = ways(order);
+    let rows: Vec<Row<'_>> = ways
+        .iter()
+        .map(|&way| {
+            let arm = can(scene.site, way)
+                .and_then(|()| Reading::new(way, order, cache, file_bytes, pace.seed));
+            Row::new(way.name, order.name(), None, arm)
+        })
+        .collect();
+    let frame = Frame {
+        name: match (order, cache) {
+            (ReadOrder::Sequential, Cache::Cold) => "read-sequential-cold",
+            (ReadOrder::Sequential, Cache::Warm) => "read-sequential-warm",
+            (ReadOrder::Random, Cache::Cold) => "read-random-cold",
+            (ReadOrder::Random, Cache::Warm) => "read-random-warm",
+        },
+        title: title(order, cache, file_bytes),
+        x_name: None,
+        unit: if order == ReadOrder::Sequential { Unit::BytesPerS } else { Unit::OperationsPerS },
+        baseline: ways.first().map(|way| way.name.to_owned()).unwrap_or_default(),
+    };
+    let mut found = scene.measure_at(pace, &frame, rows);
+    found.notes = notes(order, cache);
+    found.finding = finding(&found, order, cache);
+    found
+}
+
+fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
+    let what = match order {
+        ReadOrder::Sequential => {
+            format!("Reading a file of {} from front to back", size_name(file_bytes))
+        }
+        ReadOrder::Random => {
+            format!("Reading 4 KiB at random from a file of {}", size_name(file_bytes))
+        }
+    };
+    let pages = match cache {
+        Cache::Cold => "none of its pages in memory",
+        Cache::Warm => "all of its pages in memory",
+    };
+    format!("{what}, {pages}")
+}
+
+fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
+    let mut notes = vec![
+        "every byte is checked, which is part of every row's time".into(),
+        "read is pread; fread reads through the C library's own buffer".into(),
+    ];
+    if cache == Cache::Cold {
+        if order == ReadOrder::Random {
+            notes.push(
+                "a row is refused if the kernel brought more pages into memory than were read: then most of its reads were not cold".into(),
+            );
+        }
+        notes.push(
+            "cold: not in this system's page cache; the caches of a hypervisor and of the device cannot be dropped".into(),
+        );
+    } else {
+        notes.push("O_DIRECT bypasses the pages in memory".into());
+    }
+    if order == ReadOrder::Random {
+        notes.push(
+            "readahead(2): the reader knows the next blocks, as in a scan of an index".into(),
+        );
+    }
+    notes
+}
+
+fn can(site: &Site, way: Way) -> Result<(), CellError> {
+    let direct = matches!(way.how, How::Flight { access: Access::Direct, .. });
+    if direct && site.capabilities.direct == inkstone_io::DioAlignment::Refused {
+        let file_system = &site.capabilities.mount.file_system;
+        return Err(CellError::Invalid(format!("{file_system} has no O_DIRECT here")));
+    }
+    Ok(())
+}
+
+/// One way of reading one file.
+struct Reading {
+    way: Way,
+    order: ReadOrder,
+    cache: Cache,
+    file_bytes: u64,
+    /// The seed of the written bytes.
+    seed: u64,
+    flight: Option<Flight>,
+    latency: Recorder,
+}
+
+impl Reading {
+    fn new(
+        way: Way,
+        order: ReadOrder,
+        cache: Cache,
+        file_bytes: u64,
+        seed: u64,
+    ) -> Result<Self, CellError> {
+        let flight = match way.how {
+            How::Flight { kind, depth, .. } => Some(Flight::new(kind, depth, way.block, &[0])?),
+            How::By(_) | How::Calls { .. } | How::Map { .. } => None,
+        };
+        Ok(Self { way, order, cache, file_bytes, seed, flight, latency: Recorder::new() })
+    }
+
+    /// Where to read, in order; the last piece of a file may be shorter.
+    fn offsets(&self, seed: u64) -> Vec<u64> {
+        let mut offsets: Vec<u64> = (0..self.file_bytes).step_by(self.way.block).collect();
+        if self.order == ReadOrder::Random {
+            fastrand::Rng::with_seed(seed).shuffle(&mut offsets);
+        }
+        offsets
+    }
+
+    fn open(&self, session: &Session<'_>) -> Result<LabFile, CellError> {
+        let access = match self.way.how {
+            How::By(access) => access,
+            How::Calls { .. } => Access::Buffered,
+            How::Map { .. } => Access::Mmap,
+            How::Flight { access, .. } => access,
+        };
+        // A mapping is always writable.
+        Ok(session.directory.open(FILE, &OpenFile::existing().access(access))?)
+    }
+
+    fn piece(&self, offset: u64) -> usize {
+        (self.file_bytes - offset).min(self.way.block as u64) as usize
+    }
+
+    /// Reads one piece after the other until the time is over; returns the number of reads and of
+    /// bytes.
+    fn one_by_one(
+        &mut self,
+        turn: &Turn<'_>,
+        file: &LabFile,
+        offsets: &[u64],
+        is_mapped: bool,
+        ahead: bool,
+    ) -> Result<(u64, u64), CellError> {
+        let mut buffer = AlignedBuf::zeroed(self.way.block);
+        let mut asked = 0;
+        let (mut reads, mut bytes) = (0, 0);
+        let mut start_ns = monotonic_ns();
+        let end_ns = turn.end_ns(start_ns);
+        for (index, &offset) in offsets.iter().enumerate() {
+            if turn.session.stop.load(Ordering::Relaxed) {
+                return Err(CellError::Interrupted);
+            }
+            if start_ns >= end_ns {
+                break;
+            }
+            if ahead {
+                self.ask_ahead(file, offsets, index, &mut asked)?;
+            }
+            let len = self.piece(offset);
+            let piece = &mut buffer[..len];
+            if is_mapped {
+                file.read_mapped(piece, offset)?;
+            } else if file.read_by_access(piece, offset)? != len {
+                return Err(CellError::Invalid(format!(
+                    "the file ends before byte {}",
+                    offset + len as u64
+                )));
+            }
+            let now_ns = monotonic_ns();
+            self.latency.record(now_ns - start_ns);
+            pattern::check(piece, offset, self.seed).map_err(CellError::Invalid)?;
+            (reads, bytes) = (reads + 1, bytes + len as u64);
+            start_ns = monotonic_ns();
+        }
+        Ok((reads, bytes))
+    }
+
+    /// Starts readahead of what comes next; `asked` is how far that was done.
+    fn ask_ahead(
+        &self,
+        file: &LabFile,
+        offsets: &[u64],
+        index: usize,
+        asked: &mut u64,
+    ) -> Result<(), CellError> {
+        match self.order {
+            ReadOrder::Sequential => {
+                let until = (offsets[index] + AHEAD_BYTES).min(self.file_bytes);
+                while *asked < until {
+                    file.read_ahead(*asked, AHEAD_STEP)?;
+                    *asked += AHEAD_STEP as u64;
+                }
+            }
+            ReadOrder::Random => {
+                let until = (index + AHEAD_BLOCKS).min(offsets.len());
+                for &offset in &offsets[(*asked as usize).min(until)..until] {
+                    file.read_ahead(offset, BLOCK)?;
+                }
+                *asked = until as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arm for Reading {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+        let residency = bring(turn.session, self.cache)?;
+        let offsets = self.offsets(turn.seed);
+        let file = self.open(turn.session)?;
+        let begin_ns;
+        let before;
+        let (reads, bytes) = match self.way.how {
+            How::By(_) => {
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                self.one_by_one(turn, &file, &offsets, false, false)?
+            }
+            How::Calls { advice, ahead } => {
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                if let Some(advice) = advice {
+                    file.advise(advice)?;
+                }
+                self.one_by_one(turn, &file, &offsets, false, ahead)?
+            }
+            How::Map { advice, ahead } => {
+                // The time includes mapping; unmapping is not needed for the bytes to be there.
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                file.map(self.file_bytes)?;
+                if let Some(advice) = advice {
+                    file.advise_mapped(advice)?;
+                }
+                self.one_by_one(turn, &file, &offsets, true, ahead)?
+            }
+            How::Flight { .. } => {
+                let file = Arc::new(file);
+                let mut source = Offsets {
+                    offsets: offsets.iter(),
+                    reading: (self.way.block, self.file_bytes, self.seed),
+                    bytes: 0,
+                };
+                let Some(flight) = &mut self.flight else {
+                    return Err(CellError::Invalid("no engine".into()));
+                };
+                (before, begin_ns) = (process_usage(), monotonic_ns());
+                let end_ns = turn.end_ns(begin_ns);
+                let reads = flight.run(turn.session, &file, end_ns, &mut source)?;
+                (reads, source.bytes)
+            }
+        };
+        let total_ns = monotonic_ns() - begin_ns;
+        let brought = session_residency(turn.session)?.resident_pages;
+        let used = process_usage().since(&before);
+        let (amount, unit) = match self.order {
+            ReadOrder::Sequential => (bytes, bytes.div_ceil(LARGE as u64)),
+            ReadOrder::Random => (reads, reads),
+        };
+        let mut figures = vec![resident(&residency)];
+        if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
+            let seen =
+                Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
+            seen.check(self.way.how)?;
+            let pages = seen.pages as f64 / reads.max(1) as f64;
+            figures.push(figure("pages brought", Unit::PerOp, pages));
+        }
+        let (usage, each) = match self.order {
+            ReadOrder::Sequential => (usage_per_mib(&used, unit), Unit::PerMib),
+            ReadOrder::Random => (usage_figures(&used, unit), Unit::PerOp),
+        };
+        figures.extend(usage);
+        let faults = (used.minor_faults + used.major_faults) as f64 / unit.max(1) as f64;
+        figures.push(figure("page faults", each, faults));
+        Ok(Sample { amount, total_ns, figures })
+    }
+
+    fn latency(&self) -> Option<Histogram> {
+        Some(self.flight.as_ref().map_or(&self.latency, |flight| &flight.latency).finish())
+    }
+}
+
+fn session_residency(session: &Session<'_>) -> Result<Residency, CellError> {
+    Ok(session.directory.open(FILE, &OpenFile::existing())?.residency()?)
+}
+
+fn resident(residency: &Residency) -> Figure {
+    figure(
+        "resident before",
+        Unit::Percent,
+        100.0 * residency.resident_pages as f64 / residency.pages.max(1) as f64,
+    )
+}
+
+/// Brings the file's pages into the row's state, and checks it with the kernel.
+///
+/// # Errors
+/// The pages are not in that state: the row would not be what its name says.
+fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
+    let file = session.directory.open(FILE, &OpenFile::existing())?;
+    let mut found = None;
+    for _ in 0..TRIES {
+        session.check()?;
+        match cache {
+            Cache::Cold => file.forget_cached()?,
+            Cache::Warm => {
+                let mut buffer = AlignedBuf::zeroed(LARGE);
+                let mut at = 0;
+                while let read @ 1.. = file.read_at(&mut buffer, at)? {
+                    at += read as u64;
+                }
+            }
+        }
+        let now = file.residency()?;
+        let wanted = if cache == Cache::Cold { 0 } else { now.pages };
+        if now.resident_pages == wanted {
+            return Ok(now);
+        }
+        found = Some(now);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let what = if cache == Cache::Cold { "out of" } else { "in" };
+    let told = found.map_or_else(String::new, |Residency { resident_pages, pages, told_by }| {
+        format!(", but {resident_pages} of {pages} are in it, by {told_by}")
+    });
+    Err(CellError::Invalid(format!("all its pages should be {what} memory{told}")))
+}
+
+/// Requests for a flight: each offset once, each read checked.
+struct Offsets<'a> {
+    offsets: std::slice::Iter<'a, u64>,
+    /// Bytes of a piece, of the file; the seed.
+    reading: (usize, u64, u64),
+    bytes: u64,
+}
+
+impl Source for Offsets<'_> {
+    fn next(&mut self, _: &mut [u8]) -> Option<Work> {
+        let offset = *self.offsets.next()?;
+        let (block, file_bytes, _) = self.reading;
+        Some(Work { offset, len: (file_bytes - offset).min(block as u64) as usize, write: None })
+    }
+
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+        self.bytes += work.len as u64;
+        pattern::check(buffer, work.offset, self.reading.2).map_err(CellError::Invalid)
+    }
+}
+
+fn finding(found: &ExperimentResult, order: ReadOrder, cache: Cache) -> Option<Finding> {
+    let base = found.baseline.as_deref()?;
+    let plain = median_of(row(found, base)?)?;
+    let best = best(found)?;
+    let rate = |value: f64| match order {
+        ReadOrder::Sequential => format!("{}B/s", bytes(value)),
+        ReadOrder::Random => format!("{} reads/s", sig3(value)),
+    };
+    let pages = if cache == Cache::Cold { "cold" } else { "warm" };
+    let also = also(found, best, None);
+    let is = if also.is_empty() { "the fastest is" } else { "the highest median is that of" };
+    let sentence = format!(
+        "{pages} and {}, on {}: `{base}` {}; {is} `{}`{also} with {}, {}.",
+        if order == ReadOrder::Sequential { "front to back" } else { "at random" },
+        place_words(&found.place),
+        rate(plain),
+        best.name,
+        rate(median_of(best)?),
+        compared(best.relative.as_ref(), base),
+    );
+    let mut letters = sentence.chars();
+    let sentence: String =
+        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    let best = also.is_empty().then(|| best.name.clone());
+    Some(Finding { sentence, best, naive: Some(base.into()), ..Finding::default() })
+}
+
+const RESERVED: &str = "reserved";
+const WRITTEN: &str = "written";
+
+/// Random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
+fn unwritten_reads() -> Rows {
+    Rows::new("unwritten-reads", (2, 2 * READ_BYTES, 2.0), |scene| {
+        let session = scene.session;
+        let can = || match scene.site.capabilities.direct {
+            DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
+            DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
+        };
+        let written = can().and_then(|()| {
+            let file = direct_file(session, WRITTEN)?;
+            fill(session, &file, READ_BYTES, scene.pace.seed)?;
+            Ok(RandomReads { file })
+        });
+        let reserved = can().and_then(|()| {
+            let file = direct_file(session, RESERVED)?;
+            file.prepare(Preparation::Fallocate, READ_BYTES)?;
+            file.sync(SyncKind::All)?;
+            Ok(RandomReads { file })
+        });
+        let rows = vec![
+            Row::new(WRITTEN, "reads", None, written),
+            Row::new(RESERVED, "reads", None, reserved),
+        ];
+        let frame = Frame {
+            name: "unwritten-reads",
+            title: "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks"
+                .into(),
+            x_name: None,
+            unit: Unit::OperationsPerS,
+            baseline: WRITTEN.into(),
+        };
+        let found = scene.measure(&frame, rows);
+        session.clear(WRITTEN)?;
+        session.clear(RESERVED)?;
+        Ok(vec![found])
+    })
+}
+
+pub(super) const STATEMENTS: &[Statement] = &[
+    Statement {
+        id: "fake-iops",
+        says: "Reads of blocks that are only reserved never reach the device, and seem faster than it is.",
+        source: From::Issue("axboe/fio", 719),
+        by: By::Rate {
+            run: unwritten_reads,
+            result: "unwritten-reads",
+            slow: WRITTEN,
+            fast: RESERVED,
+        },
+        band: Band::at_least(1.5),
+    },
+    Statement {
+        id: "large-reads",
+        says: "A file in memory is read faster in large blocks (1 MiB) than in small ones (4 KiB).",
+        source: From::Page(
+            "common advice; no article says it",
+            "https://man7.org/linux/man-pages/man1/dd.1.html",
+        ),
+        by: By::Rate {
+            run: in_order,
+            result: "read-sequential-warm",
+            slow: "read, 4 KiB",
+            fast: "read, 1 MiB",
+        },
+        band: FASTER,
+    },
+    Statement {
+        id: "readahead-cold",
+        says: "readahead(2) ahead of the reader helps cold reads from front to back.",
+        source: From::Article(1, ""),
+        by: By::Rate {
+            run: in_order,
+            result: "read-sequential-cold",
+            slow: "read, 4 KiB",
+            fast: "readahead(2) ahead, 4 KiB",
+        },
+        band: FASTER,
+    },
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Every way reads every byte, and fails when its pages were not as its name says.
+
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+use inkstone_host::LabDirectory;
+
+use crate::experiment::testing::{check, figure_of, not_run};
+
+/// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
+fn on_disk(test: impl FnOnce(&Session<'_>)) {
+    let directory = crate::experiment::testing::directory();
+    let files = LabDirectory::at(directory.path()).expect("a directory");
+    let stop = AtomicBool::new(false);
+    test(&Session { directory: &files, stop: &stop, device: None });
+}
+
+/// Not a multiple of the large pieces: the last one is short.
+const BYTES: u64 = (2 << 20) + (12 << 10);
+
+#[test]
+fn every_way_reads_every_byte_once() {
+    on_disk(|session| {
+        drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
+        for order in ReadOrder::ALL.iter().copied() {
+            for way in ways(order) {
+                let mut arm = match Reading::new(way, order, Cache::Warm, BYTES, 3) {
+                    Ok(arm) => arm,
+                    Err(error) => {
+                        not_run(way.name, &error.to_string());
+                        continue;
+                    }
+                };
+                let turn = Turn { session, time: Duration::MAX, seed: 9 };
+                let sample =
+                    arm.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
+                let blocks = BYTES / BLOCK as u64;
+                let wanted = if order == ReadOrder::Random { blocks } else { BYTES };
+                assert_eq!(sample.amount, wanted, "{}", way.name);
+                assert!(
+                    sample.figures.iter().any(|f| f.name == "resident before" && f.value == 100.0)
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn two_swapped_blocks_end_every_way() {
+    on_disk(|session| {
+        let file = written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written");
+        let mut blocks = [[0; BLOCK]; 2];
+        for (block, number) in blocks.iter_mut().zip([7, 300]) {
+            file.read_at(block, number * BLOCK as u64).expect("read");
+        }
+        for (block, number) in blocks.iter().zip([300, 7]) {
+            file.write_at(block, number * BLOCK as u64).expect("written");
+        }
+        file.sync(inkstone_io::SyncKind::All).expect("synced");
+        for order in ReadOrder::ALL.iter().copied() {
+            for way in ways(order) {
+                let Ok(mut arm) = Reading::new(way, order, Cache::Warm, BYTES, 3) else { continue };
+                let turn = Turn { session, time: Duration::MAX, seed: 9 };
+                let said = arm.turn(&turn).expect_err(way.name).to_string();
+                assert!(
+                    said.contains("byte 28673 ") || said.contains("byte 1228801 "),
+                    "{}: {said}",
+                    way.name
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn cold_reads_are_cold_or_refused() {
+    let map = How::Map { advice: None, ahead: false };
+    let calls = How::Calls { advice: None, ahead: true };
+    let check = |how, reads, pages, faults| Brought { reads, pages, faults }.check(how).is_ok();
+    // As observed: of 16,384 reads of a mapping only 1,000 faulted, because of the kernel's
+    // read-around.
+    assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
+    assert!(
+        check(map, 400, 400, 400) && check(map, 400, 430, 380),
+        "each faults, and brings its page"
+    );
+    assert!(!check(map, 400, 12_000, 400), "each faults and brings 30: the next find theirs");
+    assert!(
+        check(calls, 400, 416, 3) && !check(calls, 400, 1_600, 3),
+        "what was asked for ahead is read"
+    );
+}
+
+/// The same on the disk: one of the two mappings has advice, and its reads fault; the other's are
+/// refused, or fault as well.
+#[test]
+fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
+    on_disk(|session| {
+        const BYTES: u64 = 32 << 20;
+        drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
+        let (order, cache) = (ReadOrder::Random, Cache::Cold);
+        for way in
+            ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. }))
+        {
+            let mut arm = Reading::new(way, order, cache, BYTES, 3).expect("an arm");
+            let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
+            let of = |sample: &Sample, name: &str| {
+                sample.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+            };
+            match arm.turn(&turn) {
+                Ok(sample) => {
+                    let (pages, faults) =
+                        (of(&sample, "pages brought"), of(&sample, "page faults"));
+                    assert!(
+                        sample.amount < 64 || faults.is_some_and(|faults| faults > 0.5),
+                        "{}: {faults:?}",
+                        way.name
+                    );
+                    assert!(
+                        sample.amount < 64 || pages.is_some_and(|pages| pages < 2.0),
+                        "{}: {pages:?}",
+                        way.name
+                    );
+                }
+                Err(CellError::Invalid(why)) if why.contains("out of memory") => {
+                    not_run(way.name, &why.to_string());
+                }
+                Err(CellError::Invalid(why)) => {
+                    assert!(
+                        why.starts_with("not cold") && way.name == "mmap",
+                        "{}: {why}",
+                        way.name
+                    );
+                }
+                Err(error) => panic!("{}: {error}", way.name),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_cold_is_refused() {
+    on_disk(|session| {
+        // Mapped pages stay in memory.
+        drop(written_file(session, FILE, 64 << 10, Access::Buffered, 3).expect("written"));
+        let mapped = session
+            .directory
+            .open(FILE, &OpenFile::existing().access(Access::Mmap))
+            .expect("opened");
+        mapped.map(64 << 10).expect("mapped");
+        mapped.read_mapped(&mut [0; 64 << 10], 0).expect("read");
+        let said = bring(session, Cache::Cold).expect_err("its pages are mapped").to_string();
+        assert!(said.contains("out of memory") && said.contains("of 16 are in it"), "{said}");
+        drop(mapped);
+        if let Err(error) = bring(session, Cache::Cold) {
+            not_run("cold reads", &error.to_string());
+        }
+        assert_eq!(bring(session, Cache::Warm).expect("warm").resident_pages, 16);
+    });
+}
+
+#[test]
+fn reads_are_proved_cold_and_warm() {
+    let names =
+        ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
+    for one in check(&read(256 << 10, ReadOrder::ALL.to_vec()), &names) {
+        let wanted = if one.name.ends_with("cold") { 0.0 } else { 100.0 };
+        for row in one.rows.iter().filter(|row| row.invalid.is_none()) {
+            let resident = figure_of(row, "resident before");
+            assert_eq!(resident, Some(wanted), "{}: {}", one.name, row.name);
+            let (each, ns) = match one.unit {
+                Unit::BytesPerS => (Unit::PerMib, Unit::NsPerMib),
+                _ => (Unit::PerOp, Unit::NsPerOp),
+            };
+            for figure in row.figures.iter().filter(|figure| figure.unit != Unit::Percent) {
+                assert!([each, ns].contains(&figure.unit), "{}: {figure:?}", one.name);
+            }
+        }
+    }
+}
