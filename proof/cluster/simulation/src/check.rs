@@ -156,7 +156,7 @@ impl<'a> Log<'a> {
                 return Err(format!("{request} was acknowledged at index {index} and is lost"));
             }
             (Heard::Written(Written { index, pieces }), Some(place)) => {
-                let of_key = &self.by_key[key];
+                let of_key = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
                 let there = of_key.iter().find(|change| change.index == place);
                 let there = there.map_or(0, |change| change.pieces);
                 if *index != place || *pieces != there as u64 {

@@ -27,10 +27,10 @@ const USAGE: u8 = 64;
 /// Tortures a replicated log: nodes in network namespaces, on real file systems on disks whose
 /// power is cut, and a checker of what clients have seen. As root.
 #[derive(Debug, Parser)]
-#[command(name = "torture", version, args_override_self = true)]
+#[command(name = "torture", version)]
 struct Arguments {
     /// Rounds: clients work, faults come, all is mended, all is read
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, overrides_with = "rounds")]
     rounds: u64,
     /// No round begins after so many seconds
     #[arg(long)]
@@ -45,7 +45,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The number of the first round: with the seed of another run, one of its rounds again
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, overrides_with = "first_round")]
     first_round: u64,
     /// What goes wrong, with commas between: all, others (all but power-all), power, network, disk,
     /// none, or names of faults
