@@ -6,10 +6,8 @@
 use std::fmt;
 use std::io;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
 
-use inkstone::AnyDirectory;
 use inkstone_raft::{EntryId, Error, Options, RaftLog, Result};
 
 use crate::batch::Batch;
@@ -36,45 +34,41 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Opens the raft log in the directory `path`.
+    /// What `open` opens. Options under which what openraft awaits would never come are refused.
     ///
     /// # Errors
-    /// Those of [`RaftLog::open`]; [`inkstone::Error::Invalid`] for `own_thread(false)`.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
-        check_options(&options)?;
-        Ok(Self::of(RaftLog::open(path, options)?))
+    /// Those of `open`; [`inkstone::Error::Invalid`] for `own_thread(false)`.
+    pub fn open(
+        options: Options,
+        open: impl FnOnce(Options) -> Result<RaftLog>,
+    ) -> io::Result<Self> {
+        if !options.has_own_thread() {
+            return Err(invalid(
+                "own_thread(false): openraft awaits its entries and votes, and no thread would \
+                 make them durable",
+            ));
+        }
+        Ok(Self { raft: Arc::new(open(options)?), batch: Batch::default(), due: None })
     }
 
-    /// As [`Stored::open`], in any directory.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
-        check_options(&options)?;
-        Ok(Self::of(RaftLog::open_in(directory, options)?))
-    }
-
-    /// As [`Stored::open_in`], for a log that has no thread. `due` is called when something waits,
+    /// As [`Stored::open`], for a log that has no thread. `due` is called when something waits,
     /// and whoever is told calls [`RaftLog::sync`] soon.
     ///
     /// # Errors
-    /// As there; [`inkstone::Error::Invalid`] for `own_thread(true)`.
-    pub fn open_unthreaded_in(
-        directory: impl Into<AnyDirectory>,
+    /// Those of `open`; [`inkstone::Error::Invalid`] for `own_thread(true)`.
+    pub fn open_unthreaded(
         options: Options,
+        open: impl FnOnce(Options) -> Result<RaftLog>,
         due: impl Fn(Waits) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         if options.has_own_thread() {
-            let why = "open_unthreaded_in: own_thread(true): the log would make durable by itself \
-                       what you promise to";
-            return Err(Error::from(inkstone::Error::Invalid(why.into())).into());
+            return Err(invalid(
+                "open_unthreaded_in: own_thread(true): the log would make durable by itself what \
+                 you promise to",
+            ));
         }
-        let opened = Self::of(RaftLog::open_in(directory, options)?);
-        Ok(Self { due: Some(Arc::new(due)), ..opened })
-    }
-
-    fn of(raft: RaftLog) -> Self {
-        Self { raft: Arc::new(raft), batch: Batch::default(), due: None }
+        let (raft, due) = (Arc::new(open(options)?), Arc::new(due));
+        Ok(Self { raft, batch: Batch::default(), due: Some(due) })
     }
 
     /// Says that something waits.
@@ -109,14 +103,8 @@ impl Stored {
     }
 }
 
-/// Refuses options under which what openraft awaits would never come.
-fn check_options(options: &Options) -> Result<()> {
-    if options.has_own_thread() {
-        return Ok(());
-    }
-    let why = "own_thread(false): openraft awaits its entries and votes, and no thread would make \
-               them durable";
-    Err(inkstone::Error::Invalid(why.into()).into())
+fn invalid(why: &str) -> io::Error {
+    Error::from(inkstone::Error::Invalid(why.into())).into()
 }
 
 impl Deref for Stored {

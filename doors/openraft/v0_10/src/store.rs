@@ -65,7 +65,7 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
-        Ok(Self::on(Stored::open(path, options)?))
+        Ok(Self::on(Stored::open(options, |options| RaftLog::open(path, options))?))
     }
 
     /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated
@@ -77,7 +77,7 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
-        Ok(Self::on(Stored::open_in(directory, options)?))
+        Ok(Self::on(Stored::open(options, |options| RaftLog::open_in(directory, options))?))
     }
 
     /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in
@@ -98,7 +98,11 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         options: Options,
         due: impl Fn(Waits) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        Ok(Self::on(Stored::open_unthreaded_in(directory, options, due)?))
+        Ok(Self::on(Stored::open_unthreaded(
+            options,
+            |options| RaftLog::open_in(directory, options),
+            due,
+        )?))
     }
 
     fn on(log: Stored) -> Self {

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use inkstone::AnyDirectory;
 use inkstone_openraft_common::{NodeName, Postcard, Stored};
-use inkstone_raft::{Error, Options};
+use inkstone_raft::{Error, Options, RaftLog};
 use openraft::async_runtime::AsyncOneshotSendExt;
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{
@@ -46,7 +46,7 @@ impl<C: RaftTypeConfig> LogStore<C> {
     /// are not there.
     ///
     /// # Errors
-    /// Those of [`inkstone_raft::RaftLog::open`]: a log of others, one of another raft group, one that is open
+    /// Those of [`RaftLog::open`]: a log of others, one of another raft group, one that is open
     /// already. Options with `own_thread(false)` are refused, since nobody would make awaited
     /// entries durable.
     ///
@@ -66,7 +66,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
-        Ok(Self { log: Stored::open(path, options)?, types: PhantomData })
+        let log = Stored::open(options, |options| RaftLog::open(path, options))?;
+        Ok(Self { log, types: PhantomData })
     }
 
     /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated
@@ -78,7 +79,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
-        Ok(Self { log: Stored::open_in(directory, options)?, types: PhantomData })
+        let log = Stored::open(options, |options| RaftLog::open_in(directory, options))?;
+        Ok(Self { log, types: PhantomData })
     }
 
     /// A reader, as openraft's `get_log_reader`.
