@@ -22,8 +22,6 @@ type cluster struct {
 	name      string
 	processes []*exec.Cmd
 	load      func(clients int, duration time.Duration, valueBytes int) (figures, error)
-	// What its members say of themselves, a line for each; nil where they say nothing.
-	status func() ([]byte, error)
 }
 
 // stop ends all members and waits for them.
@@ -154,9 +152,6 @@ func startOurs(program, load, dir string) (*cluster, error) {
 	c := &cluster{name: "replicated-log"}
 	c.load = func(count int, duration time.Duration, valueBytes int) (figures, error) {
 		return turn(load, strings.Join(servers, ","), fmt.Sprint(count), fmt.Sprint(duration.Seconds()), fmt.Sprint(valueBytes))
-	}
-	c.status = func() ([]byte, error) {
-		return exec.Command(program, "status", "--servers", strings.Join(servers, ",")).Output()
 	}
 	for number, server := range servers {
 		args := []string{"serve", "--id", fmt.Sprint(number + 1), "--dir", filepath.Join(dir, fmt.Sprint(number+1)),

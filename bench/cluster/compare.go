@@ -69,12 +69,6 @@ func compare(p plan) error {
 	tail := func(f figures) float64 { return f.P99Micros }
 	report("puts/s of etcd's", all[ours.name], all[etcd.name], rate, chance)
 	report("p99 of etcd's", all[ours.name], all[etcd.name], tail, chance)
-	// What part of a put is the log's: the commits of all turns, the first one of a second too.
-	status, err := ours.status()
-	if err != nil {
-		return fmt.Errorf("the status of %s: %w", ours.name, err)
-	}
-	fmt.Printf("%s", status)
 	return nil
 }
 

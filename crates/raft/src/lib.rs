@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! Begin with [`RaftLog`] and [`Options`]. docs/raft.md says what each call promises,
-//! docs/raft-records.md has the records byte by byte.
+//! Begin with [`RaftLog`] and [`Options`]. docs/raft.md says what each call promises, and
+//! has the records byte by byte.
 
 #![forbid(unsafe_code)]
 

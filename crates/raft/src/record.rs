@@ -1,4 +1,4 @@
-//! The bytes of a raft log's records. docs/raft-records.md has them byte by byte.
+//! The bytes of a raft log's records. docs/raft.md has them byte by byte.
 //!
 //! *Owns*: encoding and checked decoding. *May not touch*: rules (`state.rs`), files. Pure
 //! functions; no bytes make them panic.
@@ -489,14 +489,14 @@ mod tests {
         }
     }
 
-    /// docs/raft-records.md has these tables; the figures in it are compared.
+    /// docs/raft.md has these tables; the figures in it are compared.
     #[test]
     fn the_page_has_the_bytes_of_an_example() {
-        let page = include_str!("../docs/raft-records.md");
+        let page = include_str!("../docs/raft.md");
         let mut entry = Vec::new();
         encode_entry(&mut entry, 5, &Leader::new(3, [7]), b"set x", Some(4));
         let hex: Vec<_> = entry.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert!(page.contains(&hex.join(" ")), "docs/raft-records.md needs `{}`", hex.join(" "));
+        assert!(page.contains(&hex.join(" ")), "docs/raft.md needs `{}`", hex.join(" "));
         let kinds = [
             (STATE, "state"),
             (ENTRY, "entry"),
@@ -508,7 +508,7 @@ mod tests {
         for (kind, name) in kinds {
             assert!(
                 page.contains(&format!("| {kind} | {name} |")),
-                "docs/raft-records.md lacks kind {kind}"
+                "docs/raft.md lacks kind {kind}"
             );
         }
     }

@@ -8,14 +8,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use replicated_log::client::{Client, ClientOptions, Outcome};
-use replicated_log::transport::Transport;
-
-#[derive(Default)]
-struct Turn {
-    latencies: Vec<Duration>,
-    failed: usize,
-}
+use replicated_log::client::{Client, Outcome};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -30,50 +23,39 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // One put each before the clock starts, so that no turn pays for connecting.
     let mut ready = Vec::new();
     for number in 0..clients.parse::<usize>()? {
-        let mut client = Client::new(servers.clone(), Transport::tcp(), ClientOptions::default());
-        let key = format!("key-{number}");
+        let (mut client, key) = (Client::new(servers.clone()), format!("key-{number}"));
         match client.put(key.as_str(), value.clone()).await {
             Outcome::Done(_) => ready.push((client, key)),
-            Outcome::NotDone(why) | Outcome::Unknown(why) => {
-                return Err(format!("the first put of client {number}: {why}").into());
-            }
+            failed => return Err(format!("the first put of client {number}: {failed:?}").into()),
         }
     }
     let start = Instant::now();
-    let turns: Vec<_> = ready
-        .into_iter()
-        .map(|(mut client, key)| {
-            let value = value.clone();
-            tokio::spawn(async move {
-                let mut turn = Turn::default();
-                while start.elapsed() < duration {
-                    let from = Instant::now();
-                    match client.put(key.as_str(), value.clone()).await {
-                        Outcome::Done(_) => turn.latencies.push(from.elapsed()),
-                        Outcome::NotDone(_) | Outcome::Unknown(_) => turn.failed += 1,
-                    }
+    let mut turns = tokio::task::JoinSet::new();
+    for (mut client, key) in ready {
+        let value = value.clone();
+        turns.spawn(async move {
+            let (mut latencies, mut failed) = (Vec::new(), 0);
+            while start.elapsed() < duration {
+                let from = Instant::now();
+                match client.put(key.as_str(), value.clone()).await {
+                    Outcome::Done(_) => latencies.push(from.elapsed()),
+                    Outcome::NotDone(_) | Outcome::Unknown(_) => failed += 1,
                 }
-                turn
-            })
-        })
-        .collect();
-    let (mut latencies, mut failed) = (Vec::new(), 0);
-    for turn in turns {
-        let turn = turn.await?;
-        latencies.extend(turn.latencies);
-        failed += turn.failed;
+            }
+            (latencies, failed)
+        });
     }
-    let took = start.elapsed();
+    let (mut latencies, mut failed) = (Vec::new(), 0_usize);
+    for (of_one, failed_of_one) in turns.join_all().await {
+        latencies.extend(of_one);
+        failed += failed_of_one;
+    }
+    let (requests, seconds) = (latencies.len(), start.elapsed().as_secs_f64());
     latencies.sort_unstable();
-    let at = |part: usize| {
-        latencies.get(latencies.len() * part / 100).map_or(0.0, |d| d.as_secs_f64() * 1e6)
-    };
-    println!(
-        r#"{{"requests":{},"failed":{failed},"seconds":{},"p50_us":{},"p99_us":{}}}"#,
-        latencies.len(),
-        took.as_secs_f64(),
-        at(50),
-        at(99)
-    );
+    let at =
+        |part: usize| latencies.get(requests * part / 100).map_or(0.0, |d| d.as_secs_f64() * 1e6);
+    let (p50, p99) = (at(50), at(99));
+    print!(r#"{{"requests":{requests},"failed":{failed},"seconds":{seconds},"#);
+    println!(r#""p50_us":{p50},"p99_us":{p99}}}"#);
     Ok(())
 }

@@ -13,9 +13,9 @@ use openraft::errors::{
 };
 use openraft::{BasicNode, ChangeMembers, Instant, ReadPolicy};
 
-use crate::node::Node;
+use crate::node::{FLIGHT_BYTES_MAX, Node, WRITE_BYTES_MAX};
 use crate::types::{LogId, Request, Response, TypeConfig};
-use crate::wire::{Answer, Commits, Leader, NodeStatus, Question, Written};
+use crate::wire::{Answer, Leader, NodeStatus, Question, Written};
 
 type Membership = openraft::Membership<u64, BasicNode>;
 type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
@@ -23,45 +23,41 @@ type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
 /// How long a new node may take to catch up.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
-/// Answers a question. Everything that waits has a deadline.
-pub(crate) async fn answer(node: &Node, question: Question) -> Answer {
-    match question {
-        Question::Hello => Answer::Hello(known_leader(node)),
-        Question::Write(request) => write(node, request).await,
-        Question::Get { key } => get(node, &key).await,
-        Question::Status => Answer::Status(Box::new(status(node))),
-        Question::Init(members) => match node.init(members).await {
-            Ok(()) => Answer::Changed,
-            Err(why) => Answer::Refused(why.to_string()),
-        },
-        Question::Add { id, address } => add(node, id, address).await,
-        Question::Remove { id } => remove(node, id).await,
+impl Node {
+    /// Answers a client's question. Everything that waits has a deadline.
+    pub async fn answer(&self, question: Question) -> Answer {
+        match question {
+            Question::Hello => Answer::Hello,
+            Question::Write(request) => write(self, request).await,
+            Question::Get(key) => read(self, || Answer::Value(self.machine.get(&key))).await,
+            Question::List(prefix) => read(self, || Answer::Keys(self.machine.keys(&prefix))).await,
+            Question::Status => Answer::Status(Box::new(status(self))),
+            Question::Add(id, address) => add(self, id, address).await,
+            Question::Remove(id) => remove(self, id).await,
+        }
     }
 }
 
 async fn write(node: &Node, request: Request) -> Answer {
-    let (bytes, limits) = (request.bytes(), node.options.limits);
-    if request.key().is_empty() {
+    let bytes = request.bytes();
+    if request.parts().0.is_empty() {
         return Answer::Refused("a key must have at least one byte".into());
     }
-    if bytes > limits.write_bytes {
+    if bytes > WRITE_BYTES_MAX {
         return Answer::Refused(format!(
-            "key and value have {bytes} bytes together, and may have {}",
-            limits.write_bytes
+            "key and value have {bytes} bytes together, and may have {WRITE_BYTES_MAX}"
         ));
     }
     if let Some(silence) = silence(node) {
         return Answer::Later(format!(
-            "this node leads, but has heard nothing of more than half of the nodes for {silence:?}: it may be cut off"
+            "this node leads, but has heard nothing of more than half of the nodes for \
+             {silence:?}: it may be cut off"
         ));
     }
-    // Within `write_bytes`, so it fits.
-    let permits = bytes.max(1) as u32;
-    let room = Arc::clone(&node.flight).acquire_many_owned(permits);
+    let room = Arc::clone(&node.flight).acquire_many_owned(bytes as u32);
     let Ok(Ok(room)) = tokio::time::timeout(Duration::from_secs(1), room).await else {
         return Answer::Later(format!(
-            "{} bytes of writes wait for the other nodes already",
-            limits.flight_bytes
+            "{FLIGHT_BYTES_MAX} bytes of writes wait for the other nodes already"
         ));
     };
     // A task of its own: the bytes count until they are decided, also when the client has gone.
@@ -99,7 +95,8 @@ fn silence(node: &Node) -> Option<Duration> {
         return None;
     }
     let silence = metrics.last_quorum_acked?.elapsed();
-    (silence > 2 * node.options.election).then_some(silence)
+    let election = Duration::from_millis(node.options.config.election_timeout_min);
+    (silence > 2 * election).then_some(silence)
 }
 
 /// What is certain after a proposal failed.
@@ -127,18 +124,16 @@ fn not_leader(forward: ForwardToLeader<TypeConfig>) -> Answer {
     Answer::NotLeader(leader.map(|(id, node)| Leader { id, address: node.addr }))
 }
 
-async fn get(node: &Node, key: &str) -> Answer {
+/// Reads the state when it has everything that was done before.
+async fn read(node: &Node, of_state: impl Fn() -> Answer) -> Answer {
     // Asks more than half of the nodes whether this one still leads; a lease would trust clocks.
     let ensured = node.raft.ensure_linearizable(ReadPolicy::ReadIndex);
     match tokio::time::timeout(node.options.write_timeout, ensured).await {
-        Ok(Ok(_)) => Answer::Value(node.machine.get(key)),
+        Ok(Ok(_)) => of_state(),
         Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(leader)))) => {
             not_leader(leader)
         }
-        Ok(Err(RaftError::APIError(why @ LinearizableReadError::QuorumNotEnough(_)))) => {
-            Answer::Later(why.to_string())
-        }
-        Ok(Err(RaftError::Fatal(why))) => Answer::Later(why.to_string()),
+        Ok(Err(why)) => Answer::Later(why.to_string()),
         Err(_) => Answer::Later("more than half of the nodes did not answer".into()),
     }
 }
@@ -162,8 +157,8 @@ async fn add(node: &Node, id: u64, address: String) -> Answer {
         Ok(Err(why)) => return refused(why),
         Err(_) => {
             return Answer::Unknown(format!(
-                "node {id} at {address} did not catch up within {CATCH_UP:?}. It may be a member without a vote now: see to it that it \
-                 runs at that address, and ask again"
+                "node {id} at {address} did not catch up within {CATCH_UP:?}. It may be a member \
+                 without a vote now: see to it that it runs at that address, and ask again"
             ));
         }
     }
@@ -175,7 +170,8 @@ fn elsewhere(members: &Membership, id: u64, address: &str) -> Option<Answer> {
     let there = &members.get_node(&id)?.addr;
     (there != address).then(|| {
         Answer::Refused(format!(
-            "node {id} is a member at {there}; remove it, and add the machine with an empty directory under an id that was never used"
+            "node {id} is a member at {there}; remove it, and add the machine with an empty \
+             directory under an id that was never used"
         ))
     })
 }
@@ -230,7 +226,8 @@ fn not_changed(node: &Node, before: Option<LogId>, why: WriteError) -> Answer {
         return refused(why);
     }
     Answer::Unknown(format!(
-        "the membership changed meanwhile, and this change may be half done, so that a later one completes it: ask again ({why})"
+        "the membership changed meanwhile, and this change may be half done, so that a later one \
+         completes it: ask again ({why})"
     ))
 }
 
@@ -261,16 +258,5 @@ fn status(node: &Node) -> NodeStatus {
         keys,
         fingerprint,
         quorum_ms_ago: metrics.last_quorum_acked.map(|at| at.elapsed().as_millis() as u64),
-        commits: commits(&node.log.stats()),
-    }
-}
-
-fn commits(stats: &inkstone::Stats) -> Commits {
-    Commits {
-        count: stats.groups,
-        records: stats.records,
-        queue_us: stats.queue.quantile_us(0.5),
-        commit_us: stats.commit.quantile_us(0.5),
-        commit_us_p99: stats.commit.quantile_us(0.99),
     }
 }

@@ -5,24 +5,21 @@
 //! durable.
 //!
 //! Read it in this order: [`types`] (what may be asked), [`machine`] (what that does),
-//! [`snapshots`] and [`storage`] (what is on disk), `wire`, [`transport`] and `network` (between
-//! nodes), [`node`] (one node, started and stopped), `server` and `answers` (what a node does with
-//! what comes), [`client`] (who asks).
+//! [`snapshots`] and [`storage`] (what is on disk), [`wire`] (what goes over a connection),
+//! [`network`] (from node to node), [`node`] (one node, started and stopped), `answers` (what a
+//! node answers to a client), [`server`] (its connections), [`client`] (who asks). [`runtime`] is
+//! for simulations: without one, delete it and the line that names it in [`types`].
 
 #![forbid(unsafe_code)]
 
 mod answers;
 pub mod client;
 pub mod machine;
-mod network;
+pub mod network;
 pub mod node;
 pub mod runtime;
-mod server;
+pub mod server;
 pub mod snapshots;
 pub mod storage;
-mod tail;
-pub mod transport;
 pub mod types;
-mod wire;
-
-pub use wire::{Answer, Applied, Commits, Leader, NodeStatus, Question, Written};
+pub mod wire;

@@ -80,6 +80,13 @@ impl StateMachine {
         self.read().values.get(key).cloned()
     }
 
+    /// The keys that begin so, as far as this node has applied the log.
+    pub fn keys(&self, prefix: &str) -> Vec<String> {
+        let state = self.read();
+        let keys = state.values.range(prefix.to_owned()..).map(|(key, _)| key);
+        keys.take_while(|key| key.starts_with(prefix)).cloned().collect()
+    }
+
     /// The number of keys, and a checksum over everything: two nodes that applied the same entries
     /// have the same.
     pub fn fingerprint(&self) -> (u64, u64) {

@@ -1,7 +1,7 @@
-//! Calls from node to node, as openraft asks for them.
+//! Messages from node to node, as openraft asks for them.
 //!
-//! *Owns*: which call is which message, deadlines, and what an error means to openraft. *May not
-//! touch*: how connections are made.
+//! *Owns*: which call of openraft's is which message, deadlines, and what a leader knows of the
+//! others. *May not touch*: what a node does with a message (`node.rs`).
 //!
 //! Each of openraft's clients has a connection of its own: a heartbeat does not wait behind a
 //! snapshot. After any error the next call makes a new one, since TCP can take minutes to notice
@@ -9,77 +9,110 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{BasicNode, OptionalSend};
-use tonic::client::Grpc;
-use tonic::transport::Channel;
+use openraft::type_config::alias::EntryOf;
+use openraft::{BasicNode, EntryPayload, OptionalSend};
 
-use crate::transport::Transport;
+use crate::storage::Identity;
 use crate::types::{Snapshot, TypeConfig, Vote};
-use crate::wire::{
-    Addressee, AsBytes, NODE, NodeAnswer, NodeMessage, SNAPSHOT, SnapshotHead, decode, encode,
-};
+use crate::wire::{Call, Connection, Message, Reply};
 
-/// How long a call may take beyond openraft's own deadline, for its bytes and their flush: 1
-/// second, and 1 for each MiB. openraft's deadline is that of a heartbeat, which carries nothing.
-fn with_bytes(deadline: Duration, bytes: usize) -> Duration {
-    if bytes == 0 { deadline } else { deadline + Duration::from_secs(1 + (bytes >> 20) as u64) }
+/// The way to one other node.
+pub trait Way: Send + Sync + 'static {
+    /// Carries a message there, and the answer back. A call that takes too long is dropped.
+    ///
+    /// # Errors
+    /// `NotConnected` when the node cannot be reached; others when nobody knows whether it heard.
+    fn call(&mut self, message: Message) -> impl Future<Output = io::Result<Reply>> + Send;
 }
 
-const PIECE_BYTES: usize = 256 << 10;
+/// The way over TCP.
+#[derive(Debug)]
+pub struct Tcp {
+    to: Identity,
+    address: String,
+    connection: Option<Connection>,
+}
+
+impl Tcp {
+    /// The way to the node `to`, at `address`.
+    pub fn new(to: Identity, address: &str) -> Self {
+        Self { to, address: address.to_owned(), connection: None }
+    }
+}
+
+impl Way for Tcp {
+    async fn call(&mut self, message: Message) -> io::Result<Reply> {
+        // The other side closes what was idle for long (`server.rs`).
+        let fresh = self.connection.take().filter(|kept| kept.idle() < Duration::from_secs(10));
+        let mut connection = match fresh {
+            Some(connection) => connection,
+            None => Connection::open(&self.address).await?,
+        };
+        let answer = connection.call(&Call::Message(self.to, message)).await?;
+        self.connection = Some(connection);
+        let answer: Result<Reply, String> = answer;
+        answer.map_err(io::Error::other)
+    }
+}
 
 /// What one other node has confirmed to this leader: under which vote, and up to which entry.
 type Confirmed = Arc<Mutex<Option<(Vote, u64)>>>;
 
-/// Makes connections to the nodes of one cluster.
-#[derive(Debug, Clone)]
-pub(crate) struct Network {
-    cluster: u64,
-    transport: Transport,
-    /// All connections to one node share what it has confirmed.
+/// The nodes of one cluster, and how they are reached.
+pub struct Network<F> {
+    way: F,
+    snapshot_deadline: Duration,
+    /// All ways to one node share what it has confirmed.
     confirmed: BTreeMap<u64, Confirmed>,
 }
 
-impl Network {
-    pub(crate) fn new(cluster: u64, transport: Transport) -> Self {
-        Self { cluster, transport, confirmed: BTreeMap::new() }
+impl<F> Network<F> {
+    /// `way` makes a way to the node with this id, at this address. A snapshot may take
+    /// `snapshot_deadline`, and a second more for each MiB.
+    pub fn new<W: Way>(way: F, snapshot_deadline: Duration) -> Self
+    where
+        F: FnMut(u64, &str) -> W,
+    {
+        Self { way, snapshot_deadline, confirmed: BTreeMap::new() }
     }
 }
 
-impl RaftNetworkFactory<TypeConfig> for Network {
-    type Network = Peer;
+impl<W, F> RaftNetworkFactory<TypeConfig> for Network<F>
+where
+    W: Way,
+    F: FnMut(u64, &str) -> W + Send + Sync + 'static,
+{
+    type Network = Peer<W>;
 
-    async fn new_client(&mut self, node: u64, at: &BasicNode) -> Peer {
+    async fn new_client(&mut self, node: u64, at: &BasicNode) -> Peer<W> {
         Peer {
-            to: Addressee { cluster: self.cluster, node },
-            address: at.addr.clone(),
-            transport: self.transport.clone(),
-            connection: None,
+            node,
+            way: (self.way)(node, &at.addr),
+            snapshot_deadline: self.snapshot_deadline,
             confirmed: Arc::clone(self.confirmed.entry(node).or_default()),
         }
     }
 }
 
 /// One other node.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    to: Addressee,
-    address: String,
-    transport: Transport,
-    connection: Option<Grpc<Channel>>,
+pub struct Peer<W> {
+    node: u64,
+    way: W,
+    snapshot_deadline: Duration,
     confirmed: Confirmed,
 }
 
-impl Peer {
+impl<W: Way> Peer<W> {
     /// Up to which entry the node has confirmed the log to the leader of this vote.
     fn confirmed(&self, vote: Vote) -> Option<u64> {
         let confirmed = *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,86 +125,52 @@ impl Peer {
             newest.map(|index| (vote, index));
     }
 
-    async fn connection(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Grpc<Channel>, Unreachable<TypeConfig>> {
-        if let Some(connection) = &self.connection {
-            return Ok(connection.clone());
-        }
-        let connection = self
-            .transport
-            .call(&self.address, timeout)
-            .await
-            .map_err(|why| Unreachable::new(&why))?;
-        Ok(self.connection.insert(connection).clone())
-    }
-
-    /// Makes one call, connecting first if need be, all within `deadline`.
     async fn call(
         &mut self,
-        message: &NodeMessage,
+        message: Message,
         deadline: Duration,
-    ) -> Result<NodeAnswer, RPCError<TypeConfig>> {
-        let answer = tokio::time::timeout(deadline, self.try_call(message, deadline)).await;
-        let answer = answer.unwrap_or_else(|_| {
-            let why = format!(
-                "node {} at {} did not answer within {deadline:?}",
-                self.to.node, self.address
-            );
-            Err(NetworkError::from_string(why).into())
-        });
-        if answer.is_err() {
-            self.connection = None;
+    ) -> Result<Reply, RPCError<TypeConfig>> {
+        match tokio::time::timeout(deadline, self.way.call(message)).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(why)) if why.kind() == ErrorKind::NotConnected => {
+                Err(Unreachable::new(&why).into())
+            }
+            Ok(Err(why)) => Err(NetworkError::new(&why).into()),
+            Err(_) => {
+                let why = format!("node {} did not answer within {deadline:?}", self.node);
+                Err(NetworkError::from_string(why).into())
+            }
         }
-        answer
     }
 
-    async fn try_call(
+    async fn call_for_vote(
         &mut self,
-        message: &NodeMessage,
+        message: Message,
         deadline: Duration,
-    ) -> Result<NodeAnswer, RPCError<TypeConfig>> {
-        let mut connection = self.connection(deadline).await?;
-        let failed = |status: tonic::Status| RPCError::from(NetworkError::new(&status));
-        let bytes = encode(&(self.to, message)).map_err(failed)?;
-        connection.ready().await.map_err(|why| Unreachable::new(&why))?;
-        let path = PathAndQuery::from_static(NODE);
-        let answer =
-            connection.unary(tonic::Request::new(bytes), path, AsBytes).await.map_err(failed)?;
-        decode(&answer.into_inner()).map_err(failed)
-    }
-
-    async fn send_snapshot(
-        &mut self,
-        vote: Vote,
-        snapshot: Snapshot,
-    ) -> Result<Vote, StreamingError<TypeConfig>> {
-        let mut connection = self.connection(Duration::from_secs(5)).await?;
-        let failed = |status: tonic::Status| NetworkError::new(&status);
-        let bytes = snapshot.snapshot;
-        let head =
-            SnapshotHead { to: self.to, vote, meta: snapshot.meta, bytes: bytes.len() as u64 };
-        let head = encode(&head).map_err(failed)?;
-        let pieces = (0..bytes.len()).step_by(PIECE_BYTES).map(move |at| {
-            let end = bytes.len().min(at + PIECE_BYTES);
-            bytes.slice(at..end)
-        });
-        let messages = tokio_stream::iter(std::iter::once(head).chain(pieces));
-        connection.ready().await.map_err(|why| Unreachable::new(&why))?;
-        let path = PathAndQuery::from_static(SNAPSHOT);
-        let answer =
-            connection.client_streaming(tonic::Request::new(messages), path, AsBytes).await;
-        let answer: Bytes = answer.map_err(failed)?.into_inner();
-        Ok(decode(&answer).map_err(failed)?)
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        match self.call(message, deadline).await? {
+            Reply::Vote(answer) => Ok(answer),
+            _ => Err(unexpected().into()),
+        }
     }
 }
 
-fn unexpected<E: From<NetworkError<TypeConfig>>>() -> E {
-    NetworkError::from_string("the answer is one to another message").into()
+fn unexpected() -> NetworkError<TypeConfig> {
+    NetworkError::from_string("the answer is one to another message")
 }
 
-impl RaftNetworkV2<TypeConfig> for Peer {
+fn per_mib(bytes: usize) -> Duration {
+    Duration::from_secs((bytes >> 20) as u64)
+}
+
+fn payload_bytes(entry: &EntryOf<TypeConfig>) -> usize {
+    match &entry.payload {
+        EntryPayload::Normal(request) => request.bytes(),
+        EntryPayload::Blank | EntryPayload::Membership(_) => 0,
+    }
+}
+
+impl<W: Way> RaftNetworkV2<TypeConfig> for Peer<W> {
     type SnapshotData = Bytes;
 
     async fn append_entries(
@@ -179,13 +178,18 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        let bytes = request.entries.iter().map(crate::types::entry_bytes).sum();
+        // openraft's deadline is that of a heartbeat, which carries nothing: entries get time for
+        // their bytes and their flush.
+        let bytes = request.entries.iter().map(payload_bytes).sum();
+        let more = match request.entries.is_empty() {
+            true => Duration::ZERO,
+            false => Duration::from_secs(1) + per_mib(bytes),
+        };
         let vote = request.vote;
         let end = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
-        let message = NodeMessage::Append { confirmed: self.confirmed(vote), request };
-        let answer = match self.call(&message, with_bytes(option.hard_ttl(), bytes)).await? {
-            NodeAnswer::Append(answer) => answer,
-            NodeAnswer::Vote(_) => return Err(unexpected()),
+        let message = Message::Append { confirmed: self.confirmed(vote), request };
+        let Reply::Append(answer) = self.call(message, option.hard_ttl() + more).await? else {
+            return Err(unexpected().into());
         };
         match &answer {
             AppendEntriesResponse::Success => self.note(vote, end.map(|id| id.index)),
@@ -200,10 +204,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.call(&NodeMessage::Vote(request), option.hard_ttl()).await? {
-            NodeAnswer::Vote(answer) => Ok(answer),
-            NodeAnswer::Append(_) => Err(unexpected()),
-        }
+        self.call_for_vote(Message::Vote(request), option.hard_ttl()).await
     }
 
     async fn pre_vote(
@@ -211,10 +212,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.call(&NodeMessage::PreVote(request), option.hard_ttl()).await? {
-            NodeAnswer::Vote(answer) => Ok(answer),
-            NodeAnswer::Append(_) => Err(unexpected()),
-        }
+        self.call_for_vote(Message::PreVote(request), option.hard_ttl()).await
     }
 
     async fn full_snapshot(
@@ -224,20 +222,21 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        let deadline = with_bytes(Duration::from_secs(10), snapshot.snapshot.len());
+        let deadline = self.snapshot_deadline + per_mib(snapshot.snapshot.len());
+        let message = Message::Snapshot(vote, snapshot.meta, snapshot.snapshot);
+        // A deposed leader's transfer must end here: openraft would try again under the old vote,
+        // with a snapshot that its state machine has of a newer leader, and the receiver would
+        // panic.
         let sent = tokio::select! {
-            sent = tokio::time::timeout(deadline, self.send_snapshot(vote, snapshot)) => sent,
+            biased;
             closed = cancel => return Err(closed.into()),
+            sent = self.call(message, deadline) => sent,
         };
-        let vote = sent.unwrap_or_else(|_| {
-            Err(NetworkError::from_string(format!(
-                "a snapshot was not installed within {deadline:?}"
-            ))
-            .into())
-        });
-        if vote.is_err() {
-            self.connection = None;
+        match sent {
+            Ok(Reply::Snapshot(vote)) => Ok(SnapshotResponse::new(vote)),
+            Ok(_) => Err(unexpected().into()),
+            Err(RPCError::Unreachable(why)) => Err(why.into()),
+            Err(why) => Err(NetworkError::new(&why).into()),
         }
-        Ok(SnapshotResponse::new(vote?))
     }
 }

@@ -1,100 +1,57 @@
-//! One node: started on its storage, served on its connections, stopped.
+//! One node: started on its storage, given messages of other nodes, stopped.
 //!
-//! *Owns*: openraft's configuration, the limits, and the order of starting and stopping. *May not
-//! touch*: what requests mean.
+//! *Owns*: openraft's configuration, what a message does, and the order of starting and stopping.
+//! *May not touch*: what clients' questions mean (`answers.rs`), connections (`server.rs`).
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
 use inkstone_openraft::LogStore;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{Fatal, InitializeError, RaftError};
 use openraft::network::{NetSnapshot, RaftNetworkFactory};
 use openraft::{BasicNode, Config, SnapshotPolicy};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
-use crate::answers::answer;
 use crate::machine::StateMachine;
-use crate::network::Network;
 use crate::runtime::blocking;
-use crate::server::Service;
 use crate::snapshots::Snapshots;
 use crate::storage::{Identity, Storage};
-use crate::transport::{Accepted, Transport};
-use crate::types::{Raft, TypeConfig};
-use crate::wire::{Answer, Question};
+use crate::types::{Snapshot, TypeConfig, Vote};
+use crate::wire::{Message, Reply};
 
-/// How much may be asked at once.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The bytes of a key and its value together: 1 MiB by default.
-    pub write_bytes: usize,
-    /// The bytes of all writes that are proposed and not decided: 8 MiB by default. One append to
-    /// the raft log may hold them all.
-    pub flight_bytes: usize,
-}
+/// The engine of a node.
+pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { write_bytes: 1 << 20, flight_bytes: 8 << 20 }
-    }
-}
-
-impl Limits {
-    /// Those that fit a raft log with segments of this size
-    /// ([`crate::storage::StorageOptions::of_segments`]).
-    pub fn of_segments(bytes: u64) -> Self {
-        let flight_bytes = (bytes / 4).min(8 << 20) as usize;
-        Self { write_bytes: flight_bytes.min(1 << 20), flight_bytes }
-    }
-}
+/// The most bytes of a key and its value together.
+pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of all writes that are proposed and not decided.
+pub(crate) const FLIGHT_BYTES_MAX: usize = 8 << 20;
 
 /// How a node behaves. All nodes of a cluster should have the same.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// How often the leader says that it is there: 250 ms by default.
-    pub heartbeat: Duration,
-    /// How long a node hears nothing before it wants to lead: this, or up to twice as long; 1 s by
-    /// default.
-    pub election: Duration,
-    /// After how many entries a snapshot is made: 10,000 by default. A tenth of them stays in the
-    /// log for nodes that are a little behind.
-    pub snapshot_every: u64,
+    /// openraft's own configuration.
+    pub config: Config,
     /// How long the leader waits for a write to be committed before it answers that it may or may
-    /// not be: 5 s by default.
+    /// not be.
     pub write_timeout: Duration,
-    /// How much may be asked at once.
-    pub limits: Limits,
-}
-
-impl Default for NodeOptions {
-    fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_millis(250),
-            election: Duration::from_millis(1000),
-            snapshot_every: 10_000,
-            write_timeout: Duration::from_secs(5),
-            limits: Limits::default(),
-        }
-    }
 }
 
 impl NodeOptions {
-    /// openraft's configuration for it.
-    pub fn config(&self) -> Config {
-        let election = self.election.as_millis() as u64;
-        Config {
-            heartbeat_interval: self.heartbeat.as_millis() as u64,
-            election_timeout_min: election,
-            election_timeout_max: 2 * election,
-            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_every),
-            max_in_snapshot_log_to_keep: self.snapshot_every / 10,
+    /// A leader says every `heartbeat_ms` that it is there. A node that hears nothing for
+    /// `election_ms`, or up to twice as long, wants to lead. After `snapshot_every` entries a
+    /// snapshot is made; a tenth of them stays in the log for nodes that are a little behind.
+    pub fn new(heartbeat_ms: u64, election_ms: u64, snapshot_every: u64) -> Self {
+        let config = Config {
+            heartbeat_interval: heartbeat_ms,
+            election_timeout_min: election_ms,
+            election_timeout_max: 2 * election_ms,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(snapshot_every),
+            max_in_snapshot_log_to_keep: snapshot_every / 10,
             // A node that comes back from a partition asks before it disturbs a leader that works.
             enable_pre_vote: Some(true),
             // A leader that starts again must be elected again. Two of three nodes can have
@@ -102,7 +59,8 @@ impl NodeOptions {
             // lead on in the same term with a log that lacks it.
             enable_leader_restore: Some(false),
             ..Config::default()
-        }
+        };
+        Self { config, write_timeout: Duration::from_secs(5) }
     }
 }
 
@@ -112,99 +70,36 @@ pub struct Node {
     pub(crate) identity: Identity,
     pub(crate) raft: Raft,
     pub(crate) machine: StateMachine,
-    pub(crate) log: LogStore<TypeConfig>,
     pub(crate) options: NodeOptions,
     /// The bytes that may still be proposed.
     pub(crate) flight: Arc<Semaphore>,
-    /// Why this node must end: it lacks what it has confirmed.
-    pub(crate) lost: Arc<watch::Sender<Option<String>>>,
+    log: LogStore<TypeConfig>,
     snapshots: Snapshots,
-    transport: Transport,
+    /// Why this node must end: it lacks what it has confirmed.
+    lost: Arc<watch::Sender<Option<String>>>,
 }
 
 impl Node {
     /// Starts a node on its storage: it applies what is in its log, and takes part in elections if
-    /// it is a member. It hears nothing before [`Node::serve`].
+    /// it is a member.
     ///
     /// # Errors
     /// `InvalidInput` for options that contradict each other; those of the storage.
-    pub async fn start(
-        storage: Storage,
-        options: NodeOptions,
-        transport: Transport,
-    ) -> io::Result<Self> {
-        let (config, cluster) = (options.config(), storage.identity.cluster);
-        let network = Network::new(cluster, transport.clone());
-        Self::start_over(storage, options, config, network, transport).await
-    }
-
-    /// As [`Node::start`], with another way to the other nodes and a configuration of its own: for
-    /// simulations.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn start_over<N>(
-        storage: Storage,
-        options: NodeOptions,
-        config: Config,
-        network: N,
-        transport: Transport,
-    ) -> io::Result<Self>
+    pub async fn start<N>(storage: Storage, options: NodeOptions, network: N) -> io::Result<Self>
     where
         N: RaftNetworkFactory<TypeConfig>,
         N::Network: NetSnapshot<TypeConfig, SnapshotData = Bytes>,
     {
-        let Storage { identity, log, snapshots, machine, .. } = storage;
-        let config = config.validate();
+        let Storage { identity, log, snapshots, machine } = storage;
+        let config = options.config.clone().validate();
         let config =
-            config.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
+            config.map_err(|why| io::Error::new(ErrorKind::InvalidInput, why.to_string()))?;
         let raft =
             Raft::new(identity.node, Arc::new(config), network, log.clone(), machine.clone());
         let raft = raft.await.map_err(io::Error::other)?;
-        let flight = Arc::new(Semaphore::new(options.limits.flight_bytes));
+        let flight = Arc::new(Semaphore::new(FLIGHT_BYTES_MAX));
         let lost = Arc::new(watch::Sender::new(None));
-        Ok(Self { identity, raft, machine, log, options, flight, lost, snapshots, transport })
-    }
-
-    /// Answers what comes on these connections, until `stop` is ready; then it takes no more, and
-    /// gives those that are open a second.
-    ///
-    /// # Errors
-    /// Those of TLS, when its files are of no use.
-    pub async fn serve<S>(
-        &self,
-        incoming: impl Stream<Item = io::Result<S>>,
-        stop: impl Future<Output = ()>,
-    ) -> io::Result<()>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let incoming = incoming.map(|accepted| accepted.map(Accepted));
-        let (stopping, mut stopped) = tokio::sync::watch::channel(false);
-        let signal = async move {
-            stop.await;
-            stopping.send_replace(true);
-        };
-        let server = self.transport.server()?.serve_with_incoming_shutdown(
-            Service::new(self),
-            incoming,
-            signal,
-        );
-        let grace = async move {
-            // An error means that the server is gone already.
-            let _ = stopped.wait_for(|stopped| *stopped).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        };
-        tokio::select! {
-            biased;
-            served = server => served.map_err(io::Error::other),
-            () = grace => Ok(()),
-        }
-    }
-
-    /// Answers one question, as [`Node::serve`] does for those that come over a connection.
-    pub async fn answer(&self, question: Question) -> Answer {
-        answer(self, question).await
+        Ok(Self { identity, raft, machine, options, flight, log, snapshots, lost })
     }
 
     /// Begins a cluster: these nodes are its members, each with the address at which the others
@@ -221,18 +116,89 @@ impl Node {
     pub async fn init(&self, members: BTreeMap<u64, String>) -> io::Result<()> {
         let members: BTreeMap<u64, BasicNode> =
             members.into_iter().map(|(id, addr)| (id, BasicNode { addr })).collect();
-        let id = self.identity.node;
         self.raft.initialize(members).await.map_err(|why| match why {
-            RaftError::APIError(InitializeError::NotAllowed(_)) => {
-                let why = format!("node {id} is in a cluster already");
-                io::Error::new(io::ErrorKind::AlreadyExists, why)
+            RaftError::APIError(why @ InitializeError::NotAllowed(_)) => {
+                io::Error::new(ErrorKind::AlreadyExists, why.to_string())
             }
-            RaftError::APIError(InitializeError::NotInMembers(_)) => io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("node {id} is not among the members"),
-            ),
+            RaftError::APIError(why @ InitializeError::NotInMembers(_)) => {
+                io::Error::new(ErrorKind::InvalidInput, why.to_string())
+            }
             RaftError::Fatal(why) => io::Error::other(why),
         })
+    }
+
+    /// Does what another node's message says. `to` is whom the message is for: one that was meant
+    /// for another node changes nothing.
+    ///
+    /// # Errors
+    /// In words for the sender: nothing was done, or this node ends.
+    pub async fn receive(&self, to: Identity, message: Message) -> Result<Reply, String> {
+        let here = self.identity;
+        if to != here {
+            return Err(format!(
+                "this is {here}, and the message is for {to}: an address leads to another node"
+            ));
+        }
+        if let Some(why) = self.lost() {
+            return Err(why);
+        }
+        let stopped = |why: String| format!("{here} does not run: {why}");
+        match message {
+            Message::Append { confirmed, request } => {
+                self.check_confirmed(request.vote, confirmed).await?;
+                let answer = self.raft.append_entries(request).await;
+                answer.map(Reply::Append).map_err(|why| stopped(why.to_string()))
+            }
+            Message::Vote(request) => {
+                let answer = self.raft.vote(request).await;
+                answer.map(Reply::Vote).map_err(|why| stopped(why.to_string()))
+            }
+            Message::PreVote(request) => {
+                let answer = self.raft.pre_vote(request).await;
+                answer.map(Reply::Vote).map_err(|why| stopped(why.to_string()))
+            }
+            Message::Snapshot(vote, meta, snapshot) => {
+                let snapshot = Snapshot { meta, snapshot };
+                let answer = self.raft.install_full_snapshot(vote, snapshot).await;
+                answer
+                    .map(|answer| Reply::Snapshot(answer.vote))
+                    .map_err(|why| stopped(why.to_string()))
+            }
+        }
+    }
+
+    /// A node that lacks what it has confirmed to this leader has lost its directory, or its disk
+    /// lied. It ends, before openraft hears of it: the leader could count as confirmed what is
+    /// gone.
+    async fn check_confirmed(&self, vote: Vote, confirmed: Option<u64>) -> Result<(), String> {
+        // Metrics may be a moment old; they are asked first, since they cost nothing.
+        if confirmed <= self.raft.metrics().borrow_watched().last_log_index {
+            return Ok(());
+        }
+        let state = self
+            .raft
+            .with_raft_state(|state| (*state.vote_ref(), state.log_ids.last().map(|id| id.index)));
+        let (own, last) = state.await.map_err(|why| why.to_string())?;
+        // Under a newer vote, another leader may have cut the log since.
+        if own > vote || confirmed <= last {
+            return Ok(());
+        }
+        let id = self.identity.node;
+        let has = last.map_or("is empty".to_owned(), |last| format!("ends at entry {last}"));
+        let why = format!(
+            "node {id} has lost data: its log {has}, and it has confirmed entry {} to the leader. \
+             Was its directory removed, or its disk replaced? It must not go on under this id, \
+             since it does not know how it voted. Remove it (`remove {id}`), and add this machine \
+             with an empty directory under an id that was never used (`add ID ADDRESS`)",
+            confirmed.unwrap_or(0)
+        );
+        self.lost.send_replace(Some(why.clone()));
+        Err(why)
+    }
+
+    /// Why this node must end, if it lacks what it has confirmed.
+    pub fn lost(&self) -> Option<String> {
+        self.lost.borrow().clone()
     }
 
     /// The engine, for everything that is not here: metrics, triggers.
@@ -249,26 +215,29 @@ impl Node {
     /// directory that was replaced. A node that was stopped is `None`.
     pub async fn ended(&self) -> Option<String> {
         let mut lost = self.lost.subscribe();
-        tokio::select! {
-            // The node keeps the sender, so there is no error.
-            lost = lost.wait_for(Option::is_some) => lost.ok().and_then(|why| why.clone()),
-            why = self.engine_ended() => why.map(|why| format!(
-                "node {} ended: {why}. The other nodes go on; when the cause is gone, start this one again",
-                self.identity.node
-            )),
-        }
-    }
-
-    async fn engine_ended(&self) -> Option<String> {
         let mut metrics = self.raft.metrics();
         loop {
+            if let Some(why) = self.lost() {
+                return Some(why);
+            }
             match metrics.borrow_watched().running_state.clone() {
                 Ok(()) => (),
                 Err(Fatal::Stopped) => return None,
-                Err(why) => return Some(why.to_string()),
+                Err(why) => {
+                    return Some(format!(
+                        "{} ended: {why}. The other nodes go on; when the cause is gone, start \
+                         this one again",
+                        self.identity
+                    ));
+                }
             }
-            if metrics.changed().await.is_err() {
-                return None;
+            tokio::select! {
+                _ = lost.changed() => (),
+                changed = metrics.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
             }
         }
     }

@@ -4,19 +4,21 @@
 //! *Owns*: where the two are, whose they are, and whether they fit together. *May not touch*: what
 //! is in them.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use inkstone::{AnyDirectory, Log};
+use inkstone::Log;
 use inkstone_openraft::LogStore;
 use openraft::storage::RaftLogStorage;
+use serde::{Deserialize, Serialize};
 
 use crate::machine::StateMachine;
 use crate::snapshots::Snapshots;
 use crate::types::TypeConfig;
 
-/// Whose directory it is: written into a new one, and checked from then on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One node of one cluster. It is written into a new directory and checked from then on, and it is
+/// in each message from node to node: an address that leads to another node counts for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The cluster's number: any, as long as two clusters that could meet have different ones.
     pub cluster: u64,
@@ -24,41 +26,9 @@ pub struct Identity {
     pub node: u64,
 }
 
-impl Identity {
-    fn raft_group(self) -> u128 {
-        u128::from(self.cluster) << 64 | u128::from(self.node)
-    }
-
-    fn of_raft_group(group: u128) -> Self {
-        Self { cluster: (group >> 64) as u64, node: group as u64 }
-    }
-}
-
-/// How both logs are opened.
-#[derive(Debug, Clone)]
-pub struct StorageOptions {
-    /// The raft log's. One append may hold [`crate::node::Limits::flight_bytes`] and a little more:
-    /// `record_bytes_max` must be twice that.
-    pub log: inkstone::Options,
-    /// The snapshots'.
-    pub snapshots: inkstone::Options,
-}
-
-impl StorageOptions {
-    /// Segments of this size for both: from 4 MiB, a multiple of 4096.
-    pub fn of_segments(bytes: u64) -> Self {
-        let of = || {
-            inkstone::Options::new()
-                .segment_bytes(bytes)
-                .record_bytes_max((bytes / 2).min(16 << 20) as usize)
-        };
-        Self { log: of(), snapshots: of() }
-    }
-}
-
-impl Default for StorageOptions {
-    fn default() -> Self {
-        Self { log: inkstone::Options::new(), snapshots: inkstone::Options::new() }
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {} of cluster {}", self.node, self.cluster)
     }
 }
 
@@ -69,11 +39,11 @@ pub struct Storage {
     pub(crate) log: LogStore<TypeConfig>,
     pub(crate) snapshots: Snapshots,
     pub(crate) machine: StateMachine,
-    last: Option<u64>,
 }
 
 impl Storage {
-    /// Opens what is in `directory`, or creates it.
+    /// Opens what is in `directory`, or creates it, with segments of this size: from 4 MiB, a
+    /// multiple of 4096.
     ///
     /// # Errors
     /// `InvalidData` when the directory is another node's, or when its two halves do not fit; those
@@ -84,36 +54,32 @@ impl Storage {
     pub async fn open(
         directory: &Path,
         identity: Identity,
-        options: StorageOptions,
+        segment_bytes: u64,
     ) -> io::Result<Self> {
-        let options = options.named(identity);
-        let log = LogStore::open(directory.join("log"), options.0)
-            .map_err(|why| explain(why, directory, identity))?;
-        let snapshots = Log::open(directory.join("snapshots"), options.1)?;
-        Self::of(identity, log, snapshots).await
+        let record_bytes_max = (segment_bytes / 2).min(16 << 20) as usize;
+        let options = inkstone::Options::new()
+            .segment_bytes(segment_bytes)
+            .record_bytes_max(record_bytes_max);
+        let group = u128::from(identity.cluster) << 64 | u128::from(identity.node);
+        let of_log = inkstone_openraft::Options::new().log(options.clone()).raft_group(group);
+        let log = LogStore::open(directory.join("log"), of_log).map_err(|why| {
+            match why.get_ref().and_then(|why| why.downcast_ref()) {
+                Some(inkstone_raft::Error::OtherRaftGroup { came, .. }) => {
+                    let (cluster, node) = ((came >> 64) as u64, *came as u64);
+                    let owner = Identity { cluster, node };
+                    let path = directory.display();
+                    let advice = "give each node a directory of its own";
+                    invalid(format!(
+                        "{path} is the directory of {owner}, not of {identity}: {advice}"
+                    ))
+                }
+                _ => why,
+            }
+        })?;
+        Self::of(identity, log, Log::open(directory.join("snapshots"), options)?).await
     }
 
-    /// As [`Storage::open`], in two directories of any kind, for example of a simulated disk.
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Durability
-    /// As there.
-    pub async fn open_in(
-        log: impl Into<AnyDirectory>,
-        snapshots: impl Into<AnyDirectory>,
-        identity: Identity,
-        options: StorageOptions,
-    ) -> io::Result<Self> {
-        let (log, options) = (log.into(), options.named(identity));
-        let path = log.path().to_owned();
-        let log = LogStore::open_in(log, options.0).map_err(|why| explain(why, &path, identity))?;
-        let snapshots = Log::open_in(snapshots.into(), options.1)?;
-        Self::of(identity, log, snapshots).await
-    }
-
-    /// Of two logs that were opened in some other way, for example without threads.
+    /// Of two logs that were opened in some other way, for example on simulated disks.
     ///
     /// # Errors
     /// `InvalidData` when they do not fit together, or when `snapshots` holds something else.
@@ -126,58 +92,20 @@ impl Storage {
         let machine = StateMachine::new(snapshots.clone())?;
         // openraft does not look: entries that are purged and in no snapshot would be missing
         // without a word.
-        let found = log.get_log_state().await?;
-        let purged = found.last_purged_log_id;
-        if purged > machine.applied() {
-            let show = |id: Option<crate::types::LogId>| {
-                id.map_or("nothing".to_owned(), |id| id.to_string())
-            };
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "the log was purged up to {}, and the newest snapshot has {}: a part of this directory was removed or \
-                     replaced. Remove all of it, and add this machine to the cluster as a node with a new id",
-                    show(purged),
-                    show(machine.applied())
-                ),
-            ));
+        let (purged, applied) = (log.get_log_state().await?.last_purged_log_id, machine.applied());
+        if purged > applied {
+            return Err(invalid(format!(
+                "the log was purged up to index {:?}, and the newest snapshot ends at {:?}: a part \
+                 of this directory was removed or replaced. Remove all of it, and add this machine \
+                 to the cluster as a node with a new id",
+                purged.map(|id| id.index),
+                applied.map(|id| id.index)
+            )));
         }
-        let last = found.last_log_id.map(|id| id.index);
-        Ok(Self { identity, log, snapshots, machine, last })
-    }
-
-    /// The index of the last entry that the log had when it was opened.
-    pub fn last(&self) -> Option<u64> {
-        self.last
+        Ok(Self { identity, log, snapshots, machine })
     }
 }
 
-impl StorageOptions {
-    fn named(self, identity: Identity) -> (inkstone_openraft::Options, inkstone::Options) {
-        (
-            inkstone_openraft::Options::new().log(self.log).raft_group(identity.raft_group()),
-            self.snapshots,
-        )
-    }
-}
-
-/// Says whose directory it is, where the raft log has only the numbers of groups.
-fn explain(error: io::Error, directory: &Path, expected: Identity) -> io::Error {
-    let came = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        Some(inkstone_raft::Error::OtherRaftGroup { came, .. }) => Identity::of_raft_group(*came),
-        _ => return error,
-    };
-    let path = directory.display();
-    let why = if came.cluster == expected.cluster {
-        format!(
-            "{path} is the directory of node {}, not of node {}: give each node a directory of its own",
-            came.node, expected.node
-        )
-    } else {
-        format!(
-            "{path} belongs to cluster {} (its node {}), not to cluster {}: another --dir, or another --cluster-id?",
-            came.cluster, came.node, expected.cluster
-        )
-    };
-    io::Error::new(io::ErrorKind::InvalidData, why)
+fn invalid(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
 }

@@ -4,12 +4,9 @@
 //! *Owns*: [`Request`] and [`Response`], which are in the log and so on disk: a new kind goes to
 //! the end. *May not touch*: anything.
 
-use std::fmt;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::StateMachine;
 use crate::runtime::Runtime;
 
 openraft::declare_raft_types!(
@@ -21,8 +18,6 @@ openraft::declare_raft_types!(
         AsyncRuntime = Runtime,
 );
 
-/// The engine of a node.
-pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
 /// The place of an entry in the log, and who wrote it.
 pub type LogId = openraft::type_config::alias::LogIdOf<TypeConfig>;
 /// Whom a node voted for.
@@ -31,10 +26,10 @@ pub type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
 pub type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
 /// Up to which entry a snapshot goes, and who was in the cluster then.
 pub type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;
-/// A snapshot: where it is in the log, and the bytes of [`crate::machine`].
+/// A snapshot: where it is in the log, and the bytes of `machine.rs`.
 pub type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, Bytes>;
 
-/// What is under a key: what was put there, and each that was appended since.
+/// What is under a key: what was put there, and each piece that was appended since.
 pub type Value = Vec<Bytes>;
 
 /// A change: what entries of the log hold.
@@ -57,28 +52,17 @@ pub enum Request {
 }
 
 impl Request {
-    /// The key that changes.
-    pub fn key(&self) -> &str {
+    /// The key that changes, and with what.
+    pub fn parts(&self) -> (&str, &Bytes) {
         match self {
-            Self::Put { key, .. } | Self::Append { key, .. } => key,
+            Self::Put { key, value } | Self::Append { key, value } => (key, value),
         }
     }
 
     /// The bytes of key and value together.
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::Put { key, value } | Self::Append { key, value } => key.len() + value.len(),
-        }
-    }
-}
-
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, value) = match self {
-            Self::Put { value, .. } => ("put", value),
-            Self::Append { value, .. } => ("append", value),
-        };
-        write!(f, "{word} {} {}", self.key(), String::from_utf8_lossy(value))
+        let (key, value) = self.parts();
+        key.len() + value.len()
     }
 }
 
@@ -91,20 +75,15 @@ pub enum Response {
     Pieces(u64),
 }
 
-impl fmt::Display for Response {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("no key"),
-            Self::Pieces(pieces) => write!(f, "{pieces} pieces"),
-        }
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (key, value) = self.parts();
+        write!(f, "{key}: {}", String::from_utf8_lossy(value))
     }
 }
 
-/// About how many bytes an entry has on the way to another node.
-pub(crate) fn entry_bytes(entry: &openraft::type_config::alias::EntryOf<TypeConfig>) -> usize {
-    let bytes = match &entry.payload {
-        openraft::EntryPayload::Normal(request) => request.bytes(),
-        openraft::EntryPayload::Blank | openraft::EntryPayload::Membership(_) => 0,
-    };
-    bytes + 64
+impl std::fmt::Display for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
 }

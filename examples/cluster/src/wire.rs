@@ -1,45 +1,43 @@
-//! What goes over the network, and how it becomes bytes.
+//! What goes over a connection, and how it becomes bytes.
 //!
-//! *Owns*: the messages, their paths, and the codec. *May not touch*: connections.
+//! *Owns*: the messages, and a connection, on which one call follows the other. *May not touch*:
+//! what a message means.
 //!
-//! The RPCs are gRPC's, with messages in postcard: nothing is generated, and no protobuf compiler
-//! is needed. All nodes of a cluster run the same version of this program; a program that lives
-//! long would number its messages here.
+//! A message is its length in four bytes, little endian, and its bytes in postcard. All nodes of a
+//! cluster run the same version of this program; a program that lives long would number its
+//! messages here. TLS, which this program does not have, would go around the stream here.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 
+use crate::storage::Identity;
 use crate::types::{Request, SnapshotMeta, TypeConfig, Value, Vote};
 
-/// From node to node: one message, one answer.
-pub(crate) const NODE: &str = "/replicated_log.Node/Call";
-/// From node to node: a snapshot, first its [`SnapshotHead`], then its bytes in pieces.
-pub(crate) const SNAPSHOT: &str = "/replicated_log.Node/Snapshot";
-/// From a client: one question, one answer.
-pub(crate) const CLIENT: &str = "/replicated_log.Client/Ask";
-/// From a client: entries from an index on, as they are applied.
-pub(crate) const TAIL: &str = "/replicated_log.Client/Tail";
+/// The largest message: a snapshot, for example.
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
-/// The largest message that is accepted. What is sent is far smaller ([`crate::node::Limits`]).
-pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
-/// From which cluster, and for which node: an address that leads to another node must not count as
-/// that node's vote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Addressee {
-    pub(crate) cluster: u64,
-    pub(crate) node: u64,
+/// What is sent over a new or used connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Call {
+    /// From another node, for this one. The answer is a `Result<Reply, String>`.
+    Message(Identity, Message),
+    /// From a client. The answer is an [`Answer`].
+    Question(Question),
 }
 
-/// A message from node to node.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum NodeMessage {
+/// From node to node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "openraft's names")]
+pub enum Message {
     Append {
         /// Up to which entry the receiver has confirmed the log to this leader: it must have them.
         confirmed: Option<u64>,
@@ -47,63 +45,48 @@ pub(crate) enum NodeMessage {
     },
     Vote(VoteRequest<TypeConfig>),
     PreVote(VoteRequest<TypeConfig>),
+    Snapshot(Vote, SnapshotMeta, Bytes),
 }
 
-/// Its answer.
+/// The answer to a [`Message`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum NodeAnswer {
+#[allow(missing_docs, reason = "openraft's names")]
+pub enum Reply {
     Append(AppendEntriesResponse<TypeConfig>),
     Vote(VoteResponse<TypeConfig>),
-}
-
-/// What comes before the bytes of a snapshot.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct SnapshotHead {
-    pub(crate) to: Addressee,
-    pub(crate) vote: Vote,
-    pub(crate) meta: SnapshotMeta,
-    pub(crate) bytes: u64,
+    Snapshot(Vote),
 }
 
 /// What a client asks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Question {
-    /// Who is there, and who leads?
+    /// Is somebody there?
     Hello,
     /// Change a key.
     Write(Request),
-    /// What is under a key?
-    Get {
-        /// The key.
-        key: String,
-    },
+    /// What is under this key?
+    Get(String),
+    /// Which keys begin so?
+    List(String),
     /// How is this node?
     Status,
-    /// Begin a cluster of these nodes, with their addresses.
-    Init(BTreeMap<u64, String>),
-    /// Add a node, when it has caught up.
-    Add {
-        /// Its id.
-        id: u64,
-        /// The address at which the others reach it.
-        address: String,
-    },
-    /// Remove a node.
-    Remove {
-        /// Its id.
-        id: u64,
-    },
+    /// Add the node with this id, which is reached at this address, when it has caught up.
+    Add(u64, String),
+    /// Remove the node with this id.
+    Remove(u64),
 }
 
 /// What a node answers to a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
-    /// To [`Question::Hello`]: the leader that this node knows.
-    Hello(Option<Leader>),
+    /// To [`Question::Hello`].
+    Hello,
     /// The change is committed.
     Written(Written),
     /// What is under the key.
     Value(Option<Value>),
+    /// The keys.
+    Keys(Vec<String>),
     /// To [`Question::Status`].
     Status(Box<NodeStatus>),
     /// The membership is as asked.
@@ -165,88 +148,78 @@ pub struct NodeStatus {
     pub fingerprint: u64,
     /// On a leader: how long ago, in milliseconds, more than half of the nodes were heard of.
     pub quorum_ms_ago: Option<u64>,
-    /// What its log has committed.
-    pub commits: Commits,
 }
 
-/// What a node's log has committed since it was opened. A commit makes one group of records
-/// durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Commits {
-    /// How many commits, those of the log's own notes too.
-    pub count: u64,
-    /// The records that were appended: entries, and what else the raft log notes.
-    pub records: u64,
-    /// How long a group's first record waited until its write began, at the median, in
-    /// microseconds.
-    pub queue_us: u64,
-    /// How long writing and syncing a group took, at the median, in microseconds.
-    pub commit_us: u64,
-    /// The same, for 99 of 100.
-    pub commit_us_p99: u64,
+/// Writes a message.
+///
+/// # Errors
+/// Those of the stream; `InvalidInput` when the message is too large.
+pub async fn write(stream: &mut TcpStream, message: &impl Serialize) -> io::Result<()> {
+    let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
+    let bytes = frame.len() - 4;
+    if bytes > MESSAGE_BYTES_MAX {
+        let why = format!("a message of {bytes} bytes: {MESSAGE_BYTES_MAX} are the most");
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    frame[..4].copy_from_slice(&(bytes as u32).to_le_bytes());
+    stream.write_all(&frame).await
 }
 
-/// From which index a client wants entries.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct TailFrom {
-    pub(crate) index: u64,
+/// Reads a message.
+///
+/// # Errors
+/// Those of the stream; `InvalidData` when the bytes are no message of this version.
+pub async fn read<M: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<M> {
+    let invalid = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    let length = stream.read_u32_le().await? as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(invalid(format!("a message of {length} bytes: that is none of ours")));
+    }
+    // Memory grows with what comes, not with what is announced.
+    let mut bytes = Vec::new();
+    stream.take(length as u64).read_to_end(&mut bytes).await?;
+    if bytes.len() != length {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let message = postcard::from_bytes(&bytes);
+    message.map_err(|why| invalid(format!("no message of this version of the program: {why}")))
 }
 
-/// An entry that was applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    /// Its index.
-    pub index: u64,
-    /// What it changed; `None` for entries of raft itself.
-    pub request: Option<Request>,
+/// A connection to a node. After an error, or a call that was given up, it is of no use any more:
+/// the answer to that call could come as the answer to the next one.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    used: Instant,
 }
 
-/// A message as bytes.
-pub(crate) fn encode(message: &impl Serialize) -> Result<Bytes, Status> {
-    postcard::to_stdvec(message).map(Bytes::from).map_err(|why| Status::internal(why.to_string()))
-}
-
-/// A message of bytes.
-pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, Status> {
-    postcard::from_bytes(bytes).map_err(|why| {
-        Status::invalid_argument(format!("no message of this version of the program: {why}"))
-    })
-}
-
-/// Messages are bytes already.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct AsBytes;
-
-impl Codec for AsBytes {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
+impl Connection {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// `NotConnected`, with why: nothing was sent then.
+    pub async fn open(address: &str) -> io::Result<Self> {
+        let failed = |why| {
+            io::Error::new(ErrorKind::NotConnected, format!("no connection to {address}: {why}"))
+        };
+        let stream = TcpStream::connect(address).await.map_err(failed)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, used: Instant::now() })
     }
 
-    fn decoder(&mut self) -> Self {
-        Self
+    /// Makes a call, and waits for its answer.
+    ///
+    /// # Errors
+    /// When no answer came: the call may have been heard or not.
+    pub async fn call<A: DeserializeOwned>(&mut self, call: &Call) -> io::Result<A> {
+        write(&mut self.stream, call).await?;
+        let answer = read(&mut self.stream).await?;
+        self.used = Instant::now();
+        Ok(answer)
     }
-}
 
-impl Encoder for AsBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for AsBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
+    /// How long ago the last answer came.
+    pub fn idle(&self) -> Duration {
+        self.used.elapsed()
     }
 }

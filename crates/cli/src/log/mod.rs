@@ -70,7 +70,7 @@ Examples:
   inkstone raft node-1/raft --json | jq .committed
   inkstone dump node-1/raft                 every record, with what it says
 
-It reads every record, and checks each by the rules of a raft log (docs/raft-records.md).";
+It reads every record, and checks each by the rules of a raft log (docs/raft.md).";
 const SALVAGE: &str = "\
 Examples:
   inkstone salvage broken saved             copies what is readable in `broken` to a new log in `saved`

@@ -2,8 +2,8 @@
 //! one of them wrote can be opened by another. Programs use `inkstone-openraft` (openraft 0.10) or
 //! `inkstone-openraft-0-9`, not this package.
 //!
-//! *Owns*: the bytes of payloads and of node names, which are on disk for ever; splitting appends
-//! that are too large; reading what is left of a range. *May not touch*: openraft, of any version,
+//! *Owns*: the bytes of payloads and of node names, which are on disk for ever; opening, splitting
+//! appends that are too large, reading what is left of a range. *May not touch*: openraft, of any version,
 //! and async runtimes.
 //!
 //! # The bytes of a payload
@@ -35,15 +35,17 @@
 
 mod batch;
 mod name;
-mod options;
 mod payload;
 mod read;
+mod store;
 
 pub use batch::Batch;
 pub use name::NodeName;
-pub use options::check_options;
-pub use payload::{Membership, Payload, decode, encode_blank, encode_membership, encode_normal};
-pub use read::{bounds_of, entries_left};
+pub use payload::{
+    Membership, Payload, Postcard, decode, encode_blank, encode_membership, encode_normal,
+};
+pub use read::{MESSAGE_BYTES, bounds_of, entries_left};
+pub use store::{Stored, Waits};
 
 /// The example of the package's README.
 #[cfg(doctest)]

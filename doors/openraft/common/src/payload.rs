@@ -15,6 +15,15 @@ const BLANK: u8 = 0;
 const NORMAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 
+/// Payloads in [postcard](https://postcard.jamesmunns.com/wire-format): for openraft's own `Entry`
+/// and `EntryPayload`, whose data, node ids and nodes have `serde`'s traits.
+///
+/// Postcard stores values without their names. So a type of yours that is in entries may get new
+/// variants at its end, and nothing else may change: make it an enum of versions if it will. Bytes
+/// are fastest as `serde_bytes` has them.
+#[derive(Debug, Clone, Copy)]
+pub struct Postcard;
+
 /// Configurations of voters, and all nodes.
 pub type Membership<I, N> = (Vec<BTreeSet<I>>, BTreeMap<I, N>);
 

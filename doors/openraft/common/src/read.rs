@@ -7,6 +7,10 @@ use std::ops::{Bound, Range, RangeBounds};
 
 use inkstone_raft::{Entry, Error, RaftReader, Result};
 
+/// At most this many bytes of payloads are read for one message to a follower, and always one
+/// entry.
+pub const MESSAGE_BYTES: usize = 1 << 20;
+
 /// First index, and the one behind the last.
 pub fn bounds_of(range: &impl RangeBounds<u64>) -> Range<u64> {
     let from = match range.start_bound() {

@@ -1,10 +1,12 @@
 //! The bytes of an entry's payload.
 //!
-//! *Owns*: the trait, and which payloads [`Postcard`] can write. *May not touch*: the bytes
+//! *Owns*: the trait, and which payloads `Postcard` can write. *May not touch*: the bytes
 //! themselves (`inkstone-openraft-common`).
 
 use std::io;
 
+#[cfg(feature = "postcard")]
+use inkstone_openraft_common::Postcard;
 use openraft::RaftTypeConfig;
 use openraft::type_config::alias::LogIdOf;
 #[cfg(feature = "postcard")]
@@ -32,15 +34,6 @@ pub trait Codec<C: RaftTypeConfig>: Send + Sync + 'static {
     /// `InvalidData` when the bytes are of no payload.
     fn decode(id: LogIdOf<C>, bytes: &[u8]) -> io::Result<C::Entry>;
 }
-
-/// Payloads in [postcard](https://postcard.jamesmunns.com/wire-format): for openraft's own `Entry`
-/// and `EntryPayload`, whose data, node ids and nodes have `serde`'s traits.
-///
-/// Postcard stores values without their names. So a type of yours that is in entries may get new
-/// variants at its end, and nothing else may change: make it an enum of versions if it will. Bytes
-/// are fastest as `serde_bytes` has them.
-#[derive(Debug, Clone, Copy)]
-pub struct Postcard;
 
 #[cfg(feature = "postcard")]
 impl<C> Codec<C> for Postcard

@@ -7,17 +7,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 
-use inkstone_openraft_common::{bounds_of, entries_left};
+use inkstone_openraft_common::{MESSAGE_BYTES, Postcard, bounds_of, entries_left};
 use inkstone_raft::RaftReader;
 use openraft::type_config::alias::{CommittedLeaderIdOf, VoteOf};
 use openraft::{OptionalSend, RaftLogReader, RaftTypeConfig};
 
-use crate::codec::{Codec, Postcard};
+use crate::codec::Codec;
 use crate::leader::{StoredLeader, id_of, vote_of};
-
-/// At most this many bytes of payloads are read for one message to a follower, and always one
-/// entry.
-const MESSAGE_BYTES: usize = 1 << 20;
 
 /// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside
 /// the store that writes.

@@ -11,10 +11,9 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::Arc;
 
 use inkstone::AnyDirectory;
-use inkstone_openraft_common::{Batch, check_options};
+use inkstone_openraft_common::{Postcard, Stored, Waits};
 use inkstone_raft::{Error, Options, RaftLog};
 use openraft::async_runtime::OneshotSender;
 use openraft::entry::RaftEntry;
@@ -23,7 +22,7 @@ use openraft::type_config::TypeConfigExt;
 use openraft::type_config::alias::{CommittedLeaderIdOf, LogIdOf, VoteOf};
 use openraft::{LogState, OptionalSend, RaftTypeConfig};
 
-use crate::codec::{Codec, Postcard};
+use crate::codec::Codec;
 use crate::leader::{StoredLeader, id_of, stored_id, stored_vote};
 use crate::reader::LogReader;
 
@@ -37,26 +36,9 @@ use crate::reader::LogReader;
 /// ([`std::io::Error::get_ref`]): what was expected and what came. openraft ends the node when it
 /// gets one. After a failed write or sync only a new opening knows what the disk holds.
 pub struct LogStore<C, K = Postcard> {
-    raft: Arc<RaftLog>,
-    batch: Batch,
-    /// Who calls [`LogStore::sync`], where the log has no thread that would make things durable.
-    due: Option<Arc<Due>>,
+    log: Stored,
     types: PhantomData<fn() -> (C, K)>,
 }
-
-/// What a store was given and has not made durable yet: see [`LogStore::open_unthreaded_in`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Waits {
-    /// Entries were appended.
-    Entries,
-    /// A vote is being saved.
-    Vote,
-    /// Entries are being truncated at the end.
-    Truncation,
-}
-
-type Due = dyn Fn(Waits) + Send + Sync;
 
 impl<C: RaftTypeConfig> LogStore<C> {
     /// Opens the store in the directory `path`, with the codec [`Postcard`], creating both if they
@@ -83,8 +65,7 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
-        check_options(&options)?;
-        Ok(Self::on(RaftLog::open(path, options)?))
+        Ok(Self::on(Stored::open(options, |options| RaftLog::open(path, options))?))
     }
 
     /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated
@@ -96,8 +77,7 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
-        check_options(&options)?;
-        Ok(Self::on(RaftLog::open_in(directory, options)?))
+        Ok(Self::on(Stored::open(options, |options| RaftLog::open_in(directory, options))?))
     }
 
     /// As [`LogStore::open_in`], for a log that has no thread of its own (`own_thread(false)` in
@@ -118,21 +98,15 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
         options: Options,
         due: impl Fn(Waits) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        if options.has_own_thread() {
-            let why = "open_unthreaded_in: own_thread(true): the log would make durable by itself what you promise to";
-            return Err(Error::from(inkstone::Error::Invalid(why.into())).into());
-        }
-        Ok(Self { due: Some(Arc::new(due)), ..Self::on(RaftLog::open_in(directory, options)?) })
+        Ok(Self::on(Stored::open_unthreaded(
+            options,
+            |options| RaftLog::open_in(directory, options),
+            due,
+        )?))
     }
 
-    fn on(raft: RaftLog) -> Self {
-        Self { raft: Arc::new(raft), batch: Batch::default(), due: None, types: PhantomData }
-    }
-
-    fn tell_due(&self, what: Waits) {
-        if let Some(due) = &self.due {
-            due(what);
-        }
+    fn on(log: Stored) -> Self {
+        Self { log, types: PhantomData }
     }
 
     /// Makes everything durable that openraft waits for, and completes it on this thread. It waits
@@ -144,17 +118,17 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// On `Ok` entries, votes and truncations before it are on stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(self.raft.sync()?)
+        Ok(self.log.sync()?)
     }
 
     /// A reader, as openraft's `get_log_reader`.
     pub fn reader(&self) -> LogReader<C, K> {
-        LogReader { reader: self.raft.reader(), types: PhantomData }
+        LogReader { reader: self.log.reader(), types: PhantomData }
     }
 
     /// What the log below has done since it was opened: records, groups, how long they took.
     pub fn stats(&self) -> inkstone::Stats {
-        self.raft.stats()
+        self.log.stats()
     }
 
     /// Makes everything durable, what is committed too, calls the callbacks that are left, and
@@ -166,7 +140,7 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> io::Result<()> {
-        Ok(self.raft.close()?)
+        Ok(self.log.close()?)
     }
 }
 
@@ -182,8 +156,8 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     ) -> io::Result<()> {
         let (done, wait) = C::oneshot();
         // Whether anybody still waits is not our concern.
-        call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
-        self.tell_due(what);
+        call(&self.log, Box::new(move |result| drop(done.send(result))))?;
+        self.log.tell_due(what);
         match wait.await {
             Ok(result) => Ok(result?),
             Err(_) => Err(Error::Closed.into()),
@@ -199,7 +173,7 @@ where
     type LogReader = LogReader<C, K>;
 
     async fn get_log_state(&mut self) -> Result<LogState<C>, io::Error> {
-        let bounds = self.raft.bounds()?;
+        let bounds = self.log.bounds()?;
         Ok(LogState {
             last_purged_log_id: bounds.purged.as_ref().map(id_of::<C>).transpose()?,
             last_log_id: bounds.last.as_ref().map(id_of::<C>).transpose()?,
@@ -217,14 +191,14 @@ where
 
     async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> Result<(), io::Error> {
         let Some(committed) = committed else { return Ok(()) };
-        self.check_here(&committed)?;
-        Ok(self.raft.save_committed(committed.index)?)
+        self.log.check_here(stored_id(&committed))?;
+        Ok(self.log.save_committed(committed.index)?)
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogIdOf<C>>, io::Error> {
         // What openraft saved itself, also if it was purged since: so it notices a state machine
         // that has lost its snapshot.
-        self.raft.bounds()?.saved_committed.as_ref().map(id_of::<C>).transpose()
+        self.log.bounds()?.saved_committed.as_ref().map(id_of::<C>).transpose()
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> Result<(), io::Error>
@@ -232,26 +206,26 @@ where
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        self.batch.clear();
+        self.log.batch.clear();
         for entry in entries {
             let (leader, index) = entry.log_id_parts();
-            self.batch.add(leader.to_leader(), index, |bytes| K::encode(&entry, bytes))?;
+            self.log.batch.add(leader.to_leader(), index, |bytes| K::encode(&entry, bytes))?;
         }
         let callback = move |result: inkstone_raft::Result<()>| {
             callback.io_completed(result.map_err(Into::into))
         };
-        self.batch.append(&self.raft, callback)?;
-        self.tell_due(Waits::Entries);
+        self.log.append(callback)?;
+        self.log.tell_due(Waits::Entries);
         Ok(())
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogIdOf<C>>) -> Result<(), io::Error> {
         let from = match &last_log_id {
             Some(last) => {
-                self.check_here(last)?;
+                self.log.check_here(stored_id(last))?;
                 last.index.saturating_add(1)
             }
-            None => self.raft.bounds()?.first,
+            None => self.log.bounds()?.first,
         };
         self.awaited(Waits::Truncation, move |raft, callback| {
             raft.truncate_from_then(from, callback)
@@ -260,39 +234,20 @@ where
     }
 
     async fn purge(&mut self, log_id: LogIdOf<C>) -> Result<(), io::Error> {
-        let (raft, upto) = (Arc::clone(&self.raft), stored_id(&log_id));
+        let (raft, upto) = (self.log.shared(), stored_id(&log_id));
         // openraft purges what a snapshot has, also one that it installed.
         Ok(C::spawn_blocking(move || raft.purge_to_snapshot(&upto)).await??)
     }
 }
 
-impl<C: RaftTypeConfig, K> LogStore<C, K>
-where
-    CommittedLeaderIdOf<C>: StoredLeader,
-{
-    /// The entry that has the index of `id`, if there is one, must be this one.
-    fn check_here(&self, id: &LogIdOf<C>) -> io::Result<()> {
-        let came = stored_id(id);
-        match self.raft.reader().id_of(id.index)? {
-            Some(here) if here != came => Err(Error::OtherEntry { here, came }.into()),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl<C, K> Clone for LogStore<C, K> {
     fn clone(&self) -> Self {
-        Self {
-            raft: Arc::clone(&self.raft),
-            batch: Batch::default(),
-            due: self.due.clone(),
-            types: PhantomData,
-        }
+        Self { log: self.log.clone(), types: PhantomData }
     }
 }
 
 impl<C, K> fmt::Debug for LogStore<C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogStore").field("raft", &self.raft).finish_non_exhaustive()
+        self.log.fmt(f)
     }
 }

@@ -53,7 +53,7 @@
 //!
 //! # What is on disk
 //!
-//! The raft log's own records, which docs/raft-records.md has byte by byte. In these the leader of
+//! The raft log's own records, which docs/raft.md has byte by byte. In these the leader of
 //! an entry or vote is its term and the name of its node ([`NodeName`]), and the payload is what
 //! the [`Codec`] makes of the entry. [`Postcard`] is the one that is there; its bytes are on the
 //! page of `inkstone-openraft-common`. They are not openraft's own serialization:
@@ -71,8 +71,8 @@ mod leader;
 mod reader;
 mod store;
 
-pub use codec::{Codec, Postcard};
-pub use inkstone_openraft_common::NodeName;
+pub use codec::Codec;
+pub use inkstone_openraft_common::{NodeName, Postcard};
 pub use inkstone_raft::Options;
 pub use reader::LogReader;
 pub use store::LogStore;

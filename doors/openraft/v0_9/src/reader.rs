@@ -7,18 +7,14 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 
-use inkstone_openraft_common::{NodeName, bounds_of, entries_left};
+use inkstone_openraft_common::{MESSAGE_BYTES, NodeName, Postcard, bounds_of, entries_left};
 use inkstone_raft::RaftReader;
 use openraft::{
     ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, RaftTypeConfig, StorageError,
 };
 
-use crate::codec::{Codec, Postcard};
+use crate::codec::Codec;
 use crate::leader::id_of;
-
-/// At most this many bytes of payloads are read for one message to a follower, and always one
-/// entry.
-const MESSAGE_BYTES: usize = 1 << 20;
 
 /// Reads the entries of a [`crate::LogStore`]. Cheap to clone; it may be used in any thread, beside
 /// the store that writes.

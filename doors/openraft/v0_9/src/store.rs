@@ -12,10 +12,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::path::Path;
-use std::sync::Arc;
 
 use inkstone::AnyDirectory;
-use inkstone_openraft_common::{Batch, NodeName, check_options};
+use inkstone_openraft_common::{NodeName, Postcard, Stored};
 use inkstone_raft::{Error, Options, RaftLog};
 use openraft::async_runtime::AsyncOneshotSendExt;
 use openraft::storage::{LogFlushed, RaftLogStorage};
@@ -24,7 +23,7 @@ use openraft::{
     RaftTypeConfig, StorageError, Vote,
 };
 
-use crate::codec::{Codec, Postcard};
+use crate::codec::Codec;
 use crate::leader::{id_of, stored_id, stored_leader, stored_vote, vote_of};
 use crate::reader::LogReader;
 
@@ -38,8 +37,7 @@ use crate::reader::LogReader;
 /// the node when it gets one. After a failed write or sync only a new opening knows what the disk
 /// holds.
 pub struct LogStore<C, K = Postcard> {
-    raft: Arc<RaftLog>,
-    batch: Batch,
+    log: Stored,
     types: PhantomData<fn() -> (C, K)>,
 }
 
@@ -68,8 +66,8 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
-        check_options(&options)?;
-        Ok(Self::on(RaftLog::open(path, options)?))
+        let log = Stored::open(options, |options| RaftLog::open(path, options))?;
+        Ok(Self { log, types: PhantomData })
     }
 
     /// As [`LogStore::open_with`], in any directory ([`AnyDirectory`]), for example a simulated
@@ -81,22 +79,18 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// As there.
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> io::Result<Self> {
-        check_options(&options)?;
-        Ok(Self::on(RaftLog::open_in(directory, options)?))
-    }
-
-    fn on(raft: RaftLog) -> Self {
-        Self { raft: Arc::new(raft), batch: Batch::default(), types: PhantomData }
+        let log = Stored::open(options, |options| RaftLog::open_in(directory, options))?;
+        Ok(Self { log, types: PhantomData })
     }
 
     /// A reader, as openraft's `get_log_reader`.
     pub fn reader(&self) -> LogReader<C, K> {
-        LogReader { reader: self.raft.reader(), types: PhantomData }
+        LogReader { reader: self.log.reader(), types: PhantomData }
     }
 
     /// What the log below has done since it was opened: records, groups, how long they took.
     pub fn stats(&self) -> inkstone::Stats {
-        self.raft.stats()
+        self.log.stats()
     }
 
     /// Makes everything durable, what is committed too, calls the callbacks that are left, and
@@ -108,7 +102,7 @@ impl<C: RaftTypeConfig, K> LogStore<C, K> {
     /// # Durability
     /// On `Ok` everything is on stable storage.
     pub fn close(&self) -> io::Result<()> {
-        Ok(self.raft.close()?)
+        Ok(self.log.close()?)
     }
 }
 
@@ -116,11 +110,11 @@ impl<C: RaftTypeConfig, K: Codec<C>> LogStore<C, K> {
     /// Makes a call of the raft log and awaits its callback.
     async fn awaited(
         &self,
-        call: impl FnOnce(&Arc<RaftLog>, Callback) -> io::Result<()>,
+        call: impl FnOnce(&Stored, Callback) -> io::Result<()>,
     ) -> io::Result<()> {
         let (done, wait) = C::AsyncRuntime::oneshot();
         // Whether anybody still waits is not our concern.
-        call(&self.raft, Box::new(move |result| drop(done.send(result))))?;
+        call(&self.log, Box::new(move |result| drop(done.send(result))))?;
         Ok(wait.await.unwrap_or(Err(Error::Closed))?)
     }
 }
@@ -150,7 +144,7 @@ where
     type LogReader = LogReader<C, K>;
 
     async fn get_log_state(&mut self) -> Result<LogState<C>, StorageError<C::NodeId>> {
-        let bounds = self.raft.bounds().map_err(reading)?;
+        let bounds = self.log.bounds().map_err(reading)?;
         Ok(LogState {
             last_purged_log_id: bounds.purged.as_ref().map(id_of).transpose().map_err(reading)?,
             last_log_id: bounds.last.as_ref().map(id_of).transpose().map_err(reading)?,
@@ -170,7 +164,7 @@ where
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
-        let read = || -> io::Result<_> { self.raft.vote()?.as_ref().map(vote_of).transpose() };
+        let read = || -> io::Result<_> { self.log.vote()?.as_ref().map(vote_of).transpose() };
         read().map_err(failed(ErrorSubject::Vote, ErrorVerb::Read))
     }
 
@@ -179,8 +173,8 @@ where
         committed: Option<LogId<C::NodeId>>,
     ) -> Result<(), StorageError<C::NodeId>> {
         let Some(committed) = committed else { return Ok(()) };
-        self.check_here(&committed)?;
-        self.raft.save_committed(committed.index).map_err(writing)
+        self.log.check_here(stored_id(&committed)).map_err(writing)?;
+        self.log.save_committed(committed.index).map_err(writing)
     }
 
     async fn read_committed(
@@ -188,7 +182,7 @@ where
     ) -> Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
         // What openraft saved itself, also if it was purged since: so it notices a state machine
         // that has lost its snapshot.
-        let saved = self.raft.bounds().map_err(reading)?.saved_committed;
+        let saved = self.log.bounds().map_err(reading)?.saved_committed;
         saved.as_ref().map(id_of).transpose().map_err(reading)
     }
 
@@ -201,8 +195,8 @@ where
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        self.batch.clear();
-        let purged = self.raft.bounds().map_err(writing)?.purged;
+        self.log.batch.clear();
+        let purged = self.log.bounds().map_err(writing)?.purged;
         for entry in entries {
             let id = entry.get_log_id();
             let (leader, index) = (stored_leader(&id.leader_id), id.index);
@@ -214,16 +208,16 @@ where
             {
                 continue;
             }
-            self.batch.add(leader, index, |bytes| K::encode(&entry, bytes)).map_err(writing)?;
+            self.log.batch.add(leader, index, |bytes| K::encode(&entry, bytes)).map_err(writing)?;
         }
         let callback = move |result: inkstone_raft::Result<()>| {
             callback.log_io_completed(result.map_err(Into::into))
         };
-        self.batch.append(&self.raft, callback).map_err(writing)
+        self.log.append(callback).map_err(writing)
     }
 
     async fn truncate(&mut self, log_id: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
-        self.check_here(&log_id)?;
+        self.log.check_here(stored_id(&log_id)).map_err(writing)?;
         let from = log_id.index;
         let truncated =
             self.awaited(move |raft, callback| Ok(raft.truncate_from_then(from, callback)?)).await;
@@ -233,7 +227,7 @@ where
     async fn purge(&mut self, log_id: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
         let upto = stored_id(&log_id);
         let purged = self.awaited(move |raft, callback| {
-            let raft = Arc::clone(raft);
+            let raft = raft.shared();
             // openraft purges what a snapshot has, also one that it installed.
             let purge = move || callback(raft.purge_to_snapshot(&upto));
             std::thread::Builder::new().name("inkstone-purge".into()).spawn(purge).map(drop)
@@ -263,28 +257,14 @@ where
     }
 }
 
-impl<C: RaftTypeConfig, K> LogStore<C, K>
-where
-    C::NodeId: NodeName,
-{
-    /// The entry that has the index of `id`, if there is one, must be this one.
-    fn check_here(&self, id: &LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
-        let came = stored_id(id);
-        match self.raft.reader().id_of(id.index).map_err(reading)? {
-            Some(here) if here != came => Err(writing(Error::OtherEntry { here, came })),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl<C, K> Clone for LogStore<C, K> {
     fn clone(&self) -> Self {
-        Self { raft: Arc::clone(&self.raft), batch: Batch::default(), types: PhantomData }
+        Self { log: self.log.clone(), types: PhantomData }
     }
 }
 
 impl<C, K> fmt::Debug for LogStore<C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogStore").field("raft", &self.raft).finish_non_exhaustive()
+        self.log.fmt(f)
     }
 }

@@ -1,109 +1,221 @@
-//! The checker of lists: whether a history of appends and reads is linearizable.
+//! The checker of clients' histories: whether what they asked and heard is linearizable.
 //!
-//! *Owns*: what such a history must fulfil. *May not touch*: how it came about.
+//! *Owns*: the words of a history, and what it must fulfil. *May not touch*: how it came about.
 //!
-//! Every piece is unique and nothing is removed, so the final list of a key *is* the order of its
-//! appends, and the check is exact and linear: what was done is in it once, what is unknown at most
-//! once, and nothing else; who was answered before another began comes before it; a read is the
-//! beginning of the list, with at least what was known when the read began.
+//! It is exact and takes no search, since the order of all changes is known: it is the order of
+//! the log, whose entries the network has seen ([`crate::chronicle`]). Values are unique, so a
+//! value names its change, and the change its index. What a get has found belongs behind the last
+//! change that it shows and before the next change of the key; it is placed as early as what was
+//! known when it began allows, which leaves most room to all others. If that is not before the next
+//! change, no order explains it. A change belongs at its index, behind all that was known when it
+//! was asked for. One order holds for all keys: that is more than linearizability asks for, and
+//! what one log promises.
+//!
+//! The log is not trusted either. What a node said that it has applied, at any time, must be the
+//! same entry ([`crate::chronicle::differs`]), a node's answer names the index, and what is read at
+//! the end comes from the nodes, not from the log.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::history::{Asked, Heard, Operation};
+use bytes::Bytes;
+use replicated_log::types::{Request, Value};
+use replicated_log::wire::Written;
 
-/// What is wrong with a history whose keys hold `last` at its end.
-pub fn check(history: &[Operation], last: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+/// What was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A change, with a value that is in no other.
+    Change(Request),
+    /// What is under this key.
+    Get(String),
+}
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// The change is done.
+    Written(Written),
+    /// What is under the key; without a piece if there is nothing.
+    Value(Value),
+    /// It certainly did not happen.
+    NotDone,
+    /// It may have happened.
+    Unknown,
+}
+
+/// One call of a client.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// What was asked.
+    pub asked: Asked,
+    /// When: a place among all events.
+    pub begun: u64,
+    /// When the answer came, and what it was.
+    pub heard: (u64, Heard),
+}
+
+/// The changes of a log, each under its index.
+pub type Changes = BTreeMap<u64, Request>;
+
+/// What is wrong with a history whose log has these changes.
+pub fn check(history: &[Operation], changes: &Changes) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut keys: Vec<&str> = history.iter().map(|one| one.key.as_str()).collect();
-    keys.extend(last.keys().map(String::as_str));
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let of_key = history.iter().filter(|one| one.key == key).collect::<Vec<_>>();
-        check_key(key, &of_key, last.get(key).map_or(&[], Vec::as_slice), &mut wrong);
+    let log = Log::of(changes, &mut wrong);
+    let asked: BTreeMap<&Bytes, &Request> = history
+        .iter()
+        .filter_map(|one| match &one.asked {
+            Asked::Change(request) => Some((request.parts().1, request)),
+            Asked::Get(_) => None,
+        })
+        .collect();
+    for (index, request) in changes {
+        if asked.get(request.parts().1) != Some(&request) {
+            wrong.push(format!("nobody asked for {request}, which is at index {index}"));
+        }
+    }
+    let mut in_order: Vec<_> = history.iter().collect();
+    in_order.sort_by_key(|one| one.begun);
+    let mut known = Known::default();
+    for one in in_order {
+        let (before, (ended, heard)) = (known.when(one.begun), &one.heard);
+        let placed = match (&one.asked, heard) {
+            (Asked::Change(request), heard) => log.change(request, heard, before),
+            (Asked::Get(key), Heard::Value(value)) => log.get(key, value, before).map(Some),
+            (Asked::Get(_), _) => Ok(None),
+        };
+        match placed {
+            Ok(Some(place)) => known.later.push(Reverse((*ended, place))),
+            Ok(None) => (),
+            Err(why) => wrong.push(format!("what began at event {}: {why}", one.begun)),
+        }
     }
     wrong
 }
 
-fn check_key(key: &str, history: &[&Operation], last: &[String], wrong: &mut Vec<String>) {
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for (place, piece) in last.iter().enumerate() {
-        if places.insert(piece, place).is_some() {
-            wrong.push(format!("{key}: {piece} is there twice"));
-        }
-    }
-    // So many pieces are known to be there, from when on.
-    let mut known: Vec<(u64, usize)> = Vec::new();
-    let mut asked = BTreeMap::new();
-    for one in history {
-        let (at, heard) = &one.heard;
-        match (&one.asked, heard) {
-            (Asked::Append(piece), heard) => {
-                asked.insert(piece.as_str(), *one);
-                match (heard, places.get(piece.as_str())) {
-                    (Heard::Appended(_), None) => {
-                        wrong.push(format!("{key}: {piece} was acknowledged and is lost"))
-                    }
-                    (Heard::Appended(pieces), Some(place)) => {
-                        if *pieces != *place as u64 + 1 {
-                            wrong.push(format!(
-                                "{key}: {piece} was acknowledged as number {pieces} and is number {}",
-                                place + 1
-                            ));
-                        }
-                        known.push((*at, place + 1));
-                    }
-                    (Heard::NotDone, Some(_)) => {
-                        wrong.push(format!("{key}: {piece} was refused and is there"))
-                    }
-                    _ => (),
-                }
+/// What was known, and from when on: places in the log that have an answer.
+#[derive(Default)]
+struct Known {
+    later: BinaryHeap<Reverse<(u64, u64)>>,
+    most: u64,
+}
+
+impl Known {
+    /// The highest place that was known before `at`, which never falls.
+    fn when(&mut self, at: u64) -> u64 {
+        while let Some(Reverse((from, place))) = self.later.peek().copied() {
+            if from >= at {
+                break;
             }
-            (Asked::Read, Heard::Pieces(pieces)) => {
-                if last.get(..pieces.len()) != Some(pieces.as_slice()) {
-                    let from = last.iter().zip(pieces).take_while(|(a, b)| a == b).count();
-                    wrong.push(format!(
-                        "{key}: a read of {} pieces, answered at event {at}, is not the beginning of the list of {} from piece {} on: {:?}",
-                        pieces.len(),
-                        last.len(),
-                        from + 1,
-                        pieces.get(from)
+            self.most = self.most.max(place);
+            self.later.pop();
+        }
+        self.most
+    }
+}
+
+struct Change<'a> {
+    index: u64,
+    value: &'a Bytes,
+    /// So many pieces are under the key with it.
+    pieces: usize,
+}
+
+struct Log<'a> {
+    by_value: BTreeMap<&'a Bytes, u64>,
+    by_key: BTreeMap<&'a str, Vec<Change<'a>>>,
+}
+
+impl<'a> Log<'a> {
+    fn of(changes: &'a Changes, wrong: &mut Vec<String>) -> Self {
+        let (mut by_value, mut by_key) = (BTreeMap::new(), BTreeMap::<_, Vec<Change<'a>>>::new());
+        for (&index, request) in changes {
+            let (key, value) = request.parts();
+            if let Some(before) = by_value.insert(value, index) {
+                wrong.push(format!("{request} is there twice, at index {before} and {index}"));
+            }
+            let of_key = by_key.entry(key).or_default();
+            let pieces = match request {
+                Request::Put { .. } => 1,
+                Request::Append { .. } => of_key.last().map_or(0, |last| last.pieces) + 1,
+            };
+            of_key.push(Change { index, value, pieces });
+        }
+        Self { by_value, by_key }
+    }
+
+    /// The place of a change that has an answer.
+    fn change(&self, request: &Request, heard: &Heard, before: u64) -> Result<Option<u64>, String> {
+        let (key, value) = request.parts();
+        let place = self.by_value.get(value).copied();
+        match (heard, place) {
+            (Heard::NotDone, Some(place)) => {
+                return Err(format!("{request} was refused and is at index {place}"));
+            }
+            (Heard::Written(Written { index, .. }), None) => {
+                return Err(format!("{request} was acknowledged at index {index} and is lost"));
+            }
+            (Heard::Written(Written { index, pieces }), Some(place)) => {
+                let of_key = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+                let there = of_key.iter().find(|change| change.index == place);
+                let there = there.map_or(0, |change| change.pieces);
+                if *index != place || *pieces != there as u64 {
+                    return Err(format!(
+                        "{request} was acknowledged at index {index} as piece {pieces}, and is \
+                         piece {there} at {place}"
                     ));
                 }
-                known.push((*at, pieces.len()));
             }
             _ => (),
         }
-    }
-    wrong.extend(
-        last.iter()
-            .filter(|piece| !asked.contains_key(piece.as_str()))
-            .map(|piece| format!("{key}: nobody asked for {piece}")),
-    );
-    known.sort_unstable();
-    let mut most = 0;
-    for (_, pieces) in &mut known {
-        most = most.max(*pieces);
-        *pieces = most;
-    }
-    let known_before = |at: u64| match known.partition_point(|(known, _)| *known < at) {
-        0 => 0,
-        index => known[index - 1].1,
-    };
-    for one in history {
-        let at_least = known_before(one.begun);
-        match (&one.asked, &one.heard.1) {
-            (Asked::Read, Heard::Pieces(pieces)) if pieces.len() < at_least => wrong.push(format!(
-                "{key}: a read that began at event {} has {} pieces, and {at_least} were known before",
-                one.begun,
-                pieces.len()
+        match place {
+            Some(place) if place <= before => Err(format!(
+                "{request} is at index {place}, and index {before} was known when it was asked for"
             )),
-            (Asked::Append(piece), _)
-                if places.get(piece.as_str()).is_some_and(|place| *place < at_least) =>
-            {
-                wrong.push(format!("{key}: {piece} comes before what was known when it was asked for"));
-            }
-            _ => (),
+            _ => Ok(place.filter(|_| matches!(heard, Heard::Written(_)))),
         }
     }
+
+    /// The earliest place of a get that has found this, behind `known`.
+    fn get(&self, key: &str, value: &Value, known: u64) -> Result<u64, String> {
+        let of_key = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let (from, behind) = match value.last() {
+            None => (0, of_key),
+            Some(last) => {
+                let at =
+                    of_key.iter().position(|change| change.value == last).ok_or_else(|| {
+                        format!(
+                            "{key}: a get saw {}, which the log does not have there",
+                            text(last)
+                        )
+                    })?;
+                let (until, behind) = of_key.split_at(at + 1);
+                let pieces = until[at].pieces;
+                let there = until[until.len().saturating_sub(pieces)..].iter();
+                if pieces != value.len() || !there.map(|change| change.value).eq(value) {
+                    return Err(format!(
+                        "{key}: a get saw {} pieces up to {}, and there are {pieces}, or others",
+                        value.len(),
+                        text(last)
+                    ));
+                }
+                (until[at].index, behind)
+            }
+        };
+        let place = from.max(known);
+        match behind.first() {
+            Some(next) if place >= next.index => Err(format!(
+                "{key}: a get saw an old value, up to {}: {} came at index {}, and index {known} \
+                 was known",
+                value.last().map_or("nothing".into(), text),
+                text(next.value),
+                next.index
+            )),
+            _ => Ok(place),
+        }
+    }
+}
+
+fn text(value: &Bytes) -> String {
+    String::from_utf8_lossy(value).trim_end_matches('-').to_owned()
 }

@@ -14,7 +14,7 @@ use openraft::EntryPayload;
 use openraft::raft::AppendEntriesRequest;
 use replicated_log::types::{LogId, Request, TypeConfig};
 
-use crate::registers::Puts;
+use crate::check::Changes;
 
 /// What an entry says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,9 +99,6 @@ impl Chronicle {
     }
 
     /// The log whose last entry is `last`.
-    ///
-    /// # Errors
-    /// When an entry was never sent, although a node has applied it.
     pub fn up_to(&self, last: LogId) -> Result<Entries, String> {
         let mut entries = Entries::new();
         let mut next = Some(last);
@@ -129,15 +126,13 @@ pub fn differs(entries: &Entries, node: u64, applied: LogId) -> Option<String> {
         .then(|| format!("node {node} has applied entry {applied}, and the log has {id} there"))
 }
 
-/// The puts of a log.
-pub fn puts(entries: &Entries) -> Puts {
-    let put = |(index, entry): (&u64, &Entry)| match &entry.what {
-        What::Change(Request::Put { key, value }) => {
-            Some((*index, (key.clone(), String::from_utf8_lossy(value).into_owned())))
-        }
+/// The changes of a log.
+pub fn changes(entries: &Entries) -> Changes {
+    let change = |(index, entry): (&u64, &Entry)| match &entry.what {
+        What::Change(request) => Some((*index, request.clone())),
         _ => None,
     };
-    entries.iter().filter_map(put).collect()
+    entries.iter().filter_map(change).collect()
 }
 
 /// The memberships of a log, in order, and when each was sent first.

@@ -3,12 +3,12 @@
 //!
 //! *Owns*: time, the network, the faults, the clients and the checker. *May not touch*: how the
 //! program works; it runs the example's own node, state machine, snapshots and answers, openraft,
-//! the store and the log, on simulated disks. docs/cluster-simulation.md says what is not run.
+//! the store and the log, on simulated disks. docs/cluster.md says what is not run.
 //!
 //! Read it in this order: [`round`] (one seed), [`world`] (what all share), [`machine`] (a node's
 //! power, disk and flushes), [`network`], [`faults`], [`clients`], [`operator`] (who changes the
-//! membership), [`history`] and its checkers [`check`] (lists), [`registers`], [`members`], and
-//! [`witness`] and [`chronicle`], which see what nodes do.
+//! membership), the checkers [`check`] and [`members`], and [`witness`] and [`chronicle`], which see
+//! what nodes do.
 
 #![forbid(unsafe_code)]
 
@@ -16,13 +16,11 @@ pub mod check;
 pub mod chronicle;
 pub mod clients;
 pub mod faults;
-pub mod history;
 pub mod machine;
 pub mod members;
 pub mod mistake;
 pub mod network;
 pub mod operator;
-pub mod registers;
 pub mod round;
 pub mod witness;
 pub mod world;

@@ -17,15 +17,13 @@ use inkstone_sim::{
 };
 use replicated_log::node::{Node, NodeOptions};
 use replicated_log::storage::{Identity, Storage};
-use replicated_log::transport::Transport;
 use replicated_log::types::TypeConfig;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::mistake::Mistake;
-use crate::network::Network;
-use crate::world::{Slot, Waiting, World};
+use crate::network::CLUSTER;
+use crate::world::{Flusher, Slot, Waiting, World};
 
 /// How all nodes of a seed are configured.
 #[derive(Debug, Clone)]
@@ -34,12 +32,6 @@ pub struct Settings {
     pub node: NodeOptions,
     /// How its two logs are opened.
     pub log: inkstone::Options,
-}
-
-/// A node's log, and the task that flushes it.
-pub struct Flusher {
-    log: LogStore<TypeConfig>,
-    task: AbortHandle,
 }
 
 /// A sync is acknowledged, and makes nothing durable.
@@ -91,10 +83,6 @@ impl World {
     }
 
     /// Starts the node on what its disk has.
-    ///
-    /// # Errors
-    /// Those of opening: no disk of this simulation gives a reason for one, unless a mistake is
-    /// made.
     pub async fn start(&self, id: u64, settings: &Settings) -> io::Result<()> {
         let (disk, generation) = {
             let mut state = self.lock();
@@ -124,15 +112,12 @@ impl World {
         let task = tokio::spawn(self.clone().flush_when_due(id, generation, log.clone(), wake))
             .abort_handle();
         let storage =
-            Storage::of(Identity { cluster: 1, node: id }, log.clone(), snapshots).await?;
-        let network = Network { world: self.clone(), from: id, generation };
-        let mut config = settings.node.config();
+            Storage::of(Identity { cluster: CLUSTER, node: id }, log.clone(), snapshots).await?;
+        let mut options = settings.node.clone();
         if self.makes(Mistake::LeaderRestore) {
-            config.enable_leader_restore = None;
+            options.config.enable_leader_restore = None;
         }
-        let node =
-            Node::start_over(storage, settings.node.clone(), config, network, Transport::tcp())
-                .await?;
+        let node = Node::start(storage, options, self.network(id, generation)).await?;
         self.note(format_args!(
             "node {id} starts, applied {:?}",
             node.machine().applied().map(|id| id.index)
@@ -164,11 +149,11 @@ impl World {
         match what {
             Waits::Vote => {
                 slot.waits.vote = true;
-                state.counts.votes += 1;
+                state.counts.add("votes", true);
             }
             Waits::Truncation => {
                 slot.waits.truncation = true;
-                state.counts.truncations += 1;
+                state.counts.add("truncations", true);
             }
             _ => slot.waits.entries = true,
         }
@@ -203,7 +188,7 @@ impl World {
     fn flush(&self, id: u64, generation: u64, log: &LogStore<TypeConfig>) -> io::Result<()> {
         let (disk, waits, is_current) = {
             let mut state = self.lock();
-            state.counts.flushes += 1;
+            state.counts.add("flushes", true);
             let slot = &mut state.slots[id as usize - 1];
             let is_current = slot.generation == generation;
             let waits =
@@ -286,10 +271,10 @@ impl World {
         ));
         let mut state = self.lock();
         if is_power {
-            state.counts.power_cuts += 1;
-            state.counts.cuts_in_a_flush += u64::from(is_inside);
+            state.counts.add("power_cuts", true);
+            state.counts.add("cuts_in_a_flush", is_inside);
         } else {
-            state.counts.kills += 1;
+            state.counts.add("kills", true);
         }
         let slot = &mut state.slots[id as usize - 1];
         slot.generation += 1;
@@ -311,7 +296,7 @@ impl World {
             {
                 return;
             }
-            state.counts.restarts += 1;
+            state.counts.add("restarts", true);
         }
         let started = tokio::time::timeout(Duration::from_secs(10), self.start(id, settings)).await;
         match started {
@@ -338,6 +323,9 @@ impl World {
         let state = node.raft().metrics().borrow_watched().running_state.clone();
         if let Err(why) = state {
             self.broken(format!("node {id} ended by itself: {why}"));
+        }
+        if let Some(why) = node.lost() {
+            self.broken(why);
         }
     }
 }

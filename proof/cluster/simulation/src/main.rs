@@ -27,7 +27,7 @@ struct Arguments {
     #[arg(long)]
     seconds: Option<u64>,
     /// Make a mistake, and end with the first seed that catches it: then the exit code is 0.
-    #[arg(long)]
+    #[arg(long, value_enum)]
     mistake: Option<Mistake>,
 }
 
@@ -60,14 +60,14 @@ fn seeds(arguments: &Arguments) -> ExitCode {
         }
         let report = round::run(seed, arguments.mistake, false);
         done += 1;
-        counts.add(&report.counts);
+        counts.merge(&report.counts);
         let Some(first) = report.broken.first() else { continue };
         bad += 1;
         println!("seed {seed} BROKEN ({} in all): {first}", report.broken.len());
         if let Some(mistake) = arguments.mistake {
             println!(
                 "{} was caught by seed {seed}, the {done}th, after {:.1} s",
-                mistake.name(),
+                mistake,
                 begun.elapsed().as_secs_f64()
             );
             return ExitCode::SUCCESS;
@@ -79,7 +79,7 @@ fn seeds(arguments: &Arguments) -> ExitCode {
     let seconds = begun.elapsed().as_secs_f64();
     println!("{done} seeds from {} in {seconds:.1} s, {bad} bad: {counts}", arguments.from);
     if let Some(mistake) = arguments.mistake {
-        println!("{} was NOT caught", mistake.name());
+        println!("{} was NOT caught", mistake);
         return ExitCode::FAILURE;
     }
     let missing = if done >= ENOUGH { counts.missing() } else { Vec::new() };

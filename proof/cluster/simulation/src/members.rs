@@ -100,11 +100,11 @@ pub fn count(memberships: &[(u64, Members)], counts: &mut Counts) {
     for pair in memberships.windows(2) {
         let [(_, before), (_, after)] = pair else { continue };
         let learns = |members: &Members, id| members.all.contains(&id) && !members.votes(id);
-        counts.memberships += 1;
+        counts.add("memberships", true);
         for id in before.all.union(&after.all).copied() {
-            counts.learners += u64::from(learns(after, id) && !before.all.contains(&id));
-            counts.voters_added += u64::from(after.votes(id) && !before.votes(id));
-            counts.removals += u64::from(before.all.contains(&id) && !after.all.contains(&id));
+            counts.add("learners", learns(after, id) && !before.all.contains(&id));
+            counts.add("voters_added", after.votes(id) && !before.votes(id));
+            counts.add("removals", before.all.contains(&id) && !after.all.contains(&id));
         }
     }
 }

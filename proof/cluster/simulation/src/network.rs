@@ -1,93 +1,52 @@
 //! The network: messages in memory, late, lost, doubled, out of order, and ways that are cut in one
 //! direction or both.
 //!
-//! *Owns*: what happens to a message. *May not touch*: what it says. It stands where the example's
-//! `network.rs`, `wire.rs` and tonic stand.
+//! *Owns*: what happens to a message. *May not touch*: what it says. It stands where the example
+//! has TCP: what a message does, and deadlines, are the example's own.
 
 use std::future::Future;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use bytes::Bytes;
-use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
-};
-use openraft::{AnyError, BasicNode, OptionalSend};
-use replicated_log::types::{Raft, Snapshot, TypeConfig, Vote};
-use replicated_log::{Answer, Question};
+use replicated_log::network::{Network, Way};
+use replicated_log::storage::Identity;
+use replicated_log::wire::{Answer, Message, Question, Reply};
 use tokio::sync::oneshot;
 
 use crate::mistake::Mistake;
 use crate::world::World;
 
-#[derive(Clone)]
-enum Message {
-    Append(AppendEntriesRequest<TypeConfig>),
-    Vote(VoteRequest<TypeConfig>),
-    PreVote(VoteRequest<TypeConfig>),
-    Snapshot(Vote, Snapshot),
-}
+/// The number of the cluster.
+pub const CLUSTER: u64 = 1;
 
-enum Reply {
-    Append(AppendEntriesResponse<TypeConfig>),
-    Vote(VoteResponse<TypeConfig>),
-    Snapshot(SnapshotResponse<TypeConfig>),
-}
+/// What is lost keeps the sender waiting until its deadline.
+const LOST_MS: u64 = 20_000;
 
-impl Message {
-    fn name(&self) -> String {
-        match self {
-            Self::Append(request) => format!(
-                "append of {} after {:?}",
-                request.entries.len(),
-                request.prev_log_id.map(|id| id.index)
-            ),
-            Self::Vote(request) => format!("vote {}", request.vote),
-            Self::PreVote(request) => format!("pre-vote {}", request.vote),
-            Self::Snapshot(_, snapshot) => {
-                format!("snapshot {:?}", snapshot.meta.last_log_id.map(|id| id.index))
-            }
-        }
-    }
-
-    async fn handle(self, raft: &Raft) -> Option<Reply> {
-        match self {
-            Self::Append(request) => raft.append_entries(request).await.ok().map(Reply::Append),
-            Self::Vote(request) => raft.vote(request).await.ok().map(Reply::Vote),
-            Self::PreVote(request) => raft.pre_vote(request).await.ok().map(Reply::Vote),
-            Self::Snapshot(vote, snapshot) => {
-                raft.install_full_snapshot(vote, snapshot).await.ok().map(Reply::Snapshot)
-            }
+fn name(message: &Message) -> String {
+    match message {
+        Message::Append { request, .. } => format!(
+            "append of {} after {:?}",
+            request.entries.len(),
+            request.prev_log_id.map(|id| id.index)
+        ),
+        Message::Vote(request) => format!("vote {}", request.vote),
+        Message::PreVote(request) => format!("pre-vote {}", request.vote),
+        Message::Snapshot(_, meta, _) => {
+            format!("snapshot {:?}", meta.last_log_id.map(|id| id.index))
         }
     }
 }
 
-/// The network as one node sees it.
-pub struct Network {
-    /// The world it is in.
-    pub world: World,
-    /// The node.
-    pub from: u64,
-    /// Its generation: a dead node sends nothing.
-    pub generation: u64,
-}
-
-/// The way to one other node.
-pub struct Peer {
+/// The way from one node to another.
+pub struct Wire {
     world: World,
     from: u64,
+    /// A dead node sends nothing.
     generation: u64,
     to: u64,
 }
 
-impl RaftNetworkFactory<TypeConfig> for Network {
-    type Network = Peer;
-
-    async fn new_client(&mut self, to: u64, _at: &BasicNode) -> Peer {
-        Peer { world: self.world.clone(), from: self.from, generation: self.generation, to }
-    }
-}
+type Answered = oneshot::Sender<Result<Reply, String>>;
 
 /// What became of a message.
 enum Fate {
@@ -96,6 +55,17 @@ enum Fate {
 }
 
 impl World {
+    /// The network as one node sees it.
+    pub fn network(
+        &self,
+        from: u64,
+        generation: u64,
+    ) -> Network<impl FnMut(u64, &str) -> Wire + use<>> {
+        let world = self.clone();
+        let way = move |to, _: &str| Wire { world: world.clone(), from, generation, to };
+        Network::new(way, Duration::from_secs(2))
+    }
+
     fn delay_ms(&self) -> u64 {
         let weather = self.lock().weather;
         let most =
@@ -112,9 +82,16 @@ impl World {
         !from.is_mute && !to.is_deaf && from.side == to.side
     }
 
-    /// An address leads to another node only by mistake: the example's nodes check for whom a
-    /// message is.
-    fn where_it_goes(&self, to: u64) -> u64 {
+    /// A message that is made wrong by a mistake; and the node that gets it.
+    fn mistaken(&self, to: u64, message: &mut Message) -> u64 {
+        // A mistake must be seen by the checkers: the nodes themselves do not compare what they
+        // have with what they confirmed.
+        if self.is_mistaken()
+            && let Message::Append { confirmed, .. } = message
+        {
+            *confirmed = None;
+        }
+        // An address leads to another node only by mistake: nodes check for whom a message is.
         let joining = self.lock().joining;
         match joining {
             Some(joining) if self.makes(Mistake::LearnerForVoter) && self.happens(500) => joining,
@@ -123,7 +100,7 @@ impl World {
     }
 
     fn chronicle(&self, message: &Message) {
-        let Message::Append(request) = message else { return };
+        let Message::Append { request, .. } = message else { return };
         let wrong = {
             let state = &mut *self.lock();
             state.chronicle.note(request, state.step)
@@ -153,7 +130,7 @@ impl World {
             world.sleep(world.delay_ms()).await;
             world.while_stopped(node).await;
             if is_lost {
-                return world.sleep(10_000).await;
+                return world.sleep(LOST_MS).await;
             }
             let Some((live, generation)) = world.live(node) else {
                 return drop(answered.send(Answer::Later("connection refused".into())));
@@ -163,7 +140,7 @@ impl World {
             let is_lost = world.happens(lost) || !world.is_current(node, generation);
             world.sleep(world.delay_ms()).await;
             if is_lost {
-                return world.sleep(10_000).await;
+                return world.sleep(LOST_MS).await;
             }
             drop(answered.send(answer));
         });
@@ -171,35 +148,30 @@ impl World {
     }
 }
 
-impl Peer {
-    async fn call(
-        &self,
-        message: Message,
-        deadline: Duration,
-    ) -> Result<Reply, RPCError<TypeConfig>> {
+impl Way for Wire {
+    async fn call(&mut self, message: Message) -> io::Result<Reply> {
         let (answered, wait) = oneshot::channel();
         let twice = self.world.lock().weather.twice;
         if self.world.happens(twice) {
             tokio::spawn(self.carry(message.clone(), None));
         }
         tokio::spawn(self.carry(message, Some(answered)));
-        match tokio::time::timeout(deadline, wait).await {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(_)) => Err(Unreachable::new(&AnyError::error("connection refused")).into()),
-            Err(_) => Err(NetworkError::from_string("no answer in time").into()),
+        match wait.await {
+            Ok(reply) => reply.map_err(io::Error::other),
+            Err(_) => Err(io::Error::new(ErrorKind::NotConnected, "connection refused")),
         }
     }
+}
 
+impl Wire {
     fn carry(
         &self,
-        message: Message,
-        answered: Option<oneshot::Sender<Reply>>,
+        mut message: Message,
+        answered: Option<Answered>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (world, from, generation) = (self.world.clone(), self.from, self.generation);
-        let to = world.where_it_goes(self.to);
+        let to = world.mistaken(self.to, &mut message);
         async move {
-            // What is lost keeps the sender waiting until its deadline.
-            const LOST_MS: u64 = 20_000;
             if !world.is_current(from, generation) {
                 return world.sleep(LOST_MS).await;
             }
@@ -209,13 +181,13 @@ impl Peer {
                 return world.sleep(LOST_MS).await;
             }
             let Some((node, there)) = world.live(to) else { return };
-            world.note(format_args!("{from} -> {to} {}", message.name()));
+            world.note(format_args!("{from} -> {to} {}", name(&message)));
             {
-                let mut state = world.lock();
-                state.counts.messages += 1;
-                state.counts.snapshots_sent += u64::from(matches!(message, Message::Snapshot(..)));
+                let counts = &mut world.lock().counts;
+                counts.add("messages", true);
+                counts.add("snapshots_sent", matches!(message, Message::Snapshot(..)));
             }
-            let Some(reply) = message.handle(node.raft()).await else { return };
+            let reply = node.receive(Identity { cluster: CLUSTER, node: to }, message).await;
             if !world.is_current(to, there) {
                 return world.sleep(LOST_MS).await;
             }
@@ -225,73 +197,6 @@ impl Peer {
                 Fate::Lost => world.sleep(LOST_MS).await,
                 Fate::Arrived => drop(answered.map(|answered| answered.send(reply))),
             }
-        }
-    }
-}
-
-fn unexpected<E: From<NetworkError<TypeConfig>>>() -> E {
-    NetworkError::from_string("the answer is one to another message").into()
-}
-
-impl RaftNetworkV2<TypeConfig> for Peer {
-    type SnapshotData = Bytes;
-
-    async fn append_entries(
-        &mut self,
-        request: AppendEntriesRequest<TypeConfig>,
-        option: RPCOption,
-    ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        // As the example: time for the flush, where there is something to flush.
-        let more = if request.entries.is_empty() { Duration::ZERO } else { Duration::from_secs(1) };
-        match self.call(Message::Append(request), option.hard_ttl() + more).await? {
-            Reply::Append(answer) => Ok(answer),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn vote(
-        &mut self,
-        request: VoteRequest<TypeConfig>,
-        option: RPCOption,
-    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.call(Message::Vote(request), option.hard_ttl()).await? {
-            Reply::Vote(answer) => Ok(answer),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn pre_vote(
-        &mut self,
-        request: VoteRequest<TypeConfig>,
-        option: RPCOption,
-    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.call(Message::PreVote(request), option.hard_ttl()).await? {
-            Reply::Vote(answer) => Ok(answer),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn full_snapshot(
-        &mut self,
-        vote: Vote,
-        snapshot: Snapshot,
-        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
-        _option: RPCOption,
-    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        // What is under way arrives all the same, and the receiver decides by the vote. But a
-        // deposed leader's transfer must end here: openraft would try again under the old vote,
-        // with a snapshot that its state machine has of a newer leader, and the receiver would
-        // panic.
-        let sent = tokio::select! {
-            biased;
-            closed = cancel => return Err(closed.into()),
-            sent = self.call(Message::Snapshot(vote, snapshot), Duration::from_secs(2)) => sent,
-        };
-        match sent {
-            Ok(Reply::Snapshot(answer)) => Ok(answer),
-            Ok(_) => Err(unexpected()),
-            Err(RPCError::Unreachable(why)) => Err(why.into()),
-            Err(why) => Err(NetworkError::new(&why).into()),
         }
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use replicated_log::{Answer, Question};
+use replicated_log::wire::{Answer, Question};
 use tokio::time::Instant;
 
 use crate::machine::Settings;
@@ -126,13 +126,13 @@ impl Operator {
             self.voters.insert(id);
             return;
         }
-        self.world.lock().counts.leaders_removed += u64::from(was_leader);
+        self.world.lock().counts.add("leaders_removed", was_leader);
         // One that is not stopped runs on, and must disturb nobody.
         if self.world.happens(600) {
             let pause = self.world.below(200);
             self.world.sleep(pause).await;
             self.world.stop_for_good(id, false).await;
-            self.world.lock().counts.stopped_for_good += 1;
+            self.world.lock().counts.add("stopped_for_good", true);
             self.world.note(format_args!("node {id} is stopped for good"));
         }
     }
@@ -141,8 +141,8 @@ impl Operator {
     async fn ask(&mut self, wish: Wish, id: u64, attempts: u64) -> bool {
         for _ in 0..attempts {
             let question = match wish {
-                Wish::Add => Question::Add { id, address: format!("node-{id}") },
-                Wish::Remove => Question::Remove { id },
+                Wish::Add => Question::Add(id, format!("node-{id}")),
+                Wish::Remove => Question::Remove(id),
             };
             let patience = Duration::from_millis(200 + self.world.below(1500));
             let begun =
@@ -195,7 +195,7 @@ impl World {
         let pause = self.below(120);
         self.sleep(pause).await;
         let (kind, is_mistaken) = (self.below(10), self.makes(Mistake::JoinsAgainEmpty));
-        let is_lost = self.lock().counts.disks_lost > 0;
+        let is_lost = self.lock().counts.of("disks_lost") > 0;
         match kind {
             _ if is_mistaken => return self.lose_disk(id, settings).await,
             0 => self.outage(id, true, settings).await,
@@ -221,7 +221,7 @@ impl World {
         if self.lock().slots[id as usize - 1].is_starting {
             return false;
         }
-        self.lock().counts.disks_lost += 1;
+        self.lock().counts.add("disks_lost", true);
         self.note(format_args!("node {id} loses its disk"));
         if !self.makes(Mistake::JoinsAgainEmpty) {
             self.stop_for_good(id, true).await;

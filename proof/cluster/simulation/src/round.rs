@@ -4,7 +4,6 @@
 //! messages.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Once, PoisonError};
 use std::time::Duration;
 
@@ -15,13 +14,12 @@ use replicated_log::types::LogId;
 use tokio::time::Instant;
 
 use crate::check::check;
-use crate::clients::{Client, LAST_WORDS};
-use crate::history::History;
+use crate::clients::{Client, History, LAST_WORDS};
 use crate::machine::Settings;
 use crate::mistake::Mistake;
 use crate::operator::Operator;
 use crate::world::{Counts, Weather, World};
-use crate::{chronicle, faults, members, registers, witness};
+use crate::{chronicle, faults, members, witness};
 
 /// What a seed has shown.
 #[derive(Debug)]
@@ -52,9 +50,6 @@ fn keep_panics() {
 }
 
 /// Runs one seed.
-///
-/// # Panics
-/// Without a runtime: the system has no memory, for example.
 pub fn run(seed: u64, mistake: Option<Mistake>, is_verbose: bool) -> Report {
     keep_panics();
     simulate(seed);
@@ -78,7 +73,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>, is_verbose: bool) -> Report {
     let mut state = world.lock();
     let mut broken = std::mem::take(&mut state.broken);
     broken.extend(panics.into_iter().map(|panic| format!("a panic: {panic}")));
-    Report { hash, broken, counts: state.counts }
+    Report { hash, broken, counts: std::mem::take(&mut state.counts) }
 }
 
 fn settings(world: &World) -> Settings {
@@ -88,13 +83,8 @@ fn settings(world: &World) -> Settings {
         log = log.access(Access::Buffered).durability(Durability::Fdatasync);
     }
     let election = if world.happens(300) { 60 } else { 150 };
-    let node = NodeOptions {
-        heartbeat: Duration::from_millis(election / 3),
-        election: Duration::from_millis(election),
-        snapshot_every: 6 + world.below(50),
-        write_timeout: Duration::from_millis(500),
-        ..NodeOptions::default()
-    };
+    let mut node = NodeOptions::new(election / 3, election, 6 + world.below(50));
+    node.write_timeout = Duration::from_millis(500);
     Settings { node, log }
 }
 
@@ -156,20 +146,17 @@ async fn verdict(world: &World, history: &History, operator: &mut Operator, keys
     world.note(format_args!("all is mended"));
     let ended = tokio::time::timeout(PATIENCE, async {
         operator.finish().await;
-        last_words(world, history, keys).await
+        last_words(world, history, keys).await;
     })
     .await;
     (1..=world.machines()).for_each(|id| world.check_running(id));
-    let Ok(last) = ended else {
+    let Ok(()) = ended else {
         let how =
             (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
         return world
             .broken(format!("no progress within {PATIENCE:?} after all was mended: {how}"));
     };
     let operations = history.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    for wrong in check(&operations, &last) {
-        world.broken(wrong);
-    }
     let Ok(applied) = tokio::time::timeout(PATIENCE, agreement(world)).await else {
         let how =
             (1..=world.machines()).map(|id| describe(world, id)).collect::<Vec<_>>().join("; ");
@@ -186,36 +173,26 @@ async fn verdict(world: &World, history: &History, operator: &mut Operator, keys
         .into_values()
         .filter_map(|(node, (applied, _))| chronicle::differs(&entries, node, applied))
         .collect();
-    wrong.extend(registers::check(&operations, &chronicle::puts(&entries)));
+    wrong.extend(check(&operations, &chronicle::changes(&entries)));
     let memberships = chronicle::memberships(&entries);
     wrong.extend(members::check(&operator.changes, &memberships));
     wrong.into_iter().for_each(|wrong| world.broken(wrong));
     members::count(&memberships, &mut world.lock().counts);
 }
 
-/// One more append to each list, and what it holds then; of each register the value, another put,
-/// and the value.
-async fn last_words(world: &World, history: &History, keys: u64) -> BTreeMap<String, Vec<String>> {
+/// Of each key what is there, another append and another put, and what is there then.
+async fn last_words(world: &World, history: &History, keys: u64) {
     let mut client = Client::new(world.clone(), Arc::clone(history), LAST_WORDS, 0);
-    let mut last = BTreeMap::new();
     for key in (0..keys).map(|key| format!("k{key}")) {
-        while !client.append(&key).await {
-            world.sleep(20).await;
-        }
-        let pieces = loop {
-            match client.read(&key).await {
-                Some(pieces) => break pieces,
-                None => world.sleep(20).await,
-            }
-        };
-        last.insert(key, pieces);
-    }
-    for key in (0..keys).map(|key| format!("r{key}")) {
-        while !client.get(&key).await || !client.put(&key).await || !client.get(&key).await {
+        while !client.get(key.clone()).await
+            || !client.change(key.clone(), false).await
+            || !client.get(key.clone()).await
+            || !client.change(key.clone(), true).await
+            || !client.get(key.clone()).await
+        {
             world.sleep(20).await;
         }
     }
-    last
 }
 
 /// Waits until all members that can run have the state of the leader, and returns the last entry in

@@ -9,18 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use replicated_log::types::LogId;
-
-use crate::world::World;
+use crate::world::{Seen, Witnessed, World};
 
 /// How often it looks, in milliseconds of the simulation.
 const EVERY_MS: u64 = 20;
-
-/// What was applied last, and the number of keys with a checksum over them.
-pub type Seen = (LogId, (u64, u64));
-
-/// Under each index which node was seen there first, and how.
-pub type Witnessed = BTreeMap<u64, (u64, Seen)>;
 
 /// Looks until it is aborted.
 pub async fn run(world: World) {
@@ -37,7 +29,7 @@ pub async fn run(world: World) {
             if let Some(why) = differs {
                 world.broken(why);
             }
-            world.lock().counts.witnessed += 1;
+            world.lock().counts.add("witnessed", true);
         }
         world.sleep(EVERY_MS).await;
     }

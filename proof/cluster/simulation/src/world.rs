@@ -3,19 +3,20 @@
 //!
 //! *Owns*: the lock around it. *May not touch*: what nodes and clients do.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone_openraft::Waits;
+use inkstone_openraft::{LogStore, Waits};
 use inkstone_sim::SimDisk;
 use replicated_log::node::Node;
+use replicated_log::types::{LogId, TypeConfig};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::chronicle::Chronicle;
-use crate::machine::Flusher;
 use crate::mistake::Mistake;
-use crate::witness::Witnessed;
 
 /// Everything of one seed. Clones are the same.
 #[derive(Clone)]
@@ -104,6 +105,20 @@ pub struct Slot {
     pub is_gone: bool,
 }
 
+/// A node's log, and the task that flushes it.
+pub struct Flusher {
+    /// The log.
+    pub log: LogStore<TypeConfig>,
+    /// The task.
+    pub task: AbortHandle,
+}
+
+/// Of a node's state: what was applied last, and the number of keys with a checksum over them.
+pub type Seen = (LogId, (u64, u64));
+
+/// Under each index which node was seen there first, and how.
+pub type Witnessed = BTreeMap<u64, (u64, Seen)>;
+
 /// What waits for a flush of a log.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -113,103 +128,60 @@ pub struct Waiting {
     pub truncation: bool,
 }
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What happened: a run in which a thing never happened has not tested it.
-        #[derive(Debug, Clone, Copy, Default)]
-        pub struct Counts { $($(#[$doc])* pub $name: u64),* }
+/// What happened, and how often.
+#[derive(Debug, Clone, Default)]
+pub struct Counts(BTreeMap<&'static str, u64>);
 
-        impl Counts {
-            /// Adds those of another seed.
-            pub fn add(&mut self, other: &Self) { $(self.$name += other.$name;)* }
-        }
-
-        impl fmt::Display for Counts {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let mut between = "";
-                $(write!(f, "{between}{} {}", self.$name, stringify!($name))?; between = ", ";)*
-                let _ = between;
-                Ok(())
-            }
-        }
-    };
-}
-
-counts! {
-    /// Messages that arrived.
-    messages,
-    /// Flushes of logs.
-    flushes,
-    /// Votes that were saved.
-    votes,
-    /// Truncations.
-    truncations,
-    /// Snapshots that one node sent to another.
-    snapshots_sent,
-    /// Power cuts of a node.
-    power_cuts,
-    /// Of these, in the middle of a call that makes something durable.
-    cuts_in_a_flush,
-    /// Nodes that were killed.
-    kills,
-    /// Elections whose voters lost their power.
-    elections,
-    /// Starts that found a disk from before.
-    restarts,
-    /// Appends that were acknowledged.
-    appended,
-    /// Reads of lists that were answered.
-    read,
-    /// Puts that were acknowledged.
-    put,
-    /// Gets of registers that were answered.
-    got,
-    /// Appends and puts whose outcome stayed unknown.
-    unknown,
-    /// Memberships that the log has after the first one.
-    memberships,
-    /// Nodes that began to learn.
-    learners,
-    /// Nodes that began to vote.
-    voters_added,
-    /// Nodes that were removed.
-    removals,
-    /// Of these, leaders at the moment when that was asked.
-    leaders_removed,
-    /// Nodes that were stopped for good after their removal.
-    stopped_for_good,
-    /// Nodes that lost their disk while they joined.
-    disks_lost,
-    /// States of nodes that were compared with those of others at the same index.
-    witnessed,
-}
+/// What a run of some seeds must have done to have tested anything. `put`, `appended` and `read`
+/// are those that had an answer; `cuts_in_a_flush` came in the middle of a call that makes
+/// something durable; `elections` are those whose voters lost their power; `witnessed` are states
+/// of nodes that were compared.
+const EXPECTED: [&str; 17] = [
+    "appended",
+    "put",
+    "read",
+    "learners",
+    "voters_added",
+    "removals",
+    "leaders_removed",
+    "stopped_for_good",
+    "disks_lost",
+    "votes",
+    "truncations",
+    "snapshots_sent",
+    "power_cuts",
+    "cuts_in_a_flush",
+    "kills",
+    "elections",
+    "witnessed",
+];
 
 impl Counts {
-    /// What never happened, of all that a run of some seeds must have done to have tested anything.
+    /// Counts this, if it happened.
+    pub fn add(&mut self, what: &'static str, has_happened: bool) {
+        *self.0.entry(what).or_default() += u64::from(has_happened);
+    }
+
+    /// How often this happened.
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+
+    /// Adds those of another seed.
+    pub fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(what, count)| *self.0.entry(what).or_default() += count);
+    }
+
+    /// What never happened.
     pub fn missing(&self) -> Vec<&'static str> {
-        [
-            (self.appended, "append that was acknowledged"),
-            (self.read, "read"),
-            (self.put, "put that was acknowledged"),
-            (self.got, "get of a register"),
-            (self.learners, "node that began to learn"),
-            (self.voters_added, "node that began to vote"),
-            (self.removals, "node that was removed"),
-            (self.leaders_removed, "leader that was removed"),
-            (self.stopped_for_good, "removed node that was stopped"),
-            (self.disks_lost, "node that lost its disk while it joined"),
-            (self.votes, "vote"),
-            (self.truncations, "truncation"),
-            (self.snapshots_sent, "snapshot between nodes"),
-            (self.power_cuts, "power cut"),
-            (self.cuts_in_a_flush, "power cut in the middle of a flush"),
-            (self.kills, "kill"),
-            (self.elections, "election whose voters lost their power"),
-            (self.witnessed, "state that was compared"),
-        ]
-        .into_iter()
-        .filter_map(|(count, what)| (count == 0).then_some(what))
-        .collect()
+        EXPECTED.into_iter().filter(|what| self.of(what) == 0).collect()
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<_> = self.0.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        f.write_str(&all.join(", "))
     }
 }
 

@@ -7,7 +7,7 @@ use openraft::type_config::alias::EntryOf;
 use openraft::vote::leader_id_adv::LeaderId;
 use openraft::{EntryPayload, Membership};
 use replicated_log::types::{LogId, Request, TypeConfig, Vote};
-use replicated_log_simulation::chronicle::{Chronicle, Members, differs, memberships, puts};
+use replicated_log_simulation::chronicle::{Chronicle, Members, changes, differs, memberships};
 
 fn at(term: u64, index: u64) -> LogId {
     LogId::new(LeaderId { term, node_id: 1 }, index)
@@ -55,15 +55,16 @@ fn two_leaders() -> Chronicle {
 fn the_log_is_what_leads_to_its_last_entry() {
     let entries = two_leaders().up_to(at(2, 4)).unwrap();
     assert_eq!(entries.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    let of = |value: &str| ("r".to_owned(), value.to_owned());
-    assert_eq!(puts(&entries), [(1, of("a")), (4, of("b"))].into());
+    let EntryPayload::Normal(a) = put(at(1, 1), "a").payload else { panic!("a put") };
+    let found = changes(&entries);
+    assert_eq!((found.keys().copied().collect::<Vec<_>>(), &found[&1]), (vec![1, 2, 4], &a));
     let of = |ids: &[u64]| Members {
         voters: vec![ids.iter().copied().collect()],
         all: ids.iter().copied().collect(),
     };
     assert_eq!(memberships(&entries), [(5, of(&[1, 2, 3])), (9, of(&[1, 2]))]);
     let other = two_leaders().up_to(at(1, 2)).unwrap();
-    assert_eq!(puts(&other).len(), 2, "the log of the first leader has its own puts");
+    assert_eq!(changes(&other).len(), 2, "the log of the first leader has its own puts");
 }
 
 #[test]

@@ -5,59 +5,60 @@
 //! and the leader that was asked is deposed before the next. A later change completes what was
 //! begun, so the answer must not be that nothing happened.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use replicated_log::node::NodeOptions;
 use replicated_log::runtime::simulate;
-use replicated_log::{Answer, Question};
+use replicated_log::wire::{Answer, Question};
 use replicated_log_simulation::chronicle::{Entry, Members, What};
 use replicated_log_simulation::machine::Settings;
 use replicated_log_simulation::world::World;
 use tokio::time::Instant;
 
 fn settings() -> Settings {
-    let node = NodeOptions {
-        heartbeat: Duration::from_millis(20),
-        election: Duration::from_millis(60),
-        write_timeout: Duration::from_millis(500),
-        ..NodeOptions::default()
-    };
+    let mut node = NodeOptions::new(20, 60, 10_000);
+    node.write_timeout = Duration::from_millis(500);
     Settings { node, log: inkstone::Options::small().own_thread(false) }
 }
 
-async fn cluster(seed: u64, machines: u64) -> (World, u64) {
-    let (world, settings) = (World::new(seed, None, false), settings());
-    for id in 1..=machines {
-        world.new_machine();
-        world.start(id, &settings).await.expect("a new disk");
-    }
-    world.init().await.expect("a new cluster");
-    let leader = loop {
-        match world.leader_but(None) {
-            Some(leader) => break leader,
-            None => world.sleep(1).await,
-        }
-    };
-    world.sleep(100).await;
-    (world, leader)
-}
-
-fn run<T>(seed: u64, test: impl Future<Output = T>) -> T {
+/// Runs a test in a cluster of three, with a leader, and a fourth machine that runs.
+fn run<T>(seed: u64, test: impl AsyncFn(&World, u64) -> T) -> T {
     simulate(seed);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(test)
+    runtime.expect("a runtime").block_on(async {
+        let world = World::new(seed, None, false);
+        for id in 1..=3 {
+            world.new_machine();
+            world.start(id, &settings()).await.expect("a new disk");
+        }
+        world.init().await.expect("a new cluster");
+        let leader = leader(&world, None).await;
+        world.sleep(100).await;
+        world.new_machine();
+        world.start(4, &settings()).await.expect("a new disk");
+        let done = test(&world, leader).await;
+        world.lock().slots.iter_mut().for_each(|slot| drop(slot.node.take()));
+        done
+    })
 }
 
-async fn status(world: &World, id: u64) -> replicated_log::NodeStatus {
-    match world.ask(id, Question::Status, Duration::from_secs(1)).await {
-        Some(Answer::Status(status)) => *status,
-        other => panic!("{other:?}"),
+async fn leader(world: &World, but: Option<u64>) -> u64 {
+    loop {
+        match world.leader_but(but) {
+            Some(leader) => return leader,
+            None => world.sleep(1).await,
+        }
     }
 }
 
-fn end(world: &World) {
-    world.lock().slots.iter_mut().for_each(|slot| drop(slot.node.take()));
+/// The members, as a node knows them.
+async fn nodes(world: &World, id: u64) -> BTreeMap<u64, String> {
+    match world.ask(id, Question::Status, Duration::from_secs(1)).await {
+        Some(Answer::Status(status)) => status.nodes,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Asks the leader for a change, and lets it stand still when the log has what is awaited.
@@ -86,14 +87,12 @@ async fn asked_of_a_leader_that_stands_still(
 #[test]
 fn a_removal_whose_first_step_was_done_is_unknown() {
     for seed in 1..=20 {
-        let answer = run(seed, async {
-            let (world, leader) = cluster(seed, 3).await;
-            let question = Question::Remove { id: leader };
+        let answer = run(seed, async |world, leader| {
             let is_joint = |members: &Members| members.voters.len() > 1;
+            let question = Question::Remove(leader);
             let answer =
-                asked_of_a_leader_that_stands_still(&world, leader, question, is_joint).await;
+                asked_of_a_leader_that_stands_still(world, leader, question, is_joint).await;
             assert!(world.leader_but(Some(leader)).is_some(), "another node leads");
-            end(&world);
             answer
         });
         assert!(matches!(answer, Some(Answer::Unknown(_))), "seed {seed}: {answer:?}");
@@ -103,19 +102,12 @@ fn a_removal_whose_first_step_was_done_is_unknown() {
 #[test]
 fn an_add_that_made_a_member_is_unknown() {
     for seed in 1..=5 {
-        let (answer, nodes) = run(seed, async {
-            let (world, leader) = cluster(seed, 3).await;
-            let id = world.new_machine();
-            world.start(id, &settings()).await.expect("a new disk");
-            let question = Question::Add { id, address: format!("node-{id}") };
-            let learns = |members: &Members| members.all.contains(&id);
-            let answer =
-                asked_of_a_leader_that_stands_still(&world, leader, question, learns).await;
+        let (answer, nodes) = run(seed, async |world, asked| {
+            let question = Question::Add(4, "node-4".into());
+            let learns = |members: &Members| members.all.contains(&4);
+            let answer = asked_of_a_leader_that_stands_still(world, asked, question, learns).await;
             world.sleep(2000).await;
-            let other = world.leader_but(None).expect("a leader");
-            let nodes = status(&world, other).await.nodes;
-            end(&world);
-            (answer, nodes)
+            (answer, nodes(world, leader(world, None).await).await)
         });
         assert!(matches!(answer, Some(Answer::Unknown(_))), "seed {seed}: {answer:?}");
         assert!(nodes.contains_key(&4), "seed {seed}: {nodes:?}");
@@ -124,15 +116,12 @@ fn an_add_that_made_a_member_is_unknown() {
 
 #[test]
 fn a_member_is_not_added_at_another_address() {
-    let (answer, id, nodes) = run(1, async {
-        let (world, leader) = cluster(1, 3).await;
+    let (answer, id, nodes) = run(1, async |world, leader| {
         let id = 1 + leader % 3;
-        let question = Question::Add { id, address: "moved".into() };
+        let question = Question::Add(id, "moved".into());
         let answer = world.ask(leader, question, Duration::from_secs(5)).await;
         world.sleep(500).await;
-        let nodes = status(&world, leader).await.nodes;
-        end(&world);
-        (answer, id, nodes)
+        (answer, id, nodes(world, leader).await)
     });
     assert!(matches!(answer, Some(Answer::Refused(_))), "{answer:?}");
     assert_eq!(nodes[&id], format!("node-{id}"));
@@ -142,28 +131,16 @@ fn a_member_is_not_added_at_another_address() {
 /// asks for the right one.
 #[test]
 fn a_membership_that_is_not_committed_refuses_nobody() {
-    let (noted, answer, nodes) = run(1, async {
-        let (world, leader) = cluster(1, 3).await;
-        let id = world.new_machine();
-        world.start(id, &settings()).await.expect("a new disk");
-        world.lock().slots[leader as usize - 1].side = 1;
-        let wrong = Question::Add { id, address: "wrong".into() };
-        assert!(
-            world.ask(leader, wrong, Duration::from_millis(300)).await.is_none(),
-            "nobody confirms it"
-        );
-        let other = loop {
-            match world.leader_but(Some(leader)) {
-                Some(other) => break other,
-                None => world.sleep(5).await,
-            }
-        };
-        let noted = status(&world, leader).await.nodes.contains_key(&id);
-        let right = Question::Add { id, address: format!("node-{id}") };
-        let answer = world.ask(leader, right, Duration::from_secs(1)).await;
-        let nodes = status(&world, other).await.nodes;
-        end(&world);
-        (noted, answer, nodes)
+    let (noted, answer, nodes) = run(1, async |world, old| {
+        world.lock().slots[old as usize - 1].side = 1;
+        let wrong = Question::Add(4, "wrong".into());
+        let unconfirmed = world.ask(old, wrong, Duration::from_millis(300)).await;
+        assert!(unconfirmed.is_none(), "nobody confirms it");
+        let other = leader(world, Some(old)).await;
+        let noted = nodes(world, old).await.contains_key(&4);
+        let right = Question::Add(4, "node-4".into());
+        let answer = world.ask(old, right, Duration::from_secs(1)).await;
+        (noted, answer, nodes(world, other).await)
     });
     assert!(noted && !nodes.contains_key(&4), "{nodes:?}");
     assert!(!matches!(answer, Some(Answer::Refused(_) | Answer::Changed)), "{answer:?}");

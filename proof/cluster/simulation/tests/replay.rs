@@ -36,7 +36,7 @@ fn seeds_hold_every_promise_and_do_what_they_are_for() {
     for seed in 1..=40 {
         let report = run(seed, None, false);
         assert_eq!(report.broken, Vec::<String>::new(), "seed {seed}");
-        counts.add(&report.counts);
+        counts.merge(&report.counts);
     }
     assert_eq!(counts.missing(), Vec::<&str>::new(), "{counts}");
 }

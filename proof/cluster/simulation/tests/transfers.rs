@@ -1,4 +1,4 @@
-//! A transfer of a snapshot that openraft cancels ends at once, as over the example's network.
+//! A transfer of a snapshot that openraft cancels ends at once.
 //!
 //! When it went on, a deposed leader tried again under its old vote, with a snapshot that it had
 //! got of a newer leader since, and a node that had not heard of that leader panicked.
@@ -10,7 +10,6 @@ use openraft::BasicNode;
 use openraft::errors::{ReplicationClosed, StreamingError};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use replicated_log::types::{Snapshot, SnapshotMeta, Vote};
-use replicated_log_simulation::network::Network;
 use replicated_log_simulation::world::World;
 
 #[test]
@@ -20,28 +19,19 @@ fn a_cancelled_transfer_ends_and_is_not_tried_again() {
     runtime.unwrap().block_on(async {
         let world = World::new(1, None, false);
         let (from, to) = (world.new_machine(), world.new_machine());
-        let mut network = Network { world, from, generation: 0 };
-        let mut peer = network.new_client(to, &BasicNode::default()).await;
+        let mut peer = world.network(from, 0).new_client(to, &BasicNode::default()).await;
         let mut send = async |cancel: Duration| {
             let snapshot = Snapshot { meta: SnapshotMeta::default(), snapshot: Bytes::new() };
             let cancel = async move {
                 tokio::time::sleep(cancel).await;
                 ReplicationClosed::new("the leader was deposed")
             };
-            peer.full_snapshot(
-                Vote::new_committed(1, from),
-                snapshot,
-                cancel,
-                RPCOption::new(Duration::from_secs(1)),
-            )
-            .await
+            let option = RPCOption::new(Duration::from_secs(1));
+            peer.full_snapshot(Vote::new_committed(1, from), snapshot, cancel, option).await
         };
         let cancelled = send(Duration::ZERO).await;
         assert!(matches!(cancelled, Err(StreamingError::Closed(_))), "{cancelled:?}");
         let refused = send(Duration::from_secs(9)).await;
-        assert!(
-            matches!(refused, Err(StreamingError::Unreachable(_))),
-            "nothing runs there: {refused:?}"
-        );
+        assert!(matches!(refused, Err(StreamingError::Unreachable(_))), "{refused:?}");
     });
 }

@@ -2,7 +2,7 @@
 //! log, and a checksum over what it has then.
 //!
 //! *Owns*: when states count as the same, and for how long nodes may differ. *May not touch*: how
-//! nodes are asked (`reach.rs`).
+//! nodes are asked (`clients.rs`).
 //!
 //! Clients see what the leader has. A node whose state differs answers nobody until it leads, so it
 //! is looked for here.

@@ -13,6 +13,7 @@ use crate::disk::{NodeDisk, Trouble};
 use crate::faults::{Fault, Kind, Target};
 use crate::network::{Hosts, Way, Weather};
 use crate::node::{Node, NodeOptions};
+use inkstone_host::Signal;
 
 /// Of an election that is interrupted: how long a flush of the voters takes, and how long the old
 /// leader stands still at most.
@@ -27,6 +28,13 @@ struct Member {
     /// Its disk has failed in this round: then it may end by itself.
     may_end: bool,
     is_full: bool,
+}
+
+impl Member {
+    /// Sends its process a signal, if it runs.
+    fn signal(&mut self, signal: Signal) -> Result<(), String> {
+        self.process.as_mut().map_or(Ok(()), |node| node.signal(signal))
+    }
 }
 
 /// What a run is made of.
@@ -83,17 +91,14 @@ pub struct Cluster {
 
 impl Cluster {
     /// Hosts, disks and the first start of all nodes; node 1 makes the cluster.
-    ///
-    /// # Errors
-    /// What is missing on this machine; a node that does not come up.
     pub fn make(options: &ClusterOptions) -> Result<Self, Trap> {
         let hosts = Hosts::make(options.nodes, options.seed)?;
-        let cluster = (1..=options.nodes).map(|id| (id, hosts.address(id))).collect();
+        let addresses = (1..=options.nodes).map(|id| hosts.address(id)).collect();
         let node_options = NodeOptions {
             program: options.program.clone(),
             arguments: options.arguments.clone(),
             logs: options.logs.clone(),
-            cluster,
+            addresses,
         };
         let mut members = Vec::new();
         for _ in 0..options.nodes {
@@ -124,12 +129,7 @@ impl Cluster {
 
     /// Where the nodes are.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.options.cluster.iter().map(|node| node.1).collect()
-    }
-
-    /// How long what has to happen may take.
-    pub fn patience(&self) -> Duration {
-        self.patience
+        self.options.addresses.clone()
     }
 
     /// The wire.
@@ -185,7 +185,7 @@ impl Cluster {
 
     fn kill(&mut self, id: usize) -> Result<(), String> {
         let Some(mut node) = self.member(id).process.take() else { return Ok(()) };
-        node.kill()?;
+        node.signal(Signal::Kill)?;
         node.wait()?;
         self.tell(format_args!("node {id} is killed"));
         Ok(())
@@ -203,7 +203,7 @@ impl Cluster {
         for &id in &ids {
             self.member(id).has_power = false;
             if let Some(node) = &mut self.member(id).process {
-                node.kill()?;
+                node.signal(Signal::Kill)?;
             }
         }
         for &id in &ids {
@@ -265,9 +265,6 @@ impl Cluster {
     }
 
     /// Begins a fault. Returns the node that it hits, for [`Cluster::end`].
-    ///
-    /// # Errors
-    /// This machine fails us.
     pub fn begin(
         &mut self,
         fault: &Fault,
@@ -283,7 +280,7 @@ impl Cluster {
             Kind::PowerAll => self.cut_power(&all)?,
             Kind::PowerOne => self.cut_power(&[id])?,
             Kind::Kill => self.kill(id)?,
-            Kind::Stop => member.process.as_mut().map_or(Ok(()), Node::stop)?,
+            Kind::Stop => member.signal(Signal::Stop)?,
             Kind::LinkDown => self.hosts.set_link(id, false)?,
             Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather => {
                 let nodes = self.members.len();
@@ -336,7 +333,7 @@ impl Cluster {
         }
         // Parted too: what the new leader says to it would wait in its kernel.
         self.hosts.switch().change(|weather| part_only(weather, old));
-        self.member(old).process.as_mut().map_or(Ok(()), Node::stop)?;
+        self.member(old).signal(Signal::Stop)?;
         let start = std::time::Instant::now();
         let mut new = None;
         while new.is_none() && start.elapsed() < ELECTS_IN {
@@ -355,7 +352,7 @@ impl Cluster {
         for id in others.drain(..) {
             self.member(id).disk.repair();
         }
-        self.member(old).process.as_mut().map_or(Ok(()), Node::go_on)?;
+        self.member(old).signal(Signal::Continue)?;
         let all: Vec<_> = (1..=self.members.len()).collect();
         self.restore_power(&all, seed)
     }
@@ -372,7 +369,7 @@ impl Cluster {
             Kind::PowerAll => self.restore_power(&all, fault.seed)?,
             Kind::PowerOne => self.restore_power(&[id], fault.seed)?,
             Kind::Kill => self.start(id)?,
-            Kind::Stop => self.member(id).process.as_mut().map_or(Ok(()), Node::go_on)?,
+            Kind::Stop => self.member(id).signal(Signal::Continue)?,
             Kind::LinkDown => self.hosts.set_link(id, true)?,
             Kind::Halves | Kind::Bridge | Kind::OneWay | Kind::Weather | Kind::Election => {
                 self.hosts.switch().change(Weather::clear_ways);
@@ -420,7 +417,7 @@ impl Cluster {
         for &id in &all {
             self.hosts.set_link(id, true)?;
             self.make_room(id)?;
-            self.member(id).process.as_mut().map_or(Ok(()), Node::go_on)?;
+            self.member(id).signal(Signal::Continue)?;
         }
         self.restore_power(&all, seed)?;
         for id in all {
@@ -449,9 +446,6 @@ impl Cluster {
     }
 
     /// Ends all nodes and removes everything.
-    ///
-    /// # Errors
-    /// What could not be removed.
     pub fn remove(mut self) -> Result<(), String> {
         let mut first = Ok(());
         for id in 1..=self.members.len() {

@@ -60,9 +60,6 @@ pub struct NodeDisk {
 impl NodeDisk {
     /// A new file system, mounted, with an empty directory for a node that is durable there. Its
     /// work directory is in `parent`.
-    ///
-    /// # Errors
-    /// What is missing on this machine; what mkfs or the kernel say.
     pub fn make(parent: &Path, kind: FsKind) -> Result<Self, String> {
         let machine = Machine::new(parent)?;
         let disk = Disk::new(&kind.to_string(), Image::new(kind.disk_bytes()));
@@ -149,9 +146,6 @@ impl NodeDisk {
     }
 
     /// Takes all the room that the file system has left.
-    ///
-    /// # Errors
-    /// The tool `fallocate` cannot be run.
     pub fn fill(&self) -> Result<(), String> {
         let mut at_bytes: u64 = 0;
         let mut step_bytes = self.kind.disk_bytes();
@@ -168,18 +162,12 @@ impl NodeDisk {
     }
 
     /// Gives the room back.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
     pub fn free(&self) -> Result<(), String> {
         std::fs::remove_file(self.ballast())
             .map_err(|error| format!("{}: {error}", self.ballast().display()))
     }
 
     /// Ends all of it: nothing in it is in use any more.
-    ///
-    /// # Errors
-    /// What could not be removed; the next start tries again.
     pub fn remove(mut self) -> Result<(), String> {
         if let Some(running) = self.running.take() {
             running.shut_down()?;

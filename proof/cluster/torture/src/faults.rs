@@ -8,8 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 /// A kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Kind {
     /// The power of all nodes is cut at one instant.
     PowerAll,
@@ -42,30 +44,10 @@ pub enum Kind {
     Election,
 }
 
-impl Kind {
-    /// All kinds, with their names.
-    pub const ALL: [(Self, &'static str); 14] = [
-        (Self::PowerAll, "power-all"),
-        (Self::PowerOne, "power-one"),
-        (Self::Kill, "kill"),
-        (Self::Stop, "stop"),
-        (Self::LinkDown, "link-down"),
-        (Self::Halves, "halves"),
-        (Self::Bridge, "bridge"),
-        (Self::OneWay, "one-way"),
-        (Self::Weather, "weather"),
-        (Self::WritesFail, "writes-fail"),
-        (Self::FlushesFail, "flushes-fail"),
-        (Self::Full, "full"),
-        (Self::SlowFlushes, "slow-flushes"),
-        (Self::Election, "election"),
-    ];
-}
-
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(kind, _)| kind == self).map_or("?", |(_, name)| name);
-        f.write_str(name)
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
 
@@ -77,30 +59,24 @@ impl FromStr for Kinds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        use Kind::{
-            Bridge, FlushesFail, Full, Halves, LinkDown, OneWay, PowerAll, PowerOne, SlowFlushes,
-            Weather, WritesFail,
-        };
+        use Kind::*;
+        let all = Kind::value_variants();
         let mut kinds = Vec::new();
         for word in text.split(',') {
             match word {
-                "all" => kinds.extend(Kind::ALL.map(|(kind, _)| kind)),
-                "others" => kinds.extend(
-                    Kind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| *kind != PowerAll),
-                ),
+                "all" => kinds.extend(all),
+                "others" => kinds.extend(all.iter().filter(|kind| **kind != PowerAll)),
                 "power" => kinds.extend([PowerAll, PowerOne]),
                 "network" => kinds.extend([LinkDown, Halves, Bridge, OneWay, Weather]),
                 "disk" => kinds.extend([WritesFail, FlushesFail, Full, SlowFlushes]),
                 "none" => {}
-                _ => match Kind::ALL.iter().find(|(_, name)| *name == word) {
-                    Some((kind, _)) => kinds.push(*kind),
-                    None => {
-                        let names = Kind::ALL.map(|(_, name)| name).join(", ");
-                        return Err(format!(
-                            "{word:?} is no fault: take all, others (all but power-all), power, network, disk, none, or of {names}"
-                        ));
-                    }
-                },
+                _ => kinds.push(<Kind as ValueEnum>::from_str(word, false).map_err(|_| {
+                    let names = all.iter().map(Kind::to_string).collect::<Vec<_>>().join(", ");
+                    format!(
+                        "{word:?} is no fault: take all, others (all but power-all), power, \
+                         network, disk, none, or of {names}"
+                    )
+                })?),
             }
         }
         kinds.sort();
@@ -131,13 +107,6 @@ pub struct Fault {
     pub ends: Duration,
     /// Decides the details.
     pub seed: u64,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, target, begins, ends, .. } = self;
-        write!(f, "{kind} of {target:?} from {} to {} ms", begins.as_millis(), ends.as_millis())
-    }
 }
 
 /// All that goes wrong in a round.
@@ -215,7 +184,7 @@ mod tests {
                 *seen.entry(fault.kind).or_default() += 1;
             }
         }
-        assert_eq!(seen.len(), Kind::ALL.len(), "{seen:?}");
+        assert_eq!(seen.len(), Kind::value_variants().len(), "{seen:?}");
         assert!(plan(&"none".parse().expect("a word"), 3, 1).faults.is_empty());
     }
 
@@ -223,11 +192,11 @@ mod tests {
     fn names_say_which_kinds() {
         let kinds = |text: &str| text.parse::<Kinds>().map(|kinds| kinds.0);
         assert_eq!(kinds("power"), Ok(vec![Kind::PowerAll, Kind::PowerOne]));
-        assert_eq!(kinds("others").map(|kinds| kinds.len()), Ok(Kind::ALL.len() - 1));
+        assert_eq!(kinds("others").map(|kinds| kinds.len()), Ok(Kind::value_variants().len() - 1));
         assert_eq!(kinds("kill,stop,kill"), Ok(vec![Kind::Kill, Kind::Stop]));
         assert!(kinds("thunder").expect_err("no fault").contains("flushes-fail"));
-        for (kind, name) in Kind::ALL {
-            assert_eq!((kinds(name), kind.to_string().as_str()), (Ok(vec![kind]), name));
+        for kind in Kind::value_variants() {
+            assert_eq!(kinds(&kind.to_string()), Ok(vec![*kind]));
         }
     }
 }

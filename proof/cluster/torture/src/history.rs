@@ -12,42 +12,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use replicated_log::client::Outcome;
+use replicated_log::types::{Request, Value};
 use serde::Serialize;
 
 /// What a client asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Call {
-    /// This piece alone is under the key from now on.
-    Put {
-        /// The key.
-        key: String,
-        /// The piece, without line feeds.
-        value: String,
-    },
-    /// Adds a piece at the end of what is under the key.
-    Append {
-        /// The key.
-        key: String,
-        /// The piece, without line feeds.
-        value: String,
-    },
-    /// Reads a key.
-    Get {
-        /// The key.
-        key: String,
-    },
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// Change a key.
+    Change(Request),
+    /// Read this key.
+    Get(String),
 }
 
-/// What a client heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// It is done; a get has found this: each piece with a line feed behind it.
-    Done(Option<String>),
-    /// It certainly did not happen, and never will.
-    NotDone,
-    /// It may have happened, or happen later.
-    Unknown,
-}
+/// What a client heard: what is done, and of a get what it has found.
+pub type Heard = Outcome<Option<Value>>;
 
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -68,11 +47,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All of them.
-    pub fn all(&self) -> u64 {
-        self.done + self.not_done + self.unknown
-    }
-
     /// Adds others.
     pub fn add(&mut self, others: Counts) {
         self.done += others.done;
@@ -98,11 +72,9 @@ pub struct History {
 
 impl History {
     /// A new file.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let out = BufWriter::new(File::create(path)?);
+    pub fn create(path: &Path) -> Result<Self, String> {
+        let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let out = BufWriter::new(file);
         let state = State { out, operations: 0, counts: Counts::default(), failed: None };
         Ok(Self { path: path.to_path_buf(), start: Instant::now(), state: Mutex::new(state) })
     }
@@ -116,38 +88,44 @@ impl History {
     }
 
     /// A client is about to call. Returns the operation's number.
-    pub fn invoke(&self, client: u32, call: &Call) -> u64 {
+    pub fn invoke(&self, client: u32, asked: &Asked) -> u64 {
         // Before the call, also if the lock is waited for: an interval may be too long, never too
         // short.
         let at_ns = self.now_ns();
+        let (call, key, value) = match asked {
+            Asked::Change(request @ Request::Put { key, .. }) => ("put", key, request.parts().1),
+            Asked::Change(request @ Request::Append { key, .. }) => {
+                ("append", key, request.parts().1)
+            }
+            Asked::Get(key) => ("get", key, &bytes::Bytes::new()),
+        };
+        let value = &String::from_utf8_lossy(value);
         let mut state = self.lock();
         state.operations += 1;
         let operation = state.operations;
-        let (call, key, value) = match call {
-            Call::Put { key, value } => ("put", key, value.as_str()),
-            Call::Append { key, value } => ("append", key, value.as_str()),
-            Call::Get { key } => ("get", key, ""),
-        };
         state.write(&Line::Invoke { operation, client, at_ns, call, key, value });
         operation
     }
 
     /// A client has heard this of its operation.
     pub fn complete(&self, client: u32, operation: u64, heard: &Heard) {
+        // What no client has written is shown as it is: the checker refuses it.
+        let line = |piece: &bytes::Bytes| format!("{}\n", String::from_utf8_lossy(piece));
         let mut state = self.lock();
-        let (outcome, found) = match heard {
-            Heard::Done(found) => ("done", found.as_deref()),
-            Heard::NotDone => ("not-done", None),
-            Heard::Unknown => ("unknown", None),
-        };
         let counts = &mut state.counts;
-        *match heard {
-            Heard::Done(_) => &mut counts.done,
-            Heard::NotDone => &mut counts.not_done,
-            Heard::Unknown => &mut counts.unknown,
-        } += 1;
+        let (outcome, count, found) = match heard {
+            Outcome::Done(found) => {
+                let found = found.as_ref().map(|pieces| pieces.iter().map(line).collect());
+                ("done", &mut counts.done, found)
+            }
+            Outcome::NotDone(_) => ("not-done", &mut counts.not_done, None),
+            Outcome::Unknown(_) => ("unknown", &mut counts.unknown, None),
+        };
+        *count += 1;
+        let found: Option<String> = found;
         // After the answer, and with the lock: the last instant that can be meant.
         let at_ns = self.now_ns();
+        let found = found.as_deref();
         state.write(&Line::Complete { operation, client, at_ns, outcome, found });
     }
 
@@ -157,9 +135,6 @@ impl History {
     }
 
     /// Writes everything to the file, and returns its path.
-    ///
-    /// # Errors
-    /// A line could not be written.
     pub fn finish(&self) -> Result<&Path, String> {
         let mut state = self.lock();
         if let Err(error) = state.out.flush() {
@@ -178,42 +153,5 @@ impl State {
         if let Err(error) = written.and_then(|()| self.out.write_all(b"\n")) {
             self.failed.get_or_insert_with(|| error.to_string());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_say_what_the_checker_reads() {
-        let path = std::env::temp_dir().join(format!("inkstone-history-{}", std::process::id()));
-        let history = History::create(&path).expect("a file");
-        let put = history.invoke(3, &Call::Put { key: "k".into(), value: "v".into() });
-        let get = history.invoke(4, &Call::Get { key: "k".into() });
-        history.complete(4, get, &Heard::Done(Some("v".into())));
-        history.complete(3, put, &Heard::Unknown);
-        assert_eq!(history.counts(), Counts { done: 1, not_done: 0, unknown: 1 });
-        history.finish().expect("written");
-        let text = std::fs::read_to_string(&path).expect("the file");
-        std::fs::remove_file(&path).expect("removed");
-        let lines: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let words = |at: usize, name: &str| lines[at][name].as_str().map(str::to_string);
-        assert_eq!(
-            (words(0, "event"), words(0, "call")),
-            (Some("invoke".into()), Some("put".into()))
-        );
-        assert_eq!(
-            (words(2, "found"), words(3, "outcome")),
-            (Some("v".into()), Some("unknown".into()))
-        );
-        assert_eq!(
-            (lines[3]["operation"].as_u64(), lines[3]["client"].as_u64()),
-            (Some(1), Some(3))
-        );
-        let times: Vec<_> =
-            lines.iter().map(|line| line["at_ns"].as_u64().expect("a time")).collect();
-        assert!(times.is_sorted(), "{times:?}");
     }
 }

@@ -38,9 +38,6 @@ pub fn missing() -> Option<String> {
 
 impl Judge {
     /// Builds the checker into `directory`.
-    ///
-    /// # Errors
-    /// What the Go tool says.
     pub fn build(directory: &Path) -> Result<Self, String> {
         let program = directory.join("checker");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("checker");
@@ -62,9 +59,6 @@ impl Judge {
     }
 
     /// Judges a history; a broken one is drawn at `picture`.
-    ///
-    /// # Errors
-    /// The checker cannot be run.
     pub fn judge(&self, history: &Path, picture: &Path) -> Result<Verdict, String> {
         let mut checker = Command::new(&self.program);
         checker.args(["-time", LIMIT, "-picture"]).arg(picture).arg(history).stdin(Stdio::null());
@@ -90,7 +84,9 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::history::{Call, Heard, History};
+    use crate::history::{Asked, History};
+    use replicated_log::client::Outcome;
+    use replicated_log::types::Request;
 
     #[test]
     fn histories_of_ours_are_judged() {
@@ -103,13 +99,15 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("inkstone-judge-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let judge = Judge::build(&directory).expect("it builds");
-        for (found, expected) in [("x\n", Verdict::Sound), ("x\nx\n", Verdict::Broken)] {
+        for (found, expected) in [(vec!["x"], Verdict::Sound), (vec!["x", "x"], Verdict::Broken)] {
             let path = directory.join("history");
             let history = History::create(&path).expect("a file");
-            let append = history.invoke(0, &Call::Append { key: "k".into(), value: "x".into() });
-            history.complete(0, append, &Heard::Done(None));
-            let get = history.invoke(1, &Call::Get { key: "k".into() });
-            history.complete(1, get, &Heard::Done(Some(found.into())));
+            let append = Request::Append { key: "k".into(), value: "x".into() };
+            let append = history.invoke(0, &Asked::Change(append));
+            history.complete(0, append, &Outcome::Done(None));
+            let get = history.invoke(1, &Asked::Get("k".into()));
+            let found = found.into_iter().map(Into::into).collect();
+            history.complete(1, get, &Outcome::Done(Some(found)));
             history.finish().expect("written");
             let picture = directory.join("picture.html");
             assert_eq!(judge.judge(&path, &picture), Ok(expected.clone()));

@@ -11,14 +11,14 @@
 //! | [`disk`], [`node`] | a node's disk, whose power can be cut while it is in use; its process |
 //! | [`cluster`] | all of them, and carrying out a fault |
 //! | [`faults`] | what goes wrong when, from a seed |
-//! | [`history`], [`workload`] | what clients asked and heard; what they ask |
-//! | [`reach`] | how clients reach the cluster |
+//! | [`clients`], [`history`] | what clients ask, and what they asked and heard |
 //! | [`agreement`] | whether all nodes have the same state in the end |
 //! | [`judge`] | whether a history is linearizable: the Go program in `checker/`, over porcupine |
-//! | [`round`], [`run`] | one round; all of them, and what is kept of a failure |
+//! | [`run`] | a round; all of them, and what is kept of a failure |
 #![forbid(unsafe_code)]
 
 pub mod agreement;
+pub mod clients;
 pub mod cluster;
 pub mod disk;
 pub mod faults;
@@ -26,7 +26,4 @@ pub mod history;
 pub mod judge;
 pub mod network;
 pub mod node;
-pub mod reach;
-pub mod round;
 pub mod run;
-pub mod workload;

@@ -1,26 +1,29 @@
-//! Rounds, one after the other, their histories judged meanwhile, and the summary.
+//! Rounds, one after the other, their histories judged, and the summary.
 //!
-//! *Owns*: clusters and their renewal, the judge's thread, what is kept of a failure, the sum of it
-//! all. *May not touch*: what a round does.
+//! *Owns*: what a round is, clusters and their renewal, what is kept of a failure. *May not touch*:
+//! how faults are carried out, how a history is judged.
+//!
+//! In a round clients work while a plan goes wrong around them. Then everything is mended, and each
+//! key is read, also those of the round before: what was acknowledged then must have outlived this
+//! round too. At last all nodes must have the same state.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
+use crate::agreement;
+use crate::clients::{Clients, Load};
 use crate::cluster::{Cluster, ClusterOptions, Trap};
-use crate::faults::{ByKind, Kinds, plan};
+use crate::faults::{ByKind, Fault, Kinds, Plan, plan};
 use crate::history::{Counts, History};
 use crate::judge::{Judge, Verdict};
-use crate::round::{self, Reach, Round, Written};
-use crate::workload::Load;
 
-/// Histories that may wait for the judge before the rounds wait for it.
-const WAITING_MAX: usize = 8;
+/// Clients go on for this long after all is mended.
+const QUIET_AFTER: Duration = Duration::from_millis(150);
 
 /// What is to be done.
 #[derive(Debug, Clone)]
@@ -37,16 +40,12 @@ pub struct RunOptions {
     pub time: Option<Duration>,
     /// A new cluster after so many rounds, so that old keys do not pile up.
     pub renew: u64,
-    /// Clients.
-    pub clients: u32,
+    /// What clients do; the keys and the seed are those of each round.
+    pub load: Load,
     /// Keys of a round.
-    pub keys: usize,
-    /// The mean pause of a client.
-    pub pause: Duration,
+    pub keys: u64,
     /// Where a failure is kept.
     pub keep: PathBuf,
-    /// The command that repeats the run, without its first round.
-    pub command: String,
 }
 
 /// What was seen.
@@ -64,7 +63,7 @@ pub struct Summary {
     pub undecided: Vec<String>,
     /// Broken promises, in words, with where they are kept.
     pub broken: Vec<String>,
-    /// Packets that were lost, late or doubled on purpose, and all that arrived.
+    /// Packets that arrived, that were lost, late or doubled on purpose.
     pub packets: [u64; 4],
     /// The longest time from a mending until all keys were read and all nodes had the same state.
     pub mended_in: Duration,
@@ -84,113 +83,57 @@ impl fmt::Display for Summary {
         writeln!(f, "operations: {done} done, {not_done} not done, {unknown} unknown")?;
         let longest_ms = self.mended_in.as_millis();
         writeln!(f, "answers and equal states after each mending: {longest_ms} ms at the longest")?;
-        let bad = self.broken.len();
-        writeln!(
-            f,
-            "histories: {} linearizable, {} undecided, {bad} bad",
-            self.sound,
-            self.undecided.len()
-        )?;
+        let (sound, undecided, bad) = (self.sound, self.undecided.len(), self.broken.len());
+        writeln!(f, "histories: {sound} linearizable, {undecided} undecided, {bad} bad")?;
         self.undecided.iter().try_for_each(|words| writeln!(f, "UNDECIDED: {words}"))?;
         self.broken.iter().try_for_each(|words| writeln!(f, "BROKEN: {words}"))
     }
 }
 
-/// A history's way to the judge and back.
-struct Court {
-    sender: Option<SyncSender<Written>>,
-    verdicts: Receiver<(Written, Result<Verdict, String>, PathBuf)>,
-    thread: Option<JoinHandle<()>>,
-    open: usize,
-}
-
-impl Court {
-    fn new(judge: Judge, work: &Path) -> Self {
-        let (sender, cases) = sync_channel::<Written>(WAITING_MAX);
-        let (tell, verdicts) = std::sync::mpsc::channel();
-        let work = work.to_path_buf();
-        let thread = std::thread::spawn(move || {
-            for written in cases {
-                let picture = work.join(format!("round-{}.html", written.number));
-                let verdict =
-                    written.history.finish().and_then(|history| judge.judge(history, &picture));
-                if tell.send((written, verdict, picture)).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { sender: Some(sender), verdicts, thread: Some(thread), open: 0 }
-    }
-
-    fn submit(&mut self, written: Written) {
-        self.open += 1;
-        // Its thread lives as long as this.
-        let _ = self.sender.as_ref().map(|sender| sender.send(written));
-    }
-
-    fn end(&mut self) {
-        drop(self.sender.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// A round that is under way, or waits for the judge.
+struct Round {
+    number: u64,
+    plan: Plan,
+    load: Load,
+    history: Arc<History>,
+    /// What was done, in words.
+    story: Vec<String>,
 }
 
 struct Run<'a> {
     options: &'a RunOptions,
+    judge: &'a Judge,
     /// For histories and pictures; removed at the end.
     work: &'a Path,
+    runtime: Runtime,
+    start: Instant,
     summary: Summary,
-    court: Court,
 }
 
 /// Carries out the rounds until there were enough or a promise is broken.
-///
-/// # Errors
-/// This machine fails us.
-pub fn run<R: Reach>(
-    options: &RunOptions,
-    judge: Judge,
-    work: &Path,
-    reach: impl Fn(&Cluster, &Runtime) -> R,
-) -> Result<Summary, String> {
+pub fn run(options: &RunOptions, judge: &Judge, work: &Path) -> Result<Summary, String> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| format!("tokio: {error}"))?;
-    let start = Instant::now();
-    let mut run =
-        Run { options, work, summary: Summary::default(), court: Court::new(judge, work) };
+    let (start, summary) = (Instant::now(), Summary::default());
+    let mut run = Run { options, judge, work, runtime, start, summary };
     let end = options.first_round + options.rounds;
     let mut number = options.first_round;
-    while number < end && run.summary.broken.is_empty() && !run.is_late(start) {
-        let lasts = options.renew.min(end - number);
-        number = run.one_cluster(&runtime, &reach, number, number + lasts, start)?;
+    while number < end && run.goes_on() {
+        number = run.one_cluster(number, end.min(number + options.renew))?;
     }
-    run.court.end();
-    run.hear()?;
     run.summary.took = start.elapsed();
     Ok(run.summary)
 }
 
-/// The seed of a round.
-fn seed_of(seed: u64, round: u64) -> u64 {
-    fastrand::Rng::with_seed(seed ^ round.wrapping_mul(0xA24B_AED4_963E_E407)).u64(..)
-}
-
 impl Run<'_> {
-    fn is_late(&self, start: Instant) -> bool {
-        self.options.time.is_some_and(|time| start.elapsed() > time)
+    fn goes_on(&self) -> bool {
+        let is_late = self.options.time.is_some_and(|time| self.start.elapsed() > time);
+        self.summary.broken.is_empty() && !is_late
     }
 
     /// Rounds of one cluster, from one number to another. Returns the number of the next one.
-    fn one_cluster<R: Reach>(
-        &mut self,
-        runtime: &Runtime,
-        reach: &impl Fn(&Cluster, &Runtime) -> R,
-        from: u64,
-        to: u64,
-        start: Instant,
-    ) -> Result<u64, String> {
+    fn one_cluster(&mut self, from: u64, to: u64) -> Result<u64, String> {
         let mut cluster = match Cluster::make(&self.options.cluster) {
             Ok(cluster) => cluster,
             Err(Trap::Machine(why)) => return Err(why),
@@ -200,91 +143,148 @@ impl Run<'_> {
                 return Ok(from);
             }
         };
-        let door = reach(&cluster, runtime);
-        let mut before: Option<Written> = None;
-        let mut number = from;
-        while number < to && self.summary.broken.is_empty() && !self.is_late(start) {
-            let seed = seed_of(self.options.cluster.seed, number);
-            let plan = plan(&self.options.kinds, self.options.cluster.nodes, seed);
-            let keys = (0..self.options.keys).map(|key| format!("r{number}k{key}")).collect();
-            let load = Load {
-                clients: self.options.clients,
-                keys,
-                pause: self.options.pause,
-                seed: seed ^ 0x6C6F,
-            };
-            let path = self.work.join(format!("round-{number}.jsonl"));
-            let history =
-                History::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            let round = Round { number, plan, load, history: Arc::new(history) };
-            let by_kind = &mut self.summary.by_kind;
-            let (written, done) =
-                round::run(&mut cluster, &door, runtime, &round, before.as_ref(), by_kind);
+        let clients = Clients::new(&cluster.addresses(), &self.runtime);
+        let (mut before, mut number): (Option<Round>, _) = (None, from);
+        while number < to && self.goes_on() {
+            let mut round = self.new_round(number)?;
+            let done = self.round(&mut cluster, &clients, &mut round, before.as_ref());
             self.summary.rounds += 1;
-            self.summary.mended_in = self.summary.mended_in.max(written.mended_in);
-            if let Err(trap) = done {
-                let why = match trap {
-                    Trap::Machine(why) => return Err(format!("round {number}: {why}")),
-                    Trap::Broken(why) => why,
-                };
-                let kept = self.keep(number, &written.story, &cluster_files(&written, None));
-                let missing = cluster.keep_directories(&self.place(number));
-                let missing = if missing.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({})", missing.join("; "))
-                };
-                self.summary.broken.push(format!("round {number}: {why}; {kept}{missing}"));
+            match done {
+                Ok(()) => (),
+                Err(Trap::Machine(why)) => return Err(format!("round {number}: {why}")),
+                Err(Trap::Broken(why)) => {
+                    let files = [round.history.finish()?.to_path_buf()];
+                    let kept = self.keep(number, &round.story, &files);
+                    let missing = cluster.keep_directories(&self.place(number)).join("; ");
+                    self.summary.broken.push(format!("round {number}: {why}; {kept} {missing}"));
+                }
             }
-            before.replace(written).into_iter().for_each(|written| self.court.submit(written));
-            self.hear()?;
+            if let Some(before) = before.replace(round) {
+                self.judge(&before)?;
+            }
             number += 1;
         }
-        before.into_iter().for_each(|written| self.court.submit(written));
+        if let Some(last) = before {
+            self.judge(&last)?;
+        }
         let carried = cluster.hosts().switch().carried();
         let now = [&carried.arrived, &carried.lost, &carried.late, &carried.twice];
         for (sum, counter) in self.summary.packets.iter_mut().zip(now) {
-            *sum += counter.load(std::sync::atomic::Ordering::Relaxed);
+            *sum += counter.load(Ordering::Relaxed);
         }
         cluster.remove()?;
         Ok(number)
     }
 
-    /// Takes the verdicts that are there.
-    fn hear(&mut self) -> Result<(), String> {
-        while let Ok((written, verdict, picture)) = self.court.verdicts.try_recv() {
-            self.court.open -= 1;
-            self.summary.counts.add(written.history.counts());
-            let number = written.number;
-            match verdict? {
-                Verdict::Sound => {
-                    self.summary.sound += 1;
-                    let history = written.history.finish()?;
-                    std::fs::remove_file(history)
-                        .map_err(|error| format!("{}: {error}", history.display()))?;
-                }
-                Verdict::Undecided(why) => {
-                    let kept = self.keep(number, &written.story, &cluster_files(&written, None));
-                    self.summary.undecided.push(format!("round {number}: {why}; {kept}"));
-                }
-                Verdict::Broken => {
-                    let kept =
-                        self.keep(number, &written.story, &cluster_files(&written, Some(&picture)));
-                    let why = format!("round {number}: the history is not linearizable; {kept}");
-                    self.summary.broken.push(why);
-                }
+    fn new_round(&self, number: u64) -> Result<Round, String> {
+        let options = self.options;
+        let seed = options.cluster.seed ^ number.wrapping_mul(0xA24B_AED4_963E_E407);
+        let seed = fastrand::Rng::with_seed(seed).u64(..);
+        let keys = (0..options.keys).map(|key| format!("r{number}k{key}")).collect();
+        Ok(Round {
+            number,
+            plan: plan(&options.kinds, options.cluster.nodes, seed),
+            load: Load { keys, seed: seed ^ 0x6C6F, ..options.load.clone() },
+            history: Arc::new(History::create(&self.work.join(format!("round-{number}.jsonl")))?),
+            story: Vec::new(),
+        })
+    }
+
+    /// Carries out a round.
+    fn round(
+        &mut self,
+        cluster: &mut Cluster,
+        clients: &Clients,
+        round: &mut Round,
+        before: Option<&Round>,
+    ) -> Result<(), Trap> {
+        let stop = Arc::new(AtomicBool::new(false));
+        cluster.begin_story();
+        let working = {
+            let _inside = self.runtime.enter();
+            clients.start(&round.load, &round.history, &stop)
+        };
+        let mut done = self.carry_out(cluster, clients, &round.plan);
+        let mended = Instant::now();
+        if done.is_ok() {
+            std::thread::sleep(QUIET_AFTER);
+        }
+        stop.store(true, Ordering::Relaxed);
+        self.runtime.block_on(working.join_all());
+        let patience = self.options.cluster.patience;
+        if done.is_ok() {
+            done = self
+                .runtime
+                .block_on(async {
+                    for one in std::iter::once(&*round).chain(before) {
+                        let read = clients.read_all(&one.load.keys, &one.history, patience).await;
+                        read.map_err(|why| {
+                            format!("all is mended, every node listens, and nobody answers: {why}")
+                        })?;
+                    }
+                    agreement::wait_until_same(|| clients.states(), patience).await
+                })
+                .map_err(Trap::Broken);
+        }
+        self.summary.mended_in = self.summary.mended_in.max(mended.elapsed());
+        round.story = cluster.take_story();
+        done
+    }
+
+    fn carry_out(
+        &mut self,
+        cluster: &mut Cluster,
+        clients: &Clients,
+        plan: &Plan,
+    ) -> Result<(), Trap> {
+        let start = Instant::now();
+        let begins = |(place, fault): (usize, &Fault)| (fault.begins, place, true);
+        let ends = |(place, fault): (usize, &Fault)| (fault.ends, place, false);
+        let faults = || plan.faults.iter().enumerate();
+        let mut steps: Vec<_> = faults().map(begins).chain(faults().map(ends)).collect();
+        steps.sort_by_key(|(at, ..)| *at);
+        let mut hit = vec![0; plan.faults.len()];
+        for (at, place, is_begin) in steps {
+            std::thread::sleep(at.saturating_sub(start.elapsed()));
+            let fault = &plan.faults[place];
+            if is_begin {
+                hit[place] = cluster.begin(fault, &|| clients.leader())?;
+                *self.summary.by_kind.entry(fault.kind).or_default() += 1;
+            } else {
+                cluster.end(fault, hit[place])?;
+            }
+        }
+        std::thread::sleep(plan.ends.saturating_sub(start.elapsed()));
+        cluster.mend(plan.faults.first().map_or(0, |fault| fault.seed))
+    }
+
+    /// Has a history judged to which nothing comes any more.
+    fn judge(&mut self, round: &Round) -> Result<(), String> {
+        let (number, history) = (round.number, round.history.finish()?);
+        let picture = self.work.join(format!("round-{number}.html"));
+        self.summary.counts.add(round.history.counts());
+        match self.judge.judge(history, &picture)? {
+            Verdict::Sound => {
+                self.summary.sound += 1;
+                std::fs::remove_file(history)
+                    .map_err(|error| format!("{}: {error}", history.display()))?;
+            }
+            Verdict::Undecided(why) => {
+                let kept = self.keep(number, &round.story, &[history.to_path_buf()]);
+                self.summary.undecided.push(format!("round {number}: {why}; {kept}"));
+            }
+            Verdict::Broken => {
+                let kept = self.keep(number, &round.story, &[history.to_path_buf(), picture]);
+                let why = format!("round {number}: the history is not linearizable; {kept}");
+                self.summary.broken.push(why);
             }
         }
         Ok(())
     }
 
     fn place(&self, number: u64) -> PathBuf {
-        let cluster = &self.options.cluster;
-        let name = format!(
-            "{}-{}-nodes-seed-{}-round-{number}",
-            cluster.kind, cluster.nodes, cluster.seed
-        );
-        self.options.keep.join(name)
+        let ClusterOptions { kind, nodes, seed, .. } = &self.options.cluster;
+        self.options.keep.join(format!("{kind}-{nodes}-nodes-seed-{seed}-round-{number}"))
     }
 
     /// Keeps what a failure has left: the story, the history, its picture, what the nodes have
@@ -293,12 +293,12 @@ impl Run<'_> {
         let place = self.place(number);
         let kept = || -> std::io::Result<()> {
             std::fs::create_dir_all(&place)?;
-            let first = format!("{} --first-round {number} --rounds 1\n", self.options.command);
-            std::fs::write(place.join("story.txt"), format!("{first}{}\n", story.join("\n")))?;
-            let logs =
-                std::fs::read_dir(&self.options.cluster.logs)?.flatten().map(|entry| entry.path());
-            for file in files.iter().cloned().chain(logs.filter(|path| path.is_file())) {
-                if let Some(name) = file.file_name() {
+            let command = std::env::args().collect::<Vec<_>>().join(" ");
+            let again = format!("again: {command} --first-round {number} --rounds 1");
+            std::fs::write(place.join("story.txt"), format!("{again}\n{}\n", story.join("\n")))?;
+            let logs = std::fs::read_dir(&self.options.cluster.logs)?.flatten();
+            for file in files.iter().cloned().chain(logs.map(|entry| entry.path())) {
+                if let Some(name) = file.file_name().filter(|_| file.is_file()) {
                     std::fs::copy(&file, place.join(name))?;
                 }
             }
@@ -309,10 +309,4 @@ impl Run<'_> {
             Err(error) => format!("it could not be kept in {}: {error}", place.display()),
         }
     }
-}
-
-fn cluster_files(written: &Written, picture: Option<&Path>) -> Vec<PathBuf> {
-    let history = written.history.finish().ok().map(Path::to_path_buf);
-    let picture = picture.filter(|picture| picture.exists()).map(Path::to_path_buf);
-    history.into_iter().chain(picture).collect()
 }

@@ -48,7 +48,7 @@ impl World {
             for id in voters {
                 self.bring_up(id, settings).await;
             }
-            self.lock().counts.elections += 1;
+            self.lock().counts.add("elections", true);
             let ms = 100 + self.below(900);
             self.sleep(ms).await;
             self.part(new, false, false);

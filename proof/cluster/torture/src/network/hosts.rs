@@ -3,12 +3,11 @@
 //! *Owns*: the namespaces, their devices and addresses, and that a killed run leaves none. *May not
 //! touch*: what runs in them.
 //!
-//! Names have the number of this process in them; a locked file says whether it lives. A later
-//! start removes the namespaces of runs that do not, after it has killed what still runs in them.
+//! Names have the number of this process in them. A later start removes the namespaces of processes
+//! that are gone, after it has killed what still runs in them.
 
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use inkstone_host::Tunnel;
@@ -16,7 +15,6 @@ use inkstone_host::Tunnel;
 use super::switch::Switch;
 
 const PREFIX: &str = "ink";
-const LOCKS: &str = "/run";
 const PORT: u16 = 7000;
 /// The last byte of the clients' address; nodes have their ids.
 const CLIENTS: u8 = 100;
@@ -32,8 +30,6 @@ pub struct Hosts {
     network: u8,
     nodes: usize,
     switch: Option<Switch>,
-    /// Locked for as long as this exists.
-    lock: (PathBuf, File),
 }
 
 /// What is missing to make hosts here.
@@ -61,19 +57,12 @@ pub fn missing() -> Option<String> {
 
 impl Hosts {
     /// Makes the hosts of nodes 1 to `nodes`.
-    ///
-    /// # Errors
-    /// What `ip` says.
     pub fn make(nodes: usize, seed: u64) -> Result<Self, String> {
         sweep()?;
         static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let turn = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 26;
         let base = format!("{PREFIX}{}{}", std::process::id(), char::from(b'a' + turn as u8));
-        let path = Path::new(LOCKS).join(format!("inkstone-torture-{base}"));
-        let fail = |error: std::io::Error| format!("{}: {error}", path.display());
-        let lock = File::create(&path).map_err(fail)?;
-        lock.try_lock().map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut hosts = Self { base, network: 0, nodes, switch: None, lock: (path, lock) };
+        let mut hosts = Self { base, network: 0, nodes, switch: None };
         hosts.build(seed)?;
         Ok(hosts)
     }
@@ -126,9 +115,6 @@ impl Hosts {
     }
 
     /// Takes the link of a node down, or up again.
-    ///
-    /// # Errors
-    /// What `ip` says.
     pub fn set_link(&self, node: usize, is_up: bool) -> Result<(), String> {
         let name = self.namespace(node);
         ip(&["-n", &name, "link", "set", "dev", &name, if is_up { "up" } else { "down" }]).map(drop)
@@ -146,7 +132,6 @@ impl Drop for Hosts {
                 eprintln!("the next start removes {name}: {why}");
             }
         }
-        let _ = std::fs::remove_file(&self.lock.0);
     }
 }
 
@@ -161,18 +146,11 @@ fn ip(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// Removes what killed runs left.
-///
-/// # Errors
-/// Namespaces cannot be listed.
 pub fn sweep() -> Result<(), String> {
     for line in ip(&["netns", "list"])?.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
-        let Some(base) = base_of(name) else { continue };
-        let path = Path::new(LOCKS).join(format!("inkstone-torture-{base}"));
-        // Opened and locked: its owner is dead, or it never had one.
-        let lock = File::options().create(true).truncate(false).write(true).open(&path);
-        let Ok(lock) = lock else { continue };
-        if lock.try_lock().is_err() {
+        let Some(owner) = owner_of(name) else { continue };
+        if Path::new("/proc").join(owner).exists() {
             continue;
         }
         for process in ip(&["netns", "pids", name])?.split_whitespace() {
@@ -183,25 +161,16 @@ pub fn sweep() -> Result<(), String> {
         }
         ip(&["netns", "delete", name])?;
         println!("removed {name}, which a killed run has left");
-        let is_last = !ip(&["netns", "list"])?.lines().any(|line| line.starts_with(base));
-        if is_last {
-            let _ = std::fs::remove_file(&path);
-        }
     }
     Ok(())
 }
 
-/// `ink123a` of `ink123an2`; `None`: the name is not one of ours.
-fn base_of(name: &str) -> Option<&str> {
+/// `123` of `ink123an2`; `None`: the name is not one of ours.
+fn owner_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(PREFIX)?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let tail = rest.get(digits..)?.as_bytes();
-    let ours = digits > 0
-        && tail.len() >= 3
-        && tail[0].is_ascii_lowercase()
-        && tail[1] == b'n'
-        && tail[2..].iter().all(u8::is_ascii_digit);
-    ours.then(|| &name[..PREFIX.len() + digits + 1])
+    let (owner, tail) = rest.split_at(rest.find(|byte: char| !byte.is_ascii_digit())?);
+    let node = tail.strip_prefix(|byte: char| byte.is_ascii_lowercase())?.strip_prefix('n')?;
+    (!owner.is_empty() && node.parse::<usize>().is_ok()).then_some(owner)
 }
 
 #[cfg(test)]
@@ -210,9 +179,9 @@ mod tests {
 
     #[test]
     fn names_are_ours_or_not() {
-        assert_eq!(base_of("ink123an2"), Some("ink123a"));
+        assert_eq!(owner_of("ink123an2"), Some("123"));
         for other in ["ink123n2", "inkan2", "ink1an", "inka", "blue", "ink12bnx", ""] {
-            assert_eq!(base_of(other), None, "{other}");
+            assert_eq!(owner_of(other), None, "{other}");
         }
     }
 }
