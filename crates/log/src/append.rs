@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use inkstone_format::Lsn;
 
-use crate::commit::futures::Ticket;
 use crate::commit::shared::Shared;
+use crate::commit::tasks::Ticket;
 use crate::error::Result;
 
 /// A record, or a batch, that was appended and is not necessarily durable yet.

@@ -117,10 +117,10 @@ fn find_or_create(
     };
     {
         let mut state = shared.lock();
-        recovery.epoch = Some(state.epoch);
-        let is_new = previous != Some(state.epoch);
-        let epoch = Control::Epoch { previous, recovered: state.durable };
-        state.epoch_due = is_new.then_some(epoch);
+        recovery.epoch = Some(state.epoch());
+        let is_new = previous != Some(state.epoch());
+        let epoch = Control::Epoch { previous, recovered: state.durable() };
+        state.set_epoch_due(is_new.then_some(epoch));
     }
     Ok((shared, recovery, listing))
 }
@@ -133,14 +133,15 @@ enum Began {
 
 /// Makes the epoch group durable.
 fn begin(shared: &Shared) -> Result<Began> {
-    let (state, turn) = shared.take_turn(shared.lock())?;
-    let (mut state, result) = shared.begin_epoch(state);
-    if result.is_err() {
-        // There is no log yet that could be poisoned: the opening has an error, or another way.
-        state.events.clear();
-    }
-    drop(shared.end_turn(state, turn));
-    result.map(|()| Began::Yes)
+    let began = shared.in_turn(shared.lock(), |turn| {
+        let began = turn.begin_epoch();
+        if began.is_err() {
+            // There is no log yet that could be poisoned: the opening has an error, or another way.
+            turn.events.clear();
+        }
+        began
+    });
+    began.map(|_| Began::Yes)
 }
 
 fn only_for_room(error: Error) -> Result<Began> {

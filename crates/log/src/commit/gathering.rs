@@ -15,6 +15,9 @@ use inkstone_io::AlignedBuf;
 use crate::sync::Instant;
 use crate::tail::Placed;
 
+/// The largest buffer that is kept after it has grown. There are two.
+const GROWN_BYTES_MAX: usize = 20 << 20;
+
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
 
@@ -128,8 +131,40 @@ pub(crate) fn memory_for(bytes: usize) -> AlignedBuf {
 }
 
 /// How large such a buffer is.
-pub(crate) fn memory_bytes(bytes: usize) -> usize {
+fn memory_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(BLOCK_BYTES) + CLOSING_BYTES
+}
+
+/// The second of the two buffers: of the next group, unless a group that is being written has it.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    memory: Option<AlignedBuf>,
+    /// For groups of so many bytes, as the options say.
+    buffer_bytes: usize,
+}
+
+impl Spare {
+    pub(crate) fn new(buffer_bytes: usize) -> Self {
+        Self { memory: Some(memory_for(buffer_bytes)), buffer_bytes }
+    }
+
+    /// The buffer of the next group. `is_large`: the group before it needs more than a usual one.
+    fn take(&mut self, is_large: bool) -> AlignedBuf {
+        let kept = self.memory.take().filter(|memory| self.is_kept(memory, is_large));
+        kept.unwrap_or_else(|| memory_for(self.buffer_bytes))
+    }
+
+    /// Keeps a group's buffer for the next one.
+    pub(crate) fn keep(&mut self, memory: Option<AlignedBuf>, is_large: bool) {
+        self.memory = memory.filter(|memory| self.is_kept(memory, is_large));
+    }
+
+    /// Whether a buffer is used again. One that has grown is, as long as groups need it; the first
+    /// that does not ends that.
+    fn is_kept(&self, memory: &AlignedBuf, is_large: bool) -> bool {
+        let usual = memory_bytes(self.buffer_bytes);
+        memory.len() == usual || (is_large && (usual..=GROWN_BYTES_MAX).contains(&memory.len()))
+    }
 }
 
 impl Gathering {
@@ -270,9 +305,10 @@ impl Gathering {
         self.clears_behind = true;
     }
 
-    /// Ends the group and begins the next one after it, in `memory`.
-    pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, memory: AlignedBuf) -> Frozen {
+    /// Ends the group and begins the next one after it, in the spare buffer.
+    pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, spare: &mut Spare) -> Frozen {
         let is_large = self.is_large();
+        let memory = spare.take(is_large);
         let mut encoder = self.encoder.clone();
         let group = &mut self.memory[self.prefix..];
         if pad {
@@ -313,7 +349,7 @@ impl Gathering {
     }
 
     /// Whether the group needs more than a buffer of the usual size.
-    pub(crate) fn is_large(&self) -> bool {
+    fn is_large(&self) -> bool {
         self.prefix + self.encoder.used() + CLOSING_BYTES > self.usual_bytes
     }
 
@@ -367,7 +403,7 @@ mod tests {
         assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
         assert_eq!(gathering.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
-        let frozen = gathering.freeze(promise, true, memory_for(8 << 10));
+        let frozen = gathering.freeze(promise, true, &mut Spare::new(8 << 10));
         assert_eq!((frozen.last(), frozen.len % BLOCK_BYTES), (Lsn::new(2), 0));
     }
 }

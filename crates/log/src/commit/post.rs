@@ -87,17 +87,53 @@ pub(crate) fn naps_go_on(waiters: usize, after: Duration) -> bool {
     waiters > 1 && after < SOON
 }
 
-/// Where this log posts, if there is such a place.
+/// Readers that nap.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Naps {
+    /// None may: the last group's waiters do not come back at once.
+    #[default]
+    Over,
+    /// They may, until the next write begins.
+    GoOn,
+    /// One in this process naps that was not woken for the last group.
+    Owed,
+}
+
+/// What a log tells readers of how far it is durable, and where: nowhere else than to the readers
+/// in this process, if there is no bulletin.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct Posting {
     bulletin: Option<Arc<Bulletin>>,
     /// The number of the last post.
     last: u64,
+    /// The post that is made when the lock is released.
+    due: Post,
+    naps: Naps,
 }
 
-impl Board {
-    pub(crate) fn on(bulletin: Option<Arc<Bulletin>>) -> Self {
-        Self { bulletin, last: 0 }
+/// Readers that are woken when the next write begins.
+pub(crate) struct Nappers {
+    here: bool,
+    elsewhere: Option<Arc<Bulletin>>,
+}
+
+impl Nappers {
+    /// Wakes them. The caller has released the lock: while a group is written, nobody misses a
+    /// processor.
+    pub(crate) fn wake(self, here: &Sleepers) {
+        if self.here {
+            here.ring();
+        }
+        if let Some(bulletin) = self.elsewhere {
+            bulletin.wake_nappers();
+        }
+    }
+}
+
+impl Posting {
+    /// From now on readers in other processes are told.
+    pub(crate) fn begin(&mut self, bulletin: Option<Arc<Bulletin>>) {
+        self.bulletin = bulletin;
     }
 
     /// Shares the bytes of a durable group with readers that want them. The caller has woken the
@@ -110,14 +146,65 @@ impl Board {
         }
     }
 
-    /// Where readers nap that were not woken for the last post.
-    #[inline]
-    pub(crate) fn nappers(&self) -> Option<Arc<Bulletin>> {
-        self.bulletin.as_ref().filter(|bulletin| bulletin.owes_nappers()).map(Arc::clone)
+    /// A group is durable: posts that when the lock is released, and wakes the followers that sleep
+    /// here, and the nappers unless their naps go on. They fall asleep with the lock, which the
+    /// caller has.
+    pub(crate) fn group(
+        &mut self,
+        posted: Posted,
+        naps_go_on: bool,
+        followers: &Arc<Sleepers>,
+        nappers: &Arc<Sleepers>,
+    ) {
+        let mut post = self.post(posted, naps_go_on);
+        post.followers = followers.is_any_here().then(|| Arc::clone(followers));
+        let is_any_napping = nappers.is_any_here();
+        post.nappers = (is_any_napping && !naps_go_on).then(|| Arc::clone(nappers));
+        self.due = post;
+        self.naps = match naps_go_on {
+            true if is_any_napping => Naps::Owed,
+            true => Naps::GoOn,
+            false => Naps::Over,
+        };
     }
 
-    /// A post, to be dropped when the lock is free.
-    pub(crate) fn post(&mut self, posted: Posted, naps_go_on: bool) -> Post {
+    /// The head or the first record has changed. The group before may wait to be posted: this post
+    /// wakes those whom that one was to wake.
+    pub(crate) fn head(&mut self, posted: Posted) {
+        let mut post = self.post(posted, false);
+        let mut older = std::mem::take(&mut self.due);
+        older.words = None;
+        (post.followers, post.nappers) = (older.followers.take(), older.nappers.take());
+        self.due = post;
+    }
+
+    /// Whether readers may nap until the next write begins.
+    pub(crate) fn naps_go_on(&self) -> bool {
+        self.naps != Naps::Over
+    }
+
+    /// A write begins: the readers that nap and were not woken for the last group.
+    #[inline]
+    pub(crate) fn take_nappers(&mut self) -> Nappers {
+        let here = self.naps == Naps::Owed;
+        if here {
+            self.naps = Naps::GoOn;
+        }
+        let owed = self.bulletin.as_ref().filter(|bulletin| bulletin.owes_nappers());
+        Nappers { here, elsewhere: owed.map(Arc::clone) }
+    }
+
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.is_due()
+    }
+
+    /// The post that is due, to be dropped when the lock is free.
+    pub(crate) fn take_due(&mut self) -> Post {
+        std::mem::take(&mut self.due)
+    }
+
+    fn post(&mut self, posted: Posted, naps_go_on: bool) -> Post {
         self.last += 1;
         let number = self.last;
         let words =
@@ -137,31 +224,8 @@ pub(crate) struct Post {
 
 impl Post {
     #[inline]
-    pub(crate) fn is_due(&self) -> bool {
+    fn is_due(&self) -> bool {
         self.words.is_some() || self.followers.is_some() || self.nappers.is_some()
-    }
-
-    /// This instead of an older post that was not made yet; it wakes those whom the older one was
-    /// to wake.
-    pub(crate) fn instead_of(mut self, mut older: Self) -> Self {
-        older.words = None;
-        (self.followers, self.nappers) = (older.followers.take(), older.nappers.take());
-        self
-    }
-
-    /// Wakes the followers too, if any sleeps, and those that nap, unless their naps go on. The
-    /// caller holds the lock, with which they fall asleep, and has raised the watermark. True if a
-    /// follower naps on.
-    #[inline]
-    pub(crate) fn wake(&mut self, followers: &Arc<Sleepers>, nappers: &Arc<Sleepers>) -> bool {
-        if followers.is_any_here() {
-            self.followers = Some(Arc::clone(followers));
-        }
-        let is_any_napping = nappers.is_any_here();
-        if is_any_napping && !self.naps_go_on {
-            self.nappers = Some(Arc::clone(nappers));
-        }
-        is_any_napping && self.naps_go_on
     }
 }
 
@@ -194,8 +258,12 @@ mod tests {
             panic!("both are above 0")
         };
         let posted = Posted { durable: Lsn::FIRST, segment, end: 4096, epoch, first: Lsn::FIRST };
-        let mut board = Board::default();
-        let mut owes = |naps_go_on| board.post(posted, naps_go_on).wake(&followers, &nappers);
+        let mut posting = Posting::default();
+        let mut owes = |naps_go_on| {
+            posting.group(posted, naps_go_on, &followers, &nappers);
+            drop(posting.take_due());
+            posting.take_nappers().here
+        };
         assert!(!owes(true), "nobody naps");
         std::thread::scope(|scope| {
             let napper = scope.spawn(|| nappers.sleep((), Duration::from_secs(60), None, || false));

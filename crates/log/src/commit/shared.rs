@@ -1,8 +1,8 @@
-//! What all users of one open log share: the state, the turn, the watermark, the poison.
+//! What all users of one open log share: the state, the watermark, the poison.
 //!
 //! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads,
-//! sending events. *May not touch*: how a group is written (`group.rs`), waiting (`turn.rs`,
-//! `wait.rs`), segment changes (`change/`), reading (`read/`).
+//! sending events. *May not touch*: how a group is written (`group.rs`), the turn (`turn.rs`),
+//! waiting (`wait.rs`), segment changes (`change/`), reading (`read/`).
 //!
 //! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it
 //! durable without holding the state's lock, moves the watermark, and notifies that group's
@@ -29,12 +29,11 @@ use std::sync::Arc;
 use inkstone_format::Lsn;
 use inkstone_io::AnyDirectory;
 
-use crate::commit::sleepers::{Sleepers, WaitQueue};
+use crate::commit::sleepers::{Sleepers, WaitQueue, Yielding};
 use crate::commit::state::{Guard, State};
-use crate::commit::waking::Waking;
+use crate::commit::tasks::Waking;
 use crate::commit::writer::Writer;
-use crate::commit::yielding::Yielding;
-use crate::error::{Error, Poison, Result};
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::options::Options;
 use crate::segment::Segments;
@@ -93,31 +92,6 @@ pub(crate) struct Shared {
     turn_lost: AtomicBool,
 }
 
-/// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a
-/// panic), it poisons the log, whose state may be half changed. The unwinding thread may hold the
-/// state's lock itself; if it cannot lock, it only leaves a mark, and the next thread that locks
-/// poisons the log.
-pub(crate) struct Turn<'a> {
-    shared: &'a Shared,
-    is_back: bool,
-}
-
-impl Turn<'_> {
-    /// Leaves the turn, still taken, to the committer.
-    pub(crate) fn hand_on(mut self) {
-        self.is_back = true;
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if !self.is_back {
-            self.shared.turn_lost.store(true, Ordering::Release);
-            self.shared.mark_panic();
-        }
-    }
-}
-
 /// Starts one of the log's own threads. If the thread panics, the log is poisoned: otherwise its
 /// work would silently stop.
 ///
@@ -150,7 +124,7 @@ impl Shared {
         segments: Segments,
         pool: Pool,
     ) -> Self {
-        let durable = AtomicU64::new(state.durable.get());
+        let durable = AtomicU64::new(state.durable().get());
         let sleepers = Sleepers::default;
         Self {
             followers: Arc::new(sleepers()),
@@ -223,6 +197,12 @@ impl Shared {
         locked.unwrap_or_else(|| lock(&self.state))
     }
 
+    /// A thread panicked that had the turn: poisons the log.
+    pub(super) fn mark_turn_lost(&self) {
+        self.turn_lost.store(true, Ordering::Release);
+        self.mark_panic();
+    }
+
     /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to
     /// sleep sees the mark or hears the bell.
     fn mark_panic(&self) {
@@ -276,20 +256,8 @@ impl Shared {
 
     /// Moves the watermark; after a cut it goes down.
     pub(crate) fn set_durable(&self, state: &mut State, lsn: Lsn) {
-        state.durable = lsn;
+        state.set_durable(lsn);
         self.durable.store(lsn.get(), Ordering::Release);
-    }
-
-    /// The turn, for a thread that was handed it: `taken` is set already.
-    pub(crate) fn turn_in_hand(&self) -> Turn<'_> {
-        Turn { shared: self, is_back: false }
-    }
-
-    /// Ends a turn, and sends its events.
-    pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a>) -> Guard<'a> {
-        turn.is_back = true;
-        self.give_back(&mut state);
-        self.tell_all(state)
     }
 
     /// Whether the log has a preparer.
@@ -298,7 +266,7 @@ impl Shared {
     }
 
     /// Sends the events to the listener, without the lock.
-    fn tell_all<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+    pub(super) fn tell_all<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         if state.events.is_empty() {
             return state;
         }
@@ -318,29 +286,6 @@ impl Shared {
             drop(self.tell_all(state));
         }
         poisoned
-    }
-
-    fn give_back(&self, state: &mut State) {
-        state.taken = false;
-        state.changing = false;
-        state.wake_futures();
-        state.wake_room();
-        state.wake_ups.all(WaitQueue::Room);
-        if state.poison.is_some() {
-            self.wake_all();
-            return;
-        }
-        // One waiter of the next group takes over: it leads at once, or holds the timer.
-        let gathering = WaitQueue::group(state.group);
-        state.wake_ups.one(gathering);
-        // A committer with a timer wakes by itself: waking it after each group would cost a lone
-        // writer a switch each time.
-        let is_resting = std::mem::take(&mut state.committer_rests);
-        let is_waiting = std::mem::take(&mut state.committer_waits);
-        let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
-        if is_waiting || (state.unpromised && is_resting) || is_wanted {
-            state.wake_ups.one(WaitQueue::Committer);
-        }
     }
 
     /// How often a thread slept at once, since yielding did not pay, and for how many microseconds
@@ -373,15 +318,7 @@ impl Shared {
 
     /// Sets the poison, unless there is one already, and returns it as an error.
     pub(crate) fn poison(&self, state: &mut State, cause: Error) -> Error {
-        let poison = match &state.poison {
-            Some(first) => first.clone(),
-            None => {
-                let poison = Poison::new(cause, state.durable);
-                state.events.push(Event::Poisoned(poison.clone()));
-                state.poison.insert(poison).clone()
-            }
-        };
-        state.wake_after_poison();
+        let poison = state.poison(cause);
         self.wake_all();
         Error::Poisoned(poison)
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use inkstone_format::{Kind, Lsn, Stop};
 
-use crate::commit::watching::Watch;
+use crate::commit::following::Watch;
 use crate::error::{Error, Result};
 use crate::read::news::Belief;
 use crate::read::recent::Recent;

@@ -148,7 +148,7 @@ impl Source {
             Self::Living(shared) => {
                 let state = shared.lock();
                 let first = lock(&shared.segments).first_live;
-                Now { durable: state.durable, first, cuts: state.cut_count() }
+                Now { durable: state.durable(), first, cuts: state.cut_count() }
             }
             Self::View(view) => view.now(),
         }
