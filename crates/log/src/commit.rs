@@ -9,24 +9,24 @@
 //!
 //! # The outline
 //!
-//! There is one *gathering*: the group to which records are added, in memory. An append takes the
+//! There is one *open group*, to which records are added, in memory. An append takes the
 //! state's lock, gets its LSN, and has its frame encoded straight into the buffer from which it
 //! will be written; the payload's checksum was computed before, outside the lock.
 //!
-//! A caller that waits is counted as a waiter of the gathering. The rule (`rule.rs`) knows how many
-//! waiters to expect: those of the group that was just acknowledged, since they come back, and
+//! A caller that waits is counted as a waiter of the open group. The rule (`rule.rs`) knows how
+//! many waiters to expect: those of the group that was just acknowledged, since they come back, and
 //! those that came meanwhile. Whoever completes that number *leads*: it takes the turn, closes the
-//! gathering, and writes and flushes the group without the lock. Then it moves the watermark, ends
-//! the turn, and wakes the waiters of that group alone. The first waiter of a gathering holds a
+//! open group, and writes and flushes the group without the lock. Then it moves the watermark, ends
+//! the turn, and wakes the waiters of that group alone. The first waiter of an open group holds a
 //! timer of about one commit, in case the others do not come. A lone waiter expects only itself and
 //! leads at once, on its own thread.
 //!
 //! ```text
 //! append, append, wait ─┐
-//! append, wait ─────────┼─> gathering ── the last that is expected takes the turn
+//! append, wait ─────────┼─> open group ── the last that is expected takes the turn
 //! append, wait ─────────┘       │
 //!                               └─> closed group ─> one write, one flush ─> watermark ─> wake
-//! append, append, ... ────────────> the next gathering, meanwhile
+//! append, append, ... ────────────> the next open group, meanwhile
 //! ```
 //!
 //! The log's own thread, the *committer*, leads for waiters that are no threads (futures and
@@ -67,7 +67,7 @@
 //!   a small append. `HeldTurn` keeps it in one place.
 //! - Waking the committer after each group, although it has a timer: a switch each time.
 //! - Waking readers while the waiters of a group come back: on two processors that took a fifth of
-//!   the rate of eight writers (`post.rs`).
+//!   the rate of eight writers (`shared_page.rs`).
 //!
 //! The figures are from a throwaway commit path and from docs/notebook/performance.md.
 //!
@@ -75,12 +75,12 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `gathering` | the buffer and its frames, and how a group is closed |
+//! | `open_group` | the buffer and its frames, and how a group is closed |
 //! | `rule` | who leads, and when: pure |
 //! | `writer` | one write and one flush |
 //! | `sleepers` | how threads sleep, yield before it, and are woken |
 //! | `tasks` | futures and callbacks |
-//! | `post` | what readers in other processes are told |
+//! | `shared_page` | what readers in other processes are told |
 //! | `state` | everything under the lock, and its guard |
 //! | `shared` | the lock, the order of locks, the watermark, the poison |
 //! | `turn` | the turn, with the guard |
@@ -89,19 +89,19 @@
 //! | `wait` | waiting for a record and for the turn |
 //! | `following` | waiting for the watermark |
 //!
-//! One durable append is read in `log.rs`, `gathering.rs`, `append.rs`, `wait.rs`, `rule.rs`,
+//! One durable append is read in `log.rs`, `open_group.rs`, `append.rs`, `wait.rs`, `rule.rs`,
 //! `turn.rs`, `group.rs` and `writer.rs`.
 //!
-//! *Owns*: the gathering, the turn, the writer, the watermark, waiting and waking. *May not touch*:
-//! which segment comes next.
+//! *Owns*: the open group, the turn, the writer, the watermark, waiting and waking. *May not
+//! touch*: which segment comes next.
 
 pub(crate) mod following;
-pub(crate) mod gathering;
 pub(crate) mod group;
-pub(crate) mod post;
+pub(crate) mod open_group;
 pub(crate) mod room;
 pub(crate) mod rule;
 pub(crate) mod shared;
+pub(crate) mod shared_page;
 pub(crate) mod sleepers;
 pub(crate) mod state;
 pub(crate) mod tasks;

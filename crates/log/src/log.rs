@@ -20,7 +20,7 @@ use crate::append::Append;
 use crate::background::committer;
 use crate::background::preparer;
 use crate::choice::Choice;
-use crate::commit::gathering::{Payload, needed_bytes};
+use crate::commit::open_group::{Payload, needed_bytes};
 use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, SegmentWish};
@@ -123,8 +123,8 @@ impl Log {
         {
             // First, what the opening has found.
             let mut state = shared.lock();
-            state.posting.begin(writer_lock.bulletin().cloned());
-            shared.post_head(&mut state);
+            state.publishing.begin(writer_lock.shared_page().cloned());
+            shared.publish_head(&mut state);
         }
         let shared = Arc::new(shared);
         for warning in &choice.warnings {
@@ -519,7 +519,7 @@ impl Log {
         }
     }
 
-    /// Puts the records into the gathering; the inner error says why there is no room.
+    /// Puts the records into the open group; the inner error says why there is no room.
     fn gather<P: Payload>(
         &self,
         state: &mut Guard<'_>,
@@ -529,8 +529,8 @@ impl Log {
         if state.is_changing() {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
         }
-        let first = state.gathering.next_lsn();
-        let gathered = state.gathering.records(records);
+        let first = state.open_group.next_lsn();
+        let gathered = state.open_group.records(records);
         if gathered.is_ok() {
             let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
             state.counted.records(records.len() as u64, bytes);

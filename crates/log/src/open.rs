@@ -13,7 +13,7 @@ use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader,
 use inkstone_io::{Access, AnyDirectory, Durability};
 
 use crate::choice::Choice;
-use crate::commit::gathering::{Gathering, memory_for};
+use crate::commit::open_group::{OpenGroup, memory_for};
 use crate::commit::room::refused;
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
@@ -183,13 +183,13 @@ fn go_on(
     let mut window = Window::new(past_the_cache(&directory, header.number)?, BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
     let memory = memory_for(options.buffer_bytes);
-    let gathering =
-        Gathering::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
+    let open_group =
+        OpenGroup::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
     let file = head.file(&directory, &open_for_groups(&options))?;
     let writer = Writer::new(&directory, file, &options)?;
     let segments =
         Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
-    let state = State::new(gathering, recovery.last, epoch, &options);
+    let state = State::new(open_group, recovery.last, epoch, &options);
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
@@ -223,10 +223,11 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
-    let gathering = Gathering::begin(memory, header, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
+    let open_group =
+        OpenGroup::begin(memory, header, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
-    let state = State::new(gathering, last, Epoch::FIRST, &options);
+    let state = State::new(open_group, last, Epoch::FIRST, &options);
     let recovery = Recovery {
         created: true,
         clean: true,

@@ -162,10 +162,10 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Work {
     if let Some(bytes) = asked_bytes(state) {
         return Work::Roll(bytes);
     }
-    if state.wanted.room && !state.gathering.is_empty() {
+    if state.wanted.room && !state.open_group.is_empty() {
         return Work::Commit;
     }
-    if state.gathering.is_empty() {
+    if state.open_group.is_empty() {
         // It was set for a group that has been closed since.
         shared.unclaimed.store(false, Ordering::Relaxed);
     }

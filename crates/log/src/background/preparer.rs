@@ -86,7 +86,7 @@ pub(crate) fn run(shared: &Shared) {
 pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     let (head_bytes, is_over) = {
         let state = shared.lock();
-        (state.gathering.segment_bytes(), state.has_ended())
+        (state.open_group.segment_bytes(), state.has_ended())
     };
     if is_over {
         return Ok(Stepped::Stopped);
@@ -141,7 +141,7 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
             state.counted.stats.prepared_bytes += progress.piece_bytes;
             let rate = (state.counted.stats.group_bytes - written) as f64
                 / started.elapsed().as_secs_f64().max(1e-6);
-            (state.has_ended(), pause(&progress, state.gathering.record_room(), rate))
+            (state.has_ended(), pause(&progress, state.open_group.record_room(), rate))
         };
         if is_paced && !is_over && !pause.is_zero() {
             sleep(pause);

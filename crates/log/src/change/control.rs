@@ -31,13 +31,13 @@ impl Shared {
 
 impl HeldTurn<'_> {
     fn make_room_for(&mut self, frame_bytes: u64) -> Result<()> {
-        if self.gathering.record_room() >= frame_bytes {
+        if self.open_group.record_room() >= frame_bytes {
             return Ok(());
         }
         self.set_changing(true);
         let started = Instant::now();
         self.begin_epoch()?;
-        if self.gathering.record_room() < frame_bytes {
+        if self.open_group.record_room() < frame_bytes {
             self.roll(frame_bytes)?;
         }
         self.counted.stats.change.add(started.elapsed());
@@ -53,7 +53,7 @@ impl HeldTurn<'_> {
         self.write()?;
         let would_rewrite = self.would_rewrite();
         let mut rolled = Ok(());
-        if would_rewrite || self.gathering.control_room() < 2 * BLOCK_BYTES as u64 {
+        if would_rewrite || self.open_group.control_room() < 2 * BLOCK_BYTES as u64 {
             let was_changing = self.set_changing(true);
             rolled = self.roll_for_control();
             self.set_changing(was_changing);
@@ -63,7 +63,7 @@ impl HeldTurn<'_> {
             Err(no_room @ Error::NoRoom { .. }) if !would_rewrite => Some(no_room),
             rolled => rolled.map(|()| None)?,
         };
-        match self.gathering.control(control) {
+        match self.open_group.control(control) {
             Ok(()) => self.write_control(Need::Must),
             Err(EncodeError::LsnsUsedUp) => Err(Error::UsedUp),
             Err(error) => {
@@ -80,7 +80,7 @@ impl HeldTurn<'_> {
         let mut rolled = self.roll(0);
         while matches!(rolled, Err(Error::NoRoom { .. }))
             && shared.options.keeps_room
-            && self.gathering.control_room() < BLOCK_BYTES as u64
+            && self.open_group.control_room() < BLOCK_BYTES as u64
             && self.unlocked(|| shared.give_up_some())
         {
             rolled = self.roll(0);
@@ -98,7 +98,7 @@ impl HeldTurn<'_> {
         if begun.is_ok() {
             self.set_epoch_due(None);
         }
-        self.gathering.hold(begun.is_err());
+        self.open_group.hold(begun.is_err());
         begun
     }
 
@@ -114,15 +114,15 @@ impl HeldTurn<'_> {
     }
 
     fn write_promise(&mut self, reason: PromiseReason) -> Result<()> {
-        let has_room = self.gathering.control_room() >= PROMISE_ROOM_BYTES;
+        let has_room = self.open_group.control_room() >= PROMISE_ROOM_BYTES;
         if self.epoch_due().is_some()
             || !has_room
-            || self.gathering.control(&Control::Promise(reason)).is_err()
+            || self.open_group.control(&Control::Promise(reason)).is_err()
         {
             return Ok(());
         }
         if reason == PromiseReason::Close {
-            self.gathering.clear_behind();
+            self.open_group.clear_behind();
         }
         or_left_out(self.write_control(Need::May))
     }

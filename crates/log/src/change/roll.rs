@@ -49,8 +49,8 @@ impl HeldTurn<'_> {
         let next = Next {
             epoch: self.epoch(),
             roll: Roll::Full,
-            predecessor: Some(Position { segment: old.number, byte: self.gathering.at() }),
-            first_lsn: self.gathering.next_lsn(),
+            predecessor: Some(Position { segment: old.number, byte: self.open_group.at() }),
+            first_lsn: self.open_group.next_lsn(),
             bytes: self.shared.options.next_segment_bytes(old.segment_bytes, frame_bytes),
             cut: None,
         };
@@ -96,8 +96,8 @@ impl HeldTurn<'_> {
             shared.enter(self, header, ready);
         }
         // Now, since no group may follow: readers in other processes that find another head than
-        // was posted poll.
-        shared.post_head(self);
+        // was published poll.
+        shared.publish_head(self);
         Ok(())
     }
 
@@ -113,18 +113,18 @@ impl HeldTurn<'_> {
             return Ok(());
         }
         if let Some(epoch) = self.epoch_due()
-            && self.gathering.control(&epoch).is_err()
+            && self.open_group.control(&epoch).is_err()
         {
             return Ok(());
         }
         // If there is no room for the seal, the epoch may be gathered alone, which is correct too.
-        let _ = self.gathering.control(&Control::Seal(next));
+        let _ = self.open_group.control(&Control::Seal(next));
         if !shared.prepares_ahead() {
             or_left_out(self.write_control(Need::May))?;
             if shared.options.listener.is_some() {
                 self.events.push(shared.sealed(old(), last));
             }
-        } else if !self.gathering.is_empty() {
+        } else if !self.open_group.is_empty() {
             let frozen = self.freeze();
             let file = Arc::clone(&lock(&shared.writer).file);
             let bytes = &frozen.memory[..frozen.len];
@@ -138,7 +138,7 @@ impl HeldTurn<'_> {
     /// because the log was written without padding until now. The format has no padding between two
     /// groups, so the log continues in another segment.
     pub(super) fn would_rewrite(&self) -> bool {
-        self.shared.pads() && !self.gathering.at().is_multiple_of(BLOCK_BYTES as u64)
+        self.shared.pads() && !self.open_group.at().is_multiple_of(BLOCK_BYTES as u64)
     }
 }
 
@@ -157,7 +157,7 @@ impl Shared {
         self.tail.cut(last);
         self.note_half_a_change();
         self.followers.notify_all();
-        self.nappers.notify_all();
+        self.pollers.notify_all();
     }
 
     fn count_segment(&self, state: &mut State, ready: &Ready, is_cut: bool) {

@@ -38,7 +38,7 @@ impl HeldTurn<'_> {
         self.set_changing(shared.options.keeps_room);
         self.begin_epoch()?;
         self.write()?;
-        if first > self.gathering.next_lsn() {
+        if first > self.open_group.next_lsn() {
             return Err(Error::NotYet { lsn: first, durable: self.reserved() });
         }
         if first <= lock(&shared.segments).first_live {
@@ -48,8 +48,8 @@ impl HeldTurn<'_> {
         lock(&shared.segments).truncate_before(first);
         shared.tail.forget_before(first);
         shared.note_change();
-        // Instead of the post of the control group, which came before.
-        shared.post_head(self);
+        // Instead of the publication of the control group, which came before.
+        shared.publish_head(self);
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl HeldTurn<'_> {
             cut: Some(last),
         };
         self.begin_segment(next)?;
-        // The cut is durable and was posted. The epoch must be written before anything else, if
+        // The cut is durable and was published. The epoch must be written before anything else, if
         // there is room for it.
         self.set_epoch_due(Some(Control::Epoch { previous: Some(previous), recovered: last }));
         // Without room for it, the epoch is held back as by an opening (`commit/room.rs`).

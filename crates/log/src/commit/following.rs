@@ -7,7 +7,7 @@
 //! A follower that is awake asks for the watermark without a lock. Only before it sleeps it takes
 //! the state's lock, so that no group becomes durable between its last look and its sleep. When it
 //! wakes, it asks again without the lock, which the writer needs then. Where writers come back at
-//! once it naps first (`post.rs`), and after a nap that ran out it sleeps.
+//! once it polls first (`shared_page.rs`), and after a pause that ran out it sleeps.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 
 use inkstone_format::Lsn;
 
-use crate::commit::post::NAP;
 use crate::commit::shared::Shared;
+use crate::commit::shared_page::POLL_PAUSE;
 use crate::commit::tasks::Ticket;
 use crate::error::Result;
 use crate::sync::{FALLBACK, Instant};
@@ -52,7 +52,7 @@ impl Shared {
     /// The poison, or that the log is closed, if the record is not durable.
     pub(crate) fn follow(&self, lsn: Lsn, cuts: usize, until: Option<Instant>) -> Result<()> {
         let is_durable = || lsn <= self.durable();
-        let mut has_napped = false;
+        let mut has_polled = false;
         while !is_durable() {
             let state = self.lock();
             if is_durable() || state.cut_count() != cuts {
@@ -70,8 +70,8 @@ impl Shared {
                 continue;
             }
             let is_over = || is_durable() || self.is_panicked();
-            if state.posting.naps_go_on() && !has_napped {
-                has_napped = self.nappers.sleep(state, left.min(NAP), None, is_over);
+            if state.publishing.polls_go_on() && !has_polled {
+                has_polled = self.pollers.sleep(state, left.min(POLL_PAUSE), None, is_over);
             } else {
                 self.followers.sleep(state, left, None, is_over);
             }

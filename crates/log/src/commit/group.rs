@@ -6,14 +6,14 @@
 //! The thread that has the turn writes the group: a waiter that leads, or the committer. A caller
 //! that finds the buffer full and does not wait for its records *hands the group over*: it closes
 //! the group, leaves it to the committer together with the turn, and continues in the other buffer.
-//! So gathering and writing overlap, and still only one group is in flight at a time.
+//! So appending and writing overlap, and still only one group is in flight at a time.
 
 use inkstone_format::{Lsn, Promise};
 
-use crate::commit::gathering::{Frozen, Group};
-use crate::commit::post::{Posted, naps_go_on};
+use crate::commit::open_group::{Frozen, Group};
 use crate::commit::room::{Need, refused};
 use crate::commit::shared::Shared;
+use crate::commit::shared_page::{Published, polls_go_on};
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Guard, State};
 use crate::commit::turn::HeldTurn;
@@ -28,7 +28,7 @@ impl HeldTurn<'_> {
     /// # Errors
     /// The poison, if it failed.
     pub(crate) fn write(&mut self) -> Result<()> {
-        if self.gathering.is_empty() {
+        if self.open_group.is_empty() {
             return Ok(());
         }
         let group = self.close_group();
@@ -44,7 +44,7 @@ impl HeldTurn<'_> {
         if !self.shared.options.keeps_room {
             return self.write();
         }
-        if self.gathering.is_empty() {
+        if self.open_group.is_empty() {
             return Ok(());
         }
         let head = lock(&self.shared.segments).head().segment.number();
@@ -53,7 +53,7 @@ impl HeldTurn<'_> {
         self.write_closed(group, &way, Some(need))
     }
 
-    /// Closes the gathering and begins the next one.
+    /// Closes the open group and begins the next one.
     fn close_group(&mut self) -> Group {
         let waiters = self.rule.close();
         let number = State::close_group(self);
@@ -63,12 +63,12 @@ impl HeldTurn<'_> {
         Group { number, frozen, waiters, since }
     }
 
-    /// Freezes the gathering, with a promise of what is durable now.
+    /// Freezes the open group, with a promise of what is durable now.
     pub(crate) fn freeze(&mut self) -> Frozen {
         let pads = self.shared.pads();
         let state: &mut State = self;
-        let promise = Promise { lsn: state.durable(), end: state.gathering.at() };
-        state.gathering.freeze(promise, pads, &mut state.spare)
+        let promise = Promise { lsn: state.durable(), end: state.open_group.at() };
+        state.open_group.freeze(promise, pads, &mut state.spare)
     }
 
     /// Writes a closed group. `need` says what to do if there is no room for a control group
@@ -87,9 +87,9 @@ impl HeldTurn<'_> {
         let (last, at, end, bytes) = (frozen.last(), frozen.at, frozen.end, frozen.len as u64);
         let (has_records, is_large, placed) =
             (frozen.has_records(), frozen.is_large, frozen.placed());
-        let nappers = self.posting.take_nappers();
+        let pollers = self.publishing.take_pollers();
         let mut written = self.unlocked(|| {
-            nappers.wake(&shared.nappers);
+            pollers.wake(&shared.pollers);
             match need {
                 Some(Need::Must) => shared.write_with_room(frozen, way),
                 _ => lock(&shared.writer).group(frozen, way),
@@ -101,8 +101,8 @@ impl HeldTurn<'_> {
         if took >= shared.options.slow_commit {
             state.events.push(Event::SlowCommit { took, bytes });
         }
-        if written.is_refused && need.is_some() && !has_records && state.gathering.is_empty() {
-            written.memory = written.memory.map(|memory| state.gathering.take_back(at, memory));
+        if written.is_refused && need.is_some() && !has_records && state.open_group.is_empty() {
+            written.memory = written.memory.map(|memory| state.open_group.take_back(at, memory));
             written.result = written.result.map_err(|error| refused(bytes, error));
         }
         if let Err(no_room @ Error::NoRoom { .. }) = written.result {
@@ -115,7 +115,7 @@ impl HeldTurn<'_> {
         if state.is_poisoned() {
             return state.check_open();
         }
-        let posted = shared.note_group(last, end, state);
+        let published = shared.note_group(last, end, state);
         shared.set_durable(state, last);
         state.rule.committed(waiters, took);
         state.wanted.promise = true;
@@ -125,21 +125,21 @@ impl HeldTurn<'_> {
         state.note_written(number);
         // After its waiters: they need not wait for the copies.
         if shared.options.tail_bytes > 0 {
-            state.posting.share(&placed, written.memory.as_deref());
+            state.publishing.share(&placed, written.memory.as_deref());
         }
         let memory = shared.tail.keep(&placed, written.memory);
         state.spare.keep(memory, is_large);
         // When the lock is released: waking a follower takes some microseconds, and the writers who
         // were woken want the lock.
-        let naps_go_on = naps_go_on(waiters, pause);
-        state.posting.group(posted, naps_go_on, &shared.followers, &shared.nappers);
+        let polls_go_on = polls_go_on(waiters, pause);
+        state.publishing.group(published, polls_go_on, &shared.followers, &shared.pollers);
         Ok(())
     }
 }
 
 impl Shared {
-    /// Closes the gathering and leaves it, with the turn, to the committer. The caller has checked
-    /// that the turn is free and that something is gathered, and continues gathering.
+    /// Closes the open group and leaves it, with the turn, to the committer. The caller has checked
+    /// that the turn is free and that something is gathered, and goes on appending.
     ///
     /// # Errors
     /// When the log is poisoned or closed.
@@ -156,14 +156,14 @@ impl Shared {
     }
 
     /// As [`State::post_head`], of the log as it is now.
-    pub(crate) fn post_head(&self, state: &mut State) {
+    pub(crate) fn publish_head(&self, state: &mut State) {
         let segments = lock(&self.segments);
-        state.post_head(segments.head().segment.number(), segments.first_live);
+        state.publish_head(segments.head().segment.number(), segments.first_live);
     }
 
     /// Notes the end of this group in the segment's index, as a place where reading can begin;
-    /// returns what to post.
-    fn note_group(&self, last: Lsn, end: u64, state: &State) -> Posted {
+    /// returns what to publish.
+    fn note_group(&self, last: Lsn, end: u64, state: &State) -> Published {
         let segments = lock(&self.segments);
         let segment = &segments.head().segment;
         segment.note(&inkstone_format::Tail {
@@ -177,6 +177,6 @@ impl Shared {
             sealed: None,
         });
         let (number, first) = (segment.number(), segments.first_live);
-        Posted { durable: last, segment: number, end, epoch: state.epoch(), first }
+        Published { durable: last, segment: number, end, epoch: state.epoch(), first }
     }
 }

@@ -13,13 +13,13 @@
 //! committer all that are left when the log is idle. A thread that needs room which the disk does
 //! not have gives back all of them first.
 //!
-//! **Overwriting.** On a file system that writes every block to a new place (btrfs), even an overwrite can fail with
-//! ENOSPC. Opening, reading and truncating from the front must work all the same. So the log
-//! reserves room in a file of unused blocks, and removes the file when a control group finds no
-//! room; removing a file needs none. Then it writes the group again, the same bytes to the same
-//! place. That is sound because the *write* was refused, before any sync: such a group is written
-//! and synced in two steps, even if the log's usual way is one. A sync that fails is never tried
-//! again.
+//! **Overwriting.** On a file system that writes every block to a new place (btrfs), even an
+//! overwrite can fail with ENOSPC. Opening, reading and truncating from the front must work all the
+//! same. So the log reserves room in a file of unused blocks, and removes the file when a control
+//! group finds no room; removing a file needs none. Then it writes the group again, the same bytes
+//! to the same place. That is sound because the *write* was refused, before any sync: such a group
+//! is written and synced in two steps, even if the log's usual way is one. A sync that fails is
+//! never tried again.
 //!
 //! If there is still no room, an opening holds its epoch group back. The log shows what it found,
 //! which was synced and read from the medium before, and writes nothing, so no crash can take that
@@ -32,7 +32,7 @@ use std::time::Duration;
 use inkstone_format::{SegmentHeader, SegmentNumber};
 use inkstone_io::{AlignedBuf, Durability, File};
 
-use crate::commit::gathering::Frozen;
+use crate::commit::open_group::Frozen;
 use crate::commit::shared::Shared;
 use crate::commit::writer::{Way, Written};
 use crate::error::{Error, Result};

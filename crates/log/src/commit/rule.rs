@@ -1,8 +1,8 @@
-//! The gathering rule: which waiter writes the gathering, and when.
+//! The commit rule: which waiter writes the open group, and when.
 //!
 //! *Owns*: the counts, and what follows from them. *May not touch*: locks, threads, the clock.
 //!
-//! *Gathering by expectation*: the waiter that completes the expected number writes the group.
+//! *Groups by expectation*: the waiter that completes the expected number writes the group.
 //! Expected are the waiters of the group that was just acknowledged and those that were waiting
 //! already. The first waiter of a group holds a timer of about one commit, in case the others do
 //! not come. A lone waiter expects only itself, and never waits for others.
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Hold(Duration),
 }
 
-/// The waiters of the gathering: how many there are, and how many are expected.
+/// The waiters of the open group: how many there are, and how many are expected.
 #[derive(Debug)]
 pub(crate) struct Rule {
     waiting: usize,
@@ -59,7 +59,7 @@ impl Rule {
         }
     }
 
-    /// Whether the gathering has waiters.
+    /// Whether the open group has waiters.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting > 0
     }
@@ -68,18 +68,18 @@ impl Rule {
         self.is_timed
     }
 
-    /// Whether the committer may have to lead or to hold the timer: the gathering has tasks, or
+    /// Whether the committer may have to lead or to hold the timer: the open group has tasks, or
     /// those of the last group may return.
     pub(crate) fn is_for_committer(&self) -> bool {
         self.tasks > 0 || self.expects_tasks
     }
 
-    /// One more waiter for the gathering.
+    /// One more waiter for the open group.
     pub(crate) fn arrive(&mut self) {
         self.waiting += 1;
     }
 
-    /// One more waiter for the gathering that is no thread. True if the committer is to be woken,
+    /// One more waiter for the open group that is no thread. True if the committer is to be woken,
     /// to lead or to hold the timer.
     pub(crate) fn task_arrives(&mut self, is_writing: bool) -> bool {
         self.tasks += 1;
@@ -87,7 +87,7 @@ impl Rule {
         !is_writing && (self.waiting >= self.expected || !self.is_timed)
     }
 
-    /// A task that was counted for the gathering does not wait any more.
+    /// A task that was counted for the open group does not wait any more.
     pub(crate) fn task_leaves(&mut self) {
         self.tasks -= 1;
         self.waiting -= 1;
@@ -118,7 +118,7 @@ impl Rule {
         self.is_timed = false;
     }
 
-    /// The gathering is closed; returns the number of its waiters. The first waiter of the next
+    /// The open group is closed; returns the number of its waiters. The first waiter of the next
     /// group takes a new timer.
     pub(crate) fn close(&mut self) -> usize {
         self.is_timed = false;

@@ -6,7 +6,7 @@
 //!
 //! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it
 //! durable without holding the state's lock, moves the watermark, and notifies that group's
-//! waiters. Meanwhile other threads fill the next group. The gathering rule decides which waiter
+//! waiters. Meanwhile other threads fill the next group. The commit rule decides which waiter
 //! leads (`rule.rs`).
 //!
 //! **Results.** No flag of success exists that a later group could overwrite. The watermark only
@@ -54,9 +54,9 @@ pub(crate) struct Shared {
     pub(super) yielding: Yielding,
     /// The committer's, while it waits for tasks.
     pub(super) yielding_for_tasks: Yielding,
-    /// Readers that wait for the watermark, and those of them that nap.
+    /// Readers that wait for the watermark, and those of them that poll.
     pub(crate) followers: Arc<Sleepers>,
-    pub(crate) nappers: Arc<Sleepers>,
+    pub(crate) pollers: Arc<Sleepers>,
     /// The preparer.
     pub(crate) preparer: Sleepers,
     pub(crate) pool: Pool,
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     /// A number that changes with each truncation: readers check it for each record, without a
     /// lock. It is odd while a cut is changing the state.
     changes: AtomicU64,
-    /// A record of the gathering was polled or its handle dropped: the committer is to commit it.
+    /// A record of the open group was polled or its handle dropped: the committer is to commit it.
     /// Cleared with the lock held when a group is frozen. `Relaxed` is enough: a thread sets it for
     /// a record after it held the lock since the group before that record was frozen, so a `true`
     /// that is seen here was set for this group or a later one.
@@ -128,7 +128,7 @@ impl Shared {
         let sleepers = Sleepers::default;
         Self {
             followers: Arc::new(sleepers()),
-            nappers: Arc::new(sleepers()),
+            pollers: Arc::new(sleepers()),
             preparer: sleepers(),
             tail: Tail::new(options.tail_bytes),
             directory,
@@ -303,7 +303,7 @@ impl Shared {
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        self.waking.queues.iter().chain([&*self.followers, &*self.nappers, &self.preparer])
+        self.waking.queues.iter().chain([&*self.followers, &*self.pollers, &self.preparer])
     }
 
     /// Wakes all threads, to check the state again.

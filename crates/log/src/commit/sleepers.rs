@@ -3,13 +3,13 @@
 //!
 //! *Owns*: their count; that they are woken after the lock is released; the clock and the way to
 //! yield, which the explorer replaces. *May not touch*: what they wait for; how often a thread
-//! yields (`Courtesy` of `inkstone-io`). Waking costs no system call if no thread sleeps: a commit
-//! wakes half a dozen of these.
+//! yields (`AdaptiveYielding` of `inkstone-io`). Waking costs no system call if no thread sleeps: a
+//! commit wakes half a dozen of these.
 
 use std::ops::Index;
 use std::time::Duration;
 
-use inkstone_io::Courtesy;
+use inkstone_io::AdaptiveYielding;
 
 use crate::options::Options;
 use crate::sync::{AtomicUsize, Bell, Instant, Ordering, yield_now};
@@ -172,7 +172,7 @@ const LATE_FOR_TASKS: Duration = Duration::from_micros(50);
 pub(crate) struct Yielding {
     /// As often as the options say, whatever yields cost.
     fixed: Option<u32>,
-    courtesy: Courtesy,
+    yielding: AdaptiveYielding,
     /// Yields, unless the options fix their number, count to the time for which a thread is to
     /// sleep. Threads that wait for their own records yield beyond it: if they are many, each yield
     /// lets others append, and the group is the larger for it.
@@ -182,14 +182,14 @@ pub(crate) struct Yielding {
 
 impl Yielding {
     pub(crate) fn new(options: &Options) -> Self {
-        let courtesy = Courtesy::default();
-        Self { fixed: options.yields, courtesy, keeps_time: false, opened: Instant::now() }
+        let yielding = AdaptiveYielding::default();
+        Self { fixed: options.yields, yielding, keeps_time: false, opened: Instant::now() }
     }
 
     /// For the committer that waits for tasks.
     pub(crate) fn for_tasks(options: &Options) -> Self {
         Self {
-            courtesy: Courtesy::late_after(LATE_FOR_TASKS),
+            yielding: AdaptiveYielding::late_after(LATE_FOR_TASKS),
             keeps_time: true,
             ..Self::new(options)
         }
@@ -197,7 +197,7 @@ impl Yielding {
 
     /// How often a thread slept at once, since yielding did not pay, and for how long it did not.
     pub(crate) fn rests(&self) -> (u64, Duration) {
-        self.courtesy.rests()
+        self.yielding.rests()
     }
 
     /// Lets other threads run until `is_over`, or until it is better to sleep, which the thread is
@@ -215,7 +215,7 @@ impl Yielding {
             return (!is_over).then_some(time);
         }
         let within = if self.keeps_time { time } else { Duration::MAX };
-        self.courtesy
+        self.yielding
             .until(within, || self.opened.elapsed(), yield_now, is_over)
             .map(|left| left.min(time))
     }

@@ -11,9 +11,9 @@ use std::ops::{Deref, DerefMut};
 
 use inkstone_format::{Control, Epoch, Lsn, SegmentHeader, SegmentNumber};
 
-use crate::commit::gathering::{Gathering, Group, Spare};
-use crate::commit::post::{Post, Posted, Posting};
+use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
 use crate::commit::rule::Rule;
+use crate::commit::shared_page::{Publication, Published, Publishing};
 use crate::commit::sleepers::{DueThreads, WaitQueue, WakeUps};
 use crate::commit::tasks::{Callback, DueTasks, Tasks, Waiting, Waking};
 use crate::error::{Error, Poison, Result};
@@ -78,8 +78,8 @@ pub(crate) enum SegmentWish {
 
 /// What the log's own threads are asked to do.
 pub(crate) struct Wanted {
-    /// A caller found the buffer full while another group was being written: the gathering is to be
-    /// committed next.
+    /// A caller found the buffer full while another group was being written: the open group is to
+    /// be committed next.
     pub(crate) room: bool,
     pub(crate) segment: SegmentWish,
     /// A promise: a group was written that none covers yet.
@@ -91,12 +91,12 @@ pub(crate) struct Wanted {
 /// Everything under the lock.
 pub(crate) struct State {
     /// The group that is gathered.
-    pub(crate) gathering: Gathering,
+    pub(crate) open_group: OpenGroup,
     /// The buffer of the next group, unless a group that is being written has it.
-    pub(crate) spare: Spare,
-    /// The waiters of the gathering, and which of them writes it.
+    pub(crate) spare: SpareBuffer,
+    /// The waiters of the open group, and which of them writes it.
     pub(crate) rule: Rule,
-    /// The number of the gathering.
+    /// The number of the open group.
     group: u64,
     turn: Turn,
     life: Life,
@@ -107,7 +107,7 @@ pub(crate) struct State {
     durable: Lsn,
     /// The last LSN that each cut has left, since the log was opened.
     cuts: Vec<Lsn>,
-    /// The epoch of the gathering.
+    /// The epoch of the open group.
     epoch: Epoch,
     /// The epoch frame of this opening, until it is durable.
     epoch_due: Option<Control>,
@@ -115,19 +115,24 @@ pub(crate) struct State {
     pub(crate) tasks: Tasks,
     /// Threads that the guard wakes after it has released the lock.
     pub(crate) wake_ups: WakeUps,
-    /// What other processes are told, and which readers nap.
-    pub(crate) posting: Posting,
+    /// What other processes are told, and which readers poll.
+    pub(crate) publishing: Publishing,
     pub(crate) counted: Counted,
     /// Events for the listener, sent when the turn ends.
     pub(crate) events: Vec<Event>,
 }
 
 impl State {
-    pub(crate) fn new(gathering: Gathering, durable: Lsn, epoch: Epoch, options: &Options) -> Self {
+    pub(crate) fn new(
+        open_group: OpenGroup,
+        durable: Lsn,
+        epoch: Epoch,
+        options: &Options,
+    ) -> Self {
         let segment = SegmentWish::None;
         Self {
-            gathering,
-            spare: Spare::new(options.buffer_bytes),
+            open_group,
+            spare: SpareBuffer::new(options.buffer_bytes),
             rule: Rule::new(),
             group: 0,
             turn: Turn::Free,
@@ -140,7 +145,7 @@ impl State {
             epoch_due: None,
             tasks: Tasks::default(),
             wake_ups: WakeUps::default(),
-            posting: Posting::default(),
+            publishing: Publishing::default(),
             counted: Counted::new(),
             events: Vec::new(),
         }
@@ -350,14 +355,14 @@ impl State {
     }
 }
 
-/// The gathering.
+/// The open group.
 impl State {
-    /// The number of the gathering.
+    /// The number of the open group.
     pub(crate) fn group(&self) -> u64 {
         self.group
     }
 
-    /// The gathering is closed: the next one has the next number. Returns its own.
+    /// The open group is closed: the next one has the next number. Returns its own.
     pub(super) fn close_group(&mut self) -> u64 {
         self.wanted.room = false;
         self.group += 1;
@@ -366,10 +371,10 @@ impl State {
 
     /// The last LSN that was assigned to a record.
     pub(crate) fn reserved(&self) -> Lsn {
-        self.gathering.next_lsn().before().unwrap_or(Lsn::ZERO)
+        self.open_group.next_lsn().before().unwrap_or(Lsn::ZERO)
     }
 
-    /// The epoch of the gathering.
+    /// The epoch of the open group.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -383,33 +388,36 @@ impl State {
         self.epoch_due = epoch;
     }
 
-    /// The gathering continues in this segment.
+    /// The open group continues in this segment.
     pub(crate) fn enter_segment(&mut self, header: SegmentHeader) {
         self.epoch = header.epoch;
-        self.gathering.enter(header, header.epoch, header.first_lsn);
+        self.open_group.enter(header, header.epoch, header.first_lsn);
     }
 
-    /// Posts what is durable, when the lock is released: this segment is the head, the log goes on
-    /// where the gathering is, and `first` is the first record that is left.
-    pub(crate) fn post_head(&mut self, segment: SegmentNumber, first: Lsn) {
-        let (durable, end, epoch) = (self.durable, self.gathering.at(), self.epoch);
-        self.posting.head(Posted { durable, segment, end, epoch, first });
+    /// Publishes what is durable, when the lock is released: this segment is the head, the log goes
+    /// on where the open group is, and `first` is the first record that is left.
+    pub(crate) fn publish_head(&mut self, segment: SegmentNumber, first: Lsn) {
+        let (durable, end, epoch) = (self.durable, self.open_group.at(), self.epoch);
+        self.publishing.head(Published { durable, segment, end, epoch, first });
     }
 }
 
 /// Tasks: futures and callbacks.
 impl State {
-    /// What waits for a record that is not decided: it is in the gathering, or in the group before,
-    /// which is being written.
+    /// What waits for a record that is not decided: it is in the open group, or in the group
+    /// before, which is being written.
     pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut Waiting {
-        let group =
-            if lsn >= self.gathering.first_lsn() { self.group } else { self.group.wrapping_sub(1) };
+        let group = if lsn >= self.open_group.first_lsn() {
+            self.group
+        } else {
+            self.group.wrapping_sub(1)
+        };
         self.tasks.of_group(group)
     }
 
     /// A task that was counted for this record, which is not decided, does not wait any more.
     pub(crate) fn uncount_task(&mut self, lsn: Lsn) {
-        if lsn >= self.gathering.first_lsn() {
+        if lsn >= self.open_group.first_lsn() {
             self.rule.task_leaves();
         }
     }
@@ -445,13 +453,13 @@ impl State {
     }
 }
 
-/// The locked state. Dropping it first releases the lock, then wakes threads, posts, and runs the
-/// wakers and callbacks that were marked meanwhile.
+/// The locked state. Dropping it first releases the lock, then wakes threads, publishes, and runs
+/// the wakers and callbacks that were marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
     /// Most often nothing: each append makes a guard, and looks at one word here.
-    marked: Option<(DueThreads<'a>, Post, DueTasks<'a>)>,
+    marked: Option<(DueThreads<'a>, Publication, DueTasks<'a>)>,
     waking: &'a Waking,
 }
 
@@ -465,7 +473,7 @@ impl<'a> Guard<'a> {
     fn take_marked(&mut self) {
         let tasks = DueTasks::take(self.waking, &mut self.state.tasks);
         let threads = self.waking.queues.due(&mut self.state.wake_ups);
-        self.marked = Some((threads, self.state.posting.take_due(), tasks));
+        self.marked = Some((threads, self.state.publishing.take_due(), tasks));
     }
 }
 
@@ -473,7 +481,7 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.state.wake_ups.is_empty()
-            || self.state.posting.is_due()
+            || self.state.publishing.is_due()
             || self.state.tasks.is_any_marked()
         {
             self.take_marked();

@@ -6,7 +6,7 @@
 //! wait (`sleepers.rs`).
 //!
 //! One group is in flight at a time. So a record that is not decided is in that group or in the
-//! gathering, and a list for each of these two is enough. Tasks that await the watermark stand in
+//! open group, and a list for each of these two is enough. Tasks that await the watermark stand in
 //! the order of the LSNs for which they wait, so only those whose LSN is reached are woken.
 //! Registering a waker is quick, however many there are: a task that registers again replaces its
 //! waker.
@@ -202,7 +202,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// What waits for the records of this group, which is the gathering or the one before.
+    /// What waits for the records of this group, which is the open group or the one before.
     pub(crate) fn of_group(&mut self, group: u64) -> &mut Waiting {
         &mut self.waiting[(group % 2) as usize]
     }

@@ -5,7 +5,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::commit::gathering::Group;
+use crate::commit::open_group::Group;
 use crate::commit::shared::Shared;
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Doing, Guard, State};
@@ -89,8 +89,8 @@ fn give_back(shared: &Shared, state: &mut State) {
         return;
     }
     // One waiter of the next group takes over: it leads at once, or holds the timer.
-    let gathering = WaitQueue::group(state.group());
-    state.wake_ups.one(gathering);
+    let open_group = WaitQueue::group(state.group());
+    state.wake_ups.one(open_group);
     // A committer with a timer wakes by itself: waking it after each group would cost a lone writer
     // a switch each time.
     let is_due = match state.committer_does() {

@@ -1,7 +1,7 @@
 //! Waiting: for a record, by a thread that may lead the commit or by a future; for the turn; and
 //! records without a waiter.
 //!
-//! *Owns*: carrying out the gathering rule (`rule.rs`); how threads sleep, the log's own and its
+//! *Owns*: carrying out the commit rule (`rule.rs`); how threads sleep, the log's own and its
 //! callers'; what comes after a turn. *May not touch*: how a group is written (`group.rs`).
 
 use std::task::Waker;
@@ -34,7 +34,7 @@ impl Shared {
         self.lock().outcome(lsn, cuts).unwrap_or(Ok(()))
     }
 
-    /// Waits until the record is durable; leads the commit if the gathering rule says so.
+    /// Waits until the record is durable; leads the commit if the commit rule says so.
     ///
     /// # Errors
     /// The poison, if the record is above the watermark.
@@ -46,7 +46,7 @@ impl Shared {
             if let Some(outcome) = state.outcome(lsn, cuts) {
                 return outcome;
             }
-            let gathered = lsn >= state.gathering.first_lsn();
+            let gathered = lsn >= state.open_group.first_lsn();
             if !gathered {
                 // It is in the group that is being written.
                 let on = self.queue(WaitQueue::group(state.group().wrapping_sub(1)));
@@ -161,7 +161,7 @@ impl Shared {
     /// committer is woken if it is to lead.
     pub(super) fn count_task(&self, state: &mut State, lsn: Lsn) {
         let is_writing = !state.is_turn_free();
-        if lsn >= state.gathering.first_lsn() && state.rule.task_arrives(is_writing) {
+        if lsn >= state.open_group.first_lsn() && state.rule.task_arrives(is_writing) {
             state.wake_committer();
         }
     }

@@ -14,7 +14,7 @@ use inkstone_io::{
 };
 
 use crate::choice::Asks;
-use crate::commit::gathering::Frozen;
+use crate::commit::open_group::Frozen;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::stats::Took;

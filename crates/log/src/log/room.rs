@@ -10,7 +10,7 @@ use inkstone_format::PayloadSum;
 
 use super::Log;
 use crate::append::Append;
-use crate::commit::gathering::Payload;
+use crate::commit::open_group::Payload;
 use crate::commit::shared::Shared;
 use crate::commit::tasks::Ticket;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! The gathering: the group that is being gathered, in the buffer from which it will be written.
+//! The open group: records are added to it, in the buffer from which it will be written.
 //!
 //! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same
 //! bytes), then the group. *May not touch*: files, locks, waiters.
@@ -49,7 +49,7 @@ impl Payload for &[IoSlice<'_>] {
 
 /// A group that is being gathered.
 #[derive(Debug)]
-pub(crate) struct Gathering {
+pub(crate) struct OpenGroup {
     memory: AlignedBuf,
     /// The size of the memory that it began with. Only a record that is larger uses more.
     usual_bytes: usize,
@@ -137,13 +137,13 @@ fn memory_bytes(bytes: usize) -> usize {
 
 /// The second of the two buffers: of the next group, unless a group that is being written has it.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub(crate) struct SpareBuffer {
     memory: Option<AlignedBuf>,
     /// For groups of so many bytes, as the options say.
     buffer_bytes: usize,
 }
 
-impl Spare {
+impl SpareBuffer {
     pub(crate) fn new(buffer_bytes: usize) -> Self {
         Self { memory: Some(memory_for(buffer_bytes)), buffer_bytes }
     }
@@ -167,7 +167,7 @@ impl Spare {
     }
 }
 
-impl Gathering {
+impl OpenGroup {
     /// Begins a group at byte `at`; `block` holds at least the bytes of the block before the group.
     pub(crate) fn begin(
         mut memory: AlignedBuf,
@@ -306,7 +306,12 @@ impl Gathering {
     }
 
     /// Ends the group and begins the next one after it, in the spare buffer.
-    pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, spare: &mut Spare) -> Frozen {
+    pub(crate) fn freeze(
+        &mut self,
+        promise: Promise,
+        pad: bool,
+        spare: &mut SpareBuffer,
+    ) -> Frozen {
         let is_large = self.is_large();
         let memory = spare.take(is_large);
         let mut encoder = self.encoder.clone();
@@ -395,15 +400,15 @@ mod tests {
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
         let at = HEADER_BYTES as u64;
-        let mut gathering = Gathering::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
+        let mut open_group = OpenGroup::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
         let zeros = vec![0; 200 << 20];
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
-        (0..2).for_each(|_| _ = gathering.records(&[summed(200 << 20)]).expect("there is room"));
-        let refused = gathering.records(&[summed(60 << 20), summed(60 << 20)]);
+        (0..2).for_each(|_| _ = open_group.records(&[summed(200 << 20)]).expect("there is room"));
+        let refused = open_group.records(&[summed(60 << 20), summed(60 << 20)]);
         assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
-        assert_eq!(gathering.next_lsn(), Lsn::new(3));
+        assert_eq!(open_group.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
-        let frozen = gathering.freeze(promise, true, &mut Spare::new(8 << 10));
+        let frozen = open_group.freeze(promise, true, &mut SpareBuffer::new(8 << 10));
         assert_eq!((frozen.last(), frozen.len % BLOCK_BYTES), (Lsn::new(2), 0));
     }
 }
