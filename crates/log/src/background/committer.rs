@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use inkstone_format::PromiseReason;
 
-use crate::commit::rule::Step;
+use crate::commit::rule::WaiterStep;
 use crate::commit::shared::Shared;
 use crate::commit::sleepers::WaitQueue;
 use crate::commit::state::{Doing, SegmentWish, State};
@@ -18,7 +18,7 @@ use crate::sync::{Instant, Ordering, try_lock};
 const FILES_PAUSE: Duration = Duration::from_millis(10);
 
 /// What is due now.
-enum Work {
+enum Due {
     Nothing,
     /// A group was handed over.
     Handed,
@@ -44,18 +44,18 @@ pub(crate) fn run(shared: &Shared) {
             return;
         }
         let due = match due_for_tasks(&mut state, &mut timer) {
-            Some(Work::In(time)) => due(shared, &state, &mut since).or_in(time),
+            Some(Due::In(time)) => due(shared, &state, &mut since).or_in(time),
             Some(due) => due,
             None => due(shared, &state, &mut since),
         };
         match due {
             // The committer does not wait for the turn: a caller may hand it the turn meanwhile,
             // with a group to write.
-            Work::Commit | Work::Roll(_) | Work::Promise if !state.is_turn_free() => {
+            Due::Commit | Due::Roll(_) | Due::Promise if !state.is_turn_free() => {
                 state.committer_goes(Doing::AwaitsTurn);
                 drop(shared.sleep(shared.queue(WaitQueue::Committer), state));
             }
-            Work::Nothing => {
+            Due::Nothing => {
                 state.committer_goes(Doing::Rests);
                 drop(shared.sleep_for(
                     shared.queue(WaitQueue::Committer),
@@ -63,20 +63,20 @@ pub(crate) fn run(shared: &Shared) {
                     Duration::from_secs(3600),
                 ));
             }
-            Work::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
-            Work::In(time) => {
+            Due::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
+            Due::In(time) => {
                 drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, time))
             }
-            Work::Handed => {
+            Due::Handed => {
                 since = None;
                 shared.write_handed(state);
             }
             // A failed write poisons the log, which notifies every waiter.
-            Work::Commit => {
+            Due::Commit => {
                 since = None;
                 drop(shared.commit(state));
             }
-            Work::Roll(bytes) => {
+            Due::Roll(bytes) => {
                 state.wanted.segment = SegmentWish::None;
                 // The caller that asked has returned; the next caller that asks gets the error.
                 if let Err(error) = shared.roll(state, bytes).map(drop) {
@@ -85,22 +85,22 @@ pub(crate) fn run(shared: &Shared) {
                     state.tasks.mark_room();
                 }
             }
-            Work::Files if try_lock(&shared.giving_back).is_none() => {
+            Due::Files if try_lock(&shared.giving_back).is_none() => {
                 drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, FILES_PAUSE));
             }
-            Work::Files => {
+            Due::Files => {
                 drop(state);
                 // What has failed is tried again after the next change of segments.
                 let _ = shared.give_files_back();
             }
-            Work::Promise => {
+            Due::Promise => {
                 drop(shared.in_turn(state, |turn| turn.promise(PromiseReason::Idle)));
             }
         }
     }
 }
 
-impl Work {
+impl Due {
     /// The same, or nothing before this time has passed.
     fn or_in(self, time: Duration) -> Self {
         match self {
@@ -118,7 +118,7 @@ struct Timer {
 }
 
 /// What is due for futures and callbacks: their group, as soon as all that are expected are there.
-fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
+fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
     let has_other_work = state.is_handed() || asked_bytes(state).is_some() || state.wanted.room;
     // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on
     // it.
@@ -127,7 +127,7 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
         return None;
     }
     if !state.is_turn_free() {
-        return Some(Work::Commit);
+        return Some(Due::Commit);
     }
     let now = Instant::now();
     let left = |timer: &Timer| timer.ends.saturating_duration_since(now);
@@ -138,13 +138,14 @@ fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
         state.rule.expect_no_tasks();
         return None;
     }
-    let (Step::Hold(linger) | Step::Watch(linger)) = state.rule.step(false, is_late) else {
-        return Some(Work::Commit);
+    let (WaiterStep::Hold(linger) | WaiterStep::Watch(linger)) = state.rule.step(false, is_late)
+    else {
+        return Some(Due::Commit);
     };
     let held = held.unwrap_or_else(|| Timer { group: state.group(), ends: now + linger });
     let time = left(&held);
     *timer = Some(held);
-    Some(Work::In(time))
+    Some(Due::In(time))
 }
 
 /// The frame for which a segment is asked.
@@ -155,15 +156,15 @@ fn asked_bytes(state: &State) -> Option<u64> {
     }
 }
 
-fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Work {
+fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
     if state.is_handed() {
-        return Work::Handed;
+        return Due::Handed;
     }
     if let Some(bytes) = asked_bytes(state) {
-        return Work::Roll(bytes);
+        return Due::Roll(bytes);
     }
     if state.wanted.room && !state.open_group.is_empty() {
-        return Work::Commit;
+        return Due::Commit;
     }
     if state.open_group.is_empty() {
         // It was set for a group that has been closed since.
@@ -177,21 +178,21 @@ fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Work {
             _ => (shared.options.linger, first_seen),
         };
         return match linger.checked_sub(waited) {
-            Some(left) if !left.is_zero() => Work::In(left),
-            _ => Work::Commit,
+            Some(left) if !left.is_zero() => Due::In(left),
+            _ => Due::Commit,
         };
     }
     *since = None;
     if !state.wanted.promise {
         let gives_back = state.wanted.files && !shared.prepares_ahead();
-        return if gives_back { Work::Files } else { Work::Nothing };
+        return if gives_back { Due::Files } else { Due::Nothing };
     }
     let idle_for = state.counted.after_last_commit(Instant::now());
     match shared.options.idle.checked_sub(idle_for) {
-        Some(left) if !left.is_zero() => Work::In(left),
+        Some(left) if !left.is_zero() => Due::In(left),
         // A waiter will commit.
-        _ if state.rule.has_waiters() => Work::In(shared.options.idle),
+        _ if state.rule.has_waiters() => Due::In(shared.options.idle),
         // The promise is written after what is gathered, which may have no waiter ever.
-        _ => Work::Promise,
+        _ => Due::Promise,
     }
 }

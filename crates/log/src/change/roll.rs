@@ -27,7 +27,7 @@ use crate::segment::{Link, Segment};
 use crate::sync::lock;
 
 /// The header fields of the next segment, and why it is begun.
-pub(super) struct Next {
+pub(super) struct NextSegment {
     pub(super) epoch: Epoch,
     pub(super) roll: Roll,
     pub(super) predecessor: Option<Position>,
@@ -46,7 +46,7 @@ impl HeldTurn<'_> {
     pub(super) fn roll(&mut self, frame_bytes: u64) -> Result<()> {
         self.write()?;
         let old = self.shared.head_header();
-        let next = Next {
+        let next = NextSegment {
             epoch: self.epoch(),
             roll: Roll::Full,
             predecessor: Some(Position { segment: old.number, byte: self.open_group.at() }),
@@ -62,7 +62,7 @@ impl HeldTurn<'_> {
     ///
     /// # Errors
     /// The poison; or why there is no file, and nothing has changed.
-    pub(super) fn begin_segment(&mut self, next: Next) -> Result<()> {
+    pub(super) fn begin_segment(&mut self, next: NextSegment) -> Result<()> {
         let shared = self.shared;
         let (log, first_live) = {
             let segments = lock(&shared.segments);

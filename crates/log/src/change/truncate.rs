@@ -5,7 +5,7 @@
 
 use inkstone_format::{Control, Kind, Lsn, Position, Roll};
 
-use crate::change::roll::Next;
+use crate::change::roll::NextSegment;
 use crate::commit::room::or_left_out;
 use crate::commit::shared::Shared;
 use crate::commit::turn::HeldTurn;
@@ -74,7 +74,7 @@ impl HeldTurn<'_> {
             false => Some(self.unlocked(|| shared.end_of(last))?),
         };
         let previous = self.epoch();
-        let next = Next {
+        let next = NextSegment {
             epoch: previous.next().ok_or(Error::UsedUp)?,
             roll: if predecessor.is_some() { Roll::Cut } else { Roll::Begin },
             predecessor,

@@ -43,7 +43,7 @@ use crate::segment::seal::Seal;
 use crate::sync::{
     AtomicBool, AtomicU64, FALLBACK, JoinHandle, Mutex, MutexGuard, Ordering, lock, spawn, try_lock,
 };
-use crate::tail::Tail;
+use crate::tail::GroupTail;
 
 /// Shared by the log, its handles, its readers and its own threads.
 pub(crate) struct Shared {
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     /// before every other lock.
     pub(crate) giving_back: Mutex<()>,
     /// The groups that were written last, for readers.
-    pub(crate) tail: Tail,
+    pub(crate) tail: GroupTail,
     /// Seals of full segments, for the preparer to write.
     pub(crate) seals: Mutex<Vec<Seal>>,
     /// A copy of the durable watermark that is read without the lock. Written with `Release` under
@@ -130,7 +130,7 @@ impl Shared {
             followers: Arc::new(sleepers()),
             pollers: Arc::new(sleepers()),
             preparer: sleepers(),
-            tail: Tail::new(options.tail_bytes),
+            tail: GroupTail::new(options.tail_bytes),
             directory,
             yielding: Yielding::new(&options),
             yielding_for_tasks: Yielding::for_tasks(&options),

@@ -15,7 +15,7 @@ use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
 use crate::commit::rule::Rule;
 use crate::commit::shared_page::{Publication, Published, Publishing};
 use crate::commit::sleepers::{DueThreads, WaitQueue, WakeUps};
-use crate::commit::tasks::{Callback, DueTasks, Tasks, Waiting, Waking};
+use crate::commit::tasks::{DueTasks, DurableCallback, GroupTasks, Tasks, Waking};
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
@@ -77,7 +77,7 @@ pub(crate) enum SegmentWish {
 }
 
 /// What the log's own threads are asked to do.
-pub(crate) struct Wanted {
+pub(crate) struct Wishes {
     /// A caller found the buffer full while another group was being written: the open group is to
     /// be committed next.
     pub(crate) room: bool,
@@ -102,7 +102,7 @@ pub(crate) struct State {
     life: Life,
     /// The log's own thread that commits, once it runs.
     committer: Option<(ThreadId, Doing)>,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Wishes,
     /// The durable watermark.
     durable: Lsn,
     /// The last LSN that each cut has left, since the log was opened.
@@ -138,7 +138,7 @@ impl State {
             turn: Turn::Free,
             life: Life::Open,
             committer: None,
-            wanted: Wanted { room: false, segment, promise: false, files: true },
+            wanted: Wishes { room: false, segment, promise: false, files: true },
             durable,
             cuts: Vec::new(),
             epoch,
@@ -406,7 +406,7 @@ impl State {
 impl State {
     /// What waits for a record that is not decided: it is in the open group, or in the group
     /// before, which is being written.
-    pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut Waiting {
+    pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut GroupTasks {
         let group = if lsn >= self.open_group.first_lsn() {
             self.group
         } else {
@@ -444,8 +444,8 @@ impl State {
             self.tasks.no_watermark_comes();
         }
         let Self { tasks, life, durable, cuts, .. } = self;
-        let known = |callback: &Callback| {
-            let Callback { lsn, cuts: before, .. } = *callback;
+        let known = |callback: &DurableCallback| {
+            let DurableCallback { lsn, cuts: before, .. } = *callback;
             outcome(life, *durable, cuts.len(), lsn, before).unwrap_or(Err(Error::Closed))
         };
         tasks.mark_decided(known);

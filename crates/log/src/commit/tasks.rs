@@ -163,7 +163,7 @@ impl Watchers {
 pub(crate) type Function = Box<dyn FnOnce(Result<Lsn>) + Send>;
 
 /// A callback whose record is not decided.
-pub(crate) struct Callback {
+pub(crate) struct DurableCallback {
     pub(crate) lsn: Lsn,
     /// The number of cuts before the record was appended.
     pub(crate) cuts: usize,
@@ -178,16 +178,16 @@ struct Decided {
 
 /// What waits for the records of one group.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct GroupTasks {
     pub(crate) futures: Wakers,
-    pub(crate) callbacks: Vec<Callback>,
+    pub(crate) callbacks: Vec<DurableCallback>,
 }
 
 /// All tasks that wait for something of a log.
 #[derive(Default)]
 pub(crate) struct Tasks {
     /// For records whose outcome is open, by the parity of their group.
-    waiting: [Waiting; 2],
+    waiting: [GroupTasks; 2],
     /// For the watermark.
     pub(crate) watchers: Watchers,
     /// For room.
@@ -195,7 +195,7 @@ pub(crate) struct Tasks {
     /// Those whose record this turn has decided; the callbacks in the order of their LSNs. They are
     /// marked at its end.
     written: Vec<Waker>,
-    written_callbacks: Vec<Callback>,
+    written_callbacks: Vec<DurableCallback>,
     /// Those that the guard wakes or calls after it has released the lock.
     marked: Vec<Waker>,
     marked_callbacks: Vec<Decided>,
@@ -203,7 +203,7 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// What waits for the records of this group, which is the open group or the one before.
-    pub(crate) fn of_group(&mut self, group: u64) -> &mut Waiting {
+    pub(crate) fn of_group(&mut self, group: u64) -> &mut GroupTasks {
         &mut self.waiting[(group % 2) as usize]
     }
 
@@ -224,9 +224,9 @@ impl Tasks {
     }
 
     /// A callback for a record whose outcome is known: it comes after those that are due.
-    pub(crate) fn call(&mut self, callback: Callback, outcome: Result<()>) {
+    pub(crate) fn call(&mut self, callback: DurableCallback, outcome: Result<()>) {
         if self.written_callbacks.is_empty() {
-            let Callback { lsn, function, .. } = callback;
+            let DurableCallback { lsn, function, .. } = callback;
             self.marked_callbacks.push(Decided { function, outcome: outcome.map(|()| lsn) });
         } else {
             self.written_callbacks.push(callback);
@@ -234,7 +234,7 @@ impl Tasks {
     }
 
     /// Marks what was decided.
-    pub(crate) fn mark_decided(&mut self, outcome: impl Fn(&Callback) -> Result<()>) {
+    pub(crate) fn mark_decided(&mut self, outcome: impl Fn(&DurableCallback) -> Result<()>) {
         join(&mut self.marked, &mut self.written);
         for callback in self.written_callbacks.drain(..) {
             let outcome = outcome(&callback).map(|()| callback.lsn);

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use inkstone_format::Lsn;
 
-use crate::commit::rule::Step;
+use crate::commit::rule::WaiterStep;
 use crate::commit::shared::Shared;
 use crate::commit::sleepers::{Sleepers, WaitQueue};
 use crate::commit::state::{Doing, Guard, State};
-use crate::commit::tasks::{Callback, Function, Ticket};
+use crate::commit::tasks::{DurableCallback, Function, Ticket};
 use crate::commit::turn::HeldTurn;
 use crate::commit::writer::Way;
 use crate::error::{Error, Result};
@@ -65,8 +65,8 @@ impl Shared {
             let on = self.queue(WaitQueue::group(group));
             let is_writing = !state.is_turn_free();
             match state.rule.step(is_writing, is_late) {
-                Step::Lead => state = self.commit(state)?,
-                Step::Sleep => {
+                WaiterStep::Lead => state = self.commit(state)?,
+                WaiterStep::Sleep => {
                     let Some((locked, slept)) = self.sleep_for_durable(on, state, FALLBACK, lsn)
                     else {
                         return Ok(());
@@ -80,7 +80,7 @@ impl Shared {
                     state.counted.stats.missed_wakeups += u64::from(is_missed);
                     is_late |= is_missed;
                 }
-                Step::Watch(linger) => {
+                WaiterStep::Watch(linger) => {
                     match self.sleep_for_durable(on, state, linger, lsn) {
                         // Whoever holds the timer does not get the processor.
                         Some((locked, slept)) => (state, is_late) = (locked, slept),
@@ -88,7 +88,7 @@ impl Shared {
                     }
                     is_late &= state.group() == group;
                 }
-                Step::Hold(linger) => {
+                WaiterStep::Hold(linger) => {
                     match self.sleep_for_durable(on, state, linger, lsn) {
                         Some(woken) => (state, is_late) = woken,
                         None => return Ok(()),
@@ -174,13 +174,13 @@ impl Shared {
         let mut state = self.lock();
         match state.outcome(lsn, cuts) {
             None => {
-                state.waiting_for(lsn).callbacks.push(Callback { lsn, cuts, function });
+                state.waiting_for(lsn).callbacks.push(DurableCallback { lsn, cuts, function });
                 match self.options.periodic {
                     Some(_) => self.claim(&mut state),
                     None => self.count_task(&mut state, lsn),
                 }
             }
-            Some(outcome) => state.tasks.call(Callback { lsn, cuts, function }, outcome),
+            Some(outcome) => state.tasks.call(DurableCallback { lsn, cuts, function }, outcome),
         }
         drop(state);
     }

@@ -204,39 +204,39 @@ impl News {
     }
 
     /// How to sleep when nothing was found, given the shared page as it was before.
-    pub(crate) fn rest(&mut self, quiet: Option<Quiet>) -> Rest {
+    pub(crate) fn rest(&mut self, quiet: Option<Quiet>) -> Pause {
         let polls = std::mem::take(&mut self.is_brisk);
         match (&self.shared_page, quiet) {
             (Some(now), Some(quiet)) if self.agrees && Arc::ptr_eq(now, &quiet.shared_page) => {
                 if polls {
-                    Rest::PollOn(quiet)
+                    Pause::PollOn(quiet)
                 } else {
-                    Rest::On(quiet)
+                    Pause::On(quiet)
                 }
             }
             // It was found a moment ago: publications since then count.
-            (Some(_), _) if self.agrees => Rest::Not,
-            _ => Rest::For(self.next_pause()),
+            (Some(_), _) if self.agrees => Pause::Not,
+            _ => Pause::For(self.next_pause()),
         }
     }
 }
 
 /// How a reader sleeps.
-pub(crate) enum Rest {
+pub(crate) enum Pause {
     Not,
     On(Quiet),
     PollOn(Quiet),
     For(Duration),
 }
 
-impl Rest {
+impl Pause {
     /// Sleeps, `at_most` at the longest.
     pub(crate) fn sleep(self, at_most: Duration) {
         match self {
             Self::Not => {}
             Self::On(quiet) => drop(quiet.shared_page.sleep(quiet.rings, SILENCE.min(at_most))),
             Self::PollOn(quiet) => {
-                drop(quiet.shared_page.poll(quiet.rings, POLL_PAUSE.min(at_most)))
+                let _ = quiet.shared_page.poll(quiet.rings, POLL_PAUSE.min(at_most));
             }
             Self::For(pause) => sleep(pause.min(at_most)),
         }
