@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inkstone_io::{Courtesy, Error, ForkMark};
+use inkstone_io::{AdaptiveYielding, Error, ForkMark};
 
 use crate::options::WhenFull;
 use crate::state::State;
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     /// The file is to be reopened by its name.
     pub(crate) reopen: AtomicBool,
     /// Whether it pays to yield, by the time since `opened`.
-    courtesy: Courtesy,
+    yielding: AdaptiveYielding,
     opened: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Shared {
             progress: Condvar::new(),
             is_writing: AtomicBool::new(false),
             reopen: AtomicBool::new(false),
-            courtesy: Courtesy::default(),
+            yielding: AdaptiveYielding::default(),
             opened: Instant::now(),
         }
     }
@@ -104,7 +104,7 @@ impl Shared {
         let is_writing = || self.is_writing.load(Ordering::Relaxed);
         let mut locked = None;
         if is_writing() {
-            self.courtesy.until(
+            self.yielding.until(
                 Duration::MAX,
                 || self.opened.elapsed(),
                 thread::yield_now,

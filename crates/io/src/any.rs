@@ -17,7 +17,7 @@ use crate::capability::Capabilities;
 use crate::error::{Error, Result};
 use crate::seam::{Completion, Directory, Engine, File, OpenFile, Request};
 use crate::strategy::EngineKind;
-use crate::{Bulletin, BulletinReader};
+use crate::{SharedPage, SharedPageReader};
 
 /// An engine for the files of an [`AnyDirectory`].
 pub type AnyEngine = Box<dyn Engine<File = dyn File>>;
@@ -25,14 +25,14 @@ pub type AnyEngine = Box<dyn Engine<File = dyn File>>;
 /// A lock on a file of an [`AnyDirectory`]; released when it is dropped.
 pub struct AnyLock {
     lock: Box<dyn fmt::Debug + Send + Sync>,
-    bulletin: Option<Arc<Bulletin>>,
+    shared_page: Option<Arc<SharedPage>>,
 }
 
 impl AnyLock {
-    /// The page on which the holder of this lock posts to other processes
-    /// ([`Directory::bulletin`]).
-    pub fn bulletin(&self) -> Option<&Arc<Bulletin>> {
-        self.bulletin.as_ref()
+    /// The page on which the holder of this lock publishes to other processes
+    /// ([`Directory::shared_page`]).
+    pub fn shared_page(&self) -> Option<&Arc<SharedPage>> {
+        self.shared_page.as_ref()
     }
 }
 
@@ -94,7 +94,7 @@ pub trait DirectoryCalls: Send + Sync + 'static {
     fn sync(&self) -> Result<()>;
     fn lock(&self, name: &str) -> Result<Option<AnyLock>>;
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
-    fn read_bulletin(&self, name: &str) -> Option<BulletinReader>;
+    fn read_shared_page(&self, name: &str) -> Option<SharedPageReader>;
     fn is_forked(&self) -> bool;
     fn free_bytes(&self) -> Result<u64>;
     fn capabilities(&self) -> Result<Option<Capabilities>>;
@@ -134,15 +134,15 @@ impl<D: Directory> DirectoryCalls for D {
 
     fn lock(&self, name: &str) -> Result<Option<AnyLock>> {
         let lock = Directory::lock(self, name)?;
-        Ok(lock.map(|lock| AnyLock { bulletin: self.bulletin(&lock), lock: Box::new(lock) }))
+        Ok(lock.map(|lock| AnyLock { shared_page: self.shared_page(&lock), lock: Box::new(lock) }))
     }
 
     fn locked_by(&self, name: &str) -> Result<Option<String>> {
         Directory::locked_by(self, name)
     }
 
-    fn read_bulletin(&self, name: &str) -> Option<BulletinReader> {
-        Directory::read_bulletin(self, name)
+    fn read_shared_page(&self, name: &str) -> Option<SharedPageReader> {
+        Directory::read_shared_page(self, name)
     }
 
     fn is_forked(&self) -> bool {

@@ -21,7 +21,7 @@ use crate::seam::{Directory, OpenFile};
 use crate::strategy::EngineKind;
 use crate::sys;
 use crate::transfer::retry;
-use crate::{Bulletin, BulletinReader};
+use crate::{SharedPage, SharedPageReader};
 
 /// By default only the owner may read and write the files that are created.
 pub const FILE_MODE: u32 = 0o600;
@@ -203,13 +203,13 @@ impl Directory for OsDirectory {
         lock::holder(&self.held, name)
     }
 
-    fn bulletin(&self, lock: &OsLock) -> Option<Arc<Bulletin>> {
-        lock.bulletin().cloned()
+    fn shared_page(&self, lock: &OsLock) -> Option<Arc<SharedPage>> {
+        lock.shared_page().cloned()
     }
 
-    fn read_bulletin(&self, name: &str) -> Option<BulletinReader> {
+    fn read_shared_page(&self, name: &str) -> Option<SharedPageReader> {
         self.check_name(name).ok()?;
-        lock::bulletin_of_holder(&self.held, name)
+        lock::shared_page_of_holder(&self.held, name)
     }
 
     #[inline]

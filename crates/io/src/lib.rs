@@ -16,12 +16,9 @@
 mod any;
 mod bell;
 mod buffer;
-#[cfg(target_os = "linux")]
-mod bulletin;
 mod capability;
 mod clock;
 mod command;
-mod courtesy;
 mod descriptor;
 mod device_number;
 mod directory;
@@ -38,30 +35,30 @@ mod lock;
 mod lock_table;
 mod mount_table;
 #[cfg(not(target_os = "linux"))]
-mod no_bulletin;
+mod no_shared_page;
 mod prepare;
 #[cfg(target_os = "linux")]
 mod recent;
 mod residency;
 pub mod seam;
+#[cfg(target_os = "linux")]
+mod shared_page;
 mod size_signal;
 mod strategy;
 mod sys;
 mod text_log;
 pub mod transfer;
+mod yielding;
 
 pub use any::{AnyDirectory, AnyEngine, AnyLock, DirectoryCalls};
 pub use bell::Bell;
 pub use buffer::{AlignedBuf, BLOCK_BYTES};
-#[cfg(target_os = "linux")]
-pub use bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
 pub use capability::{
     Barriers, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment, MountFacts, free_bytes, is_root,
 };
 pub use clock::{CoarseInstant, TICK};
 pub use command::ignored::{WaitingSignals, is_ignored};
 pub use command::input::{Got, Input, InputStop, has_reader, wait_to_read, wait_to_write};
-pub use courtesy::Courtesy;
 pub use device_number::{DeviceNumber, NotADeviceNumber};
 pub use directory::{DirectoryIdentity, FILE_MODE, OsDirectory};
 pub use error::{Error, MORE_THREADS, Result, is_not_here};
@@ -73,12 +70,14 @@ pub use local_time::ahead_of_utc;
 pub use lock::OsLock;
 pub use mount_table::{MountPoint, mount_points};
 #[cfg(not(target_os = "linux"))]
-pub use no_bulletin::{BULLETIN_WORDS, Bulletin, BulletinReader};
+pub use no_shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
 pub use residency::Residency;
 pub use seam::{
     Completion, Directory, Engine, File, FileFacts, OpenFile, Operation, Persist, Request,
     SyncKind, Then, ThenOn,
 };
+#[cfg(target_os = "linux")]
+pub use shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
 pub use size_signal::{NoSizeSignal, file_bytes_max};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
@@ -87,3 +86,4 @@ pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_mem
 #[cfg(target_os = "linux")]
 pub use text_log::stage_file::{StageFile, StageLock};
 pub use text_log::writer_lock::{Taken, WriterLock};
+pub use yielding::AdaptiveYielding;

@@ -1,8 +1,8 @@
 //! The exclusive lock on a file, by open file description: one holder among all processes and
 //! threads.
 //!
-//! *Owns*: the lock file's descriptor, the note in it, and the holder's bulletin, to which the note
-//! leads. *May not touch*: other files; whether a lock means a writer; what is posted.
+//! *Owns*: the lock file's descriptor, the note in it, and the holder's shared page, to which the
+//! note leads. *May not touch*: other files; whether a lock means a writer; what is published.
 //!
 //! A traditional record lock belongs to the process and is lost when the process closes *any*
 //! descriptor of the file; `flock` is emulated by record locks on some network file systems. A lock
@@ -26,7 +26,7 @@ use crate::lock_table::{Entry, while_no_fork};
 use crate::size_signal::NoSizeSignal;
 use crate::sys::{self, LockedBytes};
 use crate::transfer::retry;
-use crate::{Bulletin, BulletinReader};
+use crate::{SharedPage, SharedPageReader};
 
 /// The longest note that is read.
 const NOTE_MAX_BYTES: usize = 100;
@@ -105,11 +105,11 @@ impl Drop for LockedFile {
     }
 }
 
-/// The page on which a holder posts, which says at the end that it has ended.
+/// The page on which a holder publishes, which says at the end that it has ended.
 #[derive(Debug)]
-struct Posting(Arc<Bulletin>, ForkMark);
+struct OwnPage(Arc<SharedPage>, ForkMark);
 
-impl Drop for Posting {
+impl Drop for OwnPage {
     fn drop(&mut self) {
         if !self.1.is_child() {
             self.0.end();
@@ -120,11 +120,11 @@ impl Drop for Posting {
 /// The exclusive lock on a file; released when dropped.
 #[derive(Debug)]
 pub struct OsLock {
-    // Released before the posting ends.
+    // Released before the own_page ends.
     locked: LockedFile,
     path: PathBuf,
-    /// Where the holder posts to other processes; the note leads to it.
-    posting: Option<Posting>,
+    /// Where the holder publishes to other processes; the note leads to it.
+    own_page: Option<OwnPage>,
 }
 
 impl OsLock {
@@ -133,9 +133,9 @@ impl OsLock {
         &self.path
     }
 
-    /// The page on which its holder posts to other processes, if this system has such pages.
-    pub(crate) fn bulletin(&self) -> Option<&Arc<Bulletin>> {
-        self.posting.as_ref().map(|posting| &posting.0)
+    /// The page on which its holder publishes to other processes, if this system has such pages.
+    pub(crate) fn shared_page(&self) -> Option<&Arc<SharedPage>> {
+        self.own_page.as_ref().map(|own_page| &own_page.0)
     }
 
     /// `None` if another holder has it.
@@ -154,23 +154,27 @@ impl OsLock {
         let Some(locked) = LockedFile::take(&path, LockedBytes::All, mark, open)? else {
             return Ok(None);
         };
-        let bulletin = Bulletin::of(&locked.file, mark).map(Arc::new);
-        let lock = Self { locked, path, posting: bulletin.map(|bulletin| Posting(bulletin, mark)) };
+        let shared_page = SharedPage::of(&locked.file, mark).map(Arc::new);
+        let lock = Self {
+            locked,
+            path,
+            own_page: shared_page.map(|shared_page| OwnPage(shared_page, mark)),
+        };
         lock.leave_note();
         Ok(Some(lock))
     }
 
-    /// The note is for people, and its second line for readers of the bulletin, who can do without.
-    /// So writing it may fail: a full disk has no block for it. Then an old note is removed. Other
-    /// content belongs to the user and stays; a lock needs no bytes.
+    /// The note is for people, and its second line for readers of the shared page, who can do
+    /// without. So writing it may fail: a full disk has no block for it. Then an old note is
+    /// removed. Other content belongs to the user and stays; a lock needs no bytes.
     fn leave_note(&self) {
         if !matches!(content(self.locked.file()), Content::Nothing | Content::Note { .. }) {
             return;
         }
         let _no_signal = NoSizeSignal::here();
         let mut note = format!("process {}\n", std::process::id());
-        if let Some(bulletin) = self.bulletin() {
-            note.push_str(&format!("{}\n", bulletin.descriptor()));
+        if let Some(shared_page) = self.shared_page() {
+            note.push_str(&format!("{}\n", shared_page.descriptor()));
         }
         let is_left = retry(|| self.locked.file().write_all_at(note.as_bytes(), 0)).is_ok();
         let len = if is_left { note.len() as u64 } else { 0 };
@@ -211,12 +215,12 @@ fn in_words(file: &File, path: &Path, lock: sys::LockInTheWay) -> String {
     )
 }
 
-/// The page on which the process posts that the note names.
-pub(crate) fn bulletin_of_holder(held: &Held, name: &str) -> Option<BulletinReader> {
+/// The page on which the process publishes that the note names.
+pub(crate) fn shared_page_of_holder(held: &Held, name: &str) -> Option<SharedPageReader> {
     let file = held.open_file(name, OFlags::RDONLY, 0).ok()?;
     match content(&file) {
         Content::Note { process, descriptor: Some(descriptor) } => {
-            BulletinReader::open(process, descriptor, &file)
+            SharedPageReader::open(process, descriptor, &file)
         }
         _ => None,
     }

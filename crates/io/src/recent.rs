@@ -1,8 +1,8 @@
 //! The last bytes that were written to a file, in memory that other processes read.
 //!
 //! *Owns*: where in that memory a byte lies, and how a copy is known to be whole. *May not touch*:
-//! what the bytes are, how the memory is found (`bulletin.rs`). A reader checks the bytes as if a
-//! disk had given them: any process of the same user can write here.
+//! what the bytes are, how the memory is found (`shared_page.rs`). A reader checks the bytes as if
+//! a disk had given them: any process of the same user can write here.
 //!
 //! The byte at place `at` of a file lies at `at` modulo the size. What is here is one *stretch* of
 //! one file. The writer alone changes it, and readers take no lock: before the writer overwrites

@@ -17,7 +17,7 @@ use crate::buffer::AlignedBuf;
 use crate::capability::{Capabilities, CopyOnWrite};
 use crate::error::Result;
 use crate::strategy::{Access, Durability, EngineKind, Preparation};
-use crate::{Bulletin, BulletinReader};
+use crate::{SharedPage, SharedPageReader};
 use std::any::Any;
 use std::fmt;
 use std::path::Path;
@@ -406,16 +406,16 @@ pub trait Directory: Send + Sync + 'static {
     /// The file is there and could not be opened for reading, or the file system has no locks.
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
 
-    /// The page on which the holder of this lock posts to other processes; `None` where there is no
-    /// such page, so that they poll.
-    fn bulletin(&self, _lock: &Self::Lock) -> Option<Arc<Bulletin>> {
+    /// The page on which the holder of this lock publishes to other processes; `None` where there
+    /// is no such page, so that they poll.
+    fn shared_page(&self, _lock: &Self::Lock) -> Option<Arc<SharedPage>> {
         None
     }
 
-    /// The page on which the holder of the lock on the file `name` posts; `None` if nobody holds
-    /// it, or if this process cannot see the page. A process of the same user can post anything
-    /// there: check what it says.
-    fn read_bulletin(&self, _name: &str) -> Option<BulletinReader> {
+    /// The page on which the holder of the lock on the file `name` publishes; `None` if nobody
+    /// holds it, or if this process cannot see the page. A process of the same user can publish
+    /// anything there: check what it says.
+    fn read_shared_page(&self, _name: &str) -> Option<SharedPageReader> {
         None
     }
 

@@ -198,8 +198,11 @@ fn a_note_that_says_nothing_is_another_process() {
         fs::write(directory.path().join("lock"), left).unwrap();
         let lock = directory.lock("lock").unwrap().unwrap();
         let note = fs::read_to_string(lock.path()).unwrap();
-        let bulletin = note.strip_prefix(&format!("process {}\n", std::process::id())).unwrap();
-        assert!(bulletin.is_empty() || bulletin.trim_end().parse::<u32>().is_ok(), "{note:?}");
+        let shared_page = note.strip_prefix(&format!("process {}\n", std::process::id())).unwrap();
+        assert!(
+            shared_page.is_empty() || shared_page.trim_end().parse::<u32>().is_ok(),
+            "{note:?}"
+        );
     }
 }
 

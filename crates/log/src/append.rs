@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use inkstone_format::Lsn;
 
-use crate::commit::futures::Ticket;
 use crate::commit::shared::Shared;
+use crate::commit::tasks::Ticket;
 use crate::error::Result;
 
 /// A record, or a batch, that was appended and is not necessarily durable yet.
@@ -30,7 +30,7 @@ use crate::error::Result;
 /// can outlive the borrow.
 #[must_use = "the record is not durable before `wait` (or `.await`) returns Ok"]
 pub struct Append<'log> {
-    shared: Held<'log>,
+    shared: LogRef<'log>,
     first: Lsn,
     last: Lsn,
     cuts: usize,
@@ -40,12 +40,12 @@ pub struct Append<'log> {
 }
 
 /// The log that a handle belongs to.
-enum Held<'log> {
+enum LogRef<'log> {
     Borrowed(&'log Arc<Shared>),
     Owned(Arc<Shared>),
 }
 
-impl Held<'_> {
+impl LogRef<'_> {
     #[inline]
     fn log(&self) -> &Shared {
         match self {
@@ -58,7 +58,14 @@ impl Held<'_> {
 impl<'log> Append<'log> {
     #[inline]
     pub(crate) fn new(shared: &'log Arc<Shared>, first: Lsn, last: Lsn, cuts: usize) -> Self {
-        Self { shared: Held::Borrowed(shared), first, last, cuts, is_decided: false, ticket: None }
+        Self {
+            shared: LogRef::Borrowed(shared),
+            first,
+            last,
+            cuts,
+            is_decided: false,
+            ticket: None,
+        }
     }
 
     /// A handle that does not borrow the log: keep it beside the log, send it to another thread, or
@@ -66,12 +73,12 @@ impl<'log> Append<'log> {
     /// and [`crate::Error::Closed`] for any other.
     pub fn into_owned(mut self) -> Append<'static> {
         let shared = match &self.shared {
-            Held::Borrowed(shared) => Arc::clone(shared),
-            Held::Owned(shared) => Arc::clone(shared),
+            LogRef::Borrowed(shared) => Arc::clone(shared),
+            LogRef::Owned(shared) => Arc::clone(shared),
         };
         let is_decided = std::mem::replace(&mut self.is_decided, true);
         Append {
-            shared: Held::Owned(shared),
+            shared: LogRef::Owned(shared),
             first: self.first,
             last: self.last,
             cuts: self.cuts,

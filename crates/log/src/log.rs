@@ -20,12 +20,11 @@ use crate::append::Append;
 use crate::background::committer;
 use crate::background::preparer;
 use crate::choice::Choice;
-use crate::commit::futures::Ticket;
-use crate::commit::gathering::{Payload, needed_bytes};
-use crate::commit::post::Board;
+use crate::commit::open_group::{Payload, needed_bytes};
 use crate::commit::shared::{Shared, start};
 use crate::commit::sleepers::WaitQueue;
-use crate::commit::state::Guard;
+use crate::commit::state::{Guard, SegmentWish};
+use crate::commit::tasks::Ticket;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
@@ -52,6 +51,15 @@ pub struct Log {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held as long as the log is open.
     writer_lock: Mutex<Option<AnyLock>>,
+    ending: Mutex<Ending>,
+}
+
+/// How far the closing of a log has come.
+enum Ending {
+    NotBegun,
+    Begun,
+    /// The log is closed, with this result.
+    Over(Result<()>),
 }
 
 impl Log {
@@ -112,14 +120,20 @@ impl Log {
         let (shared, recovery, mut choice) = open_shared(directory, options)?;
         choice.warnings.extend(shared.pool.take_notice());
         choice.warnings.extend(lock(&shared.writer).notice.take());
-        shared.post_to(Board::on(writer_lock.bulletin().cloned()));
+        {
+            // First, what the opening has found.
+            let mut state = shared.lock();
+            state.publishing.begin(writer_lock.shared_page().cloned());
+            shared.publish_head(&mut state);
+        }
         let shared = Arc::new(shared);
         for warning in &choice.warnings {
             shared.tell(&Event::Fallback { what: warning.clone() });
         }
         shared.tell(&Event::Recovered(recovery.clone()));
-        let (threads, writer_lock) = (Mutex::default(), Mutex::new(Some(writer_lock)));
-        let log = Self { shared, recovery, choice, threads, writer_lock };
+        let (threads, ending) = (Mutex::default(), Mutex::new(Ending::NotBegun));
+        let writer_lock = Mutex::new(Some(writer_lock));
+        let log = Self { shared, recovery, choice, threads, writer_lock, ending };
         if log.shared.options.own_thread {
             lock(&log.threads).push(start(&log.shared, "inkstone", committer::run)?);
         }
@@ -139,7 +153,7 @@ impl Log {
         if self.shared.is_forked() {
             return Stats::default();
         }
-        let mut stats = self.shared.lock().stats.clone();
+        let mut stats = self.shared.lock().counted.stats.clone();
         let (ready, free) = self.shared.pool.level();
         (stats.ready, stats.free) = (ready as u64, free as u64);
         stats.tail_bytes = self.shared.tail.bytes() as u64;
@@ -250,15 +264,14 @@ impl Log {
                 EncodeError::BufferFull { .. } if !self.shared.options.own_thread => {
                     self.shared.commit(state)?
                 }
-                EncodeError::BufferFull { .. } if !state.taken && !state.changing => {
-                    self.shared.hand_over(&mut state)?;
-                    state
+                EncodeError::BufferFull { .. } if state.is_turn_free() => {
+                    self.shared.hand_over(state)?
                 }
                 _ => {
                     let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
                     let mut replaced = None;
                     if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
-                        replaced = state.room_wakers.leave(ticket, waker);
+                        replaced = state.tasks.room.leave(ticket, waker);
                     }
                     drop(state);
                     drop(replaced);
@@ -484,21 +497,20 @@ impl Log {
                 Err(full) => full,
             };
             state = match full {
-                _ if state.changing => {
-                    state.stats.waits += 1;
+                _ if state.is_changing() => {
+                    state.counted.stats.waits += 1;
                     self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
                 }
                 EncodeError::SegmentFull { .. } => {
                     self.shared.roll(state, needed_bytes(records))?
                 }
-                EncodeError::BufferFull { .. } if state.taken => {
-                    state.stats.waits += 1;
-                    state.room_wanted = true;
+                EncodeError::BufferFull { .. } if !state.is_turn_free() => {
+                    state.counted.stats.waits += 1;
+                    state.wanted.room = true;
                     self.shared.sleep(self.shared.queue(WaitQueue::Room), state)
                 }
                 EncodeError::BufferFull { .. } if self.shared.options.own_thread => {
-                    self.shared.hand_over(&mut state)?;
-                    state
+                    self.shared.hand_over(state)?
                 }
                 EncodeError::BufferFull { .. } => self.shared.commit(state)?,
                 EncodeError::LsnsUsedUp => return Err(Error::UsedUp),
@@ -507,21 +519,21 @@ impl Log {
         }
     }
 
-    /// Puts the records into the gathering; the inner error says why there is no room.
+    /// Puts the records into the open group; the inner error says why there is no room.
     fn gather<P: Payload>(
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
     ) -> Result<std::result::Result<Append<'_>, EncodeError>> {
         state.check_appends()?;
-        if state.changing {
+        if state.is_changing() {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
         }
-        let first = state.gathering.next_lsn();
-        let gathered = state.gathering.records(records);
+        let first = state.open_group.next_lsn();
+        let gathered = state.open_group.records(records);
         if gathered.is_ok() {
             let bytes = records.iter().map(|(_, sum)| sum.len() as u64).sum();
-            state.count_records(records.len() as u64, bytes);
+            state.counted.records(records.len() as u64, bytes);
             if self.shared.options.periodic.is_some() {
                 self.shared.claim(state);
             }
@@ -532,17 +544,20 @@ impl Log {
     /// For callers that may not block: asks the log's own thread to make room.
     fn ask_for_room(&self, state: &mut Guard<'_>, refused: EncodeError, bytes: u64) -> Error {
         match refused {
-            _ if state.changing => {}
+            _ if state.is_changing() => {}
             EncodeError::LsnsUsedUp => return Error::UsedUp,
             EncodeError::SegmentFull { .. } => {
-                if let Some(error) = state.roll_error.take() {
+                let asked = SegmentWish::Asked(bytes);
+                if let SegmentWish::Failed(error) =
+                    std::mem::replace(&mut state.wanted.segment, asked)
+                {
+                    state.wanted.segment = SegmentWish::None;
                     return error;
                 }
-                state.roll_wanted = Some(bytes);
             }
-            _ => state.room_wanted = true,
+            _ => state.wanted.room = true,
         }
-        state.wake_ups.one(WaitQueue::Committer);
+        state.wake_committer();
         Error::Busy
     }
 }

@@ -13,7 +13,7 @@ use inkstone_format::{Control, Epoch, LogId, Lsn, Position, Roll, SegmentHeader,
 use inkstone_io::{Access, AnyDirectory, Durability};
 
 use crate::choice::Choice;
-use crate::commit::gathering::{Gathering, memory_for};
+use crate::commit::open_group::{OpenGroup, memory_for};
 use crate::commit::room::refused;
 use crate::commit::shared::Shared;
 use crate::commit::state::State;
@@ -117,10 +117,10 @@ fn find_or_create(
     };
     {
         let mut state = shared.lock();
-        recovery.epoch = Some(state.epoch);
-        let is_new = previous != Some(state.epoch);
-        let epoch = Control::Epoch { previous, recovered: state.durable };
-        state.epoch_due = is_new.then_some(epoch);
+        recovery.epoch = Some(state.epoch());
+        let is_new = previous != Some(state.epoch());
+        let epoch = Control::Epoch { previous, recovered: state.durable() };
+        state.set_epoch_due(is_new.then_some(epoch));
     }
     Ok((shared, recovery, listing))
 }
@@ -133,14 +133,15 @@ enum Began {
 
 /// Makes the epoch group durable.
 fn begin(shared: &Shared) -> Result<Began> {
-    let (state, turn) = shared.take_turn(shared.lock())?;
-    let (mut state, result) = shared.begin_epoch(state);
-    if result.is_err() {
-        // There is no log yet that could be poisoned: the opening has an error, or another way.
-        state.events.clear();
-    }
-    drop(shared.end_turn(state, turn));
-    result.map(|()| Began::Yes)
+    let began = shared.in_turn(shared.lock(), |turn| {
+        let began = turn.begin_epoch();
+        if began.is_err() {
+            // There is no log yet that could be poisoned: the opening has an error, or another way.
+            turn.events.clear();
+        }
+        began
+    });
+    began.map(|_| Began::Yes)
 }
 
 fn only_for_room(error: Error) -> Result<Began> {
@@ -182,13 +183,13 @@ fn go_on(
     let mut window = Window::new(past_the_cache(&directory, header.number)?, BLOCK_BYTES);
     window.load(tail.end - tail.end % BLOCK_BYTES as u64, BLOCK_BYTES)?;
     let memory = memory_for(options.buffer_bytes);
-    let gathering =
-        Gathering::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
+    let open_group =
+        OpenGroup::begin(memory, header, tail.end, epoch, tail.next_lsn, window.bytes());
     let file = head.file(&directory, &open_for_groups(&options))?;
     let writer = Writer::new(&directory, file, &options)?;
     let segments =
         Segments { links: found.links, first_live: tail.first_live, obsolete: Vec::new() };
-    let state = State::new(gathering, recovery.last, epoch, &options);
+    let state = State::new(open_group, recovery.last, epoch, &options);
     Ok((Shared::new(directory, options, state, writer, segments, pool), recovery))
 }
 
@@ -222,10 +223,11 @@ fn create(directory: AnyDirectory, options: Options, pool: Pool) -> Result<(Shar
     let segment = Arc::new(Segment::new(header));
     segment.adopt(&file);
     let memory = memory_for(options.buffer_bytes);
-    let gathering = Gathering::begin(memory, header, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
+    let open_group =
+        OpenGroup::begin(memory, header, HEADER_BYTES as u64, Epoch::FIRST, first, &[]);
     let links = vec![Link { segment, end: None }];
     let segments = Segments { links, first_live: first, obsolete: Vec::new() };
-    let state = State::new(gathering, last, Epoch::FIRST, &options);
+    let state = State::new(open_group, last, Epoch::FIRST, &options);
     let recovery = Recovery {
         created: true,
         clean: true,

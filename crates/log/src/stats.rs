@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::sync::Instant;
+
 /// Longer times are counted as this.
 const LONGEST_US: u64 = 60_000_000;
 
@@ -120,6 +122,87 @@ pub struct Stats {
     pub commit: Times,
     /// The time to change to the next segment.
     pub change: Times,
+}
+
+/// How long a write took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Took {
+    pub(crate) started: Instant,
+    pub(crate) write: Duration,
+    /// Its sync, if that is a separate call.
+    pub(crate) sync: Option<Duration>,
+}
+
+impl Took {
+    pub(crate) fn total(&self) -> Duration {
+        self.write + self.sync.unwrap_or_default()
+    }
+}
+
+/// What an open log counts, and when it did last what it counts.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) stats: Stats,
+    /// When the first record of the group was appended that is gathered now.
+    gathered_since: Option<Instant>,
+    /// When the last group was durable.
+    last_commit: Instant,
+    /// The last segment change found no file ready.
+    pub(crate) was_pool_empty: bool,
+}
+
+impl Counted {
+    pub(crate) fn new() -> Self {
+        let stats = Stats::default();
+        Self { stats, gathered_since: None, last_commit: Instant::now(), was_pool_empty: false }
+    }
+
+    /// Records were gathered.
+    #[inline]
+    pub(crate) fn records(&mut self, records: u64, bytes: u64) {
+        self.stats.records += records;
+        self.stats.record_bytes += bytes;
+        if self.gathered_since.is_none() {
+            self.gathered_since = Some(Instant::now());
+        }
+    }
+
+    /// The age of the oldest record that is gathered.
+    pub(crate) fn gathered_for(&self) -> Option<Duration> {
+        self.gathered_since.as_ref().map(Instant::elapsed)
+    }
+
+    /// The group was closed: returns when its first record was appended.
+    pub(crate) fn close_group(&mut self) -> Option<Instant> {
+        self.gathered_since.take()
+    }
+
+    /// A group of so many waiters, the first record of which was appended at `since`, is durable.
+    pub(crate) fn group(&mut self, waiters: usize, bytes: u64, since: Option<Instant>, took: Took) {
+        self.last_commit = took.started + took.total();
+        let stats = &mut self.stats;
+        stats.groups += 1;
+        stats.group_bytes += bytes;
+        stats.waiters += waiters as u64;
+        stats.commit.add(took.total());
+        stats.write.add(took.write);
+        if let Some(sync) = took.sync {
+            stats.sync.add(sync);
+        }
+        if let Some(since) = since {
+            stats.queue.add(took.started.saturating_duration_since(since));
+        }
+    }
+
+    /// How long after the last group was durable this is.
+    pub(crate) fn after_last_commit(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.last_commit)
+    }
+
+    /// The mean size of a group since the log was opened, in bytes.
+    pub(crate) fn mean_group_bytes(&self) -> u64 {
+        self.stats.group_bytes / self.stats.groups.max(1)
+    }
 }
 
 /// A number of [`Stats`]: its name, what it means, and where it is.

@@ -134,7 +134,7 @@ impl KeptGroups {
 }
 
 /// The groups that were written last.
-pub(crate) struct Tail {
+pub(crate) struct GroupTail {
     limit_bytes: usize,
     chunk_bytes: usize,
     /// There is or was a reader. Set and read with the state's lock held: `Relaxed` is enough.
@@ -158,7 +158,7 @@ struct Ring {
     free: Vec<Memory>,
 }
 
-impl Tail {
+impl GroupTail {
     /// A tail of at most `limit_bytes`; 0: nothing is ever kept.
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self {
@@ -290,7 +290,7 @@ impl Ring {
     }
 
     /// Copies a small group behind the one before it.
-    fn copy(&mut self, placed: &Placed, memory: &[u8], tail: &Tail) {
+    fn copy(&mut self, placed: &Placed, memory: &[u8], tail: &GroupTail) {
         let bytes = &memory[placed.from..placed.from + placed.bytes];
         if let Some(KeptGroups { identity, end, next_lsn, memory: Memory::Chunk(chunk), .. }) =
             self.kept.back_mut()
@@ -315,7 +315,7 @@ impl Ring {
         &mut self,
         placed: &Placed,
         memory: AlignedBuf,
-        tail: &Tail,
+        tail: &GroupTail,
     ) -> Option<AlignedBuf> {
         let bytes = memory.len();
         let is_alike =

@@ -1,7 +1,7 @@
 //! Awaiting the durable watermark.
 //!
 //! *Owns*: the public face: what a caller learns when the watermark moves. *May not touch*: how a
-//! task waits (`commit/watching.rs`).
+//! task waits (`commit/following.rs`).
 
 use std::fmt;
 use std::future::Future;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use inkstone_format::Lsn;
 
+use crate::commit::following::Watch;
 use crate::commit::shared::Shared;
-use crate::commit::watching::Watch;
 use crate::error::{Error, Result};
 
 /// A future of the moment in which every record up to an LSN is durable. [`crate::Log::durable_at`]

@@ -137,7 +137,7 @@ fn only_those_are_woken_whose_lsn_is_reached() {
     assert!(futures.iter_mut().all(|future| poll(future, Waker::noop()).is_ready()));
 }
 
-/// The counts are those of the gathering rule: who is counted is waited for.
+/// The counts are those of the commit rule: who is counted is waited for.
 #[test]
 fn a_dropped_future_is_counted_as_a_waiter_no_more() {
     let (_disk, log) = sim_log(patient());
@@ -174,7 +174,7 @@ fn a_dropped_future_is_counted_as_a_waiter_no_more() {
 #[test]
 fn the_logs_own_thread_commits_what_is_awaited_by_its_lsn() {
     must_end("awaiting an LSN", || {
-        // No timer but that of the gathering rule; a handle that is kept asks for nothing.
+        // No timer but that of the commit rule; a handle that is kept asks for nothing.
         let (_disk, log) = sim_log(Options::small().linger(HOUR).idle(HOUR));
         for _ in 0..20 {
             let kept = log.append(b"its handle is kept").expect("appended");

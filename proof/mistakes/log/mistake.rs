@@ -78,7 +78,7 @@ inkstone_io::named_choice! {
         AwaitedEarly = "awaited-early", "a task that awaits an LSN is woken when its record is appended, before it is durable";
         TailAboveWatermark = "tail-above-watermark", "a group is in the tail, and shown, before it is durable";
         TailKeptOverCut = "tail-kept-over-cut", "a cut drops nothing from the tail";
-        HintBelieved = "hint-believed", "a reader believes what is posted and does not look";
+        HintBelieved = "hint-believed", "a reader believes what is published and does not look";
         LockFileRemoved = "lock-file-removed", "an opening removes the lock file that it finds";
     }
 }

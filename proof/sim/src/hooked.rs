@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inkstone_io::{
-    Bulletin, BulletinReader, Capabilities, Completion, Directory, Engine, EngineKind, File,
-    FileFacts, OpenFile, Operation, Preparation, Request, Result, SyncKind,
+    Capabilities, Completion, Directory, Engine, EngineKind, File, FileFacts, OpenFile, Operation,
+    Preparation, Request, Result, SharedPage, SharedPageReader, SyncKind,
 };
 
 use crate::directory::{SimDirectory, SimLock};
@@ -89,13 +89,13 @@ pub trait Hook: Send + Sync + 'static {
         None
     }
 
-    /// Where the holder of the directory's locks posts.
-    fn bulletin(&self) -> Option<Arc<Bulletin>> {
+    /// Where the holder of the directory's locks publishes.
+    fn shared_page(&self) -> Option<Arc<SharedPage>> {
         None
     }
 
     /// The same for a reader.
-    fn read_bulletin(&self) -> Option<BulletinReader> {
+    fn read_shared_page(&self) -> Option<SharedPageReader> {
         None
     }
 }
@@ -192,12 +192,12 @@ impl<H: Hook> Directory for Hooked<H> {
         self.around(&Call::LockedBy { name }, || self.inner.locked_by(name))
     }
 
-    fn bulletin(&self, _lock: &SimLock) -> Option<Arc<Bulletin>> {
-        self.hook.bulletin()
+    fn shared_page(&self, _lock: &SimLock) -> Option<Arc<SharedPage>> {
+        self.hook.shared_page()
     }
 
-    fn read_bulletin(&self, _name: &str) -> Option<BulletinReader> {
-        self.hook.read_bulletin()
+    fn read_shared_page(&self, _name: &str) -> Option<SharedPageReader> {
+        self.hook.read_shared_page()
     }
 
     fn is_forked(&self) -> bool {

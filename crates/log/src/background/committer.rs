@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use inkstone_format::PromiseReason;
 
-use crate::commit::rule::Step;
+use crate::commit::rule::WaiterStep;
 use crate::commit::shared::Shared;
 use crate::commit::sleepers::WaitQueue;
-use crate::commit::state::State;
-use crate::error::Result;
-use crate::sync::{Instant, Ordering, this_thread, try_lock};
+use crate::commit::state::{Doing, SegmentWish, State};
+use crate::sync::{Instant, Ordering, try_lock};
 
 /// While another thread gives files back, the committer looks again after this time.
 const FILES_PAUSE: Duration = Duration::from_millis(10);
 
 /// What is due now.
-enum Work {
+enum Due {
     Nothing,
     /// A group was handed over.
     Handed,
@@ -37,76 +36,71 @@ pub(crate) fn run(shared: &Shared) {
     // When the thread first saw that records must be committed.
     let mut since = None;
     let mut timer = None;
-    shared.lock().committer = Some(this_thread());
+    shared.lock().enter_committer();
     loop {
         let mut state = shared.lock();
-        state.committer_rests = false;
-        state.committer_is_away = false;
-        if state.closed || state.poison.is_some() {
+        state.committer_goes(Doing::Works);
+        if state.has_ended() {
             return;
         }
         let due = match due_for_tasks(&mut state, &mut timer) {
-            Some(Work::In(time)) => due(shared, &state, &mut since).or_in(time),
+            Some(Due::In(time)) => due(shared, &state, &mut since).or_in(time),
             Some(due) => due,
             None => due(shared, &state, &mut since),
         };
         match due {
             // The committer does not wait for the turn: a caller may hand it the turn meanwhile,
             // with a group to write.
-            Work::Commit | Work::Roll(_) | Work::Promise if state.taken => {
-                state.committer_waits = true;
+            Due::Commit | Due::Roll(_) | Due::Promise if !state.is_turn_free() => {
+                state.committer_goes(Doing::AwaitsTurn);
                 drop(shared.sleep(shared.queue(WaitQueue::Committer), state));
             }
-            Work::Nothing => {
-                state.committer_rests = true;
+            Due::Nothing => {
+                state.committer_goes(Doing::Rests);
                 drop(shared.sleep_for(
                     shared.queue(WaitQueue::Committer),
                     state,
                     Duration::from_secs(3600),
                 ));
             }
-            Work::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
-            Work::In(time) => {
+            Due::In(time) if timer.is_some() => shared.sleep_for_tasks(state, time),
+            Due::In(time) => {
                 drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, time))
             }
-            Work::Handed => {
+            Due::Handed => {
                 since = None;
                 shared.write_handed(state);
             }
             // A failed write poisons the log, which notifies every waiter.
-            Work::Commit => {
+            Due::Commit => {
                 since = None;
                 drop(shared.commit(state));
             }
-            Work::Roll(bytes) => {
-                state.roll_wanted = None;
+            Due::Roll(bytes) => {
+                state.wanted.segment = SegmentWish::None;
                 // The caller that asked has returned; the next caller that asks gets the error.
                 if let Err(error) = shared.roll(state, bytes).map(drop) {
                     let mut state = shared.lock();
-                    state.roll_error = Some(error);
-                    state.wake_room();
+                    state.wanted.segment = SegmentWish::Failed(error);
+                    state.tasks.mark_room();
                 }
             }
-            Work::Files if try_lock(&shared.giving_back).is_none() => {
+            Due::Files if try_lock(&shared.giving_back).is_none() => {
                 drop(shared.sleep_for(shared.queue(WaitQueue::Committer), state, FILES_PAUSE));
             }
-            Work::Files => {
+            Due::Files => {
                 drop(state);
                 // What has failed is tried again after the next change of segments.
                 let _ = shared.give_files_back();
             }
-            Work::Promise => {
-                let _: Result<()> = shared.take_turn(state).and_then(|(state, turn)| {
-                    let (state, result) = shared.promise(state, PromiseReason::Idle);
-                    drop(shared.end_turn(state, turn));
-                    result
-                });
+            Due::Promise => {
+                drop(shared.in_turn(state, |turn| turn.promise(PromiseReason::Idle)));
             }
         }
     }
 }
 
-impl Work {
+impl Due {
     /// The same, or nothing before this time has passed.
     fn or_in(self, time: Duration) -> Self {
         match self {
@@ -124,71 +118,81 @@ struct Timer {
 }
 
 /// What is due for futures and callbacks: their group, as soon as all that are expected are there.
-fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Work> {
-    let has_other_work = state.handed.is_some() || state.roll_wanted.is_some() || state.room_wanted;
+fn due_for_tasks(state: &mut State, timer: &mut Option<Timer>) -> Option<Due> {
+    let has_other_work = state.is_handed() || asked_bytes(state).is_some() || state.wanted.room;
     // Tasks may leave. A timer that is held is seen to its end all the same: threads may count on
     // it.
-    let holds = timer.as_ref().is_some_and(|timer| timer.group == state.group);
+    let holds = timer.as_ref().is_some_and(|timer| timer.group == state.group());
     if has_other_work || !(state.rule.is_for_committer() || holds) {
         return None;
     }
-    if state.taken {
-        return Some(Work::Commit);
+    if !state.is_turn_free() {
+        return Some(Due::Commit);
     }
     let now = Instant::now();
     let left = |timer: &Timer| timer.ends.saturating_duration_since(now);
     let held =
-        timer.take().filter(|timer| timer.group == state.group).inspect(|_| state.rule.timer());
+        timer.take().filter(|timer| timer.group == state.group()).inspect(|_| state.rule.timer());
     let is_late = held.as_ref().is_some_and(|held| left(held).is_zero());
     if is_late && !state.rule.has_waiters() {
         state.rule.expect_no_tasks();
         return None;
     }
-    let (Step::Hold(linger) | Step::Watch(linger)) = state.rule.step(false, is_late) else {
-        return Some(Work::Commit);
+    let (WaiterStep::Hold(linger) | WaiterStep::Watch(linger)) = state.rule.step(false, is_late)
+    else {
+        return Some(Due::Commit);
     };
-    let held = held.unwrap_or_else(|| Timer { group: state.group, ends: now + linger });
+    let held = held.unwrap_or_else(|| Timer { group: state.group(), ends: now + linger });
     let time = left(&held);
     *timer = Some(held);
-    Some(Work::In(time))
+    Some(Due::In(time))
 }
 
-fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Work {
-    if state.handed.is_some() {
-        return Work::Handed;
+/// The frame for which a segment is asked.
+fn asked_bytes(state: &State) -> Option<u64> {
+    match state.wanted.segment {
+        SegmentWish::Asked(bytes) => Some(bytes),
+        _ => None,
     }
-    if let Some(bytes) = state.roll_wanted {
-        return Work::Roll(bytes);
+}
+
+fn due(shared: &Shared, state: &State, since: &mut Option<Instant>) -> Due {
+    if state.is_handed() {
+        return Due::Handed;
     }
-    if state.room_wanted && !state.gathering.is_empty() {
-        return Work::Commit;
+    if let Some(bytes) = asked_bytes(state) {
+        return Due::Roll(bytes);
     }
-    if state.gathering.is_empty() {
+    if state.wanted.room && !state.open_group.is_empty() {
+        return Due::Commit;
+    }
+    if state.open_group.is_empty() {
         // It was set for a group that has been closed since.
         shared.unclaimed.store(false, Ordering::Relaxed);
     }
     if shared.unclaimed.load(Ordering::Relaxed) {
         let first_seen = since.get_or_insert_with(Instant::now).elapsed();
         // The period begins with the oldest record that is gathered.
-        let (linger, waited) = match (shared.options.periodic, &state.gathered_since) {
-            (Some(max_age), Some(oldest)) => (max_age, oldest.elapsed()),
+        let (linger, waited) = match (shared.options.periodic, state.counted.gathered_for()) {
+            (Some(max_age), Some(age)) => (max_age, age),
             _ => (shared.options.linger, first_seen),
         };
         return match linger.checked_sub(waited) {
-            Some(left) if !left.is_zero() => Work::In(left),
-            _ => Work::Commit,
+            Some(left) if !left.is_zero() => Due::In(left),
+            _ => Due::Commit,
         };
     }
     *since = None;
-    if !state.unpromised {
-        let gives_back = state.files_wanted && !shared.prepares_ahead();
-        return if gives_back { Work::Files } else { Work::Nothing };
+    if !state.wanted.promise {
+        let gives_back = state.wanted.files && !shared.prepares_ahead();
+        return if gives_back { Due::Files } else { Due::Nothing };
     }
-    match shared.options.idle.checked_sub(state.last_commit.elapsed()) {
-        Some(left) if !left.is_zero() => Work::In(left),
+    let idle_for = state.counted.after_last_commit(Instant::now());
+    match shared.options.idle.checked_sub(idle_for) {
+        Some(left) if !left.is_zero() => Due::In(left),
         // A waiter will commit.
-        _ if state.rule.has_waiters() => Work::In(shared.options.idle),
+        _ if state.rule.has_waiters() => Due::In(shared.options.idle),
         // The promise is written after what is gathered, which may have no waiter ever.
-        _ => Work::Promise,
+        _ => Due::Promise,
     }
 }

@@ -70,13 +70,13 @@ pub(crate) fn run(shared: &Shared) {
             }
         };
         let mut state = shared.lock();
-        if state.closed || state.poison.is_some() {
+        if state.has_ended() {
             return;
         }
-        if !state.files_wanted {
+        if !state.wanted.files {
             (state, _) = shared.sleep_for(&shared.preparer, state, wait);
         }
-        state.files_wanted = false;
+        state.wanted.files = false;
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn run(shared: &Shared) {
 pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
     let (head_bytes, is_over) = {
         let state = shared.lock();
-        (state.gathering.segment_bytes(), state.closed || state.poison.is_some())
+        (state.open_group.segment_bytes(), state.has_ended())
     };
     if is_over {
         return Ok(Stepped::Stopped);
@@ -132,20 +132,18 @@ pub(crate) fn step(shared: &Shared, is_paced: bool) -> Result<Stepped> {
 fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
     let (reserve, written) = {
         let state = shared.lock();
-        let is_large = state.mean_group_bytes() >= LARGE_GROUP_BYTES;
-        (state.was_pool_empty || is_large, state.stats.group_bytes)
+        let counted = &state.counted;
+        let is_large = counted.mean_group_bytes() >= LARGE_GROUP_BYTES;
+        (counted.was_pool_empty || is_large, counted.stats.group_bytes)
     };
     let started = Instant::now();
     let mut rest = |progress: Progress| {
         let (is_over, pause) = {
             let mut state = shared.lock();
-            state.stats.prepared_bytes += progress.piece_bytes;
-            let rate = (state.stats.group_bytes - written) as f64
+            state.counted.stats.prepared_bytes += progress.piece_bytes;
+            let rate = (state.counted.stats.group_bytes - written) as f64
                 / started.elapsed().as_secs_f64().max(1e-6);
-            (
-                state.closed || state.poison.is_some(),
-                pause(&progress, state.gathering.record_room(), rate),
-            )
+            (state.has_ended(), pause(&progress, state.open_group.record_room(), rate))
         };
         if is_paced && !is_over && !pause.is_zero() {
             sleep(pause);
@@ -154,7 +152,7 @@ fn make_ready(shared: &Shared, bytes: u64, is_paced: bool) -> Result<Stepped> {
     };
     match shared.pool.prepare(bytes, &shared.options, reserve, &mut rest) {
         Ok(true) => {
-            shared.lock().was_pool_empty = false;
+            shared.lock().counted.was_pool_empty = false;
             Ok(Stepped::Done)
         }
         Ok(false) => Ok(Stepped::Stopped),

@@ -9,6 +9,7 @@ use inkstone_format::{Control, EncodeError, PromiseReason};
 use crate::commit::room::{Need, or_left_out};
 use crate::commit::shared::Shared;
 use crate::commit::state::Guard;
+use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
 use crate::sync::Instant;
 
@@ -23,21 +24,24 @@ impl Shared {
     /// # Errors
     /// [`Error::NoRoom`] and others that leave the log unchanged; or the poison.
     pub(crate) fn roll<'a>(&'a self, state: Guard<'a>, frame_bytes: u64) -> Result<Guard<'a>> {
-        let (mut state, turn) = self.take_turn(state)?;
-        if state.gathering.record_room() >= frame_bytes {
-            return Ok(self.end_turn(state, turn));
+        let state = self.in_turn(state, |turn| turn.make_room_for(frame_bytes))?;
+        self.after_turn(state)
+    }
+}
+
+impl HeldTurn<'_> {
+    fn make_room_for(&mut self, frame_bytes: u64) -> Result<()> {
+        if self.open_group.record_room() >= frame_bytes {
+            return Ok(());
         }
-        state.changing = true;
+        self.set_changing(true);
         let started = Instant::now();
-        let (mut state, mut result) = self.begin_epoch(state);
-        if result.is_ok() && state.gathering.record_room() < frame_bytes {
-            (state, result) = self.roll_in_turn(state, frame_bytes);
+        self.begin_epoch()?;
+        if self.open_group.record_room() < frame_bytes {
+            self.roll(frame_bytes)?;
         }
-        if result.is_ok() {
-            state.stats.change.add(started.elapsed());
-        }
-        let state = self.end_turn(state, turn);
-        result.and_then(|()| self.after_turn(state))
+        self.counted.stats.change.add(started.elapsed());
+        Ok(())
     }
 
     /// Commits what is gathered, then writes a control group; in the next segment if this one has
@@ -45,83 +49,81 @@ impl Shared {
     ///
     /// # Errors
     /// The poison; or why there is no next segment, and nothing has changed.
-    pub(crate) fn control<'a>(
-        &'a self,
-        state: Guard<'a>,
-        control: &Control,
-    ) -> (Guard<'a>, Result<()>) {
-        let (mut state, mut result) = self.write_gathered(state);
-        if result.is_err() {
-            return (state, result);
+    pub(crate) fn control(&mut self, control: &Control) -> Result<()> {
+        self.write()?;
+        let would_rewrite = self.would_rewrite();
+        let mut rolled = Ok(());
+        if would_rewrite || self.open_group.control_room() < 2 * BLOCK_BYTES as u64 {
+            let was_changing = self.set_changing(true);
+            rolled = self.roll_for_control();
+            self.set_changing(was_changing);
         }
-        let would_rewrite = self.would_rewrite(&state);
-        if would_rewrite || state.gathering.control_room() < 2 * BLOCK_BYTES as u64 {
-            let was_changing = std::mem::replace(&mut state.changing, true);
-            (state, result) = self.roll_in_turn(state, 0);
-            // Even the reserve of this segment is used up.
-            while matches!(result, Err(Error::NoRoom { .. }))
-                && self.options.keeps_room
-                && state.gathering.control_room() < BLOCK_BYTES as u64
-                && self.give_up_some()
-            {
-                (state, result) = self.roll_in_turn(state, 0);
-            }
-            state.changing = was_changing;
-            // The reserve of this segment is for a full disk.
-            let is_last = matches!(result, Err(Error::NoRoom { .. })) && !would_rewrite;
-            if result.is_err() && !is_last {
-                return (state, result);
-            }
-        }
-        match state.gathering.control(control) {
-            Ok(()) => self.write_control(state, Need::Must),
-            Err(EncodeError::LsnsUsedUp) => (state, Err(Error::UsedUp)),
+        // The reserve of this segment is for a full disk.
+        let no_room = match rolled {
+            Err(no_room @ Error::NoRoom { .. }) if !would_rewrite => Some(no_room),
+            rolled => rolled.map(|()| None)?,
+        };
+        match self.open_group.control(control) {
+            Ok(()) => self.write_control(Need::Must),
+            Err(EncodeError::LsnsUsedUp) => Err(Error::UsedUp),
             Err(error) => {
                 let why = format!("no room for a control group: {error}");
-                (state, Err(result.err().unwrap_or(Error::Invalid(why))))
+                Err(no_room.unwrap_or(Error::Invalid(why)))
             }
         }
     }
 
-    /// Makes the epoch group of this opening durable, if it is not yet. The caller has the turn.
+    /// Rolls; while there is no room for that, and the reserve of this segment is used up too,
+    /// releases reserved room first.
+    fn roll_for_control(&mut self) -> Result<()> {
+        let shared = self.shared;
+        let mut rolled = self.roll(0);
+        while matches!(rolled, Err(Error::NoRoom { .. }))
+            && shared.options.keeps_room
+            && self.open_group.control_room() < BLOCK_BYTES as u64
+            && self.unlocked(|| shared.give_up_some())
+        {
+            rolled = self.roll(0);
+        }
+        rolled
+    }
+
+    /// Makes the epoch group of this opening durable, if it is not yet.
     ///
     /// # Errors
     /// [`Error::NoRoom`]: the epoch group and all other writes are held back; or the poison.
-    pub(crate) fn begin_epoch<'a>(&'a self, state: Guard<'a>) -> (Guard<'a>, Result<()>) {
-        let Some(epoch) = state.epoch_due else { return (state, Ok(())) };
-        let (mut state, result) = self.control(state, &epoch);
-        if result.is_ok() {
-            state.epoch_due = None;
+    pub(crate) fn begin_epoch(&mut self) -> Result<()> {
+        let Some(epoch) = self.epoch_due() else { return Ok(()) };
+        let begun = self.control(&epoch);
+        if begun.is_ok() {
+            self.set_epoch_due(None);
         }
-        state.gathering.hold(result.is_err());
-        (state, result)
+        self.open_group.hold(begun.is_err());
+        begun
     }
 
     /// Writes a promise of what is durable, unless the room is needed for other control groups.
     ///
     /// # Errors
     /// The poison.
-    pub(crate) fn promise<'a>(
-        &'a self,
-        state: Guard<'a>,
-        reason: PromiseReason,
-    ) -> (Guard<'a>, Result<()>) {
-        let (mut state, result) = self.write_gathered(state);
-        if result.is_err()
-            || state.epoch_due.is_some()
-            || state.gathering.control_room() < PROMISE_ROOM_BYTES
+    pub(crate) fn promise(&mut self, reason: PromiseReason) -> Result<()> {
+        let promised = self.write().and_then(|()| self.write_promise(reason));
+        // Also if there is no room for it: then it would be tried again and again.
+        self.wanted.promise = false;
+        promised
+    }
+
+    fn write_promise(&mut self, reason: PromiseReason) -> Result<()> {
+        let has_room = self.open_group.control_room() >= PROMISE_ROOM_BYTES;
+        if self.epoch_due().is_some()
+            || !has_room
+            || self.open_group.control(&Control::Promise(reason)).is_err()
         {
-            state.unpromised = false;
-            return (state, result);
-        }
-        if state.gathering.control(&Control::Promise(reason)).is_err() {
-            return (state, Ok(()));
+            return Ok(());
         }
         if reason == PromiseReason::Close {
-            state.gathering.clear_behind();
+            self.open_group.clear_behind();
         }
-        let (mut state, result) = self.write_control(state, Need::May);
-        state.unpromised = false;
-        (state, or_left_out(result))
+        or_left_out(self.write_control(Need::May))
     }
 }

@@ -17,8 +17,8 @@ use inkstone_format::{Control, Epoch, Lsn, Position, Roll, SegmentHeader, Segmen
 
 use crate::commit::room::{Need, or_left_out, refused};
 use crate::commit::shared::Shared;
-use crate::commit::state::Guard;
 use crate::commit::state::State;
+use crate::commit::turn::HeldTurn;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::segment::pool::{Blocks, ObtainError, Ready};
@@ -27,7 +27,7 @@ use crate::segment::{Link, Segment};
 use crate::sync::lock;
 
 /// The header fields of the next segment, and why it is begun.
-pub(super) struct Next {
+pub(super) struct NextSegment {
     pub(super) epoch: Epoch,
     pub(super) roll: Roll,
     pub(super) predecessor: Option<Position>,
@@ -38,55 +38,48 @@ pub(super) struct Next {
 }
 
 impl Shared {
-    /// The caller has the turn, and `changing` is set.
-    pub(super) fn roll_in_turn<'a>(
-        &'a self,
-        state: Guard<'a>,
-        frame_bytes: u64,
-    ) -> (Guard<'a>, Result<()>) {
-        let (state, result) = self.write_gathered(state);
-        if result.is_err() {
-            return (state, result);
-        }
-        let old = *self.head_header();
-        let next = Next {
-            epoch: state.epoch,
-            roll: Roll::Full,
-            predecessor: Some(Position { segment: old.number, byte: state.gathering.at() }),
-            first_lsn: state.gathering.next_lsn(),
-            bytes: self.next_bytes(old.segment_bytes, frame_bytes),
-            cut: None,
-        };
-        self.begin_segment(state, next)
-    }
-
     /// The size of the segment after one of `previous` bytes. A log that was cut uses the larger
     /// files that it has.
     pub(crate) fn next_bytes(&self, previous: u64, frame_bytes: u64) -> u64 {
         let grown = self.options.next_segment_bytes(previous, frame_bytes);
         self.pool.bytes_to_use(grown, self.options.segment_bytes)
     }
+}
 
-    pub(super) fn head_header(&self) -> Box<SegmentHeader> {
-        Box::new(lock(&self.segments).head().segment.header)
+impl HeldTurn<'_> {
+    /// Changes to the next segment, which can hold records of `frame_bytes`. The turn is changing
+    /// the log ([`State::set_changing`]).
+    ///
+    /// # Errors
+    /// As [`HeldTurn::begin_segment`].
+    pub(super) fn roll(&mut self, frame_bytes: u64) -> Result<()> {
+        self.write()?;
+        let old = self.shared.head_header();
+        let next = NextSegment {
+            epoch: self.epoch(),
+            roll: Roll::Full,
+            predecessor: Some(Position { segment: old.number, byte: self.open_group.at() }),
+            first_lsn: self.open_group.next_lsn(),
+            bytes: self.shared.next_bytes(old.segment_bytes, frame_bytes),
+            cut: None,
+        };
+        self.begin_segment(next)
     }
 
     /// Obtains a file, makes its header durable, seals the old segment, and continues in the new
-    /// one. The caller has the turn, nothing is gathered, and everything before is durable.
-    pub(super) fn begin_segment<'a>(
-        &'a self,
-        mut state: Guard<'a>,
-        next: Next,
-    ) -> (Guard<'a>, Result<()>) {
+    /// one. Nothing is gathered, and everything before is durable.
+    ///
+    /// # Errors
+    /// The poison; or why there is no file, and nothing has changed.
+    pub(super) fn begin_segment(&mut self, next: NextSegment) -> Result<()> {
+        let shared = self.shared;
         let (log, first_live) = {
-            let segments = lock(&self.segments);
+            let segments = lock(&shared.segments);
             (segments.head().segment.header.log, segments.first_live)
         };
         let durable = next.first_lsn.before().unwrap_or(Lsn::ZERO);
-        let reserve = self.prepares_ahead();
-        drop(state);
         let header = |number| SegmentHeader {
-            version: self.options.version,
+            version: shared.options.version,
             log,
             number,
             segment_bytes: next.bytes,
@@ -97,37 +90,75 @@ impl Shared {
             predecessor: next.predecessor,
             roll: next.roll,
         };
-        let made = self.make_segment(header, next.bytes, reserve);
-        state = self.lock();
-        let (header, ready) = match made {
-            Ok(made) => made,
-            Err(ObtainError::Retry(error)) => return (state, Err(error)),
-            Err(ObtainError::Poison(error)) => {
-                let poisoned = self.poison(&mut state, error);
-                return (state, Err(poisoned));
-            }
-        };
-        self.count_segment(&mut state, &ready, next.cut.is_some());
-        let number = header.number;
+        let made = self
+            .unlocked(|| shared.make_segment(header, next.bytes, shared.prepares_ahead()))
+            .map_err(|failed| match failed {
+                ObtainError::Retry(error) => error,
+                ObtainError::Poison(error) => self.poison(error),
+            });
+        let (header, ready) = made?;
+        shared.count_segment(self, &ready, next.cut.is_some());
         if let Some(last) = next.cut {
-            self.enter_cut(&mut state, header, ready, last);
+            shared.enter_cut(self, header, ready, last);
         } else {
-            let result;
-            (state, result) = self.seal(state, number, durable);
-            if result.is_err() {
-                return (state, result);
-            }
-            self.enter(&mut state, header, ready);
+            self.seal(header.number, durable)?;
+            shared.enter(self, header, ready);
         }
         // Now, since no group may follow: readers in other processes that find another head than
-        // was posted poll.
-        self.post_head(&mut state);
-        (state, Ok(()))
+        // was published poll.
+        shared.publish_head(self);
+        Ok(())
+    }
+
+    /// Writes the seal of the old segment, which ends with the record `last`: the seal names the
+    /// next segment. If the epoch of this opening is not written yet, it comes first. Without room
+    /// for it the seal is left out: the new header says the same.
+    fn seal(&mut self, next: SegmentNumber, last: Lsn) -> Result<()> {
+        let shared = self.shared;
+        let old = || Arc::clone(&lock(&shared.segments).head().segment);
+        if self.would_rewrite() {
+            // The new header says what the seal would say.
+            self.events.push(shared.sealed(old(), last));
+            return Ok(());
+        }
+        if let Some(epoch) = self.epoch_due()
+            && self.open_group.control(&epoch).is_err()
+        {
+            return Ok(());
+        }
+        // If there is no room for the seal, the epoch may be gathered alone, which is correct too.
+        let _ = self.open_group.control(&Control::Seal(next));
+        if !shared.prepares_ahead() {
+            or_left_out(self.write_control(Need::May))?;
+            if shared.options.listener.is_some() {
+                self.events.push(shared.sealed(old(), last));
+            }
+        } else if !self.open_group.is_empty() {
+            let frozen = self.freeze();
+            let file = Arc::clone(&lock(&shared.writer).file);
+            let bytes = &frozen.memory[..frozen.len];
+            shared.seal_later(Seal::of(bytes, frozen.offset, old(), file, last));
+            self.spare.keep(Some(frozen.memory), frozen.is_large);
+        }
+        Ok(())
+    }
+
+    /// Whether the next group of a padded log would rewrite the block in which the log ends,
+    /// because the log was written without padding until now. The format has no padding between two
+    /// groups, so the log continues in another segment.
+    pub(super) fn would_rewrite(&self) -> bool {
+        self.shared.pads() && !self.open_group.at().is_multiple_of(BLOCK_BYTES as u64)
+    }
+}
+
+impl Shared {
+    fn head_header(&self) -> SegmentHeader {
+        lock(&self.segments).head().segment.header
     }
 
     /// Continues after a cut, which is durable. Readers without the lock see all of the change or
     /// ask again.
-    fn enter_cut(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready, last: Lsn) {
+    fn enter_cut(&self, state: &mut State, header: SegmentHeader, ready: Ready, last: Lsn) {
         self.note_half_a_change();
         self.enter(state, header, ready);
         state.note_cut(last);
@@ -135,11 +166,11 @@ impl Shared {
         self.tail.cut(last);
         self.note_half_a_change();
         self.followers.notify_all();
-        self.nappers.notify_all();
+        self.pollers.notify_all();
     }
 
     fn count_segment(&self, state: &mut State, ready: &Ready, is_cut: bool) {
-        let stats = &mut state.stats;
+        let stats = &mut state.counted.stats;
         stats.segments += 1;
         match ready.blocks {
             Blocks::Recycled => stats.segments_recycled += 1,
@@ -151,8 +182,8 @@ impl Shared {
         }
         // No file is prepared for a cut.
         if self.prepares_ahead() && !ready.was_waiting && !is_cut {
-            stats.pool_empty += 1;
-            state.was_pool_empty = true;
+            state.counted.stats.pool_empty += 1;
+            state.counted.was_pool_empty = true;
             let fallocated = ready.blocks == Blocks::Reserved;
             state.events.push(Event::PoolEmpty { segment_bytes: ready.bytes(), fallocated });
         }
@@ -185,61 +216,8 @@ impl Shared {
         }
     }
 
-    /// Writes the seal of the old segment, which ends with the record `last`: the seal names the
-    /// next segment. If the epoch of this opening is not written yet, it comes first. Without room
-    /// for it the seal is left out: the new header says the same.
-    fn seal<'a>(
-        &'a self,
-        mut state: Guard<'a>,
-        next: SegmentNumber,
-        last: Lsn,
-    ) -> (Guard<'a>, Result<()>) {
-        if self.would_rewrite(&state) {
-            // The new header says what the seal would say.
-            let segment = Arc::clone(&lock(&self.segments).head().segment);
-            state.events.push(self.sealed(segment, last));
-            return (state, Ok(()));
-        }
-        if let Some(epoch) = state.epoch_due
-            && state.gathering.control(&epoch).is_err()
-        {
-            return (state, Ok(()));
-        }
-        // If there is no room for the seal, the epoch may be gathered alone, which is correct too.
-        let _ = state.gathering.control(&Control::Seal(next));
-        let segment = Arc::clone(&lock(&self.segments).head().segment);
-        if !self.prepares_ahead() {
-            let (mut state, result) = self.write_control(state, Need::May);
-            let result = or_left_out(result);
-            if result.is_ok() && self.options.listener.is_some() {
-                state.events.push(self.sealed(segment, last));
-            }
-            return (state, result);
-        }
-        if !state.gathering.is_empty() {
-            let frozen = self.freeze(&mut state);
-            let file = Arc::clone(&lock(&self.writer).file);
-            self.seal_later(Seal::of(
-                &frozen.memory[..frozen.len],
-                frozen.offset,
-                segment,
-                file,
-                last,
-            ));
-            self.keep_memory(&mut state, frozen.is_large, Some(frozen.memory));
-        }
-        (state, Ok(()))
-    }
-
-    /// Whether the next group of a padded log would rewrite the block in which the log ends,
-    /// because the log was written without padding until now. The format has no padding between two
-    /// groups, so the log continues in another segment.
-    pub(super) fn would_rewrite(&self, state: &State) -> bool {
-        self.pads() && !state.gathering.at().is_multiple_of(BLOCK_BYTES as u64)
-    }
-
     /// Makes this segment the head: the next group goes into it.
-    fn enter(&self, state: &mut Guard<'_>, header: SegmentHeader, ready: Ready) {
+    fn enter(&self, state: &mut State, header: SegmentHeader, ready: Ready) {
         let segment = Arc::new(Segment::new(header));
         segment.adopt(&ready.file);
         lock(&self.writer).enter(ready.file, ready.asks);
@@ -262,10 +240,9 @@ impl Shared {
             }
         }
         drop(segments);
-        state.epoch = header.epoch;
-        state.gathering.enter(header, header.epoch, header.first_lsn);
+        state.enter_segment(header);
         // Not earlier: the size of the next file depends on the segment in use.
-        state.files_wanted = true;
+        state.wanted.files = true;
         self.preparer.notify_one();
     }
 }

@@ -1,8 +1,8 @@
-//! The gathering rule: which waiter writes the gathering, and when.
+//! The commit rule: which waiter writes the open group, and when.
 //!
 //! *Owns*: the counts, and what follows from them. *May not touch*: locks, threads, the clock.
 //!
-//! *Gathering by expectation*: the waiter that completes the expected number writes the group.
+//! *Groups by expectation*: the waiter that completes the expected number writes the group.
 //! Expected are the waiters of the group that was just acknowledged and those that were waiting
 //! already. The first waiter of a group holds a timer of about one commit, in case the others do
 //! not come. A lone waiter expects only itself, and never waits for others.
@@ -21,7 +21,7 @@ const LINGER_MAX: Duration = Duration::from_millis(10);
 
 /// What a waiter does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum WaiterStep {
     /// It writes the group.
     Lead,
     /// It sleeps until it is woken: another thread writes.
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Hold(Duration),
 }
 
-/// The waiters of the gathering: how many there are, and how many are expected.
+/// The waiters of the open group: how many there are, and how many are expected.
 #[derive(Debug)]
 pub(crate) struct Rule {
     waiting: usize,
@@ -59,7 +59,7 @@ impl Rule {
         }
     }
 
-    /// Whether the gathering has waiters.
+    /// Whether the open group has waiters.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting > 0
     }
@@ -68,18 +68,18 @@ impl Rule {
         self.is_timed
     }
 
-    /// Whether the committer may have to lead or to hold the timer: the gathering has tasks, or
+    /// Whether the committer may have to lead or to hold the timer: the open group has tasks, or
     /// those of the last group may return.
     pub(crate) fn is_for_committer(&self) -> bool {
         self.tasks > 0 || self.expects_tasks
     }
 
-    /// One more waiter for the gathering.
+    /// One more waiter for the open group.
     pub(crate) fn arrive(&mut self) {
         self.waiting += 1;
     }
 
-    /// One more waiter for the gathering that is no thread. True if the committer is to be woken,
+    /// One more waiter for the open group that is no thread. True if the committer is to be woken,
     /// to lead or to hold the timer.
     pub(crate) fn task_arrives(&mut self, is_writing: bool) -> bool {
         self.tasks += 1;
@@ -87,7 +87,7 @@ impl Rule {
         !is_writing && (self.waiting >= self.expected || !self.is_timed)
     }
 
-    /// A task that was counted for the gathering does not wait any more.
+    /// A task that was counted for the open group does not wait any more.
     pub(crate) fn task_leaves(&mut self) {
         self.tasks -= 1;
         self.waiting -= 1;
@@ -100,16 +100,16 @@ impl Rule {
 
     /// The next step of a waiter that was counted. `is_writing`: another group is being written.
     /// `is_late`: the waiter's timer has ended, or it was not woken in time.
-    pub(crate) fn step(&mut self, is_writing: bool, is_late: bool) -> Step {
+    pub(crate) fn step(&mut self, is_writing: bool, is_late: bool) -> WaiterStep {
         if is_writing {
-            Step::Sleep
+            WaiterStep::Sleep
         } else if is_late || self.waiting >= self.expected {
-            Step::Lead
+            WaiterStep::Lead
         } else {
             let linger = self.commit_time.clamp(LINGER_MIN, LINGER_MAX);
             // By then the group would be durable, had the other one led when its timer ended.
             let is_held = std::mem::replace(&mut self.is_timed, true);
-            if is_held { Step::Watch(3 * linger) } else { Step::Hold(linger) }
+            if is_held { WaiterStep::Watch(3 * linger) } else { WaiterStep::Hold(linger) }
         }
     }
 
@@ -118,7 +118,7 @@ impl Rule {
         self.is_timed = false;
     }
 
-    /// The gathering is closed; returns the number of its waiters. The first waiter of the next
+    /// The open group is closed; returns the number of its waiters. The first waiter of the next
     /// group takes a new timer.
     pub(crate) fn close(&mut self) -> usize {
         self.is_timed = false;
@@ -153,26 +153,26 @@ mod tests {
 
     #[test]
     fn who_leads_and_who_sleeps() {
-        let hold = Step::Hold(TOOK);
+        let hold = WaiterStep::Hold(TOOK);
         // acknowledged, early, now; another group is being written; late -> the step
         for (counts, is_writing, is_late, step) in [
             // A lone writer expects one, and never waits.
-            ((0, 0, 1), false, false, Step::Lead),
-            ((1, 0, 1), false, false, Step::Lead),
+            ((0, 0, 1), false, false, WaiterStep::Lead),
+            ((1, 0, 1), false, false, WaiterStep::Lead),
             // Eight that take turns: the eighth leads, the first holds the timer.
             ((8, 0, 1), false, false, hold),
             ((8, 0, 7), false, false, hold),
-            ((8, 0, 8), false, false, Step::Lead),
+            ((8, 0, 8), false, false, WaiterStep::Lead),
             // Waiters that were there already are expected besides those that were acknowledged.
             ((4, 4, 7), false, false, hold),
-            ((4, 4, 8), false, false, Step::Lead),
+            ((4, 4, 8), false, false, WaiterStep::Lead),
             // More than expected do not wait for more.
-            ((1, 0, 3), false, false, Step::Lead),
+            ((1, 0, 3), false, false, WaiterStep::Lead),
             // One group is in flight at a time, also when all are there, or one is late.
-            ((8, 0, 8), true, false, Step::Sleep),
-            ((8, 0, 1), true, true, Step::Sleep),
+            ((8, 0, 8), true, false, WaiterStep::Sleep),
+            ((8, 0, 1), true, true, WaiterStep::Sleep),
             // The timer has ended: the waiters that are there go.
-            ((8, 0, 1), false, true, Step::Lead),
+            ((8, 0, 1), false, true, WaiterStep::Lead),
         ] {
             let (acknowledged, early, now) = counts;
             let mut rule = after(acknowledged, early, now);
@@ -183,12 +183,16 @@ mod tests {
     #[test]
     fn one_waiter_holds_the_timer_of_a_group() {
         let mut rule = after(4, 0, 2);
-        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
-        assert_eq!(rule.step(false, false), Step::Watch(3 * TOOK), "the other waiter holds it");
+        assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
+        assert_eq!(
+            rule.step(false, false),
+            WaiterStep::Watch(3 * TOOK),
+            "the other waiter holds it"
+        );
         // The holder was woken, and the group is still gathered: it may hold the timer again.
         rule.timer();
         assert!(!rule.is_timed());
-        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
         // The group was written without it.
         assert_eq!(rule.close(), 2);
         assert!(!rule.is_timed() && !rule.has_waiters());
@@ -196,7 +200,7 @@ mod tests {
         rule.arrive();
         assert_eq!(
             rule.step(false, false),
-            Step::Hold(TOOK),
+            WaiterStep::Hold(TOOK),
             "the next group has a timer of its own"
         );
     }
@@ -208,35 +212,35 @@ mod tests {
         // A lone task: its commit begins at once, each time.
         for _ in 0..3 {
             assert!(rule.task_arrives(false));
-            assert_eq!(rule.step(false, false), Step::Lead);
+            assert_eq!(rule.step(false, false), WaiterStep::Lead);
             assert_eq!(rule.close(), 1);
             rule.committed(1, TOOK);
             assert!(rule.is_for_committer(), "it holds the timer before the task returns");
-            assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+            assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
         }
         // Seven more while the first is written: those wake nobody, since the end of the turn does.
         assert!(rule.task_arrives(false));
         assert_eq!(rule.close(), 1);
         (0..7).for_each(|_| assert!(!rule.task_arrives(true)));
         rule.committed(1, TOOK);
-        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
         assert!(rule.task_arrives(false), "the eighth");
-        assert_eq!(rule.step(false, false), Step::Lead);
+        assert_eq!(rule.step(false, false), WaiterStep::Lead);
         // From now on all eight share each group, with one wake-up of the committer.
         for _ in 0..5 {
             assert_eq!(rule.close(), 8);
             rule.committed(8, TOOK);
-            assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+            assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
             let woken = (0..8).filter(|_| rule.task_arrives(false)).count();
-            assert_eq!((woken, rule.step(false, false)), (1, Step::Lead));
+            assert_eq!((woken, rule.step(false, false)), (1, WaiterStep::Lead));
         }
         // A thread that comes last leads for them.
         rule.close();
         rule.committed(8, TOOK);
-        assert_eq!(rule.step(false, false), Step::Hold(TOOK));
+        assert_eq!(rule.step(false, false), WaiterStep::Hold(TOOK));
         (0..7).for_each(|_| assert!(!rule.task_arrives(false)));
         rule.arrive();
-        assert_eq!(rule.step(false, false), Step::Lead);
+        assert_eq!(rule.step(false, false), WaiterStep::Lead);
         // None returns.
         assert_eq!(rule.close(), 8);
         rule.committed(8, TOOK);
@@ -253,7 +257,7 @@ mod tests {
         assert_eq!(rule.close(), 1);
         rule.committed(1, TOOK);
         rule.arrive();
-        assert_eq!(rule.step(false, false), Step::Lead, "a lone waiter expects itself");
+        assert_eq!(rule.step(false, false), WaiterStep::Lead, "a lone waiter expects itself");
         // The last one leaves: there is nothing to lead for.
         rule.close();
         rule.committed(1, TOOK);
@@ -272,7 +276,7 @@ mod tests {
             let mut rule = Rule::new();
             (0..100).for_each(|_| rule.committed(2, took));
             rule.arrive();
-            let Step::Hold(linger) = rule.step(false, false) else { panic!("{rule:?}") };
+            let WaiterStep::Hold(linger) = rule.step(false, false) else { panic!("{rule:?}") };
             assert!(least <= linger && linger <= most, "{took:?}: {linger:?}");
         }
     }

@@ -1,12 +1,12 @@
-//! What all users of one open log share: the state, the turn, the watermark, the poison.
+//! What all users of one open log share: the state, the watermark, the poison.
 //!
 //! *Owns*: the state's lock and the order of locks, the durable watermark, notifying threads,
-//! sending events. *May not touch*: how a group is written (`group.rs`), waiting (`turn.rs`,
-//! `wait.rs`), segment changes (`change/`), reading (`read/`).
+//! sending events. *May not touch*: how a group is written (`group.rs`), the turn (`turn.rs`),
+//! waiting (`wait.rs`), segment changes (`change/`), reading (`read/`).
 //!
 //! **Commit.** The waiter that leads takes the *turn*: it freezes the group, writes it and makes it
 //! durable without holding the state's lock, moves the watermark, and notifies that group's
-//! waiters. Meanwhile other threads fill the next group. The gathering rule decides which waiter
+//! waiters. Meanwhile other threads fill the next group. The commit rule decides which waiter
 //! leads (`rule.rs`).
 //!
 //! **Results.** No flag of success exists that a later group could overwrite. The watermark only
@@ -29,12 +29,11 @@ use std::sync::Arc;
 use inkstone_format::Lsn;
 use inkstone_io::AnyDirectory;
 
-use crate::commit::sleepers::{Sleepers, WaitQueue};
+use crate::commit::sleepers::{Sleepers, WaitQueue, Yielding};
 use crate::commit::state::{Guard, State};
-use crate::commit::waking::Waking;
+use crate::commit::tasks::Waking;
 use crate::commit::writer::Writer;
-use crate::commit::yielding::Yielding;
-use crate::error::{Error, Poison, Result};
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::options::Options;
 use crate::segment::Segments;
@@ -44,7 +43,7 @@ use crate::segment::seal::Seal;
 use crate::sync::{
     AtomicBool, AtomicU64, FALLBACK, JoinHandle, Mutex, MutexGuard, Ordering, lock, spawn, try_lock,
 };
-use crate::tail::Tail;
+use crate::tail::GroupTail;
 
 /// Shared by the log, its handles, its readers and its own threads.
 pub(crate) struct Shared {
@@ -55,9 +54,9 @@ pub(crate) struct Shared {
     pub(super) yielding: Yielding,
     /// The committer's, while it waits for tasks.
     pub(super) yielding_for_tasks: Yielding,
-    /// Readers that wait for the watermark, and those of them that nap.
+    /// Readers that wait for the watermark, and those of them that poll.
     pub(crate) followers: Arc<Sleepers>,
-    pub(crate) nappers: Arc<Sleepers>,
+    pub(crate) pollers: Arc<Sleepers>,
     /// The preparer.
     pub(crate) preparer: Sleepers,
     pub(crate) pool: Pool,
@@ -69,7 +68,7 @@ pub(crate) struct Shared {
     /// before every other lock.
     pub(crate) giving_back: Mutex<()>,
     /// The groups that were written last, for readers.
-    pub(crate) tail: Tail,
+    pub(crate) tail: GroupTail,
     /// Seals of full segments, for the preparer to write.
     pub(crate) seals: Mutex<Vec<Seal>>,
     /// A copy of the durable watermark that is read without the lock. Written with `Release` under
@@ -78,7 +77,7 @@ pub(crate) struct Shared {
     /// A number that changes with each truncation: readers check it for each record, without a
     /// lock. It is odd while a cut is changing the state.
     changes: AtomicU64,
-    /// A record of the gathering was polled or its handle dropped: the committer is to commit it.
+    /// A record of the open group was polled or its handle dropped: the committer is to commit it.
     /// Cleared with the lock held when a group is frozen. `Relaxed` is enough: a thread sets it for
     /// a record after it held the lock since the group before that record was frozen, so a `true`
     /// that is seen here was set for this group or a later one.
@@ -91,31 +90,6 @@ pub(crate) struct Shared {
     panicked: AtomicBool,
     /// That thread had the turn. Stored before `panicked`, with `Release`.
     turn_lost: AtomicBool,
-}
-
-/// Held by the thread that has the turn. If it is dropped without [`Shared::end_turn`] (by a
-/// panic), it poisons the log, whose state may be half changed. The unwinding thread may hold the
-/// state's lock itself; if it cannot lock, it only leaves a mark, and the next thread that locks
-/// poisons the log.
-pub(crate) struct Turn<'a> {
-    shared: &'a Shared,
-    is_back: bool,
-}
-
-impl Turn<'_> {
-    /// Leaves the turn, still taken, to the committer.
-    pub(crate) fn hand_on(mut self) {
-        self.is_back = true;
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if !self.is_back {
-            self.shared.turn_lost.store(true, Ordering::Release);
-            self.shared.mark_panic();
-        }
-    }
 }
 
 /// Starts one of the log's own threads. If the thread panics, the log is poisoned: otherwise its
@@ -150,13 +124,13 @@ impl Shared {
         segments: Segments,
         pool: Pool,
     ) -> Self {
-        let durable = AtomicU64::new(state.durable.get());
+        let durable = AtomicU64::new(state.durable().get());
         let sleepers = Sleepers::default;
         Self {
             followers: Arc::new(sleepers()),
-            nappers: Arc::new(sleepers()),
+            pollers: Arc::new(sleepers()),
             preparer: sleepers(),
-            tail: Tail::new(options.tail_bytes),
+            tail: GroupTail::new(options.tail_bytes),
             directory,
             yielding: Yielding::new(&options),
             yielding_for_tasks: Yielding::for_tasks(&options),
@@ -223,6 +197,12 @@ impl Shared {
         locked.unwrap_or_else(|| lock(&self.state))
     }
 
+    /// A thread panicked that had the turn: poisons the log.
+    pub(super) fn mark_turn_lost(&self) {
+        self.turn_lost.store(true, Ordering::Release);
+        self.mark_panic();
+    }
+
     /// Leaves the mark of a panic; the next thread that locks poisons the log. A thread about to
     /// sleep sees the mark or hears the bell.
     fn mark_panic(&self) {
@@ -276,20 +256,8 @@ impl Shared {
 
     /// Moves the watermark; after a cut it goes down.
     pub(crate) fn set_durable(&self, state: &mut State, lsn: Lsn) {
-        state.durable = lsn;
+        state.set_durable(lsn);
         self.durable.store(lsn.get(), Ordering::Release);
-    }
-
-    /// The turn, for a thread that was handed it: `taken` is set already.
-    pub(crate) fn turn_in_hand(&self) -> Turn<'_> {
-        Turn { shared: self, is_back: false }
-    }
-
-    /// Ends a turn, and sends its events.
-    pub(crate) fn end_turn<'a>(&'a self, mut state: Guard<'a>, mut turn: Turn<'a>) -> Guard<'a> {
-        turn.is_back = true;
-        self.give_back(&mut state);
-        self.tell_all(state)
     }
 
     /// Whether the log has a preparer.
@@ -298,7 +266,7 @@ impl Shared {
     }
 
     /// Sends the events to the listener, without the lock.
-    fn tell_all<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+    pub(super) fn tell_all<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         if state.events.is_empty() {
             return state;
         }
@@ -320,29 +288,6 @@ impl Shared {
         poisoned
     }
 
-    fn give_back(&self, state: &mut State) {
-        state.taken = false;
-        state.changing = false;
-        state.wake_futures();
-        state.wake_room();
-        state.wake_ups.all(WaitQueue::Room);
-        if state.poison.is_some() {
-            self.wake_all();
-            return;
-        }
-        // One waiter of the next group takes over: it leads at once, or holds the timer.
-        let gathering = WaitQueue::group(state.group);
-        state.wake_ups.one(gathering);
-        // A committer with a timer wakes by itself: waking it after each group would cost a lone
-        // writer a switch each time.
-        let is_resting = std::mem::take(&mut state.committer_rests);
-        let is_waiting = std::mem::take(&mut state.committer_waits);
-        let is_wanted = self.unclaimed.load(Ordering::Relaxed) || state.rule.is_for_committer();
-        if is_waiting || (state.unpromised && is_resting) || is_wanted {
-            state.wake_ups.one(WaitQueue::Committer);
-        }
-    }
-
     /// How often a thread slept at once, since yielding did not pay, and for how many microseconds
     /// it did not.
     pub(crate) fn rests(&self) -> (u64, u64) {
@@ -358,7 +303,7 @@ impl Shared {
     }
 
     fn sleepers(&self) -> impl Iterator<Item = &Sleepers> {
-        self.waking.queues.iter().chain([&*self.followers, &*self.nappers, &self.preparer])
+        self.waking.queues.iter().chain([&*self.followers, &*self.pollers, &self.preparer])
     }
 
     /// Wakes all threads, to check the state again.
@@ -373,15 +318,7 @@ impl Shared {
 
     /// Sets the poison, unless there is one already, and returns it as an error.
     pub(crate) fn poison(&self, state: &mut State, cause: Error) -> Error {
-        let poison = match &state.poison {
-            Some(first) => first.clone(),
-            None => {
-                let poison = Poison::new(cause, state.durable);
-                state.events.push(Event::Poisoned(poison.clone()));
-                state.poison.insert(poison).clone()
-            }
-        };
-        state.wake_after_poison();
+        let poison = state.poison(cause);
         self.wake_all();
         Error::Poisoned(poison)
     }

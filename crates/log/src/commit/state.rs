@@ -1,173 +1,263 @@
 //! The state under an open log's lock, and the guard of that lock.
 //!
-//! *Owns*: the fields, the questions that they alone answer, and that wakers run after the lock is
-//! released. *May not touch*: files; the order of changes (`group.rs`, `change/`).
+//! *Owns*: the fields, who may change them, and that wakers run after the lock is released. *May
+//! not touch*: files; the order of changes (`group.rs`, `change/`).
+//!
+//! What excludes itself is one enum: whose turn it is ([`Turn`]), how far the log's life has come
+//! ([`Life`]), what the committer does ([`Doing`]). A field is private if it may change in one way
+//! only; the method that changes it so stands here.
 
 use std::ops::{Deref, DerefMut};
 
-use inkstone_format::{Control, Epoch, Lsn, SegmentNumber};
-use inkstone_io::AlignedBuf;
+use inkstone_format::{Control, Epoch, Lsn, SegmentHeader, SegmentNumber};
 
-use crate::commit::callbacks::Decided;
-use crate::commit::futures::{Waiting, Wakers, WrittenWaiters, join};
-use crate::commit::gathering::{Gathering, Group, memory_for};
-use crate::commit::post::{Board, Post, Posted};
+use crate::commit::open_group::{Group, OpenGroup, SpareBuffer};
 use crate::commit::rule::Rule;
-use crate::commit::sleepers::{DueThreads, WakeUps};
-use crate::commit::waking::{Due, Waking, Woken};
-use crate::commit::watchers::Watchers;
+use crate::commit::shared_page::{Publication, Published, Publishing};
+use crate::commit::sleepers::{DueThreads, WaitQueue, WakeUps};
+use crate::commit::tasks::{DueTasks, DurableCallback, GroupTasks, Tasks, Waking};
 use crate::error::{Error, Poison, Result};
 use crate::event::Event;
 use crate::options::Options;
-use crate::stats::Stats;
-use crate::sync::{Instant, MutexGuard, ThreadId, this_thread};
+use crate::stats::Counted;
+use crate::sync::{MutexGuard, ThreadId, this_thread};
+
+/// Whose turn it is to write, roll or cut.
+pub(crate) enum Turn {
+    Free,
+    /// A thread writes.
+    Taken,
+    /// A thread changes the log: nothing may be gathered meanwhile.
+    Changing,
+    /// The committer's, with this group, which it has not begun to write.
+    Handed(Group),
+}
+
+/// How far the log's life has come. It never goes back.
+pub(crate) enum Life {
+    Open,
+    /// A thread closes the log: nothing is appended any more, and what was is still written.
+    Closing,
+    /// Nothing is written any more.
+    Closed,
+    /// Nothing is written any more, for this reason: the first that there was.
+    Poisoned(Poison),
+}
+
+impl Life {
+    fn check_open(&self) -> Result<()> {
+        match self {
+            Self::Open | Self::Closing => Ok(()),
+            Self::Closed => Err(Error::Closed),
+            Self::Poisoned(poison) => Err(Error::Poisoned(poison.clone())),
+        }
+    }
+}
+
+/// What the committer does, as far as a thread that has work for it must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It is awake, or sleeps with a timer, and will look by itself.
+    Works,
+    /// It sleeps until it is woken.
+    Rests,
+    /// It sleeps until it is woken, which the end of the turn is to do.
+    AwaitsTurn,
+    /// It is blocked in user code and may wait on any bell.
+    IsAway,
+}
+
+/// A segment for a caller that may not wait until there is one.
+pub(crate) enum SegmentWish {
+    None,
+    /// One that can hold a frame of this size.
+    Asked(u64),
+    /// The change of segment failed: the next caller that asks is told why.
+    Failed(Error),
+}
+
+/// What the log's own threads are asked to do.
+pub(crate) struct Wishes {
+    /// A caller found the buffer full while another group was being written: the open group is to
+    /// be committed next.
+    pub(crate) room: bool,
+    pub(crate) segment: SegmentWish,
+    /// A promise: a group was written that none covers yet.
+    pub(crate) promise: bool,
+    /// Files are to be prepared, or given back (`room.rs`).
+    pub(crate) files: bool,
+}
 
 /// Everything under the lock.
 pub(crate) struct State {
     /// The group that is gathered.
-    pub(crate) gathering: Gathering,
+    pub(crate) open_group: OpenGroup,
     /// The buffer of the next group, unless a group that is being written has it.
-    pub(crate) spare: Option<AlignedBuf>,
-    /// The number of the gathering.
-    pub(crate) group: u64,
-    /// A thread has the turn.
-    pub(crate) taken: bool,
-    /// A group that was handed to the committer together with the turn, and that it has not begun
-    /// to write.
-    pub(crate) handed: Option<Group>,
-    /// The thread of the committer, which writes groups that are handed over.
-    pub(crate) committer: Option<ThreadId>,
-    /// The committer sleeps, or has slept, where a waker or callback of the user's waits: not where
-    /// its work wakes it.
-    pub(crate) committer_is_away: bool,
-    /// The segment is changing: nothing may be gathered.
-    pub(crate) changing: bool,
-    /// The durable watermark.
-    pub(crate) durable: Lsn,
-    /// The last LSN that each cut has left, since the log was opened.
-    pub(crate) cuts: Vec<Lsn>,
-    /// The epoch of the gathering.
-    pub(crate) epoch: Epoch,
-    /// The epoch frame of this opening, until it is durable.
-    pub(crate) epoch_due: Option<Control>,
-    /// The waiters of the gathering, and which of them writes it.
+    pub(crate) spare: SpareBuffer,
+    /// The waiters of the open group, and which of them writes it.
     pub(crate) rule: Rule,
-    /// Why nothing can be appended any more; set once.
-    pub(crate) poison: Option<Poison>,
-    /// How far the log has come with closing.
-    pub(crate) ending: Ending,
-    /// The log is closed: nothing is written any more.
-    pub(crate) closed: bool,
-    /// Futures and callbacks of records whose outcome is open, by the parity of their group.
-    waiting: [Waiting; 2],
-    /// Tasks that await the watermark.
-    pub(crate) watchers: Watchers,
-    /// Those of the groups that this turn has written. They are woken at its end.
-    pub(crate) written: WrittenWaiters,
-    /// Futures that wait for room.
-    pub(crate) room_wakers: Wakers,
+    /// The number of the open group.
+    group: u64,
+    turn: Turn,
+    life: Life,
+    /// The log's own thread that commits, once it runs.
+    committer: Option<(ThreadId, Doing)>,
+    pub(crate) wanted: Wishes,
+    /// The durable watermark.
+    durable: Lsn,
+    /// The last LSN that each cut has left, since the log was opened.
+    cuts: Vec<Lsn>,
+    /// The epoch of the open group.
+    epoch: Epoch,
+    /// The epoch frame of this opening, until it is durable.
+    epoch_due: Option<Control>,
+    /// Futures and callbacks that wait.
+    pub(crate) tasks: Tasks,
     /// Threads that the guard wakes after it has released the lock.
     pub(crate) wake_ups: WakeUps,
-    /// Wakers and callbacks that the guard runs after it has released the lock.
-    pub(crate) woken: Woken,
-    /// Where other processes see how far the log is durable.
-    pub(crate) board: Board,
-    /// What the guard posts there after it has released the lock.
-    pub(crate) to_post: Post,
-    /// The last group's waiters come back at once: readers nap until the next write begins.
-    pub(crate) naps_go_on: bool,
-    /// A follower naps that was not woken for the last group.
-    pub(crate) owes_nappers: bool,
-    /// A caller found the buffer full while another group was being written: the gathering is to be
-    /// committed next.
-    pub(crate) room_wanted: bool,
-    /// A caller that does not wait asked for a segment that can hold a frame of this size.
-    pub(crate) roll_wanted: Option<u64>,
-    /// Why the requested change of segment failed.
-    pub(crate) roll_error: Option<Error>,
-    /// A group was written that no promise covers yet.
-    pub(crate) unpromised: bool,
-    /// When the last group was durable.
-    pub(crate) last_commit: Instant,
-    /// The committer has no timer: it sleeps until it is notified.
-    pub(crate) committer_rests: bool,
-    /// The committer is to be notified when the turn is released.
-    pub(crate) committer_waits: bool,
-    /// When the first record of the gathering was appended.
-    pub(crate) gathered_since: Option<Instant>,
-    /// The preparer has work to do; without one, files may be there that are to be given back
-    /// (`retiring.rs`).
-    pub(crate) files_wanted: bool,
-    /// The last segment change found no file ready.
-    pub(crate) was_pool_empty: bool,
-    /// The counters.
-    pub(crate) stats: Stats,
+    /// What other processes are told, and which readers poll.
+    pub(crate) publishing: Publishing,
+    pub(crate) counted: Counted,
     /// Events for the listener, sent when the turn ends.
     pub(crate) events: Vec<Event>,
 }
 
 impl State {
-    pub(crate) fn new(gathering: Gathering, durable: Lsn, epoch: Epoch, options: &Options) -> Self {
+    pub(crate) fn new(
+        open_group: OpenGroup,
+        durable: Lsn,
+        epoch: Epoch,
+        options: &Options,
+    ) -> Self {
+        let segment = SegmentWish::None;
         Self {
-            gathering,
-            spare: Some(memory_for(options.buffer_bytes)),
+            open_group,
+            spare: SpareBuffer::new(options.buffer_bytes),
+            rule: Rule::new(),
             group: 0,
-            taken: false,
-            handed: None,
+            turn: Turn::Free,
+            life: Life::Open,
             committer: None,
-            committer_is_away: false,
-            changing: false,
+            wanted: Wishes { room: false, segment, promise: false, files: true },
             durable,
             cuts: Vec::new(),
             epoch,
             epoch_due: None,
-            rule: Rule::new(),
-            poison: None,
-            ending: Ending::NotBegun,
-            closed: false,
-            waiting: Default::default(),
-            watchers: Watchers::default(),
-            written: WrittenWaiters::default(),
-            room_wakers: Wakers::default(),
+            tasks: Tasks::default(),
             wake_ups: WakeUps::default(),
-            woken: Woken::default(),
-            board: Board::default(),
-            to_post: Post::default(),
-            naps_go_on: false,
-            owes_nappers: false,
-            room_wanted: false,
-            roll_wanted: None,
-            roll_error: None,
-            unpromised: false,
-            last_commit: Instant::now(),
-            committer_rests: false,
-            committer_waits: false,
-            gathered_since: None,
-            files_wanted: true,
-            was_pool_empty: false,
-            stats: Stats::default(),
+            publishing: Publishing::default(),
+            counted: Counted::new(),
             events: Vec::new(),
         }
     }
+}
 
-    /// The number of cuts since the log was opened.
-    pub(crate) fn cut_count(&self) -> usize {
-        self.cuts.len()
+/// The turn.
+impl State {
+    pub(crate) fn is_turn_free(&self) -> bool {
+        matches!(self.turn, Turn::Free)
     }
 
+    /// Whether a thread writes, rolls or cuts now.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        matches!(self.turn, Turn::Taken | Turn::Changing)
+    }
+
+    #[inline]
+    pub(crate) fn is_changing(&self) -> bool {
+        matches!(self.turn, Turn::Changing)
+    }
+
+    pub(crate) fn is_handed(&self) -> bool {
+        matches!(self.turn, Turn::Handed(_))
+    }
+
+    pub(crate) fn take_turn(&mut self) {
+        assert!(self.is_turn_free(), "two threads with the turn");
+        self.turn = Turn::Taken;
+    }
+
+    /// For the thread that has the turn: nothing may be gathered from now on, or something may
+    /// again. Returns what was so before.
+    pub(crate) fn set_changing(&mut self, is_changing: bool) -> bool {
+        debug_assert!(self.is_in_turn(), "a change without the turn");
+        let turn = if is_changing { Turn::Changing } else { Turn::Taken };
+        matches!(std::mem::replace(&mut self.turn, turn), Turn::Changing)
+    }
+
+    /// Leaves the turn to the committer, with a closed group.
+    pub(crate) fn hand_turn(&mut self, group: Group) {
+        self.turn = Turn::Handed(group);
+    }
+
+    /// For the committer: takes the turn that was left to it, if one was, with its group.
+    pub(crate) fn take_handed(&mut self) -> Option<Group> {
+        if !self.is_handed() {
+            return None;
+        }
+        match std::mem::replace(&mut self.turn, Turn::Taken) {
+            Turn::Handed(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn free_turn(&mut self) {
+        self.turn = Turn::Free;
+    }
+}
+
+/// The log's life, and the outcome of records.
+impl State {
     /// An error if nothing may be written.
     pub(crate) fn check_open(&self) -> Result<()> {
-        if let Some(poison) = &self.poison {
-            return Err(Error::Poisoned(poison.clone()));
-        }
-        if self.closed { Err(Error::Closed) } else { Ok(()) }
+        self.life.check_open()
     }
 
     /// An error if nothing may be appended.
     #[inline]
     pub(crate) fn check_appends(&self) -> Result<()> {
-        self.check_open()?;
-        if matches!(self.ending, Ending::NotBegun) { Ok(()) } else { Err(Error::Closed) }
+        match self.life {
+            Life::Open => Ok(()),
+            _ => self.check_open().and(Err(Error::Closed)),
+        }
+    }
+
+    /// Whether nothing is written any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.life, Life::Closed | Life::Poisoned(_))
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        matches!(self.life, Life::Poisoned(_))
+    }
+
+    /// A thread closes the log: nothing is appended any more.
+    pub(crate) fn begin_to_close(&mut self) {
+        if matches!(self.life, Life::Open) {
+            self.life = Life::Closing;
+        }
+    }
+
+    /// Nothing is written any more.
+    pub(crate) fn close(&mut self) {
+        if !self.has_ended() {
+            self.life = Life::Closed;
+        }
+    }
+
+    /// Poisons the log, unless it is poisoned already; returns the first reason.
+    pub(crate) fn poison(&mut self, cause: Error) -> Poison {
+        let poison = match &self.life {
+            Life::Poisoned(first) => first.clone(),
+            _ => {
+                let poison = Poison::new(cause, self.durable);
+                self.events.push(Event::Poisoned(poison.clone()));
+                self.life = Life::Poisoned(poison.clone());
+                poison
+            }
+        };
+        self.wake_after_poison();
+        poison
     }
 
     /// Poisons the log because a thread panicked, unless it is poisoned already. `had_turn`: that
@@ -175,148 +265,201 @@ impl State {
     #[cold]
     pub(crate) fn end_by_panic(&mut self, had_turn: bool) {
         if had_turn {
-            self.taken = false;
-            self.changing = false;
+            self.free_turn();
         }
-        if self.poison.is_none() {
-            self.poison = Some(Poison::panic(self.durable));
+        if !self.is_poisoned() {
+            self.life = Life::Poisoned(Poison::panic(self.durable));
         }
         self.wake_after_poison();
     }
 
-    /// Whether a thread writes, rolls or cuts now.
-    pub(crate) fn is_in_turn(&self) -> bool {
-        self.taken && self.handed.is_none()
-    }
-
     /// Marks all futures and callbacks, since the log is poisoned. The thread that has the turn
     /// does that at its end: what is the user's does not run inside a turn.
-    pub(crate) fn wake_after_poison(&mut self) {
+    fn wake_after_poison(&mut self) {
         if !self.is_in_turn() {
-            self.wake_futures();
-            self.wake_room();
+            self.mark_tasks();
         }
     }
 
-    /// Whether the calling thread is the committer.
-    pub(crate) fn is_committer_here(&self) -> bool {
-        self.committer == Some(this_thread())
+    /// The durable watermark.
+    pub(crate) fn durable(&self) -> Lsn {
+        self.durable
     }
 
-    /// The last LSN that was assigned to a record.
-    pub(crate) fn reserved(&self) -> Lsn {
-        self.gathering.next_lsn().before().unwrap_or(Lsn::ZERO)
+    /// Moves the watermark: `Shared::set_durable` alone calls this.
+    pub(super) fn set_durable(&mut self, lsn: Lsn) {
+        self.durable = lsn;
     }
 
-    /// Counts records that were just gathered.
-    pub(crate) fn count_records(&mut self, records: u64, bytes: u64) {
-        self.stats.records += records;
-        self.stats.record_bytes += bytes;
-        if self.gathered_since.is_none() {
-            self.gathered_since = Some(Instant::now());
-        }
+    /// The number of cuts since the log was opened.
+    pub(crate) fn cut_count(&self) -> usize {
+        self.cuts.len()
     }
 
-    /// The mean size of a group since the log was opened, in bytes.
-    pub(crate) fn mean_group_bytes(&self) -> u64 {
-        self.stats.group_bytes / self.stats.groups.max(1)
+    /// The lowest last LSN that the cuts from number `cuts` on have left.
+    pub(crate) fn lowest_cut_since(&self, cuts: usize) -> Option<Lsn> {
+        self.cuts.get(cuts..).and_then(|later| later.iter().min().copied())
     }
 
     /// The outcome of a record, by its LSN and the number of cuts before it; `None` if it may still
     /// become durable.
     pub(crate) fn outcome(&self, lsn: Lsn, cuts: usize) -> Option<Result<()>> {
-        if cuts != self.cut_count() || lsn <= self.durable {
-            return Some(Ok(()));
-        }
-        if let Some(poison) = &self.poison {
-            return Some(Err(Error::Poisoned(poison.clone())));
-        }
-        self.closed.then_some(Err(Error::Closed))
+        outcome(&self.life, self.durable, self.cut_count(), lsn, cuts)
+    }
+}
+
+/// As [`State::outcome`], in a log with this life and watermark, and so many cuts.
+fn outcome(
+    life: &Life,
+    durable: Lsn,
+    cut_count: usize,
+    lsn: Lsn,
+    cuts: usize,
+) -> Option<Result<()>> {
+    if cuts != cut_count || lsn <= durable {
+        return Some(Ok(()));
+    }
+    life.check_open().err().map(Err)
+}
+
+/// The committer.
+impl State {
+    /// The calling thread is the committer.
+    pub(crate) fn enter_committer(&mut self) {
+        self.committer = Some((this_thread(), Doing::Works));
     }
 
-    /// What waits for a record that is not decided: it is in the gathering, or in the group before,
-    /// which is being written.
-    pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut Waiting {
-        let group =
-            if lsn >= self.gathering.first_lsn() { self.group } else { self.group.wrapping_sub(1) };
-        &mut self.waiting[(group % 2) as usize]
+    /// Whether the calling thread is the committer.
+    pub(crate) fn is_committer_here(&self) -> bool {
+        self.committer.is_some_and(|(thread, _)| thread == this_thread())
     }
 
-    /// Posts what is durable, when the lock is released: this segment is the head, the log goes on
-    /// where the gathering is, and `first` is the first record that is left.
-    pub(crate) fn post_head(&mut self, segment: SegmentNumber, first: Lsn) {
-        let (durable, end, epoch) = (self.durable, self.gathering.at(), self.epoch);
-        let post = self.board.post(Posted { durable, segment, end, epoch, first }, false);
-        // The group that sealed the segment before may wait to be posted.
-        self.to_post = post.instead_of(std::mem::take(&mut self.to_post));
+    /// For the committer's thread: what it does from now on.
+    pub(crate) fn committer_goes(&mut self, next: Doing) {
+        if let Some((_, doing)) = &mut self.committer {
+            *doing = next;
+        }
+    }
+
+    /// What the committer does, if there is one.
+    pub(crate) fn committer_does(&self) -> Option<Doing> {
+        self.committer.map(|(_, doing)| doing)
+    }
+
+    /// Has the committer woken, to look for work. It need not be woken again before it has looked.
+    pub(crate) fn wake_committer(&mut self) {
+        self.wake_ups.one(WaitQueue::Committer);
+        if let Some((_, doing @ (Doing::Rests | Doing::AwaitsTurn))) = &mut self.committer {
+            *doing = Doing::Works;
+        }
+    }
+}
+
+/// The open group.
+impl State {
+    /// The number of the open group.
+    pub(crate) fn group(&self) -> u64 {
+        self.group
+    }
+
+    /// The open group is closed: the next one has the next number. Returns its own.
+    pub(super) fn close_group(&mut self) -> u64 {
+        self.wanted.room = false;
+        self.group += 1;
+        self.group - 1
+    }
+
+    /// The last LSN that was assigned to a record.
+    pub(crate) fn reserved(&self) -> Lsn {
+        self.open_group.next_lsn().before().unwrap_or(Lsn::ZERO)
+    }
+
+    /// The epoch of the open group.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The epoch frame that must be durable before anything else is written.
+    pub(crate) fn epoch_due(&self) -> Option<Control> {
+        self.epoch_due
+    }
+
+    pub(crate) fn set_epoch_due(&mut self, epoch: Option<Control>) {
+        self.epoch_due = epoch;
+    }
+
+    /// The open group continues in this segment.
+    pub(crate) fn enter_segment(&mut self, header: SegmentHeader) {
+        self.epoch = header.epoch;
+        self.open_group.enter(header, header.epoch, header.first_lsn);
+    }
+
+    /// Publishes what is durable, when the lock is released: this segment is the head, the log goes
+    /// on where the open group is, and `first` is the first record that is left.
+    pub(crate) fn publish_head(&mut self, segment: SegmentNumber, first: Lsn) {
+        let (durable, end, epoch) = (self.durable, self.open_group.at(), self.epoch);
+        self.publishing.head(Published { durable, segment, end, epoch, first });
+    }
+}
+
+/// Tasks: futures and callbacks.
+impl State {
+    /// What waits for a record that is not decided: it is in the open group, or in the group
+    /// before, which is being written.
+    pub(crate) fn waiting_for(&mut self, lsn: Lsn) -> &mut GroupTasks {
+        let group = if lsn >= self.open_group.first_lsn() {
+            self.group
+        } else {
+            self.group.wrapping_sub(1)
+        };
+        self.tasks.of_group(group)
     }
 
     /// A task that was counted for this record, which is not decided, does not wait any more.
     pub(crate) fn uncount_task(&mut self, lsn: Lsn) {
-        if lsn >= self.gathering.first_lsn() {
+        if lsn >= self.open_group.first_lsn() {
             self.rule.task_leaves();
         }
-    }
-
-    /// Marks the futures that wait for room to be woken.
-    pub(crate) fn wake_room(&mut self) {
-        self.room_wakers.move_to(&mut self.woken.wakers);
     }
 
     /// The group with this number is durable: its futures and callbacks, and the tasks that awaited
     /// this watermark, are woken when the turn ends.
     pub(crate) fn note_written(&mut self, group: u64) {
-        self.written.add(&mut self.waiting[(group % 2) as usize]);
-        self.watchers.reach(self.durable, &mut self.written.futures);
+        self.tasks.decided(group, self.durable);
     }
 
     /// The log was cut after the record `last`: all tasks that await a watermark are woken when the
     /// turn ends.
     pub(crate) fn note_cut(&mut self, last: Lsn) {
         self.cuts.push(last);
-        self.watchers.reach(Lsn::new(u64::MAX), &mut self.written.futures);
+        self.tasks.no_watermark_comes();
     }
 
-    /// Marks the futures and callbacks of the groups that were written; of all records if the log
-    /// has ended.
-    pub(crate) fn wake_futures(&mut self) {
-        if self.poison.is_some() || self.closed {
+    /// Marks the futures that wait for room, and the futures and callbacks of the groups that were
+    /// written; of all records if the log has ended.
+    pub(crate) fn mark_tasks(&mut self) {
+        if self.has_ended() {
             self.note_written(self.group.wrapping_sub(1));
             self.note_written(self.group);
-            self.watchers.reach(Lsn::new(u64::MAX), &mut self.written.futures);
+            self.tasks.no_watermark_comes();
         }
-        join(&mut self.woken.wakers, &mut self.written.futures);
-        if !self.written.has_callbacks() {
-            return;
-        }
-        let mut callbacks = std::mem::take(&mut self.written.callbacks);
-        for callback in callbacks.drain(..) {
-            let outcome = self.outcome(callback.lsn, callback.cuts).unwrap_or(Err(Error::Closed));
-            let outcome = outcome.map(|()| callback.lsn);
-            self.woken.decided.push(Decided { function: callback.function, outcome });
-        }
-        // The list is used again.
-        self.written.callbacks = callbacks;
+        let Self { tasks, life, durable, cuts, .. } = self;
+        let known = |callback: &DurableCallback| {
+            let DurableCallback { lsn, cuts: before, .. } = *callback;
+            outcome(life, *durable, cuts.len(), lsn, before).unwrap_or(Err(Error::Closed))
+        };
+        tasks.mark_decided(known);
+        tasks.mark_room();
     }
 }
 
-/// How far a log has come with closing.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    NotBegun,
-    /// A thread closes the log: nothing is appended any more.
-    Begun,
-    /// The log is closed, with this result.
-    Over(Result<()>),
-}
-
-/// The locked state. Dropping it first releases the lock, then wakes threads, posts, and runs the
-/// wakers and callbacks that were marked meanwhile.
+/// The locked state. Dropping it first releases the lock, then wakes threads, publishes, and runs
+/// the wakers and callbacks that were marked meanwhile.
 pub(crate) struct Guard<'a> {
     // The order matters: fields are dropped from the first to the last.
     state: MutexGuard<'a, State>,
     /// Most often nothing: each append makes a guard, and looks at one word here.
-    marked: Option<(DueThreads<'a>, Post, Due<'a>)>,
+    marked: Option<(DueThreads<'a>, Publication, DueTasks<'a>)>,
     waking: &'a Waking,
 }
 
@@ -328,10 +471,9 @@ impl<'a> Guard<'a> {
 
     #[cold]
     fn take_marked(&mut self) {
-        let mut due = Due::none(self.waking);
-        due.take(&mut self.state.woken);
+        let tasks = DueTasks::take(self.waking, &mut self.state.tasks);
         let threads = self.waking.queues.due(&mut self.state.wake_ups);
-        self.marked = Some((threads, std::mem::take(&mut self.state.to_post), due));
+        self.marked = Some((threads, self.state.publishing.take_due(), tasks));
     }
 }
 
@@ -339,8 +481,8 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.state.wake_ups.is_empty()
-            || self.state.to_post.is_due()
-            || !self.state.woken.is_empty()
+            || self.state.publishing.is_due()
+            || self.state.tasks.is_any_marked()
         {
             self.take_marked();
         }

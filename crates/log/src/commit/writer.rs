@@ -2,10 +2,9 @@
 //!
 //! *Owns*: the engine, the file of the segment in use, and the one rule about failure: a failed
 //! sync is never tried again. *May not touch*: the content of a group, its waiters. Only the thread
-//! that has the turn (`shared.rs`) uses it.
+//! that has the turn (`turn.rs`) uses it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use inkstone_format::SegmentHeader;
 use inkstone_format::limits::{BLOCK_BYTES, HEADER_BYTES};
@@ -15,9 +14,10 @@ use inkstone_io::{
 };
 
 use crate::choice::Asks;
-use crate::commit::gathering::Frozen;
+use crate::commit::open_group::Frozen;
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::stats::Took;
 use crate::sync::Instant;
 
 /// How a group or a header is written.
@@ -37,11 +37,7 @@ pub(crate) struct Written {
     pub(crate) memory: Option<AlignedBuf>,
     /// What the writer does differently from now on.
     pub(crate) notice: Option<String>,
-    pub(crate) started: Instant,
-    /// How long the write took.
-    pub(crate) write: Duration,
-    /// How long its sync took, if that is a separate call.
-    pub(crate) sync: Option<Duration>,
+    pub(crate) took: Took,
 }
 
 /// Writes groups and headers.
@@ -182,7 +178,8 @@ impl Writer {
             result = self.run(&file, Operation::Sync(kind)).0;
         }
         let sync = sync.map(|_| started.elapsed() - write);
-        Written { result, is_refused, memory, notice: None, started, write, sync }
+        let took = Took { started, write, sync };
+        Written { result, is_refused, memory, notice: None, took }
     }
 
     fn run(

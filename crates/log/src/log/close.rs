@@ -14,8 +14,7 @@ use std::sync::PoisonError;
 use inkstone_format::PromiseReason;
 use inkstone_io::AnyLock;
 
-use super::Log;
-use crate::commit::state::Ending;
+use super::{Ending, Log};
 use crate::error::{Error, Result};
 use crate::panics::{Panic, keep_first, resume};
 use crate::sync::{Ordering, lock, this_thread};
@@ -63,16 +62,16 @@ impl Log {
     fn close_then(&self, take: impl FnOnce(Option<AnyLock>)) -> Result<()> {
         self.shared.check_process()?;
         {
-            let mut state = self.shared.lock();
-            match &state.ending {
-                Ending::NotBegun => state.ending = Ending::Begun,
+            let mut ending = lock(&self.ending);
+            match &*ending {
+                Ending::NotBegun => *ending = Ending::Begun,
                 Ending::Begun => return Err(Error::Closed),
                 Ending::Over(result) => return result.clone(),
             }
         }
         let Shut { writer_lock, result, panic } = self.shut();
         take(writer_lock);
-        self.shared.lock().ending = Ending::Over(result.clone());
+        *lock(&self.ending) = Ending::Over(result.clone());
         resume(panic);
         result
     }
@@ -111,20 +110,22 @@ impl Log {
     /// Commits everything, writes the last promise, and marks the log as closed before any other
     /// thread can have the turn.
     fn promise_to_close(&self) -> Result<()> {
-        let (state, turn) = self.shared.take_turn(self.shared.lock())?;
-        let (mut state, result) = self.shared.promise(state, PromiseReason::Close);
-        state.closed = true;
-        drop(self.shared.end_turn(state, turn));
-        result
+        let mut state = self.shared.lock();
+        state.begin_to_close();
+        let ended = self.shared.in_turn(state, |turn| {
+            let promised = turn.promise(PromiseReason::Close);
+            turn.close();
+            promised
+        });
+        ended.map(drop)
     }
 
     /// Ends the log: nothing is written any more, and its threads end.
     fn end(&self) {
         let told = catch_unwind(AssertUnwindSafe(|| {
             let mut state = self.shared.lock();
-            state.closed = true;
-            state.wake_room();
-            state.wake_futures();
+            state.close();
+            state.mark_tasks();
             self.shared.wake_all();
         }));
         // A log that was poisoned meanwhile may still be writing.
@@ -146,7 +147,7 @@ impl Log {
         if self.shared.is_forked() {
             return self.leave_to_parent();
         }
-        self.shared.lock().ending = Ending::Over(Ok(()));
+        *lock(&self.ending) = Ending::Over(Ok(()));
         self.end();
         self.shared.has_ended.store(true, Ordering::Release);
         *lock(&self.writer_lock) = None;

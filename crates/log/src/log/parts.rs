@@ -9,7 +9,7 @@ use inkstone_format::PayloadSum;
 
 use super::Log;
 use crate::append::Append;
-use crate::commit::gathering::Payload;
+use crate::commit::open_group::Payload;
 use crate::error::{Error, Result};
 
 /// The checksum of a record in parts.

@@ -10,9 +10,9 @@ use inkstone_format::PayloadSum;
 
 use super::Log;
 use crate::append::Append;
-use crate::commit::futures::Ticket;
-use crate::commit::gathering::Payload;
+use crate::commit::open_group::Payload;
 use crate::commit::shared::Shared;
+use crate::commit::tasks::Ticket;
 use crate::error::{Error, Result};
 
 /// A future that waits for room. Dropping it withdraws its waker.
@@ -62,7 +62,7 @@ impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take().filter(|_| !self.shared.is_forked()) else { return };
         let mut state = self.shared.lock();
-        let waker = state.room_wakers.forget(ticket);
+        let waker = state.tasks.room.forget(ticket);
         drop(state);
         drop(waker);
     }

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use inkstone_format::{Kind, Lsn, Stop};
 
-use crate::commit::watching::Watch;
+use crate::commit::following::Watch;
 use crate::error::{Error, Result};
 use crate::read::news::Belief;
-use crate::read::recent::Recent;
+use crate::read::recent::RecentGroups;
 use crate::read::source::Source;
 use crate::read::view::{Asked, Now, may_be_the_writer};
 use crate::recovery::beside::{Pauses, TRIES};
@@ -61,15 +61,15 @@ pub struct Cursor {
     /// What the source has answered when it was asked last.
     seen: Option<Asked>,
     /// Where it reads in memory, if the next record is there; there is no place in the files then.
-    recent: Option<Recent>,
-    place: Option<Place>,
+    recent: Option<RecentGroups>,
+    place: Option<CursorPlace>,
     /// The record that was found last. It stands here, and not in what the calls below return,
     /// since a result that may be an error is copied at each of them: a sixth of the time that
     /// reading a small record takes.
     found: RecordAt,
 }
 
-struct Place {
+struct CursorPlace {
     link: Link,
     /// The next segment, once there is one: held because its first bytes are read ahead.
     next: Option<Link>,
@@ -354,7 +354,7 @@ impl Cursor {
         let lsn = self.next;
         let mut found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
         if found.is_none() {
-            self.recent = self.source.recent(lsn).map(Recent::new);
+            self.recent = self.source.recent(lsn).map(RecentGroups::new);
             found = self.recent.as_mut().and_then(|recent| recent.find(lsn));
         }
         let Some(found) = found else {
@@ -413,13 +413,13 @@ impl Cursor {
     }
 
     /// Continues in the segment that has the next record, with the pieces that were read ahead.
-    fn in_next_segment(&self, place: Place, durable: Lsn) -> Result<Place> {
+    fn in_next_segment(&self, place: CursorPlace, durable: Lsn) -> Result<CursorPlace> {
         find_place(&self.source, self.next, durable, place.walk.window.into_ahead())
     }
 
     /// Handles a stop before a durable record: the log continues in the next segment, or the bytes
     /// were read before they were written, or it is damage.
-    fn after_stop(&self, mut place: Place, stop: &Stop, durable: Lsn) -> Result<Place> {
+    fn after_stop(&self, mut place: CursorPlace, stop: &Stop, durable: Lsn) -> Result<CursorPlace> {
         let first = self.source.now().first;
         let link =
             self.source.find(self.next).ok_or(Error::TruncatedBefore { lsn: self.next, first })?;
@@ -446,7 +446,7 @@ fn find_place(
     lsn: Lsn,
     durable: Lsn,
     ahead: Option<Box<dyn Pieces>>,
-) -> Result<Place> {
+) -> Result<CursorPlace> {
     let first = source.now().first;
     let link = source.find(lsn).ok_or(Error::TruncatedBefore { lsn, first })?;
     let stretch = source.stretch(&link)?;
@@ -464,7 +464,7 @@ fn find_place(
     }
     let decoder = link.segment.decoder_at(lsn, link.end, &*file)?;
     let walk = Walk::new(Window::read_by(file, ahead), decoder);
-    Ok(Place { link, next, walk, stopped_at: None, durable })
+    Ok(CursorPlace { link, next, walk, stopped_at: None, durable })
 }
 
 /// The next segment, if it has named the end of this one.

@@ -27,7 +27,7 @@ use crate::error::Result;
 use crate::read::source::Source;
 use crate::segment::Link;
 use crate::sync::{Mutex, lock, thread_local};
-use crate::tail::Tail;
+use crate::tail::GroupTail;
 
 /// Bytes of the log between two marks, until there are too many marks.
 const STEP_BYTES: u64 = 2 << 10;
@@ -91,7 +91,7 @@ impl SmallMark {
 struct Search<'a> {
     file: Arc<dyn File>,
     /// Has the last bytes of the log in memory.
-    tail: Option<&'a Tail>,
+    tail: Option<&'a GroupTail>,
     identity: Identity,
     /// The place of the record and the size of its frame, if all frames around it have one size.
     guess: Option<(Mark, usize)>,

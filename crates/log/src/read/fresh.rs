@@ -1,17 +1,17 @@
 //! The bytes that a reader beside a writer of another process has just read, and what they prove.
 //!
-//! *Owns*: reading only what is new of the head, once; the checks that a post must pass before it
-//! is believed. *May not touch*: what was seen (`view.rs`); when to read (`news.rs`).
+//! *Owns*: reading only what is new of the head, once; the checks that a publication must pass
+//! before it is believed. *May not touch*: what was seen (`view.rs`); when to read (`news.rs`).
 //!
-//! A post claims that the log is durable up to a byte. The reader walks to that byte over whole,
-//! sound groups, from the place that it knows. The post is believed if a group ends exactly there,
-//! with the LSN, the epoch and the first record that it names. Before that byte only promises
-//! count, as without a post. Anything else refutes it: nothing is shown, nothing is reported, and
-//! the log is observed as if there were no post. So a lie costs time.
+//! A publication claims that the log is durable up to a byte. The reader walks to that byte over
+//! whole, sound groups, from the place that it knows. The publication is believed if a group ends
+//! exactly there, with the LSN, the epoch and the first record that it names. Before that byte only
+//! promises count, as without a publication. Anything else refutes it: nothing is shown, nothing is
+//! reported, and the log is observed as if there were no publication. So a lie costs time.
 //!
-//! The bytes themselves come from the memory that the writer shares with the post, or from the
-//! file. They pass the same checks. What shared memory refutes is read from the file before it is
-//! believed to be refuted.
+//! The bytes themselves come from the memory that the writer shares with the publication, or from
+//! the file. They pass the same checks. What shared memory refutes is read from the file before it
+//! is believed to be refuted.
 //!
 //! The bytes stay in memory for the cursors, which walk the same groups again. A cursor goes back
 //! to the beginning of the last group that it has shown, so those of the two last readings are
@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use inkstone_format::limits::BLOCK_BYTES;
 use inkstone_format::{Decoder, Lsn, SegmentNumber, Step, Tail};
-use inkstone_io::{BulletinReader, File};
+use inkstone_io::{File, SharedPageReader};
 
-use crate::commit::post::Posted;
+use crate::commit::shared_page::Published;
 use crate::segment::Segment;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -60,21 +60,22 @@ impl Fresh {
         self.at + self.bytes.len() as u64
     }
 
-    /// Reads on from `settled` towards the end that was posted. `None` if the post is refuted.
+    /// Reads on from `settled` towards the end that was published. `None` if the publication is
+    /// refuted.
     pub(crate) fn read_on(
         &mut self,
         segment: &Segment,
         file: &Arc<dyn File>,
         settled: Tail,
-        posted: &Posted,
-        shared: Option<&BulletinReader>,
+        published: &Published,
+        shared: Option<&SharedPageReader>,
     ) -> Option<Proved> {
-        let proved = self.prove(segment, file, settled, posted, shared);
+        let proved = self.prove(segment, file, settled, published, shared);
         if proved.is_some() || shared.is_none() {
             return proved;
         }
         self.forget();
-        self.prove(segment, file, settled, posted, None)
+        self.prove(segment, file, settled, published, None)
     }
 
     fn prove(
@@ -82,28 +83,28 @@ impl Fresh {
         segment: &Segment,
         file: &Arc<dyn File>,
         settled: Tail,
-        posted: &Posted,
-        shared: Option<&BulletinReader>,
+        published: &Published,
+        shared: Option<&SharedPageReader>,
     ) -> Option<Proved> {
         let header = &segment.header;
-        if posted.segment != header.number || posted.end > header.segment_bytes {
+        if published.segment != header.number || published.end > header.segment_bytes {
             return None;
         }
         let begin = settled.end;
         self.keep(header.number, Arc::clone(file), begin);
-        self.fill(posted.end.min(begin + MOST_BYTES), shared)?;
+        self.fill(published.end.min(begin + MOST_BYTES), shared)?;
         let mut decoder =
-            Decoder::new(header, header.segment_bytes).with_end(posted.end).from_tail(settled);
+            Decoder::new(header, header.segment_bytes).with_end(published.end).from_tail(settled);
         let mut settled = settled;
         let mut open: Vec<Tail> = Vec::new();
         loop {
             match decoder.step(&self.bytes, self.at) {
                 Step::NeedBytes { at, bytes } => {
                     let needed = at + bytes as u64;
-                    if needed > posted.end || settled.end > begin {
+                    if needed > published.end || settled.end > begin {
                         break;
                     }
-                    self.fill(posted.end.min(needed.max(self.end() + MOST_BYTES)), shared)?;
+                    self.fill(published.end.min(needed.max(self.end() + MOST_BYTES)), shared)?;
                 }
                 Step::GroupStart(group) => {
                     let count = open.partition_point(|tail| tail.end <= group.header.promise.end);
@@ -112,14 +113,14 @@ impl Fresh {
                         segment.note(&tail);
                     }
                 }
-                Step::GroupEnd(tail) if tail.end == posted.end => {
-                    let is_it = tail.epoch == posted.epoch
-                        && tail.next_lsn.before() == Some(posted.durable)
-                        && tail.first_live == posted.first;
+                Step::GroupEnd(tail) if tail.end == published.end => {
+                    let is_it = tail.epoch == published.epoch
+                        && tail.next_lsn.before() == Some(published.durable)
+                        && tail.first_live == published.first;
                     if is_it {
                         segment.note(&tail);
                     }
-                    return is_it.then_some(Proved { settled: tail, durable: posted.durable });
+                    return is_it.then_some(Proved { settled: tail, durable: published.durable });
                 }
                 Step::GroupEnd(tail) => open.push(tail),
                 Step::Frame(_) => {}
@@ -151,7 +152,7 @@ impl Fresh {
     }
 
     /// Reads until the bytes before `end` are in memory; `None` if the file does not give them.
-    fn fill(&mut self, end: u64, shared: Option<&BulletinReader>) -> Option<()> {
+    fn fill(&mut self, end: u64, shared: Option<&SharedPageReader>) -> Option<()> {
         let from = self.end();
         let (number, file) = self.of.as_ref()?;
         if from >= end {

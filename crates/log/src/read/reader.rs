@@ -47,9 +47,10 @@ impl Reader {
     /// If no writer lives, this recovers what the last one left, without changing it, and shows all
     /// of it. Beside a living writer it shows what the writer has *promised*: what was durable
     /// before its latest group. [`Options::idle`] bounds how long the last records take to be
-    /// promised. On Linux a writer of the same user also posts in shared memory what is durable;
-    /// the reader sleeps until it does, and believes it after its own checks (docs/durability.md,
-    /// "Reading"). Where that cannot be, it polls, four times a second at last.
+    /// promised. On Linux a writer of the same user also publishes in shared memory what is
+    /// durable; the reader sleeps until it does, and believes it after its own checks
+    /// (docs/durability.md, "Reading"). Where that cannot be, it polls, four times
+    /// a second at last.
     ///
     /// Only three options apply: [`Options::access`] (for the last segment of a living writer;
     /// records that are durable are read through the page cache or past it, whichever is faster),
@@ -140,8 +141,8 @@ impl Reader {
     /// if the guess was wrong. Each calling thread keeps memory for one such record.
     ///
     /// A reader from [`Reader::open`] learns of a truncation by another process at once where it
-    /// sees what that process posts, otherwise within a second; until then it returns the record as
-    /// it was. So do its cursors.
+    /// sees what that process publishes, otherwise within a second; until then it returns the
+    /// record as it was. So do its cursors.
     ///
     /// # Errors
     /// [`Error::TruncatedBefore`] or [`Error::NotYet`] when the log does not have the record;

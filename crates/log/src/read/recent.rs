@@ -14,13 +14,13 @@ use crate::tail::TailRun;
 
 /// A position in groups that are kept in memory.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct RecentGroups {
     /// Held, so that its memory is not used again.
     run: TailRun,
     mark: Mark,
 }
 
-impl Recent {
+impl RecentGroups {
     pub(crate) fn new(run: TailRun) -> Self {
         Self { mark: run.from, run }
     }

@@ -16,7 +16,7 @@ use crate::read::behind::Behind;
 use crate::read::view::{Asked, Now, View};
 use crate::segment::{Link, Segment};
 use crate::sync::{Instant, lock};
-use crate::tail::{Tail, TailRun};
+use crate::tail::{GroupTail, TailRun};
 use crate::walk::ahead::{Ahead, Means, Pieces, Stretch, engine};
 
 /// The source of a reader's records.
@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// What was written last, of a log that this process writes.
-    pub(crate) fn tail(&self) -> Option<&Tail> {
+    pub(crate) fn tail(&self) -> Option<&GroupTail> {
         match self {
             Self::Living(shared) if shared.tail.is_wanted() => Some(&shared.tail),
             _ => None,
@@ -148,7 +148,7 @@ impl Source {
             Self::Living(shared) => {
                 let state = shared.lock();
                 let first = lock(&shared.segments).first_live;
-                Now { durable: state.durable, first, cuts: state.cut_count() }
+                Now { durable: state.durable(), first, cuts: state.cut_count() }
             }
             Self::View(view) => view.now(),
         }

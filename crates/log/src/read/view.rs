@@ -10,7 +10,7 @@
 //!
 //! **Truncations.** What is at or below the watermark may have been truncated since, and another
 //! record may have its LSN. So every read asks [`View::ask`] first, and may go by the answer as
-//! long as its [`Belief`] holds: until the writer posts a truncation, or for a second.
+//! long as its [`Belief`] holds: until the writer publishes a truncation, or for a second.
 //!
 //! For the next observation the view keeps only what was *durable* in the head: if the writer's
 //! sync failed, whole groups after that may be gone, and other groups written in their place.
@@ -21,7 +21,7 @@ use std::time::Duration;
 use inkstone_format::{Lsn, SegmentNumber, Tail};
 use inkstone_io::{AnyDirectory, File};
 
-use crate::commit::post::Posted;
+use crate::commit::shared_page::Published;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::names;
@@ -82,7 +82,7 @@ struct Seen {
     /// Set when no writer lived at the last observation: recovery is only repeated when this has
     /// changed.
     untouched: Option<Untouched>,
-    /// What the writer posts, and what was read because of it.
+    /// What the writer publishes, and what was read because of it.
     news: News,
     fresh: Fresh,
 }
@@ -172,7 +172,7 @@ impl View {
         }
         // A system call on a path; to ask for the lock takes seven.
         let is_alive =
-            |seen: &Seen| seen.news.was_alive_just_now() || seen.news.is_posted_by_the_living();
+            |seen: &Seen| seen.news.was_alive_just_now() || seen.news.is_published_by_the_living();
         if !(seen.news.is_trusted() && is_alive(seen)) {
             let lives = writer_lives(&self.directory)?;
             if !lives || !seen.news.is_trusted() {
@@ -182,19 +182,21 @@ impl View {
         Ok(())
     }
 
-    /// For records that are known: looks for truncations if some are posted that are not known, or
-    /// if the log was not observed for a second. So a truncated record is shown for no longer than
-    /// that.
+    /// For records that are known: looks for truncations if some are published that are not known,
+    /// or if the log was not observed for a second. So a truncated record is shown for no longer
+    /// than that.
     fn mind_truncations(&self, seen: &mut Seen) -> Result<()> {
-        if let Some(posted) = seen.news.posted().filter(|posted| !seen.news.is_checked(posted)) {
-            while !seen.knows_truncations(&posted) && self.take_news(seen) {}
-            if !seen.knows_truncations(&posted) {
+        if let Some(published) =
+            seen.news.published().filter(|published| !seen.news.is_checked(published))
+        {
+            while !seen.knows_truncations(&published) && self.take_news(seen) {}
+            if !seen.knows_truncations(&published) {
                 // A cut, or a lie.
                 seen.news.note(false);
                 let lives = writer_lives(&self.directory)?;
                 self.look(seen, lives)?;
             }
-            seen.news.note_checked(&posted);
+            seen.news.note_checked(&published);
         }
         if !seen.news.is_recent() {
             let lives = writer_lives(&self.directory)?;
@@ -213,10 +215,10 @@ impl View {
         Ok(seen.now())
     }
 
-    /// Observes what may be new, and then compares it with what is posted; but not if the writer
-    /// posts as before.
+    /// Observes what may be new, and then compares it with what is published; but not if the writer
+    /// publishes as before.
     fn look(&self, seen: &mut Seen, lives: bool) -> Result<()> {
-        if lives && seen.news.is_still(|| self.directory.read_bulletin(names::LOCK)) {
+        if lives && seen.news.is_still(|| self.directory.read_shared_page(names::LOCK)) {
             return Ok(());
         }
         let before = seen.durable;
@@ -241,14 +243,14 @@ impl View {
             return;
         }
         self.take_news(seen);
-        seen.news.find(|| self.directory.read_bulletin(names::LOCK));
+        seen.news.find(|| self.directory.read_shared_page(names::LOCK));
         self.take_news(seen);
     }
 
-    /// As [`View::take_news`], until the wanted record is known or all that is posted now: one
+    /// As [`View::take_news`], until the wanted record is known or all that is published now: one
     /// reading may prove a part of it.
     fn take_news_up_to(&self, wanted: Lsn, seen: &mut Seen) -> bool {
-        let end = seen.news.posted().map(|posted| (posted.segment, posted.end));
+        let end = seen.news.published().map(|published| (published.segment, published.end));
         let mut came = false;
         while self.take_news(seen) {
             came = true;
@@ -261,32 +263,34 @@ impl View {
         came
     }
 
-    /// Reads what was posted as new, if it is in the known head or leads to it; true if more of the
-    /// log is known then. A post that proves wrong changes nothing, nor does one of a writer that
-    /// is dead by now: the next one may have cut what it posted.
+    /// Reads what was published as new, if it is in the known head or leads to it; true if more of
+    /// the log is known then. A publication that proves wrong changes nothing, nor does one of a
+    /// writer that is dead by now: the next one may have cut what it published.
     fn take_news(&self, seen: &mut Seen) -> bool {
-        let posted = seen.news.posted();
-        let entered =
-            posted.is_some_and(|posted| self.enter_successors(seen, posted.segment).is_some());
+        let published = seen.news.published();
+        let entered = published
+            .is_some_and(|published| self.enter_successors(seen, published.segment).is_some());
         let segment = Arc::clone(&seen.segments.head().segment);
-        let posted = posted.filter(|posted| posted.segment == segment.number());
-        let Some(posted) = posted.filter(|posted| posted.end >= seen.settled.end) else {
+        let published = published.filter(|published| published.segment == segment.number());
+        let Some(published) = published.filter(|published| published.end >= seen.settled.end)
+        else {
             seen.news.note(false);
             return entered;
         };
-        if posted.end == seen.settled.end {
-            let is_same = posted.durable == seen.durable && posted.epoch == seen.settled.epoch;
-            seen.news.note(is_same && posted.first == seen.segments.first_live);
+        if published.end == seen.settled.end {
+            let is_same =
+                published.durable == seen.durable && published.epoch == seen.settled.epoch;
+            seen.news.note(is_same && published.first == seen.segments.first_live);
             return entered;
         }
         let file = segment.cached_file(&self.directory).ok();
-        let shared = seen.news.bulletin().map(Arc::clone);
+        let shared = seen.news.shared_page().map(Arc::clone);
         let settled = seen.settled;
         let proved = file.and_then(|file| {
-            seen.fresh.read_on(&segment, &file, settled, &posted, shared.as_deref())
+            seen.fresh.read_on(&segment, &file, settled, &published, shared.as_deref())
         });
         // Asked after the bytes were read: no other writer had come by then.
-        let proved = proved.filter(|_| seen.news.is_posted_by_the_living());
+        let proved = proved.filter(|_| seen.news.is_published_by_the_living());
         seen.news.note(proved.is_some());
         let Some(proved) = proved else {
             seen.fresh.forget();
@@ -296,22 +300,22 @@ impl View {
         true
     }
 
-    /// Enters the segments up to the one that was posted, if they follow the known head; `None` if
-    /// not, and nothing has changed.
-    fn enter_successors(&self, seen: &mut Seen, posted: SegmentNumber) -> Option<()> {
+    /// Enters the segments up to the one that was published, if they follow the known head; `None`
+    /// if not, and nothing has changed.
+    fn enter_successors(&self, seen: &mut Seen, published: SegmentNumber) -> Option<()> {
         let known = seen.segments.head().segment.header;
-        if posted <= known.number {
+        if published <= known.number {
             return None;
         }
         let end = seen.settled.end;
         let Successors { headers, last } =
-            successors(&self.directory, &self.options, &known, end, posted).ok()??;
+            successors(&self.directory, &self.options, &known, end, published).ok()??;
         let ends: Vec<_> =
             headers.iter().map(|header| header.predecessor).collect::<Option<_>>()?;
         let (first, head) = (headers.first()?, *headers.last()?);
         let settled = *Segment::new(head).decoder(None, &*last.file).ok()?.tail();
         // As in `take_news`.
-        if first.first_lsn <= seen.durable || !seen.news.is_posted_by_the_living() {
+        if first.first_lsn <= seen.durable || !seen.news.is_published_by_the_living() {
             return None;
         }
         for (header, end) in headers.iter().zip(ends) {
@@ -325,7 +329,7 @@ impl View {
         Some(())
     }
 
-    /// What was posted is there: as [`View::advance`].
+    /// What was published is there: as [`View::advance`].
     fn advance_by_news(&self, seen: &mut Seen, settled: Tail, durable: Lsn) {
         let before = seen.durable;
         self.advance(seen, settled, durable, settled.first_live);
@@ -453,9 +457,9 @@ impl Seen {
         Now { durable: self.durable, first: self.segments.first_live, cuts: self.cuts.len() }
     }
 
-    /// Whether all that is posted as truncated is known to be. Both rise.
-    fn knows_truncations(&self, posted: &Posted) -> bool {
-        posted.epoch <= self.settled.epoch && posted.first <= self.segments.first_live
+    /// Whether all that is published as truncated is known to be. Both rise.
+    fn knows_truncations(&self, published: &Published) -> bool {
+        published.epoch <= self.settled.epoch && published.first <= self.segments.first_live
     }
 
     /// The last LSN that was left by a cut which `found` shows and this view had not noticed.

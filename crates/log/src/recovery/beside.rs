@@ -160,7 +160,7 @@ pub(crate) struct Observed {
 }
 
 /// The head as far as its groups are whole.
-pub(crate) struct Walked {
+pub(crate) struct HeadWalk {
     pub(crate) tail: Tail,
     pub(crate) settled: Tail,
     stop: Stop,
@@ -172,7 +172,7 @@ pub(crate) fn walk_head(
     segment: &Segment,
     file: &Arc<dyn File>,
     from: Option<Tail>,
-) -> Result<Walked> {
+) -> Result<HeadWalk> {
     let decoder = segment.decoder(None, &**file)?;
     let decoder = match from {
         Some(tail) => decoder.from_tail(tail),
@@ -195,7 +195,7 @@ pub(crate) fn walk_head(
             }
             Item::GroupEnd => open.push(*walk.decoder.tail()),
             Item::Frame(_) => {}
-            Item::Stop(stop) => return Ok(Walked { tail: stop.tail, settled, stop, walk }),
+            Item::Stop(stop) => return Ok(HeadWalk { tail: stop.tail, settled, stop, walk }),
         }
     }
 }

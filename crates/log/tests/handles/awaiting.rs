@@ -52,7 +52,7 @@ impl Wake for Task {
 
 /// Runs so many tasks to their end; how many groups their records took.
 fn groups_of(tasks: usize, records_each: u32) -> u64 {
-    // No timer but that of the gathering rule.
+    // No timer but that of the commit rule.
     let options = Options::small().segment_bytes(4 << 20).linger(HOUR).idle(HOUR);
     let (_disk, log) = sim_log(options);
     log.append_durable(b"the first segment is in use").expect("durable");

@@ -234,7 +234,7 @@ fn what_a_killed_process_had_acknowledged_is_shown_at_once() {
         assert!(writer.try_wait().unwrap().is_none(), "the writer ended");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Without a note nobody finds its bulletin.
+    // Without a note nobody finds its shared page.
     std::fs::write(path.join("inkstone.lock"), b"").unwrap();
     let reader = Reader::open(path, &small()).unwrap();
     assert_eq!(

@@ -1,6 +1,7 @@
-//! A log that another process follows by its bulletin: what that costs, and bulletins that lie.
+//! A log that another process follows by its shared page: what that costs, and shared pages that
+//! lie.
 //!
-//! *Owns*: posts, and what a reader makes of them. What readers see beside a writer is in
+//! *Owns*: publications, and what a reader makes of them. What readers see beside a writer is in
 //! `beside.rs`.
 
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
-use inkstone_io::{BULLETIN_WORDS, Bulletin, Directory, OsDirectory, OsLock};
+use inkstone_io::{Directory, OsDirectory, OsLock, PAGE_WORDS, SharedPage};
 
 const DIRECTORY: &str = "INKSTONE_TEST_DIRECTORY";
 pub(crate) const LOCK: &str = "inkstone.lock";
@@ -56,8 +57,8 @@ fn given() -> std::path::PathBuf {
     std::env::var(DIRECTORY).expect("run by another test").into()
 }
 
-pub(crate) fn bulletin_of(path: &Path) -> Option<inkstone_io::BulletinReader> {
-    OsDirectory::open(path).unwrap().read_bulletin(LOCK)
+pub(crate) fn shared_page_of(path: &Path) -> Option<inkstone_io::SharedPageReader> {
+    OsDirectory::open(path).unwrap().read_shared_page(LOCK)
 }
 
 /// The next record, which must come.
@@ -79,7 +80,7 @@ fn counted(file: &str, name: &str) -> u64 {
     line.trim_start_matches(':').trim().parse().unwrap()
 }
 
-/// The records until a reader has found the bulletin, and the writer its wish.
+/// The records until a reader has found the shared page, and the writer its wish.
 const BEGINS: u64 = 3;
 const RECORDS: u64 = 2000;
 const RECORD_BYTES: usize = 3000;
@@ -134,13 +135,13 @@ fn who_follows_reads_what_is_new_once_and_sleeps_when_nothing_comes() {
     eprintln!("{read} bytes read for {bytes} bytes of records; {wakes} sleeps in 3 s");
     assert_eq!(bytes, (RECORDS - 1) * RECORD_BYTES as u64);
     assert!(read * 10 <= bytes * 12, "{read} bytes read for {bytes}");
-    // Two a second. The writer's last promise is posted too, and the reads of one observation may
-    // sleep.
+    // Two a second. The writer's last promise is published too, and the reads of one observation
+    // may sleep.
     assert!(wakes <= 6 + 5, "{wakes} wake-ups in 3 s");
 }
 
-/// The writer shares the bytes with the post. The reader is one as in another process, with a view
-/// of its own. The records fill the shared memory several times.
+/// The writer shares the bytes with the publication. The reader is one as in another process, with
+/// a view of its own. The records fill the shared memory several times.
 #[test]
 fn a_reader_that_keeps_up_reads_no_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -176,7 +177,7 @@ fn a_reader_that_is_far_behind_finds_the_last_record() {
     for gets in [true, false] {
         let reader = Reader::open(directory.path(), &Options::new()).unwrap();
         let mut cursor = reader.from(log.last().next().unwrap());
-        assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the bulletin");
+        assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the shared page");
         let last = (0..100).fold(log.last(), |_, _| append());
         if gets {
             assert_eq!(reader.get(last).unwrap().len(), RECORD_BYTES);
@@ -188,39 +189,39 @@ fn a_reader_that_is_far_behind_finds_the_last_record() {
 }
 
 #[test]
-fn each_commit_is_posted_once_before_its_writer_goes_on() {
+fn each_commit_is_published_once_before_its_writer_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
-    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    let shared_page = shared_page_of(directory.path()).expect("there is one on Linux");
     for lsn in 1..=100 {
-        let rings = bulletin.rings();
+        let rings = shared_page.rings();
         log.append_durable(b"a record").unwrap();
-        assert_eq!(bulletin.rings(), rings + 1);
-        assert_eq!(bulletin.read().unwrap()[0], lsn);
+        assert_eq!(shared_page.rings(), rings + 1);
+        assert_eq!(shared_page.read().unwrap()[0], lsn);
     }
     log.close().unwrap();
-    assert!(bulletin.has_ended() && bulletin_of(directory.path()).is_none());
+    assert!(shared_page.has_ended() && shared_page_of(directory.path()).is_none());
 }
 
-/// Else readers that observe the log take its bulletin for a stranger's, and poll until the next
+/// Else readers that observe the log take its shared page for a stranger's, and poll until the next
 /// commit.
 #[test]
-fn a_new_segment_is_posted_though_no_commit_follows() {
+fn a_new_segment_is_published_though_no_commit_follows() {
     let directory = tempfile::tempdir().unwrap();
     let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
-    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    let shared_page = shared_page_of(directory.path()).expect("there is one on Linux");
     let mut heads = 0;
     while heads < 3 {
         let (segment, head, rings) =
-            (bulletin.read().unwrap()[1], log.head_first(), bulletin.rings());
+            (shared_page.read().unwrap()[1], log.head_first(), shared_page.rings());
         let appended = log.append(&[1; 1000]).unwrap();
         if log.head_first() > head {
-            let [durable, posted, ..] = bulletin.read().unwrap();
-            assert_eq!((durable + 1, posted), (appended.lsn().get(), segment + 1));
+            let [durable, published, ..] = shared_page.read().unwrap();
+            assert_eq!((durable + 1, published), (appended.lsn().get(), segment + 1));
             assert_eq!(
-                bulletin.rings(),
+                shared_page.rings(),
                 rings + 1,
-                "posts for the seal and for the new segment are one"
+                "publications for the seal and for the new segment are one"
             );
             heads += 1;
         }
@@ -228,19 +229,19 @@ fn a_new_segment_is_posted_though_no_commit_follows() {
     }
 }
 
-/// Nobody knows when the next write comes: who naps sees the record now.
+/// Nobody knows when the next write comes: who polls sees the record now.
 #[test]
-fn a_lone_writer_wakes_who_naps_with_its_post() {
+fn a_lone_writer_wakes_who_polls_with_its_publication() {
     let directory = tempfile::tempdir().unwrap();
     let log = Log::open(directory.path(), small().own_thread(false)).unwrap();
-    let bulletin = bulletin_of(directory.path()).expect("there is one on Linux");
+    let shared_page = shared_page_of(directory.path()).expect("there is one on Linux");
     for _ in 0..5 {
         std::thread::scope(|scope| {
-            let (bulletin, rings) = (&bulletin, bulletin.rings());
-            let napper = scope.spawn(move || bulletin.nap(rings, LONG));
+            let (shared_page, rings) = (&shared_page, shared_page.rings());
+            let poller = scope.spawn(move || shared_page.poll(rings, LONG));
             std::thread::sleep(SHORT);
-            log.append_durable(b"posted").unwrap();
-            assert!(!napper.join().unwrap(), "its time has passed, and nobody woke it");
+            log.append_durable(b"published").unwrap();
+            assert!(!poller.join().unwrap(), "its time has passed, and nobody woke it");
         });
     }
 }
@@ -277,7 +278,7 @@ fn a_reader_goes_on_when_writers_are_killed_and_records_cut() {
     assert!(cursor.next_within(SHORT).unwrap().is_none());
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
-    assert!(bulletin_of(path).is_none(), "a killed writer leaves nothing behind");
+    assert!(shared_page_of(path).is_none(), "a killed writer leaves nothing behind");
     assert!(cursor.next_within(SHORT).unwrap().is_none());
     let mut writer = Killed(in_another_process("the_writer", path));
     (21..=40).for_each(|lsn| expect(&mut cursor, lsn, 3));
@@ -313,8 +314,8 @@ fn the_writer_in_two_steps() {
     }
 }
 
-/// The reader is behind when the writer is killed. It knows what that one has posted, and all of it
-/// is in the files as it was posted; but the next writer has cut it.
+/// The reader is behind when the writer is killed. It knows what that one has published, and all of
+/// it is in the files as it was published; but the next writer has cut it.
 #[test]
 fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     let directory = tempfile::tempdir().unwrap();
@@ -331,12 +332,12 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
     let mut cursors: Vec<_> = readers.iter().map(|reader| reader.from(Lsn::FIRST)).collect();
     for cursor in &mut cursors {
         (1..=20).for_each(|lsn| expect(cursor, lsn, 1));
-        assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the bulletin");
+        assert!(cursor.next_within(SHORT).unwrap().is_none(), "now it knows the shared page");
     }
-    let posted = bulletin_of(path).expect("it lives");
+    let published = shared_page_of(path).expect("it lives");
     std::fs::write(path.join("after-first"), b"").unwrap();
     wait_for("second");
-    assert_eq!(posted.read().unwrap()[0], 40, "posted, and no reader has looked");
+    assert_eq!(published.read().unwrap()[0], 40, "published, and no reader has looked");
     writer.0.kill().unwrap();
     writer.0.wait().unwrap();
     let log = Log::open(path, small().own_thread(false)).unwrap();
@@ -355,15 +356,15 @@ fn records_of_a_killed_writer_that_the_next_one_has_cut_are_not_shown() {
 }
 
 /// A log of 90 records whose writer was killed, and this test in its place: it has the lock, and
-/// posts what it likes. The last record is in no promise.
+/// publishes what it likes. The last record is in no promise.
 struct Liar {
     directory: tempfile::TempDir,
     _lock: OsLock,
-    bulletin: Arc<Bulletin>,
+    shared_page: Arc<SharedPage>,
     number: u64,
     reader: Reader,
-    /// What the writer had posted last.
-    truth: [u64; BULLETIN_WORDS],
+    /// What the writer had published last.
+    truth: [u64; PAGE_WORDS],
 }
 
 impl Liar {
@@ -373,19 +374,19 @@ impl Liar {
         let log = Log::open(&path, options.clone().own_thread(false)).unwrap();
         (1..=90)
             .for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
-        let truth = bulletin_of(&path).unwrap().read().unwrap();
+        let truth = shared_page_of(&path).unwrap().read().unwrap();
         log.abandon();
         let directories = OsDirectory::open(&path).unwrap();
         let lock = directories.lock(LOCK).unwrap().unwrap();
-        let bulletin = directories.bulletin(&lock).unwrap();
+        let shared_page = directories.shared_page(&lock).unwrap();
         let reader = Reader::open(&path, &options).unwrap();
         assert_eq!(reader.durable().get(), 89, "only what is promised");
-        Self { directory, _lock: lock, bulletin, number: 0, reader, truth }
+        Self { directory, _lock: lock, shared_page, number: 0, reader, truth }
     }
 
-    fn post(&mut self, words: [u64; BULLETIN_WORDS]) {
+    fn publish(&mut self, words: [u64; PAGE_WORDS]) {
         self.number += 1;
-        self.bulletin.post(self.number, words, false);
+        self.shared_page.publish(self.number, words, false);
     }
 
     /// What the reader shows from LSN 85 on; every record is what was appended.
@@ -406,9 +407,9 @@ impl Liar {
 }
 
 /// Every word of the truth changed in many ways, and words that mean nothing.
-fn lies(truth: [u64; BULLETIN_WORDS]) -> Vec<[u64; BULLETIN_WORDS]> {
-    let mut lies = [0, 1, u64::MAX, u64::MAX >> 1].map(|word| [word; BULLETIN_WORDS]).to_vec();
-    for at in 0..BULLETIN_WORDS {
+fn lies(truth: [u64; PAGE_WORDS]) -> Vec<[u64; PAGE_WORDS]> {
+    let mut lies = [0, 1, u64::MAX, u64::MAX >> 1].map(|word| [word; PAGE_WORDS]).to_vec();
+    for at in 0..PAGE_WORDS {
         for change in [1, 8, 64, 4096, 1 << 20, 1 << 40, 1 << 63] {
             let with = |word| {
                 let mut lie = truth;
@@ -431,11 +432,11 @@ fn lies(truth: [u64; BULLETIN_WORDS]) -> Vec<[u64; BULLETIN_WORDS]> {
     lies
 }
 
-/// Posts lies; an error says what a reader made of one.
+/// Publishes lies; an error says what a reader made of one.
 fn is_not_deceived(options: Options) -> Result<(), String> {
     let mut liar = Liar::new(options);
     for lie in lies(liar.truth) {
-        liar.post(lie);
+        liar.publish(lie);
         match liar.shown() {
             Ok(89) => {}
             Ok(shown) => {
@@ -444,10 +445,10 @@ fn is_not_deceived(options: Options) -> Result<(), String> {
             Err(wrong) => return Err(format!("{lie:?}: {wrong}")),
         }
     }
-    liar.post(liar.truth);
+    liar.publish(liar.truth);
     match liar.shown()? {
         90 => Ok(()),
-        shown => Err(format!("the truth was posted, and {shown} is the last that is shown")),
+        shown => Err(format!("the truth was published, and {shown} is the last that is shown")),
     }
 }
 
@@ -456,20 +457,20 @@ fn a_lie_shows_no_record_and_is_no_error() {
     is_not_deceived(small()).unwrap();
 }
 
-/// The post is true, and the bytes that are shared with it are not.
+/// The publication is true, and the bytes that are shared with it are not.
 #[test]
 fn shared_bytes_that_are_wrong_show_no_record_and_hide_none() {
     let mut liar = Liar::new(small());
     // From then on bytes are shared.
-    liar.post([0; BULLETIN_WORDS]);
+    liar.publish([0; PAGE_WORDS]);
     assert_eq!(liar.shown(), Ok(89));
-    liar.post(liar.truth);
+    liar.publish(liar.truth);
     let head = std::fs::read_dir(liar.directory.path()).unwrap().map(|file| file.unwrap().path());
     let head = head.filter(|path| path.metadata().unwrap().len() > 0);
     let files: Vec<_> = head.map(|path| std::fs::read(path).unwrap()).collect();
     let [_, segment, end, ..] = liar.truth;
     let shared = |bytes: &[u8]| {
-        liar.bulletin.share(segment, 0, bytes);
+        liar.shared_page.share(segment, 0, bytes);
         let fresh = Reader::open(liar.directory.path(), &small()).unwrap();
         let mut cursor = fresh.from(Lsn::new(85));
         (85..=90).for_each(|lsn| expect(&mut cursor, lsn, 0));
@@ -486,12 +487,12 @@ fn shared_bytes_that_are_wrong_show_no_record_and_hide_none() {
     }
 }
 
-/// The log goes on, and nothing of it is posted: as if another writer had the lock, which posts
-/// where this reader cannot look.
+/// The log goes on, and nothing of it is published: as if another writer had the lock, which
+/// publishes where this reader cannot look.
 #[test]
-fn a_bulletin_that_is_silent_delays_and_hides_nothing() {
+fn a_shared_page_that_is_silent_delays_and_hides_nothing() {
     let mut liar = Liar::new(small());
-    liar.post(liar.truth);
+    liar.publish(liar.truth);
     assert_eq!(liar.shown(), Ok(90));
     let elsewhere = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(liar.directory.path()).unwrap().map(|file| file.unwrap()) {

@@ -10,7 +10,7 @@ mod beside;
 #[cfg(target_os = "linux")]
 mod followed;
 #[cfg(target_os = "linux")]
-mod posting;
+mod publishing;
 mod stopped;
 #[cfg(target_os = "linux")]
 mod truncated;

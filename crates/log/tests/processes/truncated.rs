@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use inkstone::{Cursor, Error, Log, Lsn, Options, Reader};
 
-/// A reader that does not see what is posted finds a truncation within a second.
+/// A reader that does not see what is published finds a truncation within a second.
 const ONE_SECOND: Duration = Duration::from_millis(1050);
 const LONG: Duration = Duration::from_secs(60);
 /// The last record, whose cuts leave this one.
@@ -65,20 +65,20 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(posts: bool) -> Self {
+    fn new(publishes: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let log = Log::open(directory.path(), small()).unwrap();
         append(&log, 1..=LAST, 0);
-        if !posts {
-            hide_posts(directory.path());
+        if !publishes {
+            hide_publications(directory.path());
         }
         let reader = Reader::open(directory.path(), &small()).unwrap();
-        // Without posts it waits for the promise of the last record.
+        // Without publications it waits for the promise of the last record.
         assert_eq!(
             reader.follow(Lsn::FIRST).take(LAST as usize).map(Result::unwrap).count(),
             LAST as usize
         );
-        let delay = if posts { Duration::ZERO } else { ONE_SECOND };
+        let delay = if publishes { Duration::ZERO } else { ONE_SECOND };
         Self { _directory: directory, log, reader, delay }
     }
 
@@ -94,8 +94,8 @@ impl Beside {
     }
 }
 
-/// Without a note nobody finds the writer's bulletin.
-fn hide_posts(path: &Path) {
+/// Without a note nobody finds the writer's shared page.
+fn hide_publications(path: &Path) {
     std::fs::write(path.join("inkstone.lock"), b"").unwrap();
 }
 
@@ -106,8 +106,8 @@ fn expected(from: u64, last: u64) -> Vec<(u64, u64)> {
 
 #[test]
 fn no_read_shows_what_was_cut_since_the_reader_looked() {
-    for posts in [true, false] {
-        let beside = Beside::new(posts);
+    for publishes in [true, false] {
+        let beside = Beside::new(publishes);
         let reader = &beside.reader;
         // Before the cut in its segment, behind it there and segments further on, and with much
         // read ahead.
@@ -130,13 +130,13 @@ fn no_read_shows_what_was_cut_since_the_reader_looked() {
         let all = expected(1, last);
         assert!(
             seen(&mut reader.records(Lsn::FIRST)) == all[..reader.durable().get() as usize],
-            "records, {posts}"
+            "records, {publishes}"
         );
-        assert!(seen(&mut reader.follow(Lsn::FIRST)) == all, "follow, {posts}");
-        assert!(rest(&mut beside.cursor(1), last) == all, "next_within, {posts}");
+        assert!(seen(&mut reader.follow(Lsn::FIRST)) == all, "follow, {publishes}");
+        assert!(rest(&mut beside.cursor(1), last) == all, "next_within, {publishes}");
         for cursor in &mut early {
             let from = cursor.next_lsn().get();
-            assert!(rest(cursor, last) == expected(from, last), "from {from}, {posts}");
+            assert!(rest(cursor, last) == expected(from, last), "from {from}, {publishes}");
         }
         for cursor in &mut late {
             let from = cursor.next_lsn();
@@ -145,7 +145,7 @@ fn no_read_shows_what_was_cut_since_the_reader_looked() {
                 matches!(cut, Error::TruncatedAfter { lsn, last } if lsn == from && last.get() == LEFT),
                 "{cut}"
             );
-            assert!(rest(cursor, last) == expected(LEFT + 1, last), "from {from}, {posts}");
+            assert!(rest(cursor, last) == expected(LEFT + 1, last), "from {from}, {publishes}");
         }
         assert_eq!(reader.get(Lsn::new(LEFT + 5)).unwrap(), record(LEFT + 5, 1));
     }
@@ -188,7 +188,7 @@ fn each_way_of_reading_learns_of_a_truncation_by_itself() {
         for front in [false, true] {
             let beside = Beside::new(true);
             let mut cursor = beside.at(NEXT - 1);
-            // Where the reader knows all that is posted, and has just looked.
+            // Where the reader knows all that is published, and has just looked.
             assert_eq!(beside.reader.get(Lsn::new(NEXT)).unwrap(), record(NEXT, 0));
             if front {
                 beside.log.truncate_before(Lsn::new(NEXT + 1)).unwrap();
@@ -215,7 +215,7 @@ fn each_way_of_reading_learns_of_a_truncation_by_itself() {
 /// The sleep of a second is no fault of the reader: it reads on all the time, and what it shows
 /// after a second is right.
 #[test]
-fn a_reader_without_posts_that_never_pauses_finds_a_truncation_within_a_second() {
+fn a_reader_without_publications_that_never_pauses_finds_a_truncation_within_a_second() {
     for front in [true, false] {
         let beside = Beside::new(false);
         let mut cursor = beside.at(LEFT + 1);
@@ -240,7 +240,7 @@ fn a_reader_without_posts_that_never_pauses_finds_a_truncation_within_a_second()
     }
 }
 
-/// The writer cuts and closes: its last post cannot be read any more.
+/// The writer cuts and closes: its last publication cannot be read any more.
 #[test]
 fn a_cut_of_a_writer_that_is_gone_is_known_at_once() {
     let beside = Beside::new(true);

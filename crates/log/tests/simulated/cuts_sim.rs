@@ -343,7 +343,7 @@ fn a_name_that_leads_nowhere_is_no_segment() {
     });
 }
 
-/// Nothing is posted here, so it takes a second.
+/// Nothing is published here, so it takes a second.
 #[test]
 fn each_way_of_reading_learns_of_a_cut_by_itself() {
     type Way = fn(&Reader, &mut Cursor) -> Option<Vec<u8>>;

@@ -3,8 +3,8 @@
 //! `inkstone-openraft-0-9`, not this package.
 //!
 //! *Owns*: the bytes of payloads and of node names, which are on disk for ever; opening, splitting
-//! appends that are too large, reading what is left of a range. *May not touch*: openraft, of any version,
-//! and async runtimes.
+//! appends that are too large, reading what is left of a range. *May not touch*: openraft, of any
+//! version, and async runtimes.
 //!
 //! # The bytes of a payload
 //!

@@ -7,8 +7,8 @@
 //!
 //! Read it in this order: [`round`] (one seed), [`world`] (what all share), [`machine`] (a node's
 //! power, disk and flushes), [`network`], [`faults`], [`clients`], [`operator`] (who changes the
-//! membership), the checkers [`check`] and [`members`], and [`witness`] and [`chronicle`], which see
-//! what nodes do.
+//! membership), the checkers [`check`] and [`members`], and [`witness`] and [`chronicle`], which
+//! see what nodes do.
 
 #![forbid(unsafe_code)]
 

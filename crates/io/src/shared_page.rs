@@ -1,29 +1,30 @@
-//! A page in shared memory on which the holder of a lock posts a few numbers, and on which other
-//! processes sleep until it does.
+//! A page in shared memory on which the holder of a lock publishes a few numbers, and on which
+//! other processes sleep until it does.
 //!
 //! *Owns*: the page, its layout, how it is found from the note in the lock's file, and all `unsafe`
-//! code for it. *May not touch*: what the numbers mean; the lock. A reader checks what a bulletin
-//! says: any process of the same user can post lies.
+//! code for it. *May not touch*: what the numbers mean; the lock. A reader checks what a shared
+//! page says: any process of the same user can publish lies.
 //!
-//! **Where it lives.** The page is a `memfd` of the process that posts. Its note in the lock's file
-//! names the process and the descriptor, and a reader opens `/proc/PROCESS/fd/DESCRIPTOR`. A file
-//! on tmpfs or in the log's directory would do too. But a memfd ends with its process, so a killed
-//! writer leaves nothing that must be swept, and nothing stale that a later reader finds. No other
-//! user can take its name first, and the kernel never writes it back. It is sealed: nobody can make
-//! it shorter, so that no access to it is a `SIGBUS`. Readers that do not see the writer's `/proc`
-//! entry (another container, another user, no `/proc`) have no bulletin, and poll the files.
+//! **Where it lives.** The page is a `memfd` of the process that publishes. Its note in the lock's
+//! file names the process and the descriptor, and a reader opens `/proc/PROCESS/fd/DESCRIPTOR`. A
+//! file on tmpfs or in the log's directory would do too. But a memfd ends with its process, so a
+//! killed writer leaves nothing that must be swept, and nothing stale that a later reader finds. No
+//! other user can take its name first, and the kernel never writes it back. It is sealed: nobody
+//! can make it shorter, so that no access to it is a `SIGBUS`. Readers that do not see the writer's
+//! `/proc` entry (another container, another user, no `/proc`) have no shared page, and poll the
+//! files.
 //!
-//! **Posting** is a seqlock: the count is odd while the numbers change. No system call is made
-//! unless somebody sleeps. A reader sets a mark before it sleeps, and the poster clears it when it
-//! wakes all who sleep. So a reader that was killed in its sleep costs one wake-up, and not one for
-//! each post.
+//! **Publishing** is a seqlock: the count is odd while the numbers change. No system call is made
+//! unless somebody sleeps. A reader sets a mark before it sleeps, and the publisher clears it when
+//! it wakes all who sleep. So a reader that was killed in its sleep costs one wake-up, and not one
+//! for each publication.
 //!
-//! **Sleepers and nappers.** A post wakes at once who sleeps. A reader that expects the next post
-//! soon *naps*: it looks again by itself after a moment, so the poster may leave it alone until
-//! that suits the poster ([`Bulletin::wake_nappers`]).
+//! **Sleepers and pollers.** A publication wakes at once who sleeps. A reader that expects the next
+//! publication soon *polls*: it looks again by itself after a moment, so the publisher may leave it
+//! alone until that suits the publisher ([`SharedPage::wake_pollers`]).
 //!
-//! Behind the page lie the last bytes that the poster has written (`recent.rs`): with them a reader
-//! that keeps up asks no disk.
+//! Behind the page lie the last bytes that the publisher has written (`recent.rs`): with them a
+//! reader that keeps up asks no disk.
 
 use std::fs::File;
 use std::io;
@@ -49,8 +50,8 @@ use crate::size_signal::NoSizeSignal;
 use crate::sys;
 use crate::transfer::retry;
 
-/// How many numbers a bulletin has.
-pub const BULLETIN_WORDS: usize = 5;
+/// How many numbers a shared page has.
+pub const PAGE_WORDS: usize = 5;
 /// The size of the page in bytes; where the system's pages are larger, the recent bytes begin in
 /// its first one.
 const PAGE_BYTES: usize = 4096;
@@ -59,11 +60,11 @@ const MEMORY_BYTES: usize = PAGE_BYTES + RECENT_BYTES;
 /// What the page begins with: the name and the version of its layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"inkbull3");
 /// The name that `/proc` shows.
-const NAME: &str = "inkstone-bulletin";
-/// Marks on the page: a reader sleeps until a post; a reader naps. Unknown marks count as the
-/// first.
+const NAME: &str = "inkstone-shared_page";
+/// Marks on the page: a reader sleeps until a publication; a reader polls. Unknown marks count as
+/// the first.
 const SLEEPS: u32 = 1;
-const NAPS: u32 = 2;
+const POLLS: u32 = 2;
 /// How often a reader tries to read numbers that do not change meanwhile.
 const TRIES: u32 = 64;
 
@@ -76,11 +77,11 @@ struct Page {
     inode: AtomicU64,
     /// Odd while the words change.
     count: AtomicU64,
-    words: [AtomicU64; BULLETIN_WORDS],
-    /// Rises with each post: readers sleep on it.
+    words: [AtomicU64; PAGE_WORDS],
+    /// Rises with each publication: readers sleep on it.
     rings: AtomicU32,
-    /// Who sleeps, or is about to: [`SLEEPS`], [`NAPS`]. Readers that know no naps write 1; posters
-    /// that know none wake for any bit.
+    /// Who sleeps, or is about to: [`SLEEPS`], [`POLLS`]. Readers that know no polling write 1;
+    /// publishers that know none wake for any bit.
     asleep: AtomicU32,
     recent: RecentPage,
 }
@@ -132,24 +133,24 @@ impl Drop for Mapped {
     }
 }
 
-/// The page of a process that holds a lock: there it posts.
+/// The page of a process that holds a lock: there it publishes.
 #[derive(Debug)]
-pub struct Bulletin {
+pub struct SharedPage {
     mapped: Mapped,
     file: OwnedFd,
-    /// The number of the last post, and the seqlock's count. Not taken from the page, where others
-    /// may write.
+    /// The number of the last publication, and the seqlock's count. Not taken from the page, where
+    /// others may write.
     last: Mutex<(u64, u64)>,
     /// Which bytes were shared: likewise.
     shared: Mutex<Shared>,
     /// The memory for recent bytes is there. Stored with `Release`, loaded with `Acquire`.
     has_memory: AtomicBool,
-    /// A reader napped when something was posted. No other memory goes with it.
-    owes_nappers: AtomicBool,
+    /// A reader polled when something was published. No other memory goes with it.
+    owes_pollers: AtomicBool,
     mark: ForkMark,
 }
 
-impl Bulletin {
+impl SharedPage {
     /// Makes the page of the holder of this lock, with zeros in it. `None` if that fails: without
     /// it readers poll.
     pub(crate) fn of(lock: &File, mark: ForkMark) -> Option<Self> {
@@ -160,8 +161,8 @@ impl Bulletin {
         page.inode.store(inode, Ordering::Relaxed);
         page.magic.store(MAGIC, Ordering::Release);
         let (last, shared) = (Mutex::new((0, 0)), Mutex::default());
-        let (has_memory, owes_nappers) = (AtomicBool::new(false), AtomicBool::new(false));
-        Some(Self { mapped, file, last, shared, has_memory, owes_nappers, mark })
+        let (has_memory, owes_pollers) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Self { mapped, file, last, shared, has_memory, owes_pollers, mark })
     }
 
     fn make() -> io::Result<(Mapped, OwnedFd)> {
@@ -220,11 +221,11 @@ impl Bulletin {
         }
     }
 
-    /// Posts words and wakes who sleeps on it, and, unless `naps_go_on`, who naps: one system call
-    /// if a reader does, else none (and once one that obtains memory for [`Bulletin::share`]).
-    /// Posts may come in any order: one whose `number` is not above all earlier ones changes
-    /// nothing. Does nothing in a forked child.
-    pub fn post(&self, number: u64, words: [u64; BULLETIN_WORDS], naps_go_on: bool) {
+    /// Publishes words and wakes who sleeps on it, and, unless `polls_go_on`, who polls: one system
+    /// call if a reader does, else none (and once one that obtains memory for
+    /// [`SharedPage::share`]). Publications may come in any order: one whose `number` is not above
+    /// all earlier ones changes nothing. Does nothing in a forked child.
+    pub fn publish(&self, number: u64, words: [u64; PAGE_WORDS], polls_go_on: bool) {
         if self.mark.is_child() {
             return;
         }
@@ -243,11 +244,11 @@ impl Bulletin {
             }
             page.count.store(count, Ordering::Release);
         }
-        self.ring(naps_go_on);
+        self.ring(polls_go_on);
         self.obtain_memory();
     }
 
-    /// Says that nothing will be posted any more. Call it after the lock was given back: the
+    /// Says that nothing will be published any more. Call it after the lock was given back: the
     /// readers that wake ask for the lock.
     pub(crate) fn end(&self) {
         if !self.mark.is_child() {
@@ -256,44 +257,44 @@ impl Bulletin {
         }
     }
 
-    /// Whether a reader napped when something was posted, and still may.
+    /// Whether a reader polled when something was published, and still may.
     #[inline]
-    pub fn owes_nappers(&self) -> bool {
-        self.owes_nappers.load(Ordering::Relaxed)
+    pub fn owes_pollers(&self) -> bool {
+        self.owes_pollers.load(Ordering::Relaxed)
     }
 
-    /// Wakes who naps, if anything was posted since they were woken last: one system call, or none.
-    /// Call it when the processors have nothing better to do. Without it they look again when their
-    /// nap ends.
-    pub fn wake_nappers(&self) {
-        if !self.mark.is_child() && self.owes_nappers.swap(false, Ordering::Relaxed) {
+    /// Wakes who polls, if anything was published since they were woken last: one system call, or
+    /// none. Call it when the processors have nothing better to do. Without it they look again when
+    /// their pause ends.
+    pub fn wake_pollers(&self) {
+        if !self.mark.is_child() && self.owes_pollers.swap(false, Ordering::Relaxed) {
             self.ring(false);
         }
     }
 
-    /// Notes that something was posted, and wakes all, if any is asleep that does not nap on.
-    fn ring(&self, naps_go_on: bool) {
+    /// Notes that something was published, and wakes all, if any is asleep that does not poll on.
+    fn ring(&self, polls_go_on: bool) {
         let page = self.mapped.page();
         // A reader sets its mark before it looks at the rings: so one of the two sees what the
         // other has done.
         page.rings.fetch_add(1, Ordering::SeqCst);
         let asleep = page.asleep.load(Ordering::SeqCst);
-        let naps = u32::from(naps_go_on) * NAPS;
-        if asleep & !naps != 0 && page.asleep.swap(0, Ordering::SeqCst) != 0 {
+        let polls = u32::from(polls_go_on) * POLLS;
+        if asleep & !polls != 0 && page.asleep.swap(0, Ordering::SeqCst) != 0 {
             // A reader that set its mark before it was cleared, and sleeps only now, does not sleep
             // on the old count.
             page.rings.fetch_add(1, Ordering::SeqCst);
             // It can only fail for an invalid address.
             let _ = futex::wake(&page.rings, Flags::empty(), i32::MAX as u32);
-        } else if asleep & naps != 0 {
-            self.owes_nappers.store(true, Ordering::Relaxed);
+        } else if asleep & polls != 0 {
+            self.owes_pollers.store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// The page of another process, or of this one, for reading.
 #[derive(Debug)]
-pub struct BulletinReader {
+pub struct SharedPageReader {
     mapped: Mapped,
     /// The memory file's own number: no other has it while this one is mapped.
     inode: u64,
@@ -301,7 +302,7 @@ pub struct BulletinReader {
     kept: String,
 }
 
-impl BulletinReader {
+impl SharedPageReader {
     /// Opens the page that the note in a lock's file names; `None` if there is none that may be
     /// read.
     pub(crate) fn open(process: u32, descriptor: u32, lock: &File) -> Option<Self> {
@@ -347,20 +348,20 @@ impl BulletinReader {
             && rustix::fs::stat(&*self.kept).is_ok_and(|facts| facts.st_ino == self.inode)
     }
 
-    /// Whether nothing will be posted any more. False after a kill: only the lock tells that.
+    /// Whether nothing will be published any more. False after a kill: only the lock tells that.
     pub fn has_ended(&self) -> bool {
         self.mapped.page().magic.load(Ordering::Acquire) != MAGIC
     }
 
-    /// The count of posts so far, for [`BulletinReader::sleep`]; it wraps. Ask for it before the
-    /// words.
+    /// The count of publications so far, for [`SharedPageReader::sleep`]; it wraps. Ask for it
+    /// before the words.
     pub fn rings(&self) -> u32 {
         self.mapped.page().rings.load(Ordering::SeqCst)
     }
 
-    /// The words of one post; `None` if nothing will be posted any more, or if they changed all the
-    /// time (a process may have been killed while it changed them).
-    pub fn read(&self) -> Option<[u64; BULLETIN_WORDS]> {
+    /// The words of one publication; `None` if nothing will be published any more, or if they
+    /// changed all the time (a process may have been killed while it changed them).
+    pub fn read(&self) -> Option<[u64; PAGE_WORDS]> {
         let page = self.mapped.page();
         for _ in 0..TRIES {
             let before = page.count.load(Ordering::Acquire);
@@ -374,32 +375,32 @@ impl BulletinReader {
         None
     }
 
-    /// Whether the words at these places are these, of one post or two, and something may still be
-    /// posted: three loads.
+    /// Whether the words at these places are these, of one publication or two, and something may
+    /// still be published: three loads.
     #[inline]
     pub fn has_still(&self, at: [usize; 2], words: [u64; 2]) -> bool {
         at.map(|at| self.mapped.page().words[at].load(Ordering::Relaxed)) == words
             && !self.has_ended()
     }
 
-    /// Copies what was written to `file` from byte `at` on, as the poster has shared it, and asks
-    /// for what comes. False if not all of it is here; `to` may be changed then. Check what it
+    /// Copies what was written to `file` from byte `at` on, as the publisher has shared it, and
+    /// asks for what comes. False if not all of it is here; `to` may be changed then. Check what it
     /// says.
     pub fn copy_recent(&self, file: u64, at: u64, to: &mut [u8]) -> bool {
         self.mapped.recent().want();
         self.mapped.recent().copy(file, at, to)
     }
 
-    /// Sleeps until something was posted since `rings` was read, for at most `time`; true if the
+    /// Sleeps until something was published since `rings` was read, for at most `time`; true if the
     /// time has passed. It may return early, like any wait.
     pub fn sleep(&self, rings: u32, time: Duration) -> bool {
         self.wait(SLEEPS, rings, time)
     }
 
-    /// As [`BulletinReader::sleep`], but a post that comes meanwhile need not end it: for a moment,
-    /// by who looks again after it.
-    pub fn nap(&self, rings: u32, time: Duration) -> bool {
-        self.wait(NAPS, rings, time)
+    /// As [`SharedPageReader::sleep`], but a publication that comes meanwhile need not end it: for
+    /// a moment, by who looks again after it.
+    pub fn poll(&self, rings: u32, time: Duration) -> bool {
+        self.wait(POLLS, rings, time)
     }
 
     fn wait(&self, mark: u32, rings: u32, time: Duration) -> bool {
@@ -421,38 +422,41 @@ mod tests {
         tempfile::tempfile().expect("a file")
     }
 
-    fn posted(lock: &File) -> Bulletin {
-        Bulletin::of(lock, ForkMark::new().expect("a mark")).expect("a bulletin")
+    fn published(lock: &File) -> SharedPage {
+        SharedPage::of(lock, ForkMark::new().expect("a mark")).expect("a shared page")
     }
 
-    fn open(bulletin: &Bulletin, lock: &File) -> Option<BulletinReader> {
-        BulletinReader::open(std::process::id(), bulletin.descriptor() as u32, lock)
+    fn open(shared_page: &SharedPage, lock: &File) -> Option<SharedPageReader> {
+        SharedPageReader::open(std::process::id(), shared_page.descriptor() as u32, lock)
     }
 
     #[test]
-    fn what_is_posted_is_read_and_an_older_post_changes_nothing() {
+    fn what_is_published_is_read_and_an_older_publication_changes_nothing() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        let reader = open(&bulletin, &lock).expect("there");
-        assert!(reader.is_same(&open(&bulletin, &lock).expect("there")));
-        assert!(!reader.is_same(&open(&posted(&lock), &lock).expect("there")));
+        let shared_page = published(&lock);
+        let reader = open(&shared_page, &lock).expect("there");
+        assert!(reader.is_same(&open(&shared_page, &lock).expect("there")));
+        assert!(!reader.is_same(&open(&published(&lock), &lock).expect("there")));
         assert_eq!(reader.read(), Some([0; 5]));
-        bulletin.post(2, [5, 6, 7, 8, 9], true);
-        bulletin.post(1, [1, 1, 1, 1, 1], true);
-        bulletin.post(2, [1, 1, 1, 1, 1], true);
+        shared_page.publish(2, [5, 6, 7, 8, 9], true);
+        shared_page.publish(1, [1, 1, 1, 1, 1], true);
+        shared_page.publish(2, [1, 1, 1, 1, 1], true);
         assert_eq!((reader.read(), reader.rings()), (Some([5, 6, 7, 8, 9]), 1));
-        bulletin.end();
-        assert!(reader.has_ended() && reader.read().is_none() && open(&bulletin, &lock).is_none());
+        shared_page.end();
+        assert!(
+            reader.has_ended() && reader.read().is_none() && open(&shared_page, &lock).is_none()
+        );
     }
 
     #[test]
-    fn nobody_reads_half_a_post() {
+    fn nobody_reads_half_a_publication() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        let reader = open(&bulletin, &lock).expect("there");
+        let shared_page = published(&lock);
+        let reader = open(&shared_page, &lock).expect("there");
         std::thread::scope(|scope| {
-            scope
-                .spawn(|| (1..200_000).for_each(|number| bulletin.post(number, [number; 5], true)));
+            scope.spawn(|| {
+                (1..200_000).for_each(|number| shared_page.publish(number, [number; 5], true))
+            });
             let mut last = 0;
             while last < 199_999 {
                 if let Some(words) = reader.read() {
@@ -467,11 +471,11 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_and_a_mark_that_was_left_behind_is_cleared_by_one_post() {
+    fn who_sleeps_is_woken_and_a_mark_that_was_left_behind_is_cleared_by_one_publication() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        let reader = open(&bulletin, &lock).expect("there");
-        let other = open(&bulletin, &lock).expect("there");
+        let shared_page = published(&lock);
+        let reader = open(&shared_page, &lock).expect("there");
+        let other = open(&shared_page, &lock).expect("there");
         let rings = reader.rings();
         std::thread::scope(|scope| {
             let sleepers = [&reader, &other]
@@ -480,7 +484,7 @@ mod tests {
             while futex_sleepers() < 2 {
                 std::thread::yield_now();
             }
-            bulletin.post(1, [1; 5], true);
+            shared_page.publish(1, [1; 5], true);
             assert!(
                 sleepers.into_iter().all(|sleeper| !sleeper.join().expect("no panic")),
                 "woken"
@@ -488,47 +492,47 @@ mod tests {
         });
         assert!(!reader.sleep(rings, Duration::from_secs(60)), "it has rung since");
         // As a reader would that was killed before it slept.
-        let page = bulletin.mapped.page();
+        let page = shared_page.mapped.page();
         assert_eq!(page.asleep.load(Ordering::SeqCst), 1);
-        bulletin.post(2, [2; 5], true);
+        shared_page.publish(2, [2; 5], true);
         assert_eq!(page.asleep.load(Ordering::SeqCst), 0);
         assert!(reader.sleep(reader.rings(), Duration::from_millis(1)), "nothing came");
     }
 
     #[test]
-    fn who_naps_is_woken_when_it_suits_the_poster_and_with_who_sleeps() {
+    fn who_polls_is_woken_when_it_suits_the_publisher_and_with_who_sleeps() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        let (reader, long) = (&open(&bulletin, &lock).expect("there"), Duration::from_secs(60));
+        let shared_page = published(&lock);
+        let (reader, long) = (&open(&shared_page, &lock).expect("there"), Duration::from_secs(60));
         // Whoever comes later does not sleep, and proves nothing.
         let until_asleep = |count| while futex_sleepers() < count {};
         std::thread::scope(|scope| {
-            let nap = || {
+            let poll = || {
                 let rings = reader.rings();
-                let napper = scope.spawn(move || reader.nap(rings, long));
+                let poller = scope.spawn(move || reader.poll(rings, long));
                 until_asleep(1);
-                napper
+                poller
             };
             let is_woken =
-                |napper: std::thread::ScopedJoinHandle<'_, bool>| !napper.join().expect("no panic");
+                |poller: std::thread::ScopedJoinHandle<'_, bool>| !poller.join().expect("no panic");
 
-            let napper = nap();
-            bulletin.post(1, [1; 5], true);
+            let poller = poll();
+            shared_page.publish(1, [1; 5], true);
             std::thread::sleep(Duration::from_millis(20));
-            assert!(futex_sleepers() == 1 && bulletin.owes_nappers(), "it naps on");
-            bulletin.wake_nappers();
-            assert!(is_woken(napper) && !bulletin.owes_nappers());
-            let napper = nap();
+            assert!(futex_sleepers() == 1 && shared_page.owes_pollers(), "it polls on");
+            shared_page.wake_pollers();
+            assert!(is_woken(poller) && !shared_page.owes_pollers());
+            let poller = poll();
             let rings = reader.rings();
             let sleeper = scope.spawn(move || reader.sleep(rings, long));
             until_asleep(2);
-            bulletin.post(2, [2; 5], true);
-            assert!(is_woken(napper) && is_woken(sleeper), "with who sleeps");
-            let napper = nap();
-            bulletin.end();
-            assert!(is_woken(napper));
+            shared_page.publish(2, [2; 5], true);
+            assert!(is_woken(poller) && is_woken(sleeper), "with who sleeps");
+            let poller = poll();
+            shared_page.end();
+            assert!(is_woken(poller));
         });
-        assert!(reader.nap(reader.rings(), Duration::from_millis(1)), "it ends by itself");
+        assert!(reader.poll(reader.rings(), Duration::from_millis(1)), "it ends by itself");
     }
 
     /// Threads of this process that sleep on a word that processes share, as the kernel shows their
@@ -545,35 +549,35 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_posts_nothing_and_ends_nothing() {
+    fn a_forked_child_publishes_nothing_and_ends_nothing() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        let reader = open(&bulletin, &lock).expect("there");
+        let shared_page = published(&lock);
+        let reader = open(&shared_page, &lock).expect("there");
         let child = in_forked_child(|| {
-            bulletin.post(1, [9; 5], true);
-            bulletin.end();
+            shared_page.publish(1, [9; 5], true);
+            shared_page.end();
             0
         });
         assert_eq!(child.expect("a child"), 0);
         assert_eq!((reader.read(), reader.rings()), (Some([0; 5]), 0));
-        bulletin.post(1, [1; 5], true);
+        shared_page.publish(1, [1; 5], true);
         assert_eq!(reader.read(), Some([1; 5]));
     }
 
     #[test]
     fn it_keeps_its_size_and_belongs_to_one_lock() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        assert!(ftruncate(&bulletin.file, 0).is_err(), "shorter, it would be a signal");
-        assert!(open(&bulletin, &lock_file()).is_none(), "another lock's");
-        assert_eq!(fstat(&bulletin.file).expect("facts").st_mode & 0o777, 0o600);
+        let shared_page = published(&lock);
+        assert!(ftruncate(&shared_page.file, 0).is_err(), "shorter, it would be a signal");
+        assert!(open(&shared_page, &lock_file()).is_none(), "another lock's");
+        assert_eq!(fstat(&shared_page.file).expect("facts").st_mode & 0o777, 0o600);
     }
 
     #[test]
-    fn only_a_sealed_page_of_ours_is_a_bulletin() {
+    fn only_a_sealed_page_of_ours_is_a_shared_page() {
         let lock = lock_file();
         let open = |file: &OwnedFd| {
-            BulletinReader::open(std::process::id(), file.as_raw_fd() as u32, &lock)
+            SharedPageReader::open(std::process::id(), file.as_raw_fd() as u32, &lock)
         };
         let memory = || memory_file(MEMORY_BYTES as u64);
         assert!(open(&memory()).is_none(), "not sealed: it could become shorter");
@@ -593,9 +597,9 @@ mod tests {
         assert!(open(&plain).is_none(), "a file on a disk");
         let (end, _other) = std::io::pipe().expect("a pipe");
         assert!(open(&OwnedFd::from(end)).is_none(), "a pipe");
-        assert!(BulletinReader::open(u32::MAX, 3, &lock).is_none(), "no such process");
+        assert!(SharedPageReader::open(u32::MAX, 3, &lock).is_none(), "no such process");
         assert!(
-            BulletinReader::open(std::process::id(), u32::MAX, &lock).is_none(),
+            SharedPageReader::open(std::process::id(), u32::MAX, &lock).is_none(),
             "no such descriptor"
         );
     }
@@ -609,40 +613,40 @@ mod tests {
             return;
         }
         let (lock, other) = (lock_file(), rustix::fs::Uid::from_raw(12_345));
-        let bulletin = posted(&lock);
-        rustix::fs::fchown(&bulletin.file, Some(other), None).expect("given away");
+        let shared_page = published(&lock);
+        rustix::fs::fchown(&shared_page.file, Some(other), None).expect("given away");
         assert!(
-            open(&bulletin, &lock).is_none(),
+            open(&shared_page, &lock).is_none(),
             "neither ours, root's, nor that of the lock's owner"
         );
         rustix::fs::fchown(&lock, Some(other), None).expect("given away");
-        assert!(open(&bulletin, &lock).is_some(), "root follows the log of another user");
+        assert!(open(&shared_page, &lock).is_some(), "root follows the log of another user");
     }
 
-    /// A poster that dies in the middle leaves an odd count.
+    /// A publisher that dies in the middle leaves an odd count.
     #[test]
-    fn half_a_post_is_none_and_takes_no_time() {
+    fn half_a_publication_is_none_and_takes_no_time() {
         let lock = lock_file();
-        let bulletin = posted(&lock);
-        bulletin.mapped.page().count.store(7, Ordering::SeqCst);
-        assert_eq!(open(&bulletin, &lock).expect("there").read(), None);
-        bulletin.post(1, [3; 5], true);
-        assert_eq!(open(&bulletin, &lock).expect("there").read(), Some([3; 5]));
+        let shared_page = published(&lock);
+        shared_page.mapped.page().count.store(7, Ordering::SeqCst);
+        assert_eq!(open(&shared_page, &lock).expect("there").read(), None);
+        shared_page.publish(1, [3; 5], true);
+        assert_eq!(open(&shared_page, &lock).expect("there").read(), Some([3; 5]));
     }
 
     /// Where only `read`, `write` and `exit` are allowed, every other call kills.
     #[test]
-    fn a_post_makes_no_system_call_unless_a_reader_sleeps() {
+    fn a_publication_makes_no_system_call_unless_a_reader_sleeps() {
         for sleeps in [false, true] {
             let child = inkstone_host::fork_child(|| {
                 let lock = lock_file();
-                let bulletin = posted(&lock);
-                bulletin.mapped.page().asleep.store(u32::from(sleeps), Ordering::SeqCst);
+                let shared_page = published(&lock);
+                shared_page.mapped.page().asleep.store(u32::from(sleeps), Ordering::SeqCst);
                 // SAFETY: no memory is passed; this thread, the only one of the child, makes no
                 // other call before it ends.
                 unsafe {
                     libc::prctl(libc::PR_SET_SECCOMP, 1, 0, 0, 0);
-                    (1..=1000).for_each(|number| bulletin.post(number, [number; 5], true));
+                    (1..=1000).for_each(|number| shared_page.publish(number, [number; 5], true));
                     libc::syscall(libc::SYS_exit, 17);
                 }
                 unreachable!("it has ended")

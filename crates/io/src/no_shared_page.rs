@@ -1,4 +1,4 @@
-//! Bulletins, on a system without them.
+//! Shared pages, on a system without them.
 //!
 //! *Owns*: the types, of which there is no value here. *May not touch*: anything. Readers in other
 //! processes poll the files.
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::fork::ForkMark;
 
-/// How many numbers a bulletin has.
-pub const BULLETIN_WORDS: usize = 5;
+/// How many numbers a shared page has.
+pub const PAGE_WORDS: usize = 5;
 
 /// There is none: only Linux has it.
 #[derive(Debug)]
-pub enum Bulletin {}
+pub enum SharedPage {}
 
-impl Bulletin {
+impl SharedPage {
     pub(crate) fn of(_lock: &File, _mark: ForkMark) -> Option<Self> {
         None
     }
@@ -34,27 +34,27 @@ impl Bulletin {
         match *self {}
     }
 
-    /// Posts words; never called here.
-    pub fn post(&self, _number: u64, _words: [u64; BULLETIN_WORDS], _naps_go_on: bool) {
+    /// Publishes words; never called here.
+    pub fn publish(&self, _number: u64, _words: [u64; PAGE_WORDS], _polls_go_on: bool) {
         match *self {}
     }
 
     /// Never called here.
-    pub fn owes_nappers(&self) -> bool {
+    pub fn owes_pollers(&self) -> bool {
         match *self {}
     }
 
-    /// Wakes who naps; never called here.
-    pub fn wake_nappers(&self) {
+    /// Wakes who polls; never called here.
+    pub fn wake_pollers(&self) {
         match *self {}
     }
 }
 
 /// There is none: only Linux has it.
 #[derive(Debug)]
-pub enum BulletinReader {}
+pub enum SharedPageReader {}
 
-impl BulletinReader {
+impl SharedPageReader {
     pub(crate) fn open(_process: u32, _descriptor: u32, _lock: &File) -> Option<Self> {
         None
     }
@@ -80,7 +80,7 @@ impl BulletinReader {
     }
 
     /// Never called here.
-    pub fn read(&self) -> Option<[u64; BULLETIN_WORDS]> {
+    pub fn read(&self) -> Option<[u64; PAGE_WORDS]> {
         match *self {}
     }
 
@@ -100,7 +100,7 @@ impl BulletinReader {
     }
 
     /// Never called here.
-    pub fn nap(&self, _rings: u32, _time: Duration) -> bool {
+    pub fn poll(&self, _rings: u32, _time: Duration) -> bool {
         match *self {}
     }
 }

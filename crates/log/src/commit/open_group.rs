@@ -1,4 +1,4 @@
-//! The gathering: the group that is being gathered, in the buffer from which it will be written.
+//! The open group: records are added to it, in the buffer from which it will be written.
 //!
 //! *Owns*: one buffer: the start of the block in which the log ends (rewritten with the same
 //! bytes), then the group. *May not touch*: files, locks, waiters.
@@ -14,6 +14,9 @@ use inkstone_io::AlignedBuf;
 
 use crate::sync::Instant;
 use crate::tail::Placed;
+
+/// The largest buffer that is kept after it has grown. There are two.
+const GROWN_BYTES_MAX: usize = 20 << 20;
 
 /// Bytes kept free at the end of a buffer, for control frames and padding that close a group.
 const CLOSING_BYTES: usize = 2 * BLOCK_BYTES;
@@ -46,7 +49,7 @@ impl Payload for &[IoSlice<'_>] {
 
 /// A group that is being gathered.
 #[derive(Debug)]
-pub(crate) struct Gathering {
+pub(crate) struct OpenGroup {
     memory: AlignedBuf,
     /// The size of the memory that it began with. Only a record that is larger uses more.
     usual_bytes: usize,
@@ -128,11 +131,43 @@ pub(crate) fn memory_for(bytes: usize) -> AlignedBuf {
 }
 
 /// How large such a buffer is.
-pub(crate) fn memory_bytes(bytes: usize) -> usize {
+fn memory_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(BLOCK_BYTES) + CLOSING_BYTES
 }
 
-impl Gathering {
+/// The second of the two buffers: of the next group, unless a group that is being written has it.
+#[derive(Debug)]
+pub(crate) struct SpareBuffer {
+    memory: Option<AlignedBuf>,
+    /// For groups of so many bytes, as the options say.
+    buffer_bytes: usize,
+}
+
+impl SpareBuffer {
+    pub(crate) fn new(buffer_bytes: usize) -> Self {
+        Self { memory: Some(memory_for(buffer_bytes)), buffer_bytes }
+    }
+
+    /// The buffer of the next group. `is_large`: the group before it needs more than a usual one.
+    fn take(&mut self, is_large: bool) -> AlignedBuf {
+        let kept = self.memory.take().filter(|memory| self.is_kept(memory, is_large));
+        kept.unwrap_or_else(|| memory_for(self.buffer_bytes))
+    }
+
+    /// Keeps a group's buffer for the next one.
+    pub(crate) fn keep(&mut self, memory: Option<AlignedBuf>, is_large: bool) {
+        self.memory = memory.filter(|memory| self.is_kept(memory, is_large));
+    }
+
+    /// Whether a buffer is used again. One that has grown is, as long as groups need it; the first
+    /// that does not ends that.
+    fn is_kept(&self, memory: &AlignedBuf, is_large: bool) -> bool {
+        let usual = memory_bytes(self.buffer_bytes);
+        memory.len() == usual || (is_large && (usual..=GROWN_BYTES_MAX).contains(&memory.len()))
+    }
+}
+
+impl OpenGroup {
     /// Begins a group at byte `at`; `block` holds at least the bytes of the block before the group.
     pub(crate) fn begin(
         mut memory: AlignedBuf,
@@ -270,9 +305,15 @@ impl Gathering {
         self.clears_behind = true;
     }
 
-    /// Ends the group and begins the next one after it, in `memory`.
-    pub(crate) fn freeze(&mut self, promise: Promise, pad: bool, memory: AlignedBuf) -> Frozen {
+    /// Ends the group and begins the next one after it, in the spare buffer.
+    pub(crate) fn freeze(
+        &mut self,
+        promise: Promise,
+        pad: bool,
+        spare: &mut SpareBuffer,
+    ) -> Frozen {
         let is_large = self.is_large();
+        let memory = spare.take(is_large);
         let mut encoder = self.encoder.clone();
         let group = &mut self.memory[self.prefix..];
         if pad {
@@ -313,7 +354,7 @@ impl Gathering {
     }
 
     /// Whether the group needs more than a buffer of the usual size.
-    pub(crate) fn is_large(&self) -> bool {
+    fn is_large(&self) -> bool {
         self.prefix + self.encoder.used() + CLOSING_BYTES > self.usual_bytes
     }
 
@@ -359,15 +400,15 @@ mod tests {
         };
         let memory = memory_for(GROUP_BYTES_MAX + (32 << 20));
         let at = HEADER_BYTES as u64;
-        let mut gathering = Gathering::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
+        let mut open_group = OpenGroup::begin(memory, coded, at, Epoch::FIRST, Lsn::FIRST, &[]);
         let zeros = vec![0; 200 << 20];
         let summed = |bytes: usize| (&zeros[..bytes], PayloadSum::of(&zeros[..bytes]));
-        (0..2).for_each(|_| _ = gathering.records(&[summed(200 << 20)]).expect("there is room"));
-        let refused = gathering.records(&[summed(60 << 20), summed(60 << 20)]);
+        (0..2).for_each(|_| _ = open_group.records(&[summed(200 << 20)]).expect("there is room"));
+        let refused = open_group.records(&[summed(60 << 20), summed(60 << 20)]);
         assert!(matches!(refused, Err(EncodeError::BufferFull { .. })), "{refused:?}");
-        assert_eq!(gathering.next_lsn(), Lsn::new(3));
+        assert_eq!(open_group.next_lsn(), Lsn::new(3));
         let promise = Promise { lsn: Lsn::ZERO, end: at };
-        let frozen = gathering.freeze(promise, true, memory_for(8 << 10));
+        let frozen = open_group.freeze(promise, true, &mut SpareBuffer::new(8 << 10));
         assert_eq!((frozen.last(), frozen.len % BLOCK_BYTES), (Lsn::new(2), 0));
     }
 }

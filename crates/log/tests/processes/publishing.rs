@@ -1,24 +1,24 @@
-//! A log on a simulated disk that posts on a real page: which calls that costs, and what is posted
-//! when the disk refuses something.
+//! A log on a simulated disk that publishes on a real page: which calls that costs, and what is
+//! published when the disk refuses something.
 //!
-//! *Owns*: the calls of the log's directory beside posts. What readers make of posts otherwise is
-//! in `followed.rs`.
+//! *Owns*: the calls of the log's directory beside publications. What readers make of publications
+//! otherwise is in `followed.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use inkstone::{Error, Log, Lsn, Options, Reader};
-use inkstone_io::{Bulletin, Directory, OsDirectory, OsLock};
+use inkstone_io::{Directory, OsDirectory, OsLock, SharedPage};
 use inkstone_sim::hooked::{Call, Hook, Hooked};
 use inkstone_sim::{DiskOptions, Effect, Fault, OperationKind, SimDisk, errno};
 
-use crate::followed::{LOCK, LONG, SHORT, bulletin_of, expect, record, small};
+use crate::followed::{LOCK, LONG, SHORT, expect, record, shared_page_of, small};
 
-/// A simulated disk whose log posts on a real page, which belongs to the lock of a directory
+/// A simulated disk whose log publishes on a real page, which belongs to the lock of a directory
 /// elsewhere.
-struct Posting {
-    bulletin: Arc<Bulletin>,
+struct Publishing {
+    shared_page: Arc<SharedPage>,
     elsewhere: tempfile::TempDir,
     _lock: OsLock,
     listings: AtomicU64,
@@ -28,14 +28,14 @@ struct Posting {
 
 type Deed = Box<dyn FnOnce() + Send>;
 
-impl Posting {
+impl Publishing {
     fn new() -> Arc<Self> {
         let elsewhere = tempfile::tempdir().unwrap();
         let place = OsDirectory::open(elsewhere.path()).unwrap();
         let lock = place.lock(LOCK).unwrap().unwrap();
-        let bulletin = place.bulletin(&lock).expect("there is one on Linux");
+        let shared_page = place.shared_page(&lock).expect("there is one on Linux");
         Arc::new(Self {
-            bulletin,
+            shared_page,
             elsewhere,
             _lock: lock,
             listings: AtomicU64::new(0),
@@ -43,12 +43,12 @@ impl Posting {
         })
     }
 
-    fn reader(&self) -> inkstone_io::BulletinReader {
-        bulletin_of(self.elsewhere.path()).expect("it is there")
+    fn reader(&self) -> inkstone_io::SharedPageReader {
+        shared_page_of(self.elsewhere.path()).expect("it is there")
     }
 }
 
-impl Hook for Posting {
+impl Hook for Publishing {
     fn before(&self, call: &Call<'_>) -> inkstone_io::Result<()> {
         self.listings.fetch_add(u64::from(matches!(call, Call::List)), Ordering::Relaxed);
         let due = {
@@ -67,11 +67,11 @@ impl Hook for Posting {
         Ok(())
     }
 
-    fn bulletin(&self) -> Option<Arc<Bulletin>> {
-        Some(Arc::clone(&self.bulletin))
+    fn shared_page(&self) -> Option<Arc<SharedPage>> {
+        Some(Arc::clone(&self.shared_page))
     }
 
-    fn read_bulletin(&self) -> Option<inkstone_io::BulletinReader> {
+    fn read_shared_page(&self) -> Option<inkstone_io::SharedPageReader> {
         Some(self.reader())
     }
 }
@@ -80,8 +80,8 @@ impl Hook for Posting {
 /// many segments have come.
 #[test]
 fn a_follower_lists_the_directory_for_no_new_segment() {
-    let (disk, posting) = (SimDisk::new(1, DiskOptions::default()), Posting::new());
-    let directory = || Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(&posting)));
+    let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
+    let directory = || Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(&publishing)));
     let log = Log::open_in(directory(), small().own_thread(false)).unwrap();
     let append = |lsns: std::ops::RangeInclusive<u64>| {
         lsns.for_each(|lsn| assert_eq!(log.append_durable(&record(lsn, 0)).unwrap().get(), lsn));
@@ -90,8 +90,8 @@ fn a_follower_lists_the_directory_for_no_new_segment() {
     let reader = Reader::open_in(directory(), small()).unwrap();
     let mut cursor = reader.from(Lsn::FIRST);
     (1..=20).for_each(|lsn| expect(&mut cursor, lsn, 0));
-    assert!(cursor.next().unwrap().is_none(), "now it knows the bulletin");
-    let listings = || posting.listings.load(Ordering::Relaxed);
+    assert!(cursor.next().unwrap().is_none(), "now it knows the shared page");
+    let listings = || publishing.listings.load(Ordering::Relaxed);
     // Each record as it comes; then from several segments behind.
     let (mut last, mut segments) = (20, 0);
     for step in [1, 300] {
@@ -108,14 +108,14 @@ fn a_follower_lists_the_directory_for_no_new_segment() {
     assert!(segments > 20, "{segments}");
 }
 
-/// Several threads want the processors until the next write begins: who naps is woken then, and not
-/// by the post.
+/// Several threads want the processors until the next write begins: who polls is woken then, and
+/// not by the publication.
 #[test]
-fn several_writers_wake_who_naps_when_the_next_write_begins() {
-    let (disk, posting) = (SimDisk::new(1, DiskOptions::default()), Posting::new());
-    let directory = Hooked::new(disk.directory("/log"), Arc::clone(&posting));
+fn several_writers_wake_who_polls_when_the_next_write_begins() {
+    let (disk, publishing) = (SimDisk::new(1, DiskOptions::default()), Publishing::new());
+    let directory = Hooked::new(disk.directory("/log"), Arc::clone(&publishing));
     let log = Log::open_in(Arc::new(directory), Options::small()).unwrap();
-    let (bulletin, reader) = (&posting.bulletin, posting.reader());
+    let (shared_page, reader) = (&publishing.shared_page, publishing.reader());
     let is_over = AtomicBool::new(false);
     let until_over = |work: &dyn Fn()| {
         while !is_over.load(Ordering::Relaxed) {
@@ -126,16 +126,16 @@ fn several_writers_wake_who_naps_when_the_next_write_begins() {
         for _ in 0..4 {
             scope.spawn(|| until_over(&|| _ = log.append_durable(b"a record").unwrap()));
         }
-        scope.spawn(|| until_over(&|| _ = reader.nap(reader.rings(), SHORT)));
+        scope.spawn(|| until_over(&|| _ = reader.poll(reader.rings(), SHORT)));
         let until = std::time::Instant::now() + LONG;
         let comes = |owes| {
-            std::iter::repeat_with(|| bulletin.owes_nappers())
+            std::iter::repeat_with(|| shared_page.owes_pollers())
                 .take_while(|_| std::time::Instant::now() < until)
                 .any(|now| now == owes)
         };
-        let (naps_on, is_woken) = (comes(true), comes(false));
+        let (polls_on, is_woken) = (comes(true), comes(false));
         is_over.store(true, Ordering::Relaxed);
-        assert!(naps_on, "each post woke it");
+        assert!(polls_on, "each publication woke it");
         assert!(is_woken, "no write woke it");
     });
 }
@@ -143,23 +143,23 @@ fn several_writers_wake_who_naps_when_the_next_write_begins() {
 /// A reader that is behind must hear of the cut, also if the disk has no room for the first group
 /// after it.
 #[test]
-fn a_cut_whose_epoch_finds_no_room_is_posted() {
+fn a_cut_whose_epoch_finds_no_room_is_published() {
     let mut held_back = 0;
     for nth in 1..=12 {
         let disk = SimDisk::new(1, DiskOptions { copy_on_write: true, ..DiskOptions::default() });
-        let posting = Posting::new();
-        let directory = Hooked::new(disk.directory("/log"), Arc::clone(&posting));
+        let publishing = Publishing::new();
+        let directory = Hooked::new(disk.directory("/log"), Arc::clone(&publishing));
         let log = Log::open_in(Arc::new(directory), Options::small().own_thread(false)).unwrap();
         (0..20).for_each(|_| _ = log.append_durable(b"a record").unwrap());
-        let posted = || posting.reader().read().unwrap();
-        let before = posted();
+        let published = || publishing.reader().read().unwrap();
+        let before = published();
         assert_eq!(before[0], 20);
         let no_room = Effect::Error(errno::ENOSPC);
         disk.inject(Fault::new(no_room).on(OperationKind::Write).nth(nth).times(1000));
         if log.truncate_after(Lsn::new(10)).is_ok() {
-            let [durable, segment, ..] = posted();
+            let [durable, segment, ..] = published();
             assert_eq!(durable, 10, "write {nth} of the cut finds no room");
-            assert!(segment > before[1], "segment {segment} is posted after {}", before[1]);
+            assert!(segment > before[1], "segment {segment} is published after {}", before[1]);
             held_back += u32::from(matches!(log.append(b"another"), Err(Error::NoRoom { .. })));
         }
     }
@@ -195,15 +195,17 @@ impl Model {
 }
 
 /// A writer that appends and truncates at both ends, and a reader with several cursors that sees
-/// its posts. Each truncation comes between two calls of the reader, or between two steps of one.
+/// its publications. Each truncation comes between two calls of the reader, or between two steps of
+/// one.
 fn history(seed: u64) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let (disk, posting) = (SimDisk::new(seed, DiskOptions::default()), Posting::new());
-    let directory =
-        |posting: &Arc<Posting>| Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(posting)));
-    let log = Arc::new(Log::open_in(directory(&posting), small().own_thread(false)).unwrap());
+    let (disk, publishing) = (SimDisk::new(seed, DiskOptions::default()), Publishing::new());
+    let directory = |publishing: &Arc<Publishing>| {
+        Arc::new(Hooked::new(disk.directory("/log"), Arc::clone(publishing)))
+    };
+    let log = Arc::new(Log::open_in(directory(&publishing), small().own_thread(false)).unwrap());
     let model = Arc::new(Mutex::new(Model { first: 1, ..Model::default() }));
-    let reader = Reader::open_in(directory(&posting), small()).unwrap();
+    let reader = Reader::open_in(directory(&publishing), small()).unwrap();
     let mut cursors: Vec<_> = (0..4).map(|_| reader.from(Lsn::FIRST)).collect();
     let (mut cuts, mut meanwhile) = (0, 0);
     for generation in 1..=400 {
@@ -241,10 +243,10 @@ fn history(seed: u64) -> (u64, u64) {
         if random.bool() {
             deed();
         } else {
-            *posting.deed.lock().unwrap() = Some((random.u64(..4), deed));
+            *publishing.deed.lock().unwrap() = Some((random.u64(..4), deed));
         }
         for _ in 0..random.u8(1..30) {
-            let is_due = posting.deed.lock().unwrap().is_some();
+            let is_due = publishing.deed.lock().unwrap().is_some();
             let at = random.usize(..cursors.len());
             let lsn = if random.u8(..4) == 0 {
                 random.u64(before.first..before.last() + 2)
@@ -276,7 +278,7 @@ fn history(seed: u64) -> (u64, u64) {
                     answer
                 }
             };
-            let was_done = is_due && posting.deed.lock().unwrap().is_none();
+            let was_done = is_due && publishing.deed.lock().unwrap().is_none();
             meanwhile += u64::from(was_done);
             let now = model.lock().unwrap();
             let is_right =
@@ -289,14 +291,14 @@ fn history(seed: u64) -> (u64, u64) {
                 now.records.get(&lsn)
             );
         }
-        let due = posting.deed.lock().unwrap().take();
+        let due = publishing.deed.lock().unwrap().take();
         due.into_iter().for_each(|(_, deed)| deed());
     }
     (cuts, meanwhile)
 }
 
 #[test]
-fn no_answer_is_older_than_what_was_posted() {
+fn no_answer_is_older_than_what_was_published() {
     let (cuts, meanwhile) =
         (1..=30).map(history).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     eprintln!("{cuts} cuts; {meanwhile} changes in the midst of a call");

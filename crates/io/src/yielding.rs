@@ -1,5 +1,5 @@
-//! Courtesy: whether a thread that waits should give the processor away a few times before it
-//! sleeps, found out by doing it.
+//! Adaptive yielding: whether a thread that waits should give the processor away a few times before
+//! it sleeps, found out by doing it.
 //!
 //! *Owns*: that rule, and how often a thread yields. *May not touch*: the clock, how a thread
 //! yields, sleeping.
@@ -36,7 +36,7 @@ const YIELDS_MAX: u32 = 32;
 
 /// Says whether it pays to yield before sleeping. Shared by the threads that wait.
 #[derive(Debug)]
-pub struct Courtesy {
+pub struct AdaptiveYielding {
     late: Duration,
     /// When the last rest ends or has ended: until then threads sleep at once. Nanoseconds since
     /// the caller's beginning of time.
@@ -50,13 +50,13 @@ pub struct Courtesy {
     sleeps_at_once: AtomicU64,
 }
 
-impl Default for Courtesy {
+impl Default for AdaptiveYielding {
     fn default() -> Self {
         Self::late_after(LATE)
     }
 }
 
-impl Courtesy {
+impl AdaptiveYielding {
     /// For threads to which a yield is late after this time.
     pub fn late_after(late: Duration) -> Self {
         let zero = || AtomicU64::new(0);
@@ -151,23 +151,23 @@ mod tests {
         let clock = Cell::new(Duration::ZERO);
         // Each yield takes this long; it is over after so many; how often the thread yielded, and
         // whether it was over.
-        let run = |courtesy: &Courtesy, us: u64, over_after: u32| {
+        let run = |yielding: &AdaptiveYielding, us: u64, over_after: u32| {
             let yields = Cell::new(0);
             let give_way = || {
                 yields.set(yields.get() + 1);
                 clock.set(clock.get() + Duration::from_micros(us));
             };
             let left =
-                courtesy.until(WITHIN, || clock.get(), give_way, || yields.get() == over_after);
+                yielding.until(WITHIN, || clock.get(), give_way, || yields.get() == over_after);
             (yields.get(), left.is_none())
         };
-        let courtesy = Courtesy::default();
-        assert_eq!(run(&courtesy, 1, 3), (3, true));
-        assert_eq!(run(&courtesy, 1, u32::MAX), (YIELDS_MAX, false));
+        let yielding = AdaptiveYielding::default();
+        assert_eq!(run(&yielding, 1, 3), (3, true));
+        assert_eq!(run(&yielding, 1, u32::MAX), (YIELDS_MAX, false));
         clock.set(clock.get() + Duration::from_secs(1));
-        assert_eq!(run(&courtesy, 600, 1), (1, true), "late, but over");
-        assert_eq!(run(&courtesy, 600, 2), (1, false), "late, soon after another");
-        assert_eq!(run(&courtesy, 600, 2), (0, false), "a rest follows");
+        assert_eq!(run(&yielding, 600, 1), (1, true), "late, but over");
+        assert_eq!(run(&yielding, 600, 2), (1, false), "late, soon after another");
+        assert_eq!(run(&yielding, 600, 2), (0, false), "a rest follows");
     }
 
     /// Each yield comes back in time, and all of them together are longer than the caller's own
@@ -191,7 +191,8 @@ mod tests {
                 count.set(count.get() + 1);
                 clock.set(clock.get() + us(took));
             };
-            let over = Courtesy::default().until(us(within), || clock.get(), give_way, || false);
+            let over =
+                AdaptiveYielding::default().until(us(within), || clock.get(), give_way, || false);
             assert_eq!((count.get(), over), (yields, Some(us(left))), "{took} us, {within} us");
         }
     }
@@ -199,12 +200,12 @@ mod tests {
     #[test]
     fn when_a_yield_is_late_is_the_callers_choice() {
         for (late_us, again) in [(50, false), (500, true)] {
-            let courtesy = Courtesy::late_after(Duration::from_micros(late_us));
+            let yielding = AdaptiveYielding::late_after(Duration::from_micros(late_us));
             for us in [1000, 1100] {
                 let now = Duration::from_micros(us);
-                assert_eq!(courtesy.yielded(now, Duration::from_micros(60)), again, "{late_us} us");
+                assert_eq!(yielding.yielded(now, Duration::from_micros(60)), again, "{late_us} us");
             }
-            assert_eq!(courtesy.pays(Duration::from_micros(1101)), again, "{late_us} us");
+            assert_eq!(yielding.pays(Duration::from_micros(1101)), again, "{late_us} us");
         }
     }
 
@@ -220,14 +221,14 @@ mod tests {
     /// Rows of what threads do, each at its millisecond from the beginning of the row.
     fn check(rows: &[(&str, &[(u64, Step)])]) {
         for (what, steps) in rows {
-            let courtesy = Courtesy::default();
+            let yielding = AdaptiveYielding::default();
             for (at, step) in *steps {
                 let now = Duration::from_millis(*at);
                 match step {
-                    Waits(pays) => assert_eq!(courtesy.pays(now), *pays, "{what}: at {at} ms"),
+                    Waits(pays) => assert_eq!(yielding.pays(now), *pays, "{what}: at {at} ms"),
                     Yields(us, again) => {
                         let took = Duration::from_micros(*us);
-                        assert_eq!(courtesy.yielded(now, took), *again, "{what}: at {at} ms");
+                        assert_eq!(yielding.yielded(now, took), *again, "{what}: at {at} ms");
                     }
                 }
             }
@@ -327,14 +328,14 @@ mod tests {
     #[test]
     fn rests_are_counted() {
         let ms = Duration::from_millis;
-        let courtesy = Courtesy::default();
-        let wait = |at| courtesy.until(ms(1), || ms(at), || (), || true);
-        assert_eq!(courtesy.rests(), (0, Duration::ZERO));
-        courtesy.yielded(ms(13), ms(3));
-        assert_eq!(courtesy.rests(), (0, Duration::ZERO), "forgiven");
-        courtesy.yielded(ms(17), ms(3));
-        assert_eq!(courtesy.rests(), (0, ms(3)));
+        let yielding = AdaptiveYielding::default();
+        let wait = |at| yielding.until(ms(1), || ms(at), || (), || true);
+        assert_eq!(yielding.rests(), (0, Duration::ZERO));
+        yielding.yielded(ms(13), ms(3));
+        assert_eq!(yielding.rests(), (0, Duration::ZERO), "forgiven");
+        yielding.yielded(ms(17), ms(3));
+        assert_eq!(yielding.rests(), (0, ms(3)));
         assert_eq!((wait(18), wait(19), wait(20)), (Some(ms(1)), Some(ms(1)), None));
-        assert_eq!(courtesy.rests(), (2, ms(3)));
+        assert_eq!(yielding.rests(), (2, ms(3)));
     }
 }
