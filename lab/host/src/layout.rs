@@ -109,41 +109,31 @@ fn xfs_log_of(superblock: &[u8]) -> std::result::Result<Option<Range<u64>>, &'st
 mod tests {
     use super::*;
 
-    fn superblock(
-        log_start: u64,
-        group_blocks: u32,
-        log_blocks: u32,
-        block_log: u8,
-        group_log: u8,
-    ) -> Vec<u8> {
-        let mut bytes = vec![0; XFS_SUPERBLOCK_BYTES];
-        bytes[..4].copy_from_slice(b"XFSB");
-        bytes[48..56].copy_from_slice(&log_start.to_be_bytes());
-        bytes[84..88].copy_from_slice(&group_blocks.to_be_bytes());
-        bytes[96..100].copy_from_slice(&log_blocks.to_be_bytes());
-        bytes[120] = block_log;
-        bytes[124] = group_log;
-        bytes
-    }
-
     #[test]
     fn an_xfs_log_is_found_through_its_group() {
+        let superblock = |log_start: u64, group_blocks: u32, block_log, group_log| {
+            let mut bytes = vec![0; XFS_SUPERBLOCK_BYTES];
+            bytes[..4].copy_from_slice(b"XFSB");
+            bytes[48..56].copy_from_slice(&log_start.to_be_bytes());
+            bytes[84..88].copy_from_slice(&group_blocks.to_be_bytes());
+            bytes[96..100].copy_from_slice(&16u32.to_be_bytes());
+            (bytes[120], bytes[124]) = (block_log, group_log);
+            xfs_log_of(&bytes)
+        };
         // Group 2, block 6, groups of 1000 blocks (so 10 bits), blocks of 4096 bytes.
-        let found = xfs_log_of(&superblock(2 << 10 | 6, 1000, 16, 12, 10));
-        assert_eq!(found, Ok(Some(2006 * 4096..2022 * 4096)));
-        assert_eq!(xfs_log_of(&superblock(0, 1000, 16, 12, 10)), Ok(None));
+        assert_eq!(superblock(2 << 10 | 6, 1000, 12, 10), Ok(Some(2006 * 4096..2022 * 4096)));
+        assert_eq!(superblock(0, 1000, 12, 10), Ok(None));
+        assert!(superblock(1, 1000, 63, 10).is_err() && superblock(1, 1000, 12, 255).is_err());
+        assert!(superblock(u64::MAX, u32::MAX, 16, 0).is_err() && xfs_log_of(&[]).is_err());
     }
 
     #[test]
-    fn garbage_is_no_xfs() {
-        assert!(xfs_log_of(&[]).is_err());
-        assert!(xfs_log_of(b"XFSB").is_ok_and(|log| log.is_none()));
-        assert!(xfs_log_of(&superblock(1, 1000, 16, 63, 10)).is_err());
-        assert!(xfs_log_of(&superblock(1, 1000, 16, 12, 255)).is_err());
-        assert!(xfs_log_of(&superblock(u64::MAX, u32::MAX, 16, 16, 0)).is_err());
+    fn garbage_has_no_log() {
         assert_eq!(log_area(Path::new("/nonexistent"), "btrfs").expect("none"), []);
-        assert!(log_area(Path::new("/dev/zero"), "xfs").is_err());
-        assert!(log_area(Path::new("/dev/zero"), "ext4").is_err());
-        assert!(log_area(Path::new("/nonexistent"), "ext4").is_err());
+        for (device, kind) in
+            [("/dev/zero", "xfs"), ("/dev/zero", "ext4"), ("/nonexistent", "ext4")]
+        {
+            assert!(log_area(Path::new(device), kind).is_err(), "{device} {kind}");
+        }
     }
 }

@@ -72,31 +72,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives_and_an_older_one_of_its_id_does_not() {
+    fn a_process_lives_until_its_end_and_an_older_one_of_its_id_does_not() {
         let me = Owner::current();
-        assert!(me.is_alive());
-        assert!(!Owner { started_ticks: me.started_ticks + 1, ..me }.is_alive());
+        assert!(me.is_alive() && !Owner { started_ticks: me.started_ticks + 1, ..me }.is_alive());
         assert_eq!(Owner::parse(&format!("{me}-3")), Some((me, "-3")));
         for wrong in ["", "12", "12-", "-12-3", "x-1", "99999999999-1"] {
             assert_eq!(Owner::parse(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_dead_child_is_dead() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let owner =
-            Owner { pid: child.id(), started_ticks: started_ticks(child.id()).expect("it lives") };
+        let started_ticks = started_ticks(child.id()).expect("it lives");
+        let owner = Owner { pid: child.id(), started_ticks };
         assert!(owner.is_alive());
-        child.kill().expect("our child");
-        child.wait().expect("our child");
+        child.kill().and_then(|()| child.wait()).expect("our child");
         assert!(!owner.is_alive());
     }
 
     #[test]
     fn names_with_parentheses_do_not_shift_the_fields() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 2 3";
-        assert_eq!(parse_started_ticks(stat), Some(4242));
-        assert_eq!(parse_started_ticks("garbage"), None);
+        assert_eq!((parse_started_ticks(stat), parse_started_ticks("garbage")), (Some(4242), None));
     }
 }

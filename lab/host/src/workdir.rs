@@ -285,67 +285,47 @@ fn work_dirs_above(path: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn words_about(words: &[String], dir: &Path) -> Vec<String> {
-        let name = dir.display().to_string();
-        words.iter().filter(|word| word.contains(&name)).cloned().collect()
+    /// What a sweep of `parent` says about things in it.
+    fn swept(parent: &Path) -> Vec<String> {
+        let name = parent.display().to_string();
+        let words = sweep(parent).expect("swept");
+        words.into_iter().filter(|word| word.contains(&name)).collect()
     }
 
     #[test]
     fn only_our_names_are_ours() {
         assert_eq!(is_ours(OsStr::new(".inkstone-lab-12-3")), Some(12));
-        for wrong in [
-            ".inkstone-lab-",
-            ".inkstone-lab-1",
-            ".inkstone-lab-1-",
-            ".inkstone-lab-1-2x",
-            "inkstone-lab-1-2",
-        ] {
+        for wrong in
+            [".inkstone-lab-1", ".inkstone-lab-1-", ".inkstone-lab-1-2x", "inkstone-lab-1-2"]
+        {
             assert_eq!(is_ours(OsStr::new(wrong)), None, "{wrong}");
         }
         let nested = Path::new("/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4/x");
-        let expected = ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"]
-            .map(PathBuf::from);
-        assert_eq!(work_dirs_above(nested), expected);
+        let expected = ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"];
+        assert_eq!(work_dirs_above(nested), expected.map(PathBuf::from));
     }
 
     #[test]
     fn a_living_directory_is_passed_over_and_a_dead_one_removed() {
         let parent = tempfile::tempdir().expect("a directory");
         let living = WorkDir::create(parent.path()).expect("a work directory");
+        assert_eq!(living.path().metadata().expect("it").mode() & 0o777, 0o700);
         fs::write(living.path().join("file"), "x").expect("a file");
-        let dead = parent.path().join(".inkstone-lab-1-7");
+        let [dead, unlocked, link] =
+            [7, 8, 9].map(|n| parent.path().join(format!(".inkstone-lab-1-{n}")));
         fs::create_dir_all(dead.join("some/where")).expect("directories");
         fs::write(dead.join(LOCK), "").expect("a file");
-        let unlocked = parent.path().join(".inkstone-lab-1-8");
         fs::create_dir(&unlocked).expect("a directory");
         let other = parent.path().join(".inkstone-lab-notes");
         fs::create_dir(&other).expect("a directory");
-        let link = parent.path().join(".inkstone-lab-1-9");
         std::os::unix::fs::symlink(&other, &link).expect("a link");
-        let words = sweep(parent.path()).expect("swept");
-        assert_eq!(words_about(&words, &dead).len(), 1, "{words:?}");
+        assert_eq!(swept(parent.path()).len(), 2);
         assert!(living.path().join("file").exists() && other.exists() && link.is_symlink());
         assert!(!dead.exists() && !unlocked.exists());
-        assert_eq!(
-            words_about(&sweep(parent.path()).expect("swept"), parent.path()),
-            Vec::<String>::new()
-        );
+        assert_eq!(swept(parent.path()), Vec::<String>::new());
         let path = living.path().to_path_buf();
         living.remove().expect("removed");
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn dropped_it_is_gone() {
-        let parent = tempfile::tempdir().expect("a directory");
-        let path = {
-            let dir = WorkDir::create(parent.path()).expect("a work directory");
-            assert_eq!(dir.path().metadata().expect("it").mode() & 0o777, 0o700);
-            dir.path().to_path_buf()
-        };
-        assert!(!path.exists());
-        assert!(WorkDir::create(&path).is_err());
-        assert!(sweep(&path).is_err());
+        assert!(!path.exists() && WorkDir::create(&path).is_err() && sweep(&path).is_err());
     }
 
     #[test]
@@ -360,12 +340,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_a_link_or_a_directory_is_left() {
+    fn a_lock_that_is_a_directory_is_left() {
         let parent = tempfile::tempdir().expect("a directory");
         let dir = parent.path().join(".inkstone-lab-1-1");
         fs::create_dir_all(dir.join(LOCK)).expect("directories");
-        let words = sweep(parent.path()).expect("swept");
-        assert!(words_about(&words, &dir)[0].starts_with("left "), "{words:?}");
-        assert!(dir.exists());
+        let words = swept(parent.path());
+        assert!(words[0].starts_with("left ") && dir.exists(), "{words:?}");
     }
 }

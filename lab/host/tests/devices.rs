@@ -5,7 +5,7 @@ mod host_support;
 use std::ops::Range;
 use std::path::Path;
 
-use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
+use host_support::{EXT4, FileSystem, PLAIN, XFS_MIB, can_run, image, run, temporary};
 use inkstone_host::{
     BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks,
     log_area, loops_backed_under, mount_points, mounts_under, trim_free_space,
@@ -17,7 +17,7 @@ fn attach_and_detach_leave_nothing() {
         return;
     }
     let dir = WorkDir::create(temporary()).expect("a work directory");
-    let image = image(dir.path(), "image", 8);
+    let image = image(dir.path(), 8);
     for (direct_io, sector_bytes) in
         [(true, 4096), (true, 512), (false, 512), (false, 4096), (true, 0)]
     {
@@ -66,12 +66,13 @@ fn many_attach_at_once() {
     let dir = WorkDir::create(temporary()).expect("a work directory");
     std::thread::scope(|scope| {
         for index in 0..4 {
-            let image = image(dir.path(), &format!("image{index}"), 1);
+            let place = dir.path().join(index.to_string());
+            std::fs::create_dir(&place).expect("a directory");
+            let image = image(&place, 1);
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let device =
-                        LoopDevice::attach(&image, LoopOptions::default()).expect("attached");
-                    device.detach().expect("detached");
+                    let device = LoopDevice::attach(&image, LoopOptions::default());
+                    device.expect("attached").detach().expect("detached");
                 }
             });
         }
@@ -159,7 +160,7 @@ fn the_ext4_journal_is_where_debugfs_says() {
     {
         let args = [EXT4, extra].concat();
         let dir = WorkDir::create(temporary()).expect("a work directory");
-        let image = image(dir.path(), "image", 128);
+        let image = image(dir.path(), 128);
         let image_text = image.to_str().expect("text").to_string();
         run("mkfs.ext4", &[&args[..], &[image_text.as_str()]].concat());
         let options = LoopOptions { sector_bytes: 512, ..LoopOptions::default() };
@@ -182,7 +183,7 @@ fn journals_that_are_not_there_or_not_understood() {
         return;
     }
     let dir = WorkDir::create(temporary()).expect("a work directory");
-    let image = image(dir.path(), "image", 16);
+    let image = image(dir.path(), 16);
     let text = image.to_str().expect("text");
     run("mkfs.ext4", &[EXT4, &["-O", "^has_journal", text]].concat());
     assert_eq!(log_area(&image, "ext4").expect("none"), []);
@@ -200,7 +201,7 @@ fn the_xfs_log_is_where_xfs_db_says() {
     if !can_run("the_xfs_log_is_where_xfs_db_says", &["mkfs.xfs", "xfs_db"]) {
         return;
     }
-    let made = FileSystem::new("xfs", XFS_MIB, XFS);
+    let made = FileSystem::new("xfs", XFS_MIB, PLAIN);
     let device = made.device.path().to_str().expect("text");
     let number = |text: &str| -> u64 {
         let digits =
@@ -225,7 +226,7 @@ fn btrfs_chunks_are_where_btrfs_says() {
     if !can_run("btrfs_chunks_are_where_btrfs_says", &["mkfs.btrfs", "btrfs"]) {
         return;
     }
-    let made = FileSystem::new("btrfs", 192, BTRFS);
+    let made = FileSystem::new("btrfs", 192, PLAIN);
     let chunks = btrfs_data_chunks(made.target()).expect("chunks");
     let device = made.device.path().to_str().expect("text");
     let tree = run("btrfs", &["inspect-internal", "dump-tree", "-t", "chunk", device]);

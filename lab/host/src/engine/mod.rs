@@ -47,7 +47,7 @@ pub struct LabEngine {
 enum Inner {
     Blocking(OsEngine<LabFile>),
     Aio(Queue<aio::Aio>),
-    Uring(Queue<uring::Ring>),
+    Uring(Box<Queue<uring::Ring>>),
 }
 
 /// Makes `$call` on the engine that this is: the one place that knows every engine.
@@ -74,7 +74,7 @@ impl LabEngine {
             EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
             EngineKind::Aio => Inner::Aio(Queue::new(aio::Aio::open(depth)?, kind, depth)),
             EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => {
-                Inner::Uring(Queue::new(uring::Ring::open(kind, depth)?, kind, depth))
+                Inner::Uring(Box::new(Queue::new(uring::Ring::open(kind, depth)?, kind, depth)))
             }
         };
         Ok(Self { kind, inner: LeftInChild::new(inner)? })

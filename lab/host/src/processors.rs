@@ -1,21 +1,23 @@
-//! This process with less of the machine for a while: all its threads on one CPU, or all of it with
-//! a share of a CPU.
+//! Processors that a process does not have: all its threads on one CPU, half a CPU for all of them,
+//! CPUs that are taken away now and then, as the host of a virtual machine takes them.
 //!
-//! *Owns*: the affinity of this process's threads, a control group of its own, and giving both
-//! back. *May not touch*: other processes, the groups that they are in, limits that were there
-//! before.
+//! *Owns*: the affinity and the control group of this process, given back when it ends; a thread of
+//! real-time priority for each CPU that is taken away. *May not touch*: other processes, and limits
+//! that were there before.
 //!
 //! A killed lab leaves an empty control group at most; the next [`HalfCpu::begin`] removes it.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, Result};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::device::own_threads;
+use crate::counters::own_threads;
 
 /// All threads of this process on one CPU, those that they start meanwhile too. Dropping it gives
 /// each thread back what it had.
@@ -49,7 +51,7 @@ impl OneCpu {
             for thread in threads() {
                 let had = match affinity(Some(thread)) {
                     // It has ended.
-                    Err(error) if is_gone(&error) => continue,
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                     had => had?,
                 };
                 if had != one {
@@ -85,15 +87,9 @@ fn affinity(thread: Option<Pid>) -> Result<CpuSet> {
 /// A thread that has ended meanwhile is fine.
 fn set(thread: Pid, to: &CpuSet) -> Result<()> {
     match sched_setaffinity(Some(thread), to) {
-        Err(error) if error != rustix::io::Errno::SRCH => {
-            Err(Error::new("sched_setaffinity", "this process", error))
-        }
-        _ => Ok(()),
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(Error::new("sched_setaffinity", "this process", error)),
     }
-}
-
-fn is_gone(error: &Error) -> bool {
-    error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// The name of our groups begins so; the number of the process follows.
@@ -195,6 +191,63 @@ fn v2_home(own: &str) -> Option<&str> {
     own.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
+/// How long a processor is gone: what was seen on machines whose hosts do this
+/// (docs/performance.md).
+const STOP: Duration = Duration::from_micros(3500);
+
+/// Takes each processor that this process may use away, for 3.5 ms at a time and `percent` of the
+/// time, at random moments. `ready` is called when all threads have their priority. It does not
+/// return.
+///
+/// # Errors
+/// The kernel refuses the priority: it takes root, or `CAP_SYS_NICE`.
+pub fn steal(percent: u32, ready: impl FnOnce()) -> Result<()> {
+    let refused = |why| Error::invalid("steal", "the processors", why);
+    if !(1..=50).contains(&percent) {
+        return Err(refused("from 1 to 50 percent can be stolen"));
+    }
+    let usable = affinity(None)?;
+    let processors = (0..CpuSet::MAX_CPU).filter(|&cpu| usable.is_set(cpu));
+    become_real_time()?;
+    // New threads have the priority of the thread that starts them.
+    let thieves: Vec<_> =
+        processors.map(|cpu| thread::spawn(move || steal_one(cpu, percent))).collect();
+    ready();
+    for thief in thieves {
+        thief.join().map_err(|_| refused("a thread that takes one away has panicked"))??;
+    }
+    Ok(())
+}
+
+fn steal_one(cpu: usize, percent: u32) -> Result<()> {
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one)
+        .map_err(|error| Error::new("sched_setaffinity", "this process", error))?;
+    let mean = STOP.mul_f64(f64::from(100 - percent) / f64::from(percent));
+    let mut random = fastrand::Rng::with_seed(cpu as u64);
+    loop {
+        // The time between events that come at random.
+        thread::sleep(mean.mul_f64(-(1.0 - random.f64()).ln()));
+        let begun = Instant::now();
+        while begun.elapsed() < STOP {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn become_real_time() -> Result<()> {
+    // SAFETY: all bytes zero are a value of this structure of integers.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // SAFETY: the pointer is to a value that outlives the call; 0 names the calling thread.
+    let answer = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(Error::new("sched_setscheduler", "this process", std::io::Error::last_os_error()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,5 +304,13 @@ mod tests {
         assert_eq!((v1_home(v1), v2_home(v1)), (Some("/some/group"), Some("/")));
         let v2 = "0::/user.slice\n";
         assert_eq!((v1_home(v2), v2_home(v2)), (None, Some("/user.slice")));
+    }
+
+    #[test]
+    fn no_more_than_half_can_be_stolen() {
+        for percent in [0, 51, u32::MAX] {
+            let error = steal(percent, || panic!("it must not begin")).expect_err("out of range");
+            assert!(error.to_string().contains("from 1 to 50"), "{error}");
+        }
     }
 }
