@@ -15,10 +15,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
-use crate::mount::{detach, mounts_under, unmount};
+use crate::mount::{BUSY_FOR, detach, mounts_under, unmount};
 use crate::owner::number;
 use crate::tree::remove_tree;
 use inkstone_io::mount_points;
@@ -29,8 +28,6 @@ const PREFIX: &str = ".inkstone-lab-";
 const LOCK: &str = "lock";
 /// Names to try: others may exist, of a process with our pid in another container.
 const NAMES_MAX: u32 = 1000;
-/// How long a mount may stay busy after its users closed their files.
-const BUSY_FOR: Duration = Duration::from_secs(3);
 
 static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
 
@@ -146,7 +143,7 @@ fn open_lock(path: &Path, write: bool) -> io::Result<File> {
 /// Unmounts, detaches and deletes; continues after an error and returns the first one. Deletes
 /// nothing while something is mounted below.
 fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
-    let mut first_error: Option<Error> = None;
+    let mut outcome = Ok(());
     // From the last mounted to the first: that is the deepest first, and the upper of two at one
     // place.
     for point in mounts_under(dir)?.iter().rev() {
@@ -157,37 +154,29 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
             Err(_) if is_fuse => detach(&point.target),
             answer => answer,
         };
-        match answer {
-            Ok(()) => words.push(format!("unmounted {}", point.target.display())),
-            Err(error) => keep_first(&mut first_error, error),
-        }
+        words.extend(answer.is_ok().then(|| format!("unmounted {}", point.target.display())));
+        outcome = outcome.and(answer);
     }
-    for (device, backing) in loops_backed_under(dir)? {
-        match detach_by_path(&device, &backing) {
-            Ok(()) => {
-                words.push(format!("detached {} from {}", device.display(), backing.display()))
-            }
-            Err(error) => keep_first(&mut first_error, error),
-        }
-    }
+    outcome = outcome.and(detach_loops(dir, words));
     if let Some(point) = mounts_under(dir)?.last() {
-        let busy = io::Error::from_raw_os_error(libc::EBUSY);
-        let error = Error::new("delete", dir, busy);
-        keep_first(
-            &mut first_error,
-            error.advise(format!("{} is still mounted", point.target.display())),
-        );
-        return first_error.map_or(Ok(()), Err);
+        let error = Error::new("delete", dir, io::Error::from_raw_os_error(libc::EBUSY));
+        let why = format!("{} is still mounted", point.target.display());
+        return outcome.and(Err(error.advise(why)));
     }
-    match remove_tree(dir, LOCK) {
-        Ok(()) => words.push(format!("removed {}", dir.display())),
-        Err(error) => keep_first(&mut first_error, error),
-    }
-    first_error.map_or(Ok(()), Err)
+    let removed = remove_tree(dir, LOCK);
+    words.extend(removed.is_ok().then(|| format!("removed {}", dir.display())));
+    outcome.and(removed)
 }
 
-fn keep_first(first: &mut Option<Error>, error: Error) {
-    first.get_or_insert(error);
+fn detach_loops(dir: &Path, words: &mut Vec<String>) -> Result<()> {
+    let mut outcome = Ok(());
+    for (device, backing) in loops_backed_under(dir)? {
+        let answer = detach_by_path(&device, &backing);
+        let done = || format!("detached {} from {}", device.display(), backing.display());
+        words.extend(answer.is_ok().then(done));
+        outcome = outcome.and(answer);
+    }
+    outcome
 }
 
 /// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount
@@ -261,11 +250,7 @@ fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
     if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {
         return Ok(());
     }
-    for (device, backing) in loops_backed_under(dir)? {
-        detach_by_path(&device, &backing)?;
-        words.push(format!("detached {} from {}", device.display(), backing.display()));
-    }
-    Ok(())
+    detach_loops(dir, words)
 }
 
 /// The pid in the name of a work directory.

@@ -5,7 +5,7 @@ mod host_support;
 use std::ops::Range;
 use std::path::Path;
 
-use host_support::{EXT4, FileSystem, PLAIN, XFS_MIB, can_run, image, run, temporary};
+use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
 use inkstone_host::{
     BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks,
     log_area, loops_backed_under, mount_points, mounts_under, trim_free_space,
@@ -201,7 +201,7 @@ fn the_xfs_log_is_where_xfs_db_says() {
     if !can_run("the_xfs_log_is_where_xfs_db_says", &["mkfs.xfs", "xfs_db"]) {
         return;
     }
-    let made = FileSystem::new("xfs", XFS_MIB, PLAIN);
+    let made = FileSystem::new("xfs", XFS_MIB, XFS);
     let device = made.device.path().to_str().expect("text");
     let number = |text: &str| -> u64 {
         let digits =
@@ -226,7 +226,7 @@ fn btrfs_chunks_are_where_btrfs_says() {
     if !can_run("btrfs_chunks_are_where_btrfs_says", &["mkfs.btrfs", "btrfs"]) {
         return;
     }
-    let made = FileSystem::new("btrfs", 192, PLAIN);
+    let made = FileSystem::new("btrfs", 192, BTRFS);
     let chunks = btrfs_data_chunks(made.target()).expect("chunks");
     let device = made.device.path().to_str().expect("text");
     let tree = run("btrfs", &["inspect-internal", "dump-tree", "-t", "chunk", device]);

@@ -63,7 +63,6 @@ fn a_sweep_takes_back_what_a_killed_lab_left() {
         assert_eq!(mounts_under(&dir).expect("/proc"), []);
         assert_eq!(loops_backed_under(&dir).expect("sysfs"), []);
         assert!(!dir.exists());
-        // Its trace, and its own mount of tracefs where the machine has none.
         let words = about(sweep_trace_instances());
         let is_removed = words.iter().any(|word| word.starts_with("removed trace instance"));
         assert_eq!(is_removed, can_trace().is_ok(), "{words:?}");

@@ -12,8 +12,8 @@ use std::sync::Once;
 use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 
 pub(crate) const EXT4: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-/// What `mkfs.xfs` and `mkfs.btrfs` get.
-pub(crate) const PLAIN: &[&str] = &["-q", "-f"];
+pub(crate) const XFS: &[&str] = &["-q", "-f"];
+pub(crate) const BTRFS: &[&str] = &["-q", "-f"];
 /// The least that mkfs.xfs accepts.
 pub(crate) const XFS_MIB: usize = 320;
 
@@ -88,19 +88,33 @@ pub(crate) struct FileSystem {
 impl FileSystem {
     /// Makes and mounts one; `mkfs` gets `args`.
     pub(crate) fn new(kind: &str, mib: usize, args: &[&str]) -> FileSystem {
-        /// Removes what killed labs left anywhere. A file system below a FUSE mount whose process
-        /// is dead makes mkfs.btrfs fail for every other device.
+        let mut made = Self::unmounted(kind, mib, args);
+        made.mount(kind, "noatime");
+        made
+    }
+
+    /// Makes one without mounting it.
+    pub(crate) fn unmounted(kind: &str, mib: usize, args: &[&str]) -> FileSystem {
+        Self::on_device(kind, mib, args, LoopOptions::default())
+    }
+
+    /// Makes one on such a device without mounting it.
+    pub(crate) fn on_device(
+        kind: &str,
+        mib: usize,
+        args: &[&str],
+        options: LoopOptions,
+    ) -> FileSystem {
+        // Removes what killed labs left anywhere. A file system below a FUSE mount whose process
+        // is dead makes mkfs.btrfs fail for every other device.
         static SWEPT: Once = Once::new();
         SWEPT.call_once(|| drop(sweep(temporary()).expect("swept")));
         let dir = WorkDir::create(temporary()).expect("a work directory");
-        let device = LoopDevice::attach(&image(dir.path(), mib), LoopOptions::default());
-        let device = device.expect("a loop device");
+        let device = LoopDevice::attach(&image(dir.path(), mib), options).expect("a loop device");
         let tool = find_tool(&format!("mkfs.{kind}")).expect(kind);
         let made = run_on_device(&tool, args, device.path()).expect(kind);
         assert!(made.status.success(), "mkfs.{kind} {}: {made:?}", device.path().display());
-        let mut made = FileSystem { mount: None, device, dir };
-        made.mount(kind, "noatime");
-        made
+        FileSystem { mount: None, device, dir }
     }
 
     pub(crate) fn mount(&mut self, kind: &str, options: &str) {

@@ -596,7 +596,7 @@ function cellView(cell) {
   };
 }
 
-// Which ways stand out: the baseline, the best, all if they are few, and one that the reader picks.
+// Which ways stand out: the baseline, the best, and all if they are few.
 const PICKS = ["s1", "s2", "s3", "s4", "s5", "s6"];
 function focusOf(run, cells) {
   const measured = cells.filter((cell) => finite(cell.value));
@@ -610,10 +610,8 @@ function focusOf(run, cells) {
   if (best && best !== base) classes.set(best, "s-best");
   const others = measured.filter((cell) => !classes.has(cell));
   if (measured.length <= 4) others.forEach((cell, n) => classes.set(cell, PICKS[n]));
-  return { base, best, measured, others, classes, picked: null };
+  return { base, best, measured, classes };
 }
-const classOf = (focus, cell) =>
-  focus.classes.get(cell) || (focus.picked === cell ? "s1" : null);
 
 function timeFigure(cells, focus) {
   const { best, base } = focus;
@@ -692,7 +690,7 @@ function latencyAt(histogram, share) {
 const hasCurve = (histogram) => histogram && histogram.count > 0 && list(histogram.buckets).length > 0;
 
 // ways: { name, histogram, className }, without a class in the background
-function distributionFigure(what, title, ways, controls) {
+function distributionFigure(what, title, ways) {
   const total = Math.max(...ways.map(({ histogram }) => histogram.count));
   const high = nines(1, total);
   const levels = LEVELS.filter((share) => nines(share, total) < high - 0.12);
@@ -705,8 +703,8 @@ function distributionFigure(what, title, ways, controls) {
     return [[histogram.min_ns, 0], ...points];
   };
   const draw = (width) => {
-    const strong = ways.filter((way) => way.className());
-    const drawn = [...ways.filter((way) => !way.className()), ...strong];
+    const strong = ways.filter((way) => way.className);
+    const drawn = [...ways.filter((way) => !way.className), ...strong];
     const hits = [...levels, 1].map((share) => ({
       y: nines(share, total),
       lines: [
@@ -716,7 +714,7 @@ function distributionFigure(what, title, ways, controls) {
     }));
     return curvesChart(
       width,
-      drawn.map((way) => ({ className: way.className() || "context", paths: [path(way)] })),
+      drawn.map((way) => ({ className: way.className || "context", paths: [path(way)] })),
       {
         x: logarithmic(
           Math.min(...ways.map(({ histogram }) => histogram.min_ns)),
@@ -740,8 +738,7 @@ function distributionFigure(what, title, ways, controls) {
     kind: "distribution",
     title,
     how: `Every ${what} of all rounds; both axes stretched so that the slow tail can be read. Further left is faster.`,
-    controls,
-    legend: key(ways.filter((way) => way.className()).map((way) => [way.className(), way.name])),
+    legend: key(ways.filter((way) => way.className).map((way) => [way.className, way.name])),
     draw,
     columns: [
       ["way", (way) => way.name],
@@ -770,13 +767,13 @@ function overTimeFigure(timed, focus) {
       return [number + 0.06 + ((before - ns / 2) / total) * 0.88, median, slowest];
     });
     return {
-      className: classOf(focus, cell),
+      className: focus.classes.get(cell),
       paths: [points],
       dots: points.map(([at, , slowest]) => [at, slowest]),
     };
   };
   const draw = (width) => {
-    const shown = rounds.filter(({ cell }) => classOf(focus, cell));
+    const shown = rounds.filter(({ cell }) => focus.classes.get(cell));
     const hits = [...Array(last).keys()].map((n) => ({
       x: n + 0.5,
       lines: [
@@ -823,28 +820,17 @@ function spreadFigures(focus) {
   const { best, base, measured } = focus;
   const curves = measured.filter((cell) => hasCurve(cell.commit));
   const timed = measured.filter((cell) => cell.overTime.length);
-  const made = [];
-  const pick = (n) => {
-    focus.picked = focus.others[n - 1];
-    made.forEach((card) => card.paint());
-  };
-  const hidden = focus.others.filter((cell) => !focus.classes.has(cell));
-  const names = ["no other", ...focus.others.map((cell) => cell.name)];
-  const controls = hidden.length > 0 && choice("Also in colour", names, pick);
-  if (curves.length) {
-    const ways = curves.map((cell) => ({
-      name: cell.name,
-      histogram: cell.commit,
-      className: () => classOf(focus, cell),
-    }));
-    const p99 = best && base && finite(best.commit.p99_ns) && finite(base.commit.p99_ns);
-    const title = p99
-      ? `99 of 100 commits take at most ${time(best.commit.p99_ns)} by \`${best.key}\`, ${time(base.commit.p99_ns)} by \`${base.key}\``
-      : "How the times of single commits spread";
-    made.push(distributionFigure("commit", title, ways, controls));
-  }
-  if (timed.length) made.push(overTimeFigure(timed, focus));
-  return made;
+  const ways = curves.map((cell) => {
+    return { name: cell.name, histogram: cell.commit, className: focus.classes.get(cell) };
+  });
+  const p99 = best && base && finite(best.commit.p99_ns) && finite(base.commit.p99_ns);
+  const title = p99
+    ? `99 of 100 commits take at most ${time(best.commit.p99_ns)} by \`${best.key}\`, ${time(base.commit.p99_ns)} by \`${base.key}\``
+    : "How the times of single commits spread";
+  return [
+    ways.length > 0 && distributionFigure("commit", title, ways),
+    timed.length > 0 && overTimeFigure(timed, focus),
+  ];
 }
 
 // ---- the bill of a commit: what reached the device
@@ -1170,7 +1156,7 @@ function experimentSection(experiment, n) {
   const ways = timed.map((row, at) => ({
     name: row.name,
     histogram: row.latency,
-    className: () => (timed.length <= 8 ? ["s-base", "s-best", ...PICKS][at] : null),
+    className: timed.length <= 8 ? ["s-base", "s-best", ...PICKS][at] : null,
   }));
   const failed = view.rows.filter((row) => row.missing);
   section(
