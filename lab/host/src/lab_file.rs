@@ -42,9 +42,9 @@ impl LabDirectory {
     /// Opens or creates a plain file.
     ///
     /// # Errors
-    /// As [`inkstone_io::Directory::open`]; and the C library may refuse a stream.
+    /// As [`LabFile::open_in`].
     pub fn open(&self, name: &str, how: &OpenFile) -> Result<LabFile> {
-        LabFile::over(inkstone_io::Directory::open(&self.0, name, &below(how))?, how)
+        LabFile::open_in(&self.0, name, how)
     }
 }
 
@@ -111,6 +111,14 @@ impl LabFile {
     /// As [`OsFile::open`]; and the C library may refuse a stream.
     pub fn open(path: &Path, how: &OpenFile) -> Result<Self> {
         Self::over(OsFile::open(path, &below(how))?, how)
+    }
+
+    /// Opens or creates the file `name` of a directory.
+    ///
+    /// # Errors
+    /// As [`inkstone_io::Directory::open`]; and the C library may refuse a stream.
+    pub fn open_in(directory: &OsDirectory, name: &str, how: &OpenFile) -> Result<Self> {
+        Self::over(inkstone_io::Directory::open(directory, name, &below(how))?, how)
     }
 
     fn over(below: OsFile, how: &OpenFile) -> Result<Self> {

@@ -72,21 +72,19 @@ pub fn btrfs_data_chunks(mount_target: &Path) -> Result<Vec<BtrfsChunk>> {
     let fail = |error| Error::new("read btrfs's chunks", mount_target, error);
     let directory = retry(|| File::open(mount_target)).map_err(fail)?;
     let mut chunks: Vec<BtrfsChunk> = Vec::new();
-    let mut next_logical = 0u64;
+    let mut from = 0u64;
     loop {
-        let mut args = search_key(next_logical);
+        let mut args = search_key(from);
         retry(|| search(&directory, &mut args))
             .map_err(|error| fail(error).advise("this needs root and a mounted btrfs"))?;
-        let broken =
-            || fail(io::Error::new(io::ErrorKind::InvalidData, "an answer that makes no sense"));
-        let found = parse(&args.0).ok_or_else(broken)?;
-        let Some(last) = found.last().map(|chunk| chunk.logical.start) else { return Ok(chunks) };
-        if last < next_logical || chunks.len() > CHUNKS_MAX {
-            return Err(broken());
-        }
+        let found = parse(&args.0).filter(|found| found.iter().all(|c| c.logical.start >= from));
+        let Some(found) = found.filter(|_| chunks.len() <= CHUNKS_MAX) else {
+            return Err(fail(io::Error::other("an answer that makes no sense")));
+        };
+        let next = found.last().and_then(|last| last.logical.start.checked_add(1));
         chunks.extend(found);
-        match last.checked_add(1) {
-            Some(next) => next_logical = next,
+        match next {
+            Some(next) => from = next,
             None => return Ok(chunks),
         }
     }

@@ -38,26 +38,21 @@ impl OneCpu {
         let of_caller = affinity(None)?;
         let first = (0..CpuSet::MAX_CPU).find(|&cpu| of_caller.is_set(cpu));
         let mut one = CpuSet::new();
-        one.set(
-            first.ok_or_else(|| {
-                Error::invalid("bind to a CPU", "this process", "it may use none")
-            })?,
-        );
+        one.set(first.unwrap_or(0));
         // What was changed is given back if a later thread refuses.
         let mut bound = Self { before: Vec::new(), of_caller };
         // Threads that are started meanwhile by one that is not bound yet are found by the second
         // look.
-        for _ in 0..2 {
-            for thread in threads() {
-                let had = match affinity(Some(thread)) {
-                    // It has ended.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                    had => had?,
-                };
-                if had != one {
-                    set(thread, &one)?;
-                    bound.before.push((thread, had));
-                }
+        let second_look = std::iter::once_with(threads).flatten();
+        for thread in threads().into_iter().chain(second_look) {
+            let had = match affinity(Some(thread)) {
+                // It has ended.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                had => had?,
+            };
+            if had != one {
+                set(thread, &one)?;
+                bound.before.push((thread, had));
             }
         }
         Ok(bound)
@@ -117,6 +112,7 @@ impl HalfCpu {
         let place = Path::new("/sys/fs/cgroup");
         let own = fs::read_to_string("/proc/self/cgroup")
             .map_err(|error| Error::new("read", "/proc/self/cgroup", error))?;
+        let refused = |why| Error::invalid("limit", "/proc/self/cgroup", why);
         let (root, home, limits) = if let Some(home) = v1_home(&own) {
             let quota = ("cpu.cfs_quota_us", QUOTA_US.to_string());
             (place.join("cpu"), home, vec![("cpu.cfs_period_us", PERIOD_US.to_string()), quota])
@@ -125,24 +121,16 @@ impl HalfCpu {
             let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
             (place.to_path_buf(), home, vec![("cpu.max", format!("{QUOTA_US} {PERIOD_US}"))])
         } else {
-            return Err(Error::invalid(
-                "limit",
-                "/proc/self/cgroup",
-                "it names no group for processor time",
-            ));
+            return Err(refused("it names no group for processor time"));
         };
+        let home = root.join(home.trim_start_matches('/')).join("cgroup.procs");
+        if !home.exists() {
+            return Err(refused("the group where this process is cannot be seen from here"));
+        }
         sweep(&root);
         let group = root.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&group).map_err(|error| Error::new("create", &group, error))?;
-        let home = root.join(home.trim_start_matches('/')).join("cgroup.procs");
         let half = Self { group, home };
-        if !half.home.exists() {
-            return Err(Error::invalid(
-                "limit",
-                &half.home,
-                "the group where this process is cannot be seen from here",
-            ));
-        }
         for (name, value) in limits {
             put(&half.group.join(name), &value)?;
         }

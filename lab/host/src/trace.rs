@@ -48,10 +48,10 @@ pub struct Trace {
 /// A running trace. Dropped without [`stop`](BlockTrace::stop) it ends and leaves nothing.
 pub struct BlockTrace {
     stop: Arc<AtomicBool>,
-    reader: Option<JoinHandle<Gathered>>,
-    /// Removed after the reader has closed its files.
-    instance: Option<Instance>,
+    reader: Option<JoinHandle<Result<Gathered>>>,
     cpus: Vec<String>,
+    /// Removed after the reader has closed its files.
+    instance: Instance,
 }
 
 #[derive(Default)]
@@ -61,7 +61,6 @@ struct Gathered {
     missed: u64,
     /// Lost here: beyond [`EVENTS_MAX`], or in damaged pages.
     dropped: u64,
-    failure: Option<Error>,
 }
 
 impl BlockTrace {
@@ -103,10 +102,8 @@ impl BlockTrace {
         let reader =
             spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
         // From here on, dropping `trace` ends the thread.
-        let trace = BlockTrace { stop, reader: Some(reader), instance: Some(instance), cpus };
-        if let Some(instance) = &trace.instance {
-            instance.write("tracing_on", "1")?;
-        }
+        let trace = BlockTrace { stop, reader: Some(reader), cpus, instance };
+        trace.instance.write("tracing_on", "1")?;
         Ok(trace)
     }
 
@@ -115,43 +112,32 @@ impl BlockTrace {
     /// # Errors
     /// A buffer could not be read, or the trace instance could not be removed.
     pub fn stop(mut self) -> Result<Trace> {
-        let off =
-            self.instance.as_ref().map_or(Ok(()), |instance| instance.write("tracing_on", "0"));
-        let mut gathered = self.join();
-        let lost =
-            self.instance.as_ref().map_or(Ok(0), |instance| lost_by_kernel(instance, &self.cpus));
-        let removed = self.instance.take().map_or(Ok(()), Instance::remove);
-        if let Some(failure) = gathered.failure {
-            return Err(failure);
-        }
-        off.and(removed)?;
-        gathered.events.sort_by_key(|event| event.time_ns);
-        Ok(Trace {
-            events: gathered.events,
-            lost: lost?.max(gathered.missed).saturating_add(gathered.dropped),
-        })
+        let gathered = self.end();
+        let lost = lost_by_kernel(&self.instance, &self.cpus);
+        let removed = self.instance.remove();
+        let Gathered { mut events, missed, dropped } = gathered?;
+        removed?;
+        events.sort_by_key(|event| event.time_ns);
+        Ok(Trace { events, lost: lost?.max(missed).saturating_add(dropped) })
     }
 
-    fn join(&mut self) -> Gathered {
+    fn end(&mut self) -> Result<Gathered> {
+        let off = self.instance.write("tracing_on", "0");
         // Release: pairs with the Acquire in Reader::run, after tracing_on=0.
         self.stop.store(true, Ordering::Release);
-        let Some(reader) = self.reader.take() else { return Gathered::default() };
+        let Some(reader) = self.reader.take() else { return off.map(|()| Gathered::default()) };
         reader.thread().unpark();
-        reader.join().unwrap_or_else(|_| {
-            let failure =
-                Error::new("read the trace", "", io::Error::other("the reading thread panicked"));
-            Gathered { failure: Some(failure), ..Gathered::default() }
-        })
+        let panicked = |_| {
+            Err(Error::new("read the trace", "", io::Error::other("the reading thread panicked")))
+        };
+        let gathered = reader.join().unwrap_or_else(panicked)?;
+        off.map(|()| gathered)
     }
 }
 
 impl Drop for BlockTrace {
     fn drop(&mut self) {
-        if let Some(instance) = &self.instance {
-            let _ = instance.write("tracing_on", "0");
-        }
-        self.join();
-        drop(self.instance.take());
+        let _ = self.end();
     }
 }
 
@@ -263,27 +249,21 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(mut self) -> Gathered {
+    fn run(mut self) -> Result<Gathered> {
         let mut empty_rounds_at_end = 0;
         while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
-            // Acquire: pairs with the Release in BlockTrace::join. Loaded before the round, so that
+            // Acquire: pairs with the Release in BlockTrace::end. Loaded before the round, so that
             // a whole round is read after the buffers were switched off.
-            let stopping = self.stop.load(Ordering::Acquire);
-            let found = match self.round() {
-                Ok(found) => found,
-                Err(error) => {
-                    self.gathered.failure = Some(error);
-                    break;
-                }
-            };
-            if !stopping {
+            let is_stopping = self.stop.load(Ordering::Acquire);
+            let has_found = self.round()?;
+            if !is_stopping {
                 thread::park_timeout(PAUSE);
-            } else if !found {
+            } else if !has_found {
                 empty_rounds_at_end += 1;
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        self.gathered
+        Ok(self.gathered)
     }
 
     /// Reads all full pages of all buffers and the page after them. Returns whether there was
@@ -293,27 +273,25 @@ impl Reader {
     /// one `read` for every few events, on a CPU that the measured program needs.
     fn round(&mut self) -> Result<bool> {
         self.decoder.next_round();
-        let mut found = false;
+        let mut has_found = false;
         for pipe in &mut self.pipes {
             loop {
-                match pipe.read(&mut self.page) {
+                let length = match pipe.read(&mut self.page) {
                     Ok(0) => break,
-                    Ok(length) => {
-                        found = true;
-                        let page = self.page.get(..length).unwrap_or_default();
-                        if take_page(&self.layout, &mut self.decoder, &mut self.gathered, page)
-                            < length / 2
-                        {
-                            break;
-                        }
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(length) => length,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(Error::new("read", "trace_pipe_raw", error)),
+                };
+                has_found = true;
+                let page = self.page.get(..length).unwrap_or_default();
+                let taken = take_page(&self.layout, &mut self.decoder, &mut self.gathered, page);
+                if taken < length / 2 {
+                    break;
                 }
             }
         }
-        Ok(found)
+        Ok(has_found)
     }
 }
 
@@ -356,7 +334,7 @@ mod tests {
             let _ = io::stderr().write_all(line.as_bytes());
             return;
         }
-        let instance = Instance::create().expect("an instance");
+        let mut instance = Instance::create().expect("an instance");
         instance.write("buffer_size_kb", "8").expect("a buffer");
         let cpus = cpus_of(&instance).expect("buffers");
         instance.write("tracing_on", "1").expect("on");
@@ -377,8 +355,7 @@ mod tests {
             stop: Arc::new(AtomicBool::new(true)),
             gathered: Gathered::default(),
         };
-        let gathered = reader.run();
-        assert!(gathered.failure.is_none());
+        let gathered = reader.run().expect("read");
         let by_counters = lost_by_kernel(&instance, &cpus).expect("counters");
         assert!(gathered.missed > 0 && gathered.missed <= by_counters && by_counters < 2000);
         assert_eq!((gathered.dropped, gathered.events.len()), (0, 0));

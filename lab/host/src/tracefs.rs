@@ -127,12 +127,8 @@ impl Instance {
         })
     }
 
-    /// Switches it off and removes it. All its files have to be closed.
-    pub(super) fn remove(mut self) -> Result<()> {
-        self.release()
-    }
-
-    fn release(&mut self) -> Result<()> {
+    /// Switches it off and removes it, once. All its files have to be closed.
+    pub(super) fn remove(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_removed, true) {
             return Ok(());
         }
@@ -143,7 +139,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = self.release();
+        let _ = self.remove();
     }
 }
 

@@ -139,7 +139,7 @@ const across = (scale, top, bottom, width) =>
   });
 
 // rows: { name, lines, shown, className, weak, missing }, and what stands in the row: a value with
-// low and high as a bar or a dot, a band { from, to } behind it, or parts [{ from, to, className }].
+// low and high as a bar or a dot, or parts [{ from, to, className }].
 // options: { scale, dots, reference }
 function rowsChart(width, rows, { scale, dots, reference }) {
   const narrow = width < 540;
@@ -158,7 +158,6 @@ function rowsChart(width, rows, { scale, dots, reference }) {
     const middle = narrow ? y + 29 : y + step / 2;
     const [at, low, high] = [row.value, row.low, row.high].map((value) => x.at(value));
     const measured = finite(row.value) || row.parts;
-    const inside = (value) => Math.max(left, Math.min(right, x.at(value)));
     const end = dots || row.parts ? right + 4 : Math.max(at, finite(row.high) ? high : 0) + 6;
     const spread = finite(row.low) && finite(row.high);
     const group = sv(
@@ -169,7 +168,6 @@ function rowsChart(width, rows, { scale, dots, reference }) {
       finite(reference) &&
         measured &&
         line(x.at(reference), narrow ? y + 20 : y, x.at(reference), y + step, "reference"),
-      row.band && measured && box(inside(row.band.from), inside(row.band.to), middle - 8, 16, "band"),
       finite(row.value) && !dots && box(x.at(0), at, middle - 7, 14, `mark bar ${row.className}`),
       finite(row.value) && spread && line(low, middle, high, middle, `whisker ${row.className}`),
       finite(row.value) &&
@@ -436,7 +434,7 @@ function disksSection() {
 
 // Rows of a speedup each, with its interval: dots around 1.
 function speedups(rows) {
-  const of = (row) => [row.value, row.low, row.high, row.band && row.band.from, row.band && row.band.to];
+  const of = (row) => [row.value, row.low, row.high];
   const all = sorted([1, ...rows.flatMap(of)]).filter((value) => value > 0);
   const scale = logarithmic(all[0], all[all.length - 1], 2, times);
   return (width) => rowsChart(width, rows, { scale, dots: true, reference: 1 });
@@ -480,70 +478,28 @@ function overview() {
 
 // ---- claims: what articles and threads say, checked here
 
-const ANSWERS = { confirmed: "s-best", refuted: "s-base" };
-const answered = (claim) => wordsOf(claim.verdict) || "not run";
-// `1.5 to 3`, `1.03 or more`, `0.1 or less`, `0`: the band as numbers.
-function bandOf(words) {
-  const numbers = (text(words).match(/\d+(\.\d+)?/g) || []).map(Number);
-  if (!numbers.length) return null;
-  const [from, to] = [numbers[0], numbers[numbers.length - 1]];
-  return { from: /or less/.test(words) ? 1e-9 : from, to: /or more/.test(words) ? 1e9 : to };
-}
 function seenWords({ found, reason }) {
   if (!found) return text(reason);
-  const range = found.low === found.high ? "" : ` (${digits(found.low)} to ${digits(found.high)})`;
+  const range = found.low === found.high ? "" : ` (95%: ${digits(found.low)} to ${digits(found.high)})`;
   return `${digits(found.value)}${range} ${text(found.unit)}`;
 }
 function claimsSection() {
   const claims = list(data.claims);
   if (!claims.length) return;
-  const timed = claims.filter(({ found }) => found && found.unit === "times" && found.low > 0);
-  const rows = timed.map((claim) => ({
-    name: text(claim.id),
-    value: claim.found.value,
-    low: claim.found.low,
-    high: claim.found.high,
-    className: ANSWERS[claim.verdict] || "s-plain",
-    shown: `${digits(claim.found.value)}, ${answered(claim)}`,
-    lines: [
-      text(claim.statement),
-      `${seenWords(claim)}; it holds at ${text(claim.band)}`,
-      answered(claim),
-      `source: ${text(claim.source)}`,
-    ],
-  }));
-  const draw = speedups(rows);
-  rows.forEach((row, n) => {
-    row.band = bandOf(timed[n].band);
-  });
-  const confirmed = timed.filter((claim) => claim.verdict === "confirmed").length;
   section(
     "claims",
     "What articles and threads say, checked here",
-    timed.length > 0 &&
-      figure({
-        kind: "claims",
-        title: `Claims about ratios: ${confirmed} of ${timed.length} are confirmed on this disk`,
-        how: "The dot is how many times as fast (or as much), here, with its 95% interval; the shaded band is where the claim holds. Confirmed: the whole interval is in the band. Refuted: none of it is. Cannot tell: part of it is.",
-        legend: key([["s-best", "confirmed"], ["s-base", "refuted"], ["s-plain", "cannot tell"]]),
-        draw,
-        columns: [
-          ["claim", (claim) => claim.id],
-          ["seen here", (claim) => times(claim.found.value)],
-          ["95% from", (claim) => digits(claim.found.low)],
-          ["to", (claim) => digits(claim.found.high)],
-          ["holds at", (claim) => claim.band],
-          ["answer", answered],
-          ["of", (claim) => claim.found.of],
-        ],
-        rows: () => timed,
-      }),
+    facts(
+      "Confirmed: the whole interval is in the band where the claim holds",
+      "Refuted: none of it is",
+      "Cannot tell: part of it is",
+    ),
     table(
       [
-        ["claim", (claim) => claim.id],
         ["statement", (claim) => claim.statement],
-        ["answer", answered],
+        ["answer", (claim) => wordsOf(claim.verdict) || "not run"],
         ["seen here", seenWords],
+        ["of", (claim) => (claim.found || {}).of],
         ["holds at", (claim) => claim.band],
         ["source", (claim) => claim.source],
       ],
@@ -1214,18 +1170,7 @@ function atlasSection(atlas, n) {
   for (const row of rows)
     row.lines = [text(row.cell.answer), `before: ${row.before}`, `after: ${row.after}`, `reads back as ${row.content}`];
   const end = Math.max(1, ...rows.flatMap(({ parts }) => list(parts).map((part) => part.to)));
-  const zeroing = list(atlas.zeroing).map((cell) => ({
-    ...cell,
-    name: text(cell.way),
-    value: finite(cell.call_ns) ? cell.call_ns + (cell.sync_ns || 0) : null,
-    className: cell.blocks_are === "written" ? "s-best" : "s-plain",
-    missing: text(cell.answer),
-  }));
-  for (const one of zeroing) {
-    one.shown = `${time(one.value)}, ${text(one.blocks_are)}`;
-    one.lines = [`call ${time(one.call_ns)}, sync ${time(one.sync_ns)}`, `answer: ${text(one.answer)}`];
-  }
-  const slowest = Math.max(0, ...zeroing.map((one) => one.value || 0));
+  const zeroing = list(atlas.zeroing);
   section(
     `fallocate-${n + 1}`,
     `fallocate, mode by mode: ${placeName(atlas.place)}`,
@@ -1246,22 +1191,19 @@ function atlasSection(atlas, n) {
         ],
         rows: () => rows,
       }),
-    slowest > 0 &&
-      figure({
-        kind: "zeroing",
-        title: `Zeroing ${bytes(zeroing[0].len_bytes)}: the call and the sync after it`,
-        how: "Shorter is better. Blocks that stay unwritten still cost a conversion at their first write.",
-        draw: (width) => rowsChart(width, zeroing, { scale: linear(slowest, time) }),
-        columns: [
-          ["way", (one) => one.name],
+    zeroing.length > 0 &&
+      table(
+        [
+          [`zeroing ${bytes(zeroing[0].len_bytes)}`, (one) => one.way],
           ["call", (one) => time(one.call_ns)],
-          ["sync", (one) => time(one.sync_ns)],
+          ["the sync after it", (one) => time(one.sync_ns)],
           ["answer", (one) => one.answer],
           ["blocks are", (one) => one.blocks_are],
         ],
-        rows: () => zeroing,
-      }),
-    !rows.length && !slowest && absent("No call was made here."),
+        zeroing,
+        "Ways of zeroing",
+      ),
+    !rows.length && !zeroing.length && absent("No call was made here."),
   );
 }
 
@@ -1278,27 +1220,23 @@ function environment() {
     all.filter((part) => part.place).map(({ place }) => [JSON.stringify(place), place]),
   );
   const places = [...found.values()];
-  const harness = data.harness || {};
-  const cost = `${time(harness.commit_ns)} a commit, ${time(harness.clock_ns)} a reading of the clock`;
+  // Every fact of the machine and of a place, under the JSON's own name.
+  const { commit_ns, clock_ns } = data.harness || {};
+  const cost = finite(commit_ns) && `${time(commit_ns)} a commit, ${time(clock_ns)} a reading of the clock; every figure includes it`;
   const of = [
-    ["kernel", said(machine.kernel)],
-    ["CPUs", `${said(machine.cpus)} x ${said(machine.cpu)}, governor ${said(machine.governor)}`],
-    ["memory", finite(machine.memory_bytes) ? bytes(machine.memory_bytes) : "unknown"],
-    ["root", said(machine.root)],
-    ["tracing", untraced || "available"],
+    ...Object.entries(machine).map(([name, value]) => [name, name.endsWith("_bytes") ? bytes(value) : said(value)]),
     ["started", started],
     ["took", finite(data.elapsed_ns) ? time(data.elapsed_ns) : "unknown"],
-    ["harness", finite(harness.commit_ns) ? `${cost}; every figure includes it` : "unknown"],
+    ["harness", cost || "unknown"],
     ["Inkstone", said(data.inkstone_version)],
   ];
-  // Every fact of a place that the result has, under the JSON's own name.
   const names = new Set(places.flatMap((place) => Object.keys(place)));
   const value = (place, name) => (name === "host" ? placeWords(place.host) : said(place[name]));
   const known = [...names].filter((name) => name !== "name" && places.some((place) => text(place[name])));
   section(
     "environment",
     "Where this was measured",
-    table([["machine", ([name]) => name], ["", ([, words]) => words]], of, "The machine"),
+    table([["machine", ([name]) => name.replaceAll("_", " ")], ["", ([, words]) => words]], of, "The machine"),
     places.length > 0 &&
       table(
         [
