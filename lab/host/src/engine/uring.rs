@@ -19,7 +19,7 @@ use std::thread::ThreadId;
 
 use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{Fd, Fixed, FsyncFlags};
+use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
 
 use super::progress::{CallNames, Progress, Span, Step};
@@ -51,23 +51,6 @@ struct Slot {
     submitter: Option<ThreadId>,
     first: Option<io::Result<usize>>,
     sync: Option<io::Result<usize>>,
-}
-
-/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since
-/// the two have different types under a sealed trait.
-macro_rules! on_file {
-    ($indices:expr, $progress:expr, $file:ident => $entry:expr) => {
-        match $indices.file {
-            Some(index) => {
-                let $file = Fixed(index);
-                $entry
-            }
-            None => {
-                let $file = Fd($progress.file().descriptor().as_raw_fd());
-                $entry
-            }
-        }
-    };
 }
 
 impl Ring {
@@ -213,15 +196,12 @@ impl Kernel for Ring {
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
         // SAFETY: `progress` lives until the answer by this function's own condition.
         let indices = unsafe { self.indices(progress) };
-        let (first, sync) = match step {
-            Step::Write { span, dsync, then } => {
-                let then = then.filter(|_| self.kind == EngineKind::UringLinked);
-                let sync = then.map(|kind| sync_entry(progress, indices, kind));
-                (write_entry(progress, indices, span, dsync), sync)
+        let first = entry(progress, indices, step);
+        let sync = match step {
+            Step::Write { then: Some(kind), .. } if self.kind == EngineKind::UringLinked => {
+                Some(entry(progress, indices, Step::Sync(kind)))
             }
-            Step::Read { span } => (read_entry(progress, indices, span), None),
-            Step::Sync(kind) => (sync_entry(progress, indices, kind), None),
-            Step::Finished => unreachable!("a finished request is not started"),
+            _ => None,
         };
         let user_data = (slot as u64) << 1;
         let is_linked = sync.is_some();
@@ -276,37 +256,38 @@ impl Drop for Ring {
     }
 }
 
-fn write_entry(progress: &Progress, indices: Indices, span: Span, dsync: bool) -> Entry {
-    let (pointer, len) = memory(progress, span);
-    let flags = if dsync { libc::RWF_DSYNC } else { 0 };
-    match indices.buffer {
-        Some(index) => on_file!(indices, progress, file => {
-            opcode::WriteFixed::new(file, pointer, len, index).offset(span.offset).rw_flags(flags).build()
-        }),
-        None => on_file!(indices, progress, file => {
-            opcode::Write::new(file, pointer, len).offset(span.offset).rw_flags(flags).build()
-        }),
-    }
-}
-
-fn read_entry(progress: &Progress, indices: Indices, span: Span) -> Entry {
-    let (pointer, len) = memory(progress, span);
-    match indices.buffer {
-        Some(index) => on_file!(indices, progress, file => {
-            opcode::ReadFixed::new(file, pointer, len, index).offset(span.offset).build()
-        }),
-        None => on_file!(indices, progress, file => {
-            opcode::Read::new(file, pointer, len).offset(span.offset).build()
-        }),
-    }
-}
-
-fn sync_entry(progress: &Progress, indices: Indices, kind: SyncKind) -> Entry {
-    let flags = match kind {
-        SyncKind::All => FsyncFlags::empty(),
-        SyncKind::Data => FsyncFlags::DATASYNC,
+/// The entry of a step, by registered indices where there are some.
+fn entry(progress: &Progress, indices: Indices, step: Step) -> Entry {
+    let (fd, flags) = match indices.file {
+        Some(index) => (Fd(index.cast_signed()), Flags::FIXED_FILE),
+        None => (Fd(progress.file().descriptor().as_raw_fd()), Flags::empty()),
     };
-    on_file!(indices, progress, file => opcode::Fsync::new(file).flags(flags).build())
+    let entry = match step {
+        Step::Write { span, dsync, then: _ } => {
+            let (at, len) = memory(progress, span);
+            let flags = if dsync { libc::RWF_DSYNC } else { 0 };
+            match indices.buffer {
+                Some(index) => {
+                    let write = opcode::WriteFixed::new(fd, at, len, index);
+                    write.offset(span.offset).rw_flags(flags).build()
+                }
+                None => opcode::Write::new(fd, at, len).offset(span.offset).rw_flags(flags).build(),
+            }
+        }
+        Step::Read { span } => {
+            let (at, len) = memory(progress, span);
+            match indices.buffer {
+                Some(index) => {
+                    opcode::ReadFixed::new(fd, at, len, index).offset(span.offset).build()
+                }
+                None => opcode::Read::new(fd, at, len).offset(span.offset).build(),
+            }
+        }
+        Step::Sync(SyncKind::All) => opcode::Fsync::new(fd).build(),
+        Step::Sync(SyncKind::Data) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        Step::Finished => unreachable!("a finished request is not started"),
+    };
+    entry.flags(flags)
 }
 
 fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {

@@ -138,6 +138,12 @@ const across = (scale, top, bottom, width) =>
     ];
   });
 
+// A mark says its values under the pointer; the tables say them without one.
+function says(node, lines) {
+  node.append(sv("title", {}, lines.filter(Boolean).join("\n")));
+  return node;
+}
+
 // rows: { name, lines, shown, className, weak, missing }, and what stands in the row: a value with
 // low and high as a bar or a dot, or parts [{ from, to, className }].
 // options: { scale, dots, reference }
@@ -162,7 +168,7 @@ function rowsChart(width, rows, { scale, dots, reference }) {
     const spread = finite(row.low) && finite(row.high);
     const group = sv(
       "g",
-      { class: row.weak ? "weak" : null, "data-row": "" },
+      { class: row.weak ? "says weak" : "says" },
       box(0, width, y, step, "hit"),
       // No line through a name above its row, nor through words in place of a figure.
       finite(reference) &&
@@ -238,57 +244,9 @@ function curvesChart(width, series, options) {
     const cross = along
       ? line(at(hit), top, at(hit), bottom, "cross")
       : line(left, at(hit), right, at(hit), "cross");
-    chart.append(says(sv("g", {}, area, cross), hit.lines));
+    chart.append(says(sv("g", { class: "says" }, area, cross), hit.lines));
   });
   return chart;
-}
-
-// ---- the tooltip, one for the page
-
-const tip = el("div", { id: "tip", role: "tooltip", hidden: "" });
-function showTip(lines, x, y) {
-  tip.replaceChildren(
-    ...lines.filter(Boolean).map((words, n) => el("div", { class: n ? "" : "head" }, words)),
-  );
-  tip.hidden = false;
-  const { width, height } = tip.getBoundingClientRect();
-  const right = document.documentElement.clientWidth - width - 8;
-  const below = y + 18 + height <= window.innerHeight;
-  tip.style.left = `${Math.max(8, Math.min(x + 14, right))}px`;
-  tip.style.top = `${below ? y + 18 : Math.max(8, y - height - 12)}px`;
-}
-const hideTip = () => {
-  tip.hidden = true;
-};
-// Makes a mark say its values: under the pointer, under a finger, and with the keyboard's focus.
-function says(node, lines) {
-  const words = lines.filter(Boolean).join("; ");
-  const name = `says ${node.getAttribute("class") || ""}`.trim();
-  build(node, { class: name, tabindex: "-1", role: "img", "aria-label": words }, []);
-  node.addEventListener("pointermove", (event) => showTip(lines, event.clientX, event.clientY));
-  node.addEventListener("pointerleave", hideTip);
-  node.addEventListener("blur", hideTip);
-  node.addEventListener("focus", () => {
-    const { left, top, width, height } = node.getBoundingClientRect();
-    showTip(lines, left + Math.min(width / 2, 160), top + height / 2);
-  });
-  return node;
-}
-// One stop of the tabulator key for each chart; the arrow keys go from mark to mark.
-function arrows(chart) {
-  const marks = [...chart.querySelectorAll(".says")];
-  if (marks.length) marks[0].setAttribute("tabindex", "0");
-  chart.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-    const at = marks.indexOf(document.activeElement);
-    if (event.key === "Escape") hideTip();
-    if (!step || at < 0) return;
-    event.preventDefault();
-    const next = marks[Math.max(0, Math.min(marks.length - 1, at + step))];
-    marks[at].setAttribute("tabindex", "-1");
-    next.setAttribute("tabindex", "0");
-    next.focus();
-  });
 }
 
 // ---- pieces of the page
@@ -348,8 +306,7 @@ function figure({ kind, title, how, controls, legend, draw, columns, rows }) {
     const style = getComputedStyle(card);
     const inner = card.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
     const chart = draw(Math.max(260, Math.round(inner)));
-    plot.replaceChildren(build(chart, { role: "group", "aria-label": name }, []));
-    arrows(chart);
+    plot.replaceChildren(build(chart, { role: "img", "aria-label": name }, []));
     exact.replaceChildren(exact.firstElementChild, table(columns, rows(), name));
   };
   figures.push(card);
@@ -1260,7 +1217,6 @@ timelineSection();
 list(data.experiments).forEach(experimentSection);
 list(data.fallocate).forEach(atlasSection);
 environment();
-document.body.append(tip);
 
 const paintAll = () => figures.forEach((card) => card.paint());
 paintAll();
@@ -1271,4 +1227,3 @@ window.addEventListener("resize", () => {
   drawnAt = document.documentElement.clientWidth;
   paintAll();
 });
-window.addEventListener("scroll", hideTip, { passive: true });
