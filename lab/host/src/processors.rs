@@ -8,7 +8,6 @@
 //! A killed lab leaves an empty control group at most; the next [`HalfCpu::begin`] removes it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::counters::own_threads;
+use crate::maker::{maker, may_live, next_name};
 
 /// All threads of this process on one CPU, those that they start meanwhile too. Dropping it gives
 /// each thread back what it had.
@@ -87,7 +87,7 @@ fn set(thread: Pid, to: &CpuSet) -> Result<()> {
     }
 }
 
-/// The name of our groups begins so; the number of the process follows.
+/// The name of our groups begins so.
 const PREFIX: &str = "inkstone-lab-";
 /// In each period the process may run so long, on all CPUs together.
 const QUOTA_US: u32 = 50_000;
@@ -128,7 +128,7 @@ impl HalfCpu {
             return Err(refused("the group where this process is cannot be seen from here"));
         }
         sweep(&root);
-        let group = root.join(format!("{PREFIX}{}", std::process::id()));
+        let group = root.join(next_name(PREFIX));
         fs::create_dir(&group).map_err(|error| Error::new("create", &group, error))?;
         let half = Self { group, home };
         for (name, value) in limits {
@@ -155,11 +155,8 @@ fn put(file: &Path, value: &str) -> Result<()> {
 /// Removes what killed labs left. One that lives may have made its group and not be in it yet; a
 /// group with a process in it refuses to be removed.
 fn sweep(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else { return };
-    for entry in entries.filter_map(io::Result::ok) {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        if maker(&entry.file_name(), PREFIX).is_some_and(|process| !may_live(process)) {
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -178,7 +178,7 @@ fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decode
         let text = match instance.read(&name) {
             Ok(text) => text,
             // A file system that is not in this kernel, or a module that is not loaded.
-            Err(error) if !spec.needed && error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if !spec.is_needed() && error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error.advise("the kernel needs CONFIG_BLK_DEV_IO_TRACE")),
         };
         let unknown = |what: &str| {
@@ -194,7 +194,7 @@ fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decode
         }
         let Some(decoder) = &mut decoder else { continue };
         match decoder.add(spec, &format) {
-            Err(field) if spec.needed => return Err(unknown(field)),
+            Err(field) if spec.is_needed() => return Err(unknown(field)),
             Err(_) => continue,
             Ok(()) => {}
         }

@@ -15,41 +15,47 @@ use inkstone_io::DeviceNumber;
 pub(super) struct EventSpec {
     /// `<system>/<event>` below `events/`.
     pub(super) path: &'static str,
-    /// Without it there is no trace; all others are traced where the kernel has them.
-    pub(super) needed: bool,
     /// The fields to read, in the order in which `decode` asks for them.
     fields: &'static [&'static str],
     decode: fn(&Record<'_>) -> Option<TraceKind>,
 }
 
 impl EventSpec {
+    /// Without those of the block layer there is no trace; all others are traced where the kernel
+    /// has them.
+    pub(super) fn is_needed(&self) -> bool {
+        self.path.starts_with("block/")
+    }
+
     /// Whether the event can be filtered by device inside the kernel.
     pub(super) fn has_device(&self) -> bool {
         self.fields.first() == Some(&"dev")
     }
 }
 
+const fn event(
+    path: &'static str,
+    fields: &'static [&'static str],
+    decode: fn(&Record<'_>) -> Option<TraceKind>,
+) -> EventSpec {
+    EventSpec { path, fields, decode }
+}
+
 /// All events that are traced.
 pub(super) const EVENTS: &[EventSpec] = &[
-    EventSpec {
-        path: "block/block_bio_queue",
-        needed: true,
-        fields: &["dev", "sector", "nr_sector", "rwbs", "comm"],
-        decode: |record| {
-            Some(TraceKind::BioQueue {
-                device: record.device()?,
-                sector: record.number(1)?,
-                sectors: record.number(2)?,
-                flags: RequestFlags::parse(record.text(3)?),
-                comm: Comm::new(record.text(4)?),
-            })
-        },
-    },
-    EventSpec {
-        path: "block/block_rq_issue",
-        needed: true,
-        fields: &["dev", "sector", "nr_sector", "bytes", "rwbs", "comm"],
-        decode: |record| {
+    event("block/block_bio_queue", &["dev", "sector", "nr_sector", "rwbs", "comm"], |record| {
+        Some(TraceKind::BioQueue {
+            device: record.device()?,
+            sector: record.number(1)?,
+            sectors: record.number(2)?,
+            flags: RequestFlags::parse(record.text(3)?),
+            comm: Comm::new(record.text(4)?),
+        })
+    }),
+    event(
+        "block/block_rq_issue",
+        &["dev", "sector", "nr_sector", "bytes", "rwbs", "comm"],
+        |record| {
             Some(TraceKind::RequestIssue {
                 device: record.device()?,
                 sector: record.number(1)?,
@@ -59,79 +65,42 @@ pub(super) const EVENTS: &[EventSpec] = &[
                 comm: Comm::new(record.text(5)?),
             })
         },
-    },
-    EventSpec {
-        path: "block/block_rq_complete",
-        needed: true,
-        fields: &["dev", "sector", "nr_sector", "error", "rwbs"],
-        decode: |record| {
-            Some(TraceKind::RequestComplete {
-                device: record.device()?,
-                sector: record.number(1)?,
-                sectors: record.number(2)?,
-                error: record.number32(3)?.cast_signed(),
-                flags: RequestFlags::parse(record.text(4)?),
-            })
-        },
-    },
-    EventSpec {
-        path: "jbd2/jbd2_start_commit",
-        needed: false,
-        fields: &["dev", "transaction"],
-        decode: |record| {
-            Some(TraceKind::JournalCommitStart {
-                device: record.device()?,
-                transaction: record.number32(1)?,
-            })
-        },
-    },
-    EventSpec {
-        path: "jbd2/jbd2_end_commit",
-        needed: false,
-        fields: &["dev", "transaction"],
-        decode: |record| {
-            Some(TraceKind::JournalCommitEnd {
-                device: record.device()?,
-                transaction: record.number32(1)?,
-            })
-        },
-    },
-    EventSpec {
-        path: "jbd2/jbd2_run_stats",
-        needed: false,
-        fields: &["dev", "tid", "running", "blocks", "blocks_logged"],
-        decode: |record| {
-            Some(TraceKind::JournalStats {
-                device: record.device()?,
-                transaction: record.number32(1)?,
-                running_ms: ticks_to_ms(record.number(2)?, record.tick_ns),
-                blocks: record.number32(3)?,
-                blocks_logged: record.number32(4)?,
-            })
-        },
-    },
-    EventSpec {
-        path: "xfs/xfs_file_fsync",
-        needed: false,
-        fields: &["dev", "ino"],
-        decode: |record| {
-            Some(TraceKind::XfsSync { device: record.device()?, inode: record.number(1)? })
-        },
-    },
-    EventSpec {
-        path: "xfs/xfs_log_force",
-        needed: false,
-        fields: &["dev"],
-        decode: |record| Some(TraceKind::XfsLogForce { device: record.device()? }),
-    },
-    EventSpec {
-        path: "io_uring/io_uring_queue_async_work",
-        needed: false,
-        fields: &["opcode"],
-        decode: |record| {
-            Some(TraceKind::RingPunted { opcode: u8::try_from(record.number(0)?).ok()? })
-        },
-    },
+    ),
+    event("block/block_rq_complete", &["dev", "sector", "nr_sector", "error", "rwbs"], |record| {
+        Some(TraceKind::RequestComplete {
+            device: record.device()?,
+            sector: record.number(1)?,
+            sectors: record.number(2)?,
+            error: record.number32(3)?.cast_signed(),
+            flags: RequestFlags::parse(record.text(4)?),
+        })
+    }),
+    event("jbd2/jbd2_start_commit", &["dev", "transaction"], |record| {
+        let (device, transaction) = (record.device()?, record.number32(1)?);
+        Some(TraceKind::JournalCommitStart { device, transaction })
+    }),
+    event("jbd2/jbd2_end_commit", &["dev", "transaction"], |record| {
+        let (device, transaction) = (record.device()?, record.number32(1)?);
+        Some(TraceKind::JournalCommitEnd { device, transaction })
+    }),
+    event("jbd2/jbd2_run_stats", &["dev", "tid", "running", "blocks", "blocks_logged"], |record| {
+        Some(TraceKind::JournalStats {
+            device: record.device()?,
+            transaction: record.number32(1)?,
+            running_ms: ticks_to_ms(record.number(2)?, record.tick_ns),
+            blocks: record.number32(3)?,
+            blocks_logged: record.number32(4)?,
+        })
+    }),
+    event("xfs/xfs_file_fsync", &["dev", "ino"], |record| {
+        Some(TraceKind::XfsSync { device: record.device()?, inode: record.number(1)? })
+    }),
+    event("xfs/xfs_log_force", &["dev"], |record| {
+        Some(TraceKind::XfsLogForce { device: record.device()? })
+    }),
+    event("io_uring/io_uring_queue_async_work", &["opcode"], |record| {
+        Some(TraceKind::RingPunted { opcode: u8::try_from(record.number(0)?).ok()? })
+    }),
 ];
 
 /// An event's bytes and where its fields are.
@@ -256,7 +225,7 @@ mod tests {
         EVENTS.iter().find(|spec| spec.path == path).expect(path)
     }
 
-    fn event(id: u16, tid: u32, rest: &[u8]) -> Vec<u8> {
+    fn bytes_of(id: u16, tid: u32, rest: &[u8]) -> Vec<u8> {
         [&id.to_ne_bytes()[..], &[0; 2], &tid.to_ne_bytes(), rest].concat()
     }
 
@@ -279,7 +248,7 @@ mod tests {
         rest.extend(4096u64.to_ne_bytes());
         rest.extend(8u32.to_ne_bytes());
         rest.extend(b"WFS\0\0\0\0\0");
-        let bytes = event(9, 77, &rest);
+        let bytes = bytes_of(9, 77, &rest);
         let what = TraceKind::RequestComplete {
             device: DeviceNumber { major: 7, minor: 1 },
             sector: 4096,
@@ -289,7 +258,7 @@ mod tests {
         };
         let wanted = Decoded::Event(TraceEvent { time_ns: 5, tid: 77, what });
         assert_eq!(decoder.decode(5, &bytes), wanted);
-        assert_eq!(decoder.decode(5, &event(10, 77, &rest)), Decoded::NotOurs);
+        assert_eq!(decoder.decode(5, &bytes_of(10, 77, &rest)), Decoded::NotOurs);
         for length in 0..bytes.len() {
             assert_eq!(decoder.decode(5, &bytes[..length]), Decoded::Damaged, "{length}");
         }
@@ -304,7 +273,7 @@ mod tests {
         let own = std::process::id();
         let what = TraceKind::RingPunted { opcode: 3 };
         let wanted = Decoded::Event(TraceEvent { time_ns: 1, tid: own, what });
-        assert_eq!(decoder.decode(1, &event(3, own, &[3])), wanted);
-        assert_eq!(decoder.decode(1, &event(3, 1, &[3])), Decoded::NotOurs);
+        assert_eq!(decoder.decode(1, &bytes_of(3, own, &[3])), wanted);
+        assert_eq!(decoder.decode(1, &bytes_of(3, 1, &[3])), Decoded::NotOurs);
     }
 }

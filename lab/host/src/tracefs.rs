@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use inkstone_io::transfer::retry;
@@ -17,7 +16,7 @@ use inkstone_io::{Error, Result, mount_points};
 use rustix::fs::Access;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use crate::owner::{Owner, number};
+use crate::maker::{maker, may_live, next_name};
 
 const USUAL_PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRACEFS_MAGIC: u64 = 0x7472_6163;
@@ -74,15 +73,11 @@ pub(super) struct Instance {
     _tracefs: Tracefs,
 }
 
-static INSTANCES: AtomicU64 = AtomicU64::new(0);
-
 impl Instance {
     /// A new instance, switched off.
     pub(super) fn create() -> Result<Instance> {
         let tracefs = Tracefs::find()?;
-        let number = INSTANCES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{INSTANCE_PREFIX}{}-{number}", Owner::current());
-        let path = tracefs.path.join("instances").join(name);
+        let path = tracefs.path.join("instances").join(next_name(INSTANCE_PREFIX));
         fs::create_dir(&path).map_err(|error| {
             let advice = match error.kind() {
                 io::ErrorKind::PermissionDenied => "a trace needs root",
@@ -207,36 +202,14 @@ pub fn sweep_trace_instances() -> Vec<String> {
     let root = mounted.map(|point| point.target).or(own.as_ref().map(|own| own.path.clone()));
     let Some(root) = root else { return Vec::new() };
     let entries = fs::read_dir(root.join("instances")).into_iter().flatten().flatten();
+    // The kernel refuses to remove one with open files, should its maker live in another container.
     let dead = entries.filter(|entry| {
-        let owner = entry.file_name().to_str().and_then(instance_owner);
-        owner.is_some_and(|owner| !owner.is_alive())
+        let process = maker(&entry.file_name(), INSTANCE_PREFIX);
+        process.is_some_and(|process| !may_live(process))
     });
     dead.map(|entry| match remove_instance(&entry.path(), Duration::ZERO) {
         Ok(()) => format!("removed trace instance {}", entry.path().display()),
         Err(error) => error.to_string(),
     })
     .collect()
-}
-
-/// `inkstone-<pid>-<starttime>-<n>` and nothing else: other tools may call their instances
-/// inkstone-something.
-fn instance_owner(name: &str) -> Option<Owner> {
-    let (owner, rest) = Owner::parse(name.strip_prefix(INSTANCE_PREFIX)?)?;
-    let (_, rest) = number(rest.strip_prefix('-')?)?;
-    rest.is_empty().then_some(owner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_of_ours_have_an_owner() {
-        let me = Owner::current();
-        assert_eq!(instance_owner(&format!("inkstone-{me}-12")), Some(me));
-        for wrong in ["inkstone-1-2", "inkstone-1-2-3x", "inkstone-1-2-", "ink-1-2-3", "inkstone-"]
-        {
-            assert_eq!(instance_owner(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -14,12 +14,10 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
+use crate::maker::{maker, may_live, next_name};
 use crate::mount::{BUSY_FOR, detach, mounts_under, unmount};
-use crate::owner::number;
-use crate::tree::remove_tree;
 use inkstone_io::mount_points;
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
@@ -28,8 +26,6 @@ const PREFIX: &str = ".inkstone-lab-";
 const LOCK: &str = "lock";
 /// Names to try: others may exist, of a process with our pid in another container.
 const NAMES_MAX: u32 = 1000;
-
-static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
 
 /// A lab's own directory; dropping it removes it with all its contents.
 #[derive(Debug)]
@@ -47,8 +43,7 @@ impl WorkDir {
     pub fn create(parent: &Path) -> Result<WorkDir> {
         let parent = fs::canonicalize(parent).map_err(|error| Error::new("find", parent, error))?;
         for _ in 0..NAMES_MAX {
-            let n = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("{PREFIX}{}-{n}", std::process::id()));
+            let path = parent.join(next_name(PREFIX));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => {
@@ -65,7 +60,7 @@ impl WorkDir {
                 // one: leave it to the sweep.
                 Ok(None) => {}
                 Err(error) => {
-                    let _ = remove_tree(&path, LOCK);
+                    let _ = fs::remove_dir_all(&path);
                     return Err(Error::new("lock a work directory", path.join(LOCK), error)
                         .advise("choose a directory on a file system with flock"));
                 }
@@ -163,7 +158,8 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
         let why = format!("{} is still mounted", point.target.display());
         return outcome.and(Err(error.advise(why)));
     }
-    let removed = remove_tree(dir, LOCK);
+    // It follows no link, and nothing is mounted there.
+    let removed = fs::remove_dir_all(dir).map_err(|error| Error::new("delete", dir, error));
     words.extend(removed.is_ok().then(|| format!("removed {}", dir.display())));
     outcome.and(removed)
 }
@@ -246,18 +242,15 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
 /// The directory is gone, but a loop device still has a deleted file of it. There is no lock any
 /// more, so only here the pid decides.
 fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
-    let pid = dir.file_name().and_then(is_ours);
-    if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {
-        return Ok(());
+    match dir.file_name().and_then(is_ours) {
+        Some(process) if !may_live(process) => detach_loops(dir, words),
+        _ => Ok(()),
     }
-    detach_loops(dir, words)
 }
 
-/// The pid in the name of a work directory.
-fn is_ours(name: &OsStr) -> Option<u64> {
-    let (pid, rest) = number(name.to_str()?.strip_prefix(PREFIX)?)?;
-    let (_, rest) = number(rest.strip_prefix('-')?)?;
-    rest.is_empty().then_some(pid)
+/// The process in the name of a work directory.
+fn is_ours(name: &OsStr) -> Option<u32> {
+    maker(name, PREFIX)
 }
 
 /// Every work directory that `path` is in.
@@ -278,13 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_names_are_ours() {
-        assert_eq!(is_ours(OsStr::new(".inkstone-lab-12-3")), Some(12));
-        for wrong in
-            [".inkstone-lab-1", ".inkstone-lab-1-", ".inkstone-lab-1-2x", "inkstone-lab-1-2"]
-        {
-            assert_eq!(is_ours(OsStr::new(wrong)), None, "{wrong}");
-        }
+    fn every_work_directory_above_is_found() {
         let nested = Path::new("/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4/x");
         let expected = ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"];
         assert_eq!(work_dirs_above(nested), expected.map(PathBuf::from));
