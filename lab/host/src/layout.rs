@@ -1,17 +1,14 @@
 //! Where a file system keeps its journal on its device, so that a write's sector can be explained.
 //!
-//! *Owns*: choosing the reader by file system, reading pieces of a device, and xfs. *May not
+//! *Owns*: choosing the reader by file system, and xfs. *May not
 //! touch*: any write; no mount is needed, and a mounted file system is not disturbed.
 
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::layout_disk::{Disk, piece};
 use crate::layout_ext4;
-use inkstone_io::transfer::retry;
-use inkstone_io::{Error, Result};
+use inkstone_io::Result;
 
 /// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order.
 /// Empty for a file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
@@ -23,52 +20,11 @@ use inkstone_io::{Error, Result};
 /// The device cannot be read; it does not hold that file system; the journal is on another device
 /// (then it says so); an old journal without extents.
 pub fn log_area(device_path: &Path, file_system: &str) -> Result<Vec<Range<u64>>> {
-    let open = || {
-        let file = retry(|| File::open(device_path)).map_err(|error| {
-            Error::new("open", device_path, error)
-                .advise("reading a device as it is needs root, and some sandboxes refuse even that")
-        })?;
-        Ok(Disk { file, path: device_path })
-    };
     match file_system {
-        "ext2" | "ext3" | "ext4" => layout_ext4::journal(&open()?),
-        "xfs" => xfs_log(&open()?),
+        "ext2" | "ext3" | "ext4" => layout_ext4::journal(&Disk::open(device_path)?),
+        "xfs" => xfs_log(&Disk::open(device_path)?),
         _ => Ok(Vec::new()),
     }
-}
-
-/// A device that is read in pieces.
-pub(super) struct Disk<'a> {
-    file: File,
-    path: &'a Path,
-}
-
-impl Disk<'_> {
-    /// The bytes at `offset`.
-    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        let read = self.file.read_exact_at(&mut bytes, offset);
-        read.map_err(|error| {
-            Error::new("read a file system's layout", self.path, error).at(offset)
-        })?;
-        Ok(bytes)
-    }
-
-    /// The error of a device without the expected contents.
-    pub(super) fn invalid(&self, offset: u64, what: impl Into<String>) -> Error {
-        let what = io::Error::new(io::ErrorKind::InvalidData, what.into());
-        Error::new("read a file system's layout", self.path, what).at(offset)
-    }
-
-    /// The error of a layout that is not understood here.
-    pub(super) fn unsupported(&self, what: impl Into<String>) -> Error {
-        Error::unsupported("read a file system's layout", self.path, what)
-    }
-}
-
-/// `N` bytes of `bytes` at `offset`; zeros where there are none, which every later check refuses.
-pub(super) fn piece<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    bytes.get(offset..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
 }
 
 const XFS_SUPERBLOCK_BYTES: usize = 512;

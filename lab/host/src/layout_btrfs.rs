@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use crate::layout::piece;
+use crate::layout_disk::piece;
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
 

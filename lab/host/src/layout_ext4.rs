@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::layout::{Disk, piece};
+use crate::layout_disk::{Disk, piece};
 use inkstone_io::Result;
 
 const SUPERBLOCK_AT: u64 = 1024;

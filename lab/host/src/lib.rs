@@ -25,6 +25,7 @@ mod fallocate;
 mod lab_file;
 mod layout;
 mod layout_btrfs;
+mod layout_disk;
 mod layout_ext4;
 mod loop_device;
 mod maker;
