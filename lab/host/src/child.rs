@@ -1,15 +1,16 @@
-//! A child made by `fork` alone, and a process without standard descriptors, for tests of what must
-//! hold in one.
+//! Children made by `fork` alone, and surroundings that a test wants for one: no standard
+//! descriptors, no descriptors left, no root, system calls that are refused.
 //!
-//! *Owns*: making it, waiting for it, closing the three descriptors; giving up root, or all
-//! descriptors. *May not touch*: what it does.
+//! *Owns*: making and waiting for the child; what is taken from the calling process or thread. *May
+//! not touch*: what the child does, and other threads. Most of it is for good, so it is for a
+//! process of a test's own.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 
 /// A forked child that was not waited for.
 #[derive(Debug)]
@@ -30,21 +31,13 @@ impl ForkedChild {
     /// A signal ended it.
     pub fn wait(self) -> Result<u8> {
         let place = Path::new("a child");
-        let mut status = 0;
-        // SAFETY: `status` lives through the call; the child is ours and not yet waited for.
-        retry(|| match unsafe { libc::waitpid(self.process, &raw mut status, 0) } {
-            -1 => Err(std::io::Error::last_os_error()),
-            _ => Ok(()),
-        })
-        .map_err(|source| Error::new("waitpid", place, source))?;
-        if libc::WIFEXITED(status) {
-            return Ok(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(255));
+        let pid = Pid::from_raw(self.process);
+        let ended = retry(|| Ok(waitpid(pid, WaitOptions::empty())?))
+            .map_err(|source| Error::new("waitpid", place, source))?;
+        match ended.and_then(|(_, status)| status.exit_status()) {
+            Some(code) => Ok(u8::try_from(code).unwrap_or(255)),
+            None => Err(Error::invalid("run", place, format!("a signal ended it: {ended:?}"))),
         }
-        Err(Error::invalid(
-            "run",
-            place,
-            format!("it was ended by signal {}", libc::WTERMSIG(status)),
-        ))
     }
 }
 
@@ -136,6 +129,83 @@ fn given_up(is_done: bool) -> Result<()> {
     let failed =
         || Error::new("setuid", Path::new("this process"), std::io::Error::last_os_error());
     if is_done { Ok(()) } else { Err(failed()) }
+}
+
+/// A system call that is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusal {
+    /// Its number (`libc::SYS_...`).
+    pub call: libc::c_long,
+    /// Only if an argument is so.
+    pub only: Only,
+}
+
+/// Which of the calls with one number.
+#[derive(Debug, Clone, Copy)]
+pub enum Only {
+    /// All.
+    All,
+    /// Those whose argument with this index, counted from 0, has one of these bits.
+    WithBits(u32, u32),
+    /// Those whose argument with this index is this.
+    With(u32, u32),
+}
+
+/// Where `struct seccomp_data` has the number of the call, and the low half of its first argument
+/// (little endian).
+const NUMBER_AT: u32 = 0;
+const FIRST_ARGUMENT_AT: u32 = 16;
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const IS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const HAS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const ANSWER: u32 = libc::BPF_RET | libc::BPF_K;
+
+fn step(code: u32, value: u32, if_not: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: if_not, k: value }
+}
+
+impl Refusal {
+    /// The steps of the filter for this call, which go on behind themselves if it is another.
+    fn steps(&self, errno: i32) -> Vec<libc::sock_filter> {
+        let refuse = step(ANSWER, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs(), 0);
+        let (test, index, value) = match self.only {
+            Only::All => {
+                return vec![step(LOAD, NUMBER_AT, 0), step(IS, self.call as u32, 1), refuse];
+            }
+            Only::WithBits(index, bits) => (HAS, index, bits),
+            Only::With(index, value) => (IS, index, value),
+        };
+        vec![
+            step(LOAD, NUMBER_AT, 0),
+            step(IS, self.call as u32, 3),
+            step(LOAD, FIRST_ARGUMENT_AT + 8 * index, 0),
+            step(test, value, 1),
+            refuse,
+        ]
+    }
+}
+
+/// Refuses these calls with this answer from now on, in this thread and those that it starts.
+///
+/// # Errors
+/// This kernel has no seccomp filters.
+pub fn refuse(calls: &[Refusal], errno: i32) -> Result<()> {
+    let mut steps: Vec<_> = calls.iter().flat_map(|call| call.steps(errno)).collect();
+    steps.push(step(ANSWER, libc::SECCOMP_RET_ALLOW, 0));
+    let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the filter and its steps live through the call, which copies them; the other call
+    // passes no memory.
+    let answers = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
+        ]
+    };
+    if answers == [0, 0] {
+        return Ok(());
+    }
+    Err(Error::new("seccomp", Path::new("this thread"), std::io::Error::last_os_error()))
 }
 
 #[cfg(test)]

@@ -132,28 +132,25 @@ fn from_kernel(extent: &fiemap::FiemapExtent) -> Extent {
 mod tests {
     use super::*;
 
-    fn extent(logical: u64, len_bytes: u64, state: ExtentState) -> Extent {
-        Extent { logical, physical: logical + 1_000_000, len_bytes, state, shared: false }
-    }
-
     #[test]
     fn coverage_counts_states_and_holes() {
+        let extent = |logical, len_bytes, state| Extent {
+            logical,
+            physical: logical + 1_000_000,
+            len_bytes,
+            state,
+            shared: false,
+        };
         let map = ExtentMap {
             extents: vec![
                 extent(0, 4096, ExtentState::Written),
                 extent(8192, 8192, ExtentState::Unwritten),
             ],
         };
-        let coverage = map.coverage(0..20480);
-        assert_eq!(
-            (coverage.written_bytes, coverage.unwritten_bytes, coverage.hole_bytes),
-            (4096, 8192, 8192)
-        );
-        let inside = map.coverage(2048..10240);
-        assert_eq!(
-            (inside.written_bytes, inside.unwritten_bytes, inside.hole_bytes),
-            (2048, 2048, 4096)
-        );
+        for (range, wanted) in [(0..20480, (4096, 8192, 8192)), (2048..10240, (2048, 2048, 4096))] {
+            let found = map.coverage(range);
+            assert_eq!((found.written_bytes, found.unwritten_bytes, found.hole_bytes), wanted);
+        }
         assert_eq!(map.physical_ranges().len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Every mode of fallocate, one call each, and the preparations that are made of them.
+//! Every mode of fallocate, one call each.
 //!
 //! *Owns*: the calls and their flags. *May not touch*: when to prepare what; the lab decides that.
 //! The two that a log uses are in `inkstone-io` too.
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use inkstone_io::transfer::retry;
-use inkstone_io::{Error, NamedChoice, Preparation, Result, named_choice};
+use inkstone_io::{Error, NamedChoice, Result, named_choice};
 use rustix::fs::FallocateFlags;
 
 /// `FALLOC_FL_WRITE_ZEROES`, Linux 6.17.
@@ -47,32 +47,6 @@ impl FallocateMode {
                 error
             }
         })
-    }
-
-    /// The mode that a preparation calls for the whole file; `None` if it is no single call of
-    /// fallocate.
-    pub(crate) fn of_whole(way: Preparation) -> Option<Self> {
-        match way {
-            Preparation::None
-            | Preparation::FallocateSteps
-            | Preparation::KeepSizeSteps
-            | Preparation::Sparse
-            | Preparation::Zeros => None,
-            Preparation::Fallocate => Some(Self::Plain),
-            Preparation::KeepSize => Some(Self::KeepSize),
-            Preparation::PosixFallocate => Some(Self::Posix),
-            Preparation::ZeroRange => Some(Self::ZeroRange),
-            Preparation::WriteZeroes => Some(Self::WriteZeroes),
-        }
-    }
-
-    /// The mode that a preparation in steps calls for each step.
-    pub(crate) fn of_step(way: Preparation) -> Option<Self> {
-        match way {
-            Preparation::FallocateSteps => Some(Self::Plain),
-            Preparation::KeepSizeSteps => Some(Self::KeepSize),
-            _ => None,
-        }
     }
 }
 

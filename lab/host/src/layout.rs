@@ -1,17 +1,14 @@
 //! Where a file system keeps its journal on its device, so that a write's sector can be explained.
 //!
-//! *Owns*: choosing the reader by file system, reading pieces of a device, and xfs. *May not
+//! *Owns*: choosing the reader by file system, and xfs. *May not
 //! touch*: any write; no mount is needed, and a mounted file system is not disturbed.
 
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::layout_disk::{Disk, piece};
 use crate::layout_ext4;
-use inkstone_io::transfer::retry;
-use inkstone_io::{Error, Result};
+use inkstone_io::Result;
 
 /// The byte ranges of the journal (ext4) or log (xfs) on the file system's own device, in order.
 /// Empty for a file system without one, and for kinds other than ext2, ext3, ext4 and xfs.
@@ -23,52 +20,11 @@ use inkstone_io::{Error, Result};
 /// The device cannot be read; it does not hold that file system; the journal is on another device
 /// (then it says so); an old journal without extents.
 pub fn log_area(device_path: &Path, file_system: &str) -> Result<Vec<Range<u64>>> {
-    let open = || {
-        let file = retry(|| File::open(device_path)).map_err(|error| {
-            Error::new("open", device_path, error)
-                .advise("reading a device as it is needs root, and some sandboxes refuse even that")
-        })?;
-        Ok(Disk { file, path: device_path })
-    };
     match file_system {
-        "ext2" | "ext3" | "ext4" => layout_ext4::journal(&open()?),
-        "xfs" => xfs_log(&open()?),
+        "ext2" | "ext3" | "ext4" => layout_ext4::journal(&Disk::open(device_path)?),
+        "xfs" => xfs_log(&Disk::open(device_path)?),
         _ => Ok(Vec::new()),
     }
-}
-
-/// A device that is read in pieces.
-pub(super) struct Disk<'a> {
-    file: File,
-    path: &'a Path,
-}
-
-impl Disk<'_> {
-    /// The bytes at `offset`.
-    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        let read = self.file.read_exact_at(&mut bytes, offset);
-        read.map_err(|error| {
-            Error::new("read a file system's layout", self.path, error).at(offset)
-        })?;
-        Ok(bytes)
-    }
-
-    /// The error of a device without the expected contents.
-    pub(super) fn invalid(&self, offset: u64, what: impl Into<String>) -> Error {
-        let what = io::Error::new(io::ErrorKind::InvalidData, what.into());
-        Error::new("read a file system's layout", self.path, what).at(offset)
-    }
-
-    /// The error of a layout that is not understood here.
-    pub(super) fn unsupported(&self, what: impl Into<String>) -> Error {
-        Error::unsupported("read a file system's layout", self.path, what)
-    }
-}
-
-/// `N` bytes of `bytes` at `offset`; zeros where there are none, which every later check refuses.
-pub(super) fn piece<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    bytes.get(offset..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
 }
 
 const XFS_SUPERBLOCK_BYTES: usize = 512;
@@ -109,41 +65,31 @@ fn xfs_log_of(superblock: &[u8]) -> std::result::Result<Option<Range<u64>>, &'st
 mod tests {
     use super::*;
 
-    fn superblock(
-        log_start: u64,
-        group_blocks: u32,
-        log_blocks: u32,
-        block_log: u8,
-        group_log: u8,
-    ) -> Vec<u8> {
-        let mut bytes = vec![0; XFS_SUPERBLOCK_BYTES];
-        bytes[..4].copy_from_slice(b"XFSB");
-        bytes[48..56].copy_from_slice(&log_start.to_be_bytes());
-        bytes[84..88].copy_from_slice(&group_blocks.to_be_bytes());
-        bytes[96..100].copy_from_slice(&log_blocks.to_be_bytes());
-        bytes[120] = block_log;
-        bytes[124] = group_log;
-        bytes
-    }
-
     #[test]
     fn an_xfs_log_is_found_through_its_group() {
+        let superblock = |log_start: u64, group_blocks: u32, block_log, group_log| {
+            let mut bytes = vec![0; XFS_SUPERBLOCK_BYTES];
+            bytes[..4].copy_from_slice(b"XFSB");
+            bytes[48..56].copy_from_slice(&log_start.to_be_bytes());
+            bytes[84..88].copy_from_slice(&group_blocks.to_be_bytes());
+            bytes[96..100].copy_from_slice(&16u32.to_be_bytes());
+            (bytes[120], bytes[124]) = (block_log, group_log);
+            xfs_log_of(&bytes)
+        };
         // Group 2, block 6, groups of 1000 blocks (so 10 bits), blocks of 4096 bytes.
-        let found = xfs_log_of(&superblock(2 << 10 | 6, 1000, 16, 12, 10));
-        assert_eq!(found, Ok(Some(2006 * 4096..2022 * 4096)));
-        assert_eq!(xfs_log_of(&superblock(0, 1000, 16, 12, 10)), Ok(None));
+        assert_eq!(superblock(2 << 10 | 6, 1000, 12, 10), Ok(Some(2006 * 4096..2022 * 4096)));
+        assert_eq!(superblock(0, 1000, 12, 10), Ok(None));
+        assert!(superblock(1, 1000, 63, 10).is_err() && superblock(1, 1000, 12, 255).is_err());
+        assert!(superblock(u64::MAX, u32::MAX, 16, 0).is_err() && xfs_log_of(&[]).is_err());
     }
 
     #[test]
-    fn garbage_is_no_xfs() {
-        assert!(xfs_log_of(&[]).is_err());
-        assert!(xfs_log_of(b"XFSB").is_ok_and(|log| log.is_none()));
-        assert!(xfs_log_of(&superblock(1, 1000, 16, 63, 10)).is_err());
-        assert!(xfs_log_of(&superblock(1, 1000, 16, 12, 255)).is_err());
-        assert!(xfs_log_of(&superblock(u64::MAX, u32::MAX, 16, 16, 0)).is_err());
+    fn garbage_has_no_log() {
         assert_eq!(log_area(Path::new("/nonexistent"), "btrfs").expect("none"), []);
-        assert!(log_area(Path::new("/dev/zero"), "xfs").is_err());
-        assert!(log_area(Path::new("/dev/zero"), "ext4").is_err());
-        assert!(log_area(Path::new("/nonexistent"), "ext4").is_err());
+        for (device, kind) in
+            [("/dev/zero", "xfs"), ("/dev/zero", "ext4"), ("/nonexistent", "ext4")]
+        {
+            assert!(log_area(Path::new(device), kind).is_err(), "{device} {kind}");
+        }
     }
 }

@@ -16,12 +16,8 @@
 //! [`WorkDir`], [`loops_backed_under`], [`raw_terminal`], [`LabFile`], [`LabEngine`],
 //! [`ExtentMap`].
 
-mod advice;
-mod beside;
 mod child;
-mod confine;
-mod device;
-mod directory;
+mod counters;
 mod discard;
 mod engine;
 mod extents;
@@ -29,17 +25,17 @@ mod fallocate;
 mod lab_file;
 mod layout;
 mod layout_btrfs;
+mod layout_disk;
 mod layout_ext4;
 mod loop_device;
+mod maker;
 mod mapping;
 mod mount;
 mod on_device;
-mod owner;
-mod refusal;
+mod process;
+mod processors;
 mod ring_page;
 mod served_mount;
-mod signal;
-mod steal;
 mod stream;
 mod terminal;
 mod trace;
@@ -47,41 +43,34 @@ mod trace_decode;
 mod trace_event;
 mod trace_format;
 mod tracefs;
-mod tree;
 mod tunnel;
-mod usage;
 mod workdir;
 
-pub use advice::Advice;
-pub use beside::{Helper, end_with_parent, spin};
 pub use child::{
-    ForkedChild, close_standard_descriptors, fork_child, give_up_root, give_up_root_on_this_thread,
-    in_forked_child, without_descriptors,
+    ForkedChild, Only, Refusal, close_standard_descriptors, fork_child, give_up_root,
+    give_up_root_on_this_thread, in_forked_child, refuse, without_descriptors,
 };
-pub use confine::{HalfCpu, OneCpu};
-pub use device::{
-    BlockStat, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns,
+pub use counters::{
+    BlockStat, ProcessIo, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads,
+    process_cpu_ns, process_io, process_usage, thread_faults, thread_usage,
 };
-pub use directory::LabDirectory;
 pub use discard::trim_free_space;
 pub use engine::LabEngine;
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use fallocate::FallocateMode;
 pub use inkstone_io::{DeviceNumber, MountPoint, NotADeviceNumber, mount_points};
-pub use lab_file::LabFile;
+pub use lab_file::{Advice, LabDirectory, LabFile};
 pub use layout::log_area;
 pub use layout_btrfs::{BtrfsChunk, BtrfsChunkKind, btrfs_data_chunks};
 pub use loop_device::{LoopDevice, LoopOptions, loops_backed_under};
 pub use mount::{Mount, mounts_under, unmount};
 pub use on_device::run_on_device;
-pub use refusal::{Only, Refusal, refuse};
+pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, signal_process, spin};
+pub use processors::{HalfCpu, OneCpu, steal};
 pub use served_mount::ServedMount;
-pub use signal::{Signal, has_ended, signal_group, signal_process};
-pub use steal::steal;
 pub use terminal::raw_terminal;
 pub use trace::{BlockTrace, Trace};
 pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
 pub use tunnel::Tunnel;
-pub use usage::{ProcessIo, Usage, process_io, process_usage, thread_faults, thread_usage};
 pub use workdir::{WorkDir, sweep};

@@ -7,20 +7,18 @@
 //! its file. Its file has to be fully written first: a sparse file pays for its allocation in the
 //! first writes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inkstone_io::DeviceNumber;
 use inkstone_io::transfer::retry;
-use inkstone_io::{Error, Result};
+use inkstone_io::{DeviceNumber, Error, Result};
 
 const CONTROL: &str = "/dev/loop-control";
 // From linux/loop.h; the headers of some distributions lack the newer ones.
@@ -32,10 +30,10 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Other programs take free devices too: for how long the next free one may be gone again.
 const ATTACHES_IN: Duration = Duration::from_secs(10);
-/// The pause before taking the next one.
-const RETRY_AFTER: Duration = Duration::from_millis(2);
 /// How long a detached device may stay busy: udev opens each new one for a moment.
 const DETACHES_IN: Duration = Duration::from_secs(2);
+/// The pause before asking again.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// How a loop device shall behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,35 +69,31 @@ pub struct LoopDevice {
     file: Option<File>,
 }
 
-/// `struct loop_info64`.
-#[repr(C)]
-struct LoopInfo {
-    device: u64,
-    inode: u64,
-    rdevice: u64,
-    offset: u64,
-    size_limit: u64,
-    number: u32,
-    encrypt_type: u32,
-    encrypt_key_size: u32,
-    flags: u32,
-    file_name: [u8; 64],
-    crypt_name: [u8; 64],
-    encrypt_key: [u8; 32],
-    init: [u64; 2],
-}
+/// `struct loop_config` as bytes: the file's descriptor at 0, the bytes of a sector at 4, and from
+/// 8 on a `struct loop_info64`, of which this sets the flags at 52 and the file's name at 56.
+#[repr(C, align(8))]
+struct LoopConfig([u8; 304]);
 
-/// `struct loop_config`.
-#[repr(C)]
-struct LoopConfig {
-    fd: u32,
-    block_size: u32,
-    info: LoopInfo,
-    reserved: [u64; 8],
+impl LoopConfig {
+    fn new(file: &File, backing: &Path, options: LoopOptions) -> Self {
+        let with = |wanted: bool, flag: u32| if wanted { flag } else { 0 };
+        let flags = LO_FLAGS_AUTOCLEAR
+            | with(options.direct_io, LO_FLAGS_DIRECT_IO)
+            | with(options.read_only, LO_FLAGS_READ_ONLY);
+        // The name is for people who list devices; sysfs has the whole. Its last byte stays 0.
+        let name: Vec<u8> = backing.as_os_str().as_bytes().iter().copied().take(63).collect();
+        let mut config = Self([0; 304]);
+        for (at, bytes) in [
+            (0, &file.as_raw_fd().to_ne_bytes()[..]),
+            (4, &options.sector_bytes.to_ne_bytes()),
+            (8 + 52, &flags.to_ne_bytes()),
+            (8 + 56, &name),
+        ] {
+            config.0[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        config
+    }
 }
-
-const _: () = assert!(size_of::<LoopInfo>() == 232);
-const _: () = assert!(size_of::<LoopConfig>() == 304);
 
 impl LoopDevice {
     /// Attaches a file to a free loop device. Waits while another process attaches one with this
@@ -112,11 +106,10 @@ impl LoopDevice {
     /// disk has bigger sectors), or with other sectors. Then it is
     /// [unsupported](Error::is_unsupported).
     pub fn attach(backing: &Path, options: LoopOptions) -> Result<LoopDevice> {
-        let fail = |error| Error::new("open a loop device's file", backing, error);
-        let file = retry(|| OpenOptions::new().read(true).write(!options.read_only).open(backing))
-            .map_err(fail)?;
-        let control = retry(|| OpenOptions::new().read(true).write(true).open(CONTROL));
-        let control = control.map_err(|error| {
+        let open = |path: &Path, writes| OpenOptions::new().read(true).write(writes).open(path);
+        let file = retry(|| open(backing, !options.read_only))
+            .map_err(|error| Error::new("open a loop device's file", backing, error))?;
+        let control = retry(|| open(Path::new(CONTROL), true)).map_err(|error| {
             Error::new("open", CONTROL, error)
                 .advise("loop devices need root and the loop driver (modprobe loop)")
         })?;
@@ -124,73 +117,38 @@ impl LoopDevice {
         // attaches one in 100 ms (it syncs the file first), all others get the same name in that
         // time, and one thread can lose every race. So ours take turns.
         retry(|| control.lock()).map_err(|error| Error::new("lock", CONTROL, error))?;
-        let attached = Self::attach_in_turn(&control, &file, backing, options);
+        let configured = configure(&control, &LoopConfig::new(&file, backing, options), options);
         // Not by closing it: a child that another thread forks at this moment has it open too.
         let _ = control.unlock();
-        attached
-    }
-
-    fn attach_in_turn(
-        control: &File,
-        file: &File,
-        backing: &Path,
-        options: LoopOptions,
-    ) -> Result<LoopDevice> {
-        let config = config(file, backing, options);
-        let start = Instant::now();
-        loop {
-            // SAFETY: this request takes no argument and returns a number.
-            let index =
-                retry(|| unsafe { control_request(control.as_raw_fd(), LOOP_CTL_GET_FREE, 0) })
-                    .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
-            let path = PathBuf::from(format!("/dev/loop{index}"));
-            match Self::configure(&path, &config, options) {
-                Ok(file) => return Self::attached(path, file, options),
-                Err(error) if is_taken(&error) && start.elapsed() < ATTACHES_IN => {
-                    thread::sleep(RETRY_AFTER);
-                }
-                Err(error) => {
-                    let advice =
-                        format!("no loop device for {} with {options:?}", backing.display());
-                    return Err(error.advise(advice));
-                }
-            }
-        }
-    }
-
-    fn configure(path: &Path, config: &LoopConfig, options: LoopOptions) -> Result<File> {
-        let opened = retry(|| OpenOptions::new().read(true).write(!options.read_only).open(path));
-        let device = opened.map_err(|error| Error::new("open", path, error))?;
-        // SAFETY: the request reads one `struct loop_config`, whose layout the assertions above
-        // hold to the kernel's; it lives until the call returns.
-        let answer = retry(|| unsafe {
-            control_request(device.as_raw_fd(), LOOP_CONFIGURE, ptr::from_ref(config) as usize)
-        });
-        answer.map_err(|error| Error::new("attach (LOOP_CONFIGURE, Linux 5.8)", path, error))?;
-        Ok(device)
-    }
-
-    fn attached(path: PathBuf, file: File, options: LoopOptions) -> Result<LoopDevice> {
+        let (path, file) = configured.map_err(|error| {
+            error.advise(format!("no loop device for {} with {options:?}", backing.display()))
+        })?;
         let metadata = file.metadata().map_err(|error| Error::new("stat", &path, error))?;
         let device = DeviceNumber::from_st_dev(metadata.rdev());
         let mut attached = LoopDevice { path, device, backing: PathBuf::new(), file: Some(file) };
         // From here on an error detaches it again.
-        let place = attached.sysfs("loop/backing_file");
-        attached.backing =
-            read_backing(&place).map_err(|error| Error::new("read", &place, error))?;
-        if options.direct_io && !attached.is_direct()? {
+        attached.check(options)?;
+        Ok(attached)
+    }
+
+    fn check(&mut self, options: LoopOptions) -> Result<()> {
+        let place = self.sysfs("loop/backing_file");
+        self.backing = read_backing(&place).map_err(|error| Error::new("read", &place, error))?;
+        if options.direct_io && !self.is_direct()? {
             let why = "the kernel attached it without direct I/O";
-            return Err(Error::unsupported("attach with direct I/O", &attached.path, why).advise(
-                "its file's file system has no direct I/O, or needs bigger sectors: ask for 4096 bytes",
+            let error = Error::unsupported("attach with direct I/O", &self.path, why);
+            return Err(error.advise(
+                "its file's file system has no direct I/O, or needs bigger sectors: ask for 4096 \
+                 bytes",
             ));
         }
-        let sector_bytes = attached.read_number("queue/logical_block_size")?;
-        if options.sector_bytes != 0 && sector_bytes != u64::from(options.sector_bytes) {
-            let why =
-                format!("asked for sectors of {} bytes, got {sector_bytes}", options.sector_bytes);
-            return Err(Error::unsupported("attach", &attached.path, why));
+        let (wanted, found) =
+            (u64::from(options.sector_bytes), self.read_number("queue/logical_block_size")?);
+        if wanted != 0 && wanted != found {
+            let why = format!("asked for sectors of {wanted} bytes, got {found}");
+            return Err(Error::unsupported("attach", &self.path, why));
         }
-        Ok(attached)
+        Ok(())
     }
 
     /// Its node: `/dev/loop3`.
@@ -203,8 +161,7 @@ impl LoopDevice {
         self.device
     }
 
-    /// Whether it reads and writes its file with direct I/O now. The kernel may have chosen
-    /// otherwise than asked.
+    /// Whether it reads and writes its file with direct I/O now.
     ///
     /// # Errors
     /// sysfs could not be read.
@@ -218,13 +175,9 @@ impl LoopDevice {
 
     fn read_number(&self, name: &str) -> Result<u64> {
         let path = self.sysfs(name);
-        let text = retry(|| fs::read_to_string(&path))
-            .map_err(|error| Error::new("read", &path, error))?;
-        text.trim().parse().map_err(|_| {
-            let what =
-                io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is not a number"));
-            Error::new("read", &path, what)
-        })
+        let text = retry(|| fs::read_to_string(&path));
+        let number = text.and_then(|text| text.trim().parse().map_err(io::Error::other));
+        number.map_err(|error| Error::new("read", &path, error))
     }
 
     /// Detaches it and waits until it is free.
@@ -250,46 +203,36 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Whether another program was faster since `GET_FREE`: the device is attached (EBUSY), or is being
-/// detached again (ENXIO).
-fn is_taken(error: &Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
-}
-
-fn config(file: &File, backing: &Path, options: LoopOptions) -> LoopConfig {
-    let mut flags = LO_FLAGS_AUTOCLEAR;
-    if options.direct_io {
-        flags |= LO_FLAGS_DIRECT_IO;
-    }
-    if options.read_only {
-        flags |= LO_FLAGS_READ_ONLY;
-    }
-    // Only for people who list devices; sysfs has the whole name. The last byte stays 0.
-    let mut file_name = [0; 64];
-    let name = backing.as_os_str().as_bytes();
-    for (to, from) in file_name.iter_mut().take(63).zip(name) {
-        *to = *from;
-    }
-    let info = LoopInfo {
-        device: 0,
-        inode: 0,
-        rdevice: 0,
-        offset: 0,
-        size_limit: 0,
-        number: 0,
-        encrypt_type: 0,
-        encrypt_key_size: 0,
-        flags,
-        file_name,
-        crypt_name: [0; 64],
-        encrypt_key: [0; 32],
-        init: [0; 2],
-    };
-    LoopConfig {
-        fd: file.as_raw_fd().cast_unsigned(),
-        block_size: options.sector_bytes,
-        info,
-        reserved: [0; 8],
+/// Takes the next free device until one is ours.
+fn configure(control: &File, config: &LoopConfig, options: LoopOptions) -> Result<(PathBuf, File)> {
+    let start = Instant::now();
+    loop {
+        // SAFETY: this request takes no argument and returns a number.
+        let index = unsafe { request(control, LOOP_CTL_GET_FREE, 0) }
+            .map_err(|error| Error::new("find a free loop device", CONTROL, error))?;
+        let path = PathBuf::from(format!("/dev/loop{index}"));
+        let opened = OpenOptions::new().read(true).write(!options.read_only).open(&path);
+        let configured = opened.and_then(|device| {
+            // SAFETY: the request reads one `struct loop_config`, which `config` is; it lives until
+            // the call returns.
+            unsafe {
+                request(&device, LOOP_CONFIGURE, std::ptr::from_ref(config).expose_provenance())
+            }?;
+            Ok(device)
+        });
+        match configured {
+            Ok(device) => return Ok((path, device)),
+            // Another program was faster: the device is attached, or is being detached again.
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO))
+                    && start.elapsed() < ATTACHES_IN =>
+            {
+                thread::sleep(PAUSE);
+            }
+            Err(error) => {
+                return Err(Error::new("attach (LOOP_CONFIGURE, Linux 5.8)", path, error));
+            }
+        }
     }
 }
 
@@ -298,16 +241,20 @@ fn config(file: &File, backing: &Path, options: LoopOptions) -> LoopConfig {
 /// # Safety
 /// `argument` is what `request` takes: a number, or the address of a value that lives until this
 /// returns.
-unsafe fn control_request(fd: RawFd, request: u32, argument: usize) -> io::Result<i32> {
-    // SAFETY: by this function's own contract.
-    let answer = unsafe { libc::ioctl(fd, request as libc::Ioctl, argument) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+unsafe fn request(file: &File, request: u32, argument: usize) -> io::Result<i32> {
+    retry(|| {
+        // SAFETY: by this function's own contract.
+        match unsafe { libc::ioctl(file.as_raw_fd(), request as libc::Ioctl, argument) } {
+            -1 => Err(io::Error::last_os_error()),
+            answer => Ok(answer),
+        }
+    })
 }
 
 /// Detaches the loop device at `path` from `backing`, where `place` is sysfs's name of its file.
 fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
     // SAFETY: this request takes no argument.
-    let answer = retry(|| unsafe { control_request(file.as_raw_fd(), LOOP_CLR_FD, 0) });
+    let answer = unsafe { request(&file, LOOP_CLR_FD, 0) };
     drop(file);
     match answer {
         // ENXIO: it was detached before.
@@ -324,16 +271,14 @@ fn detach(path: &Path, file: File, place: &Path, backing: &Path) -> Result<()> {
             return Err(Error::new("detach", path, busy)
                 .advise("unmount what is on it and close it; the kernel then detaches it"));
         }
-        thread::sleep(Duration::from_millis(2));
+        thread::sleep(PAUSE);
     }
     Ok(())
 }
 
 /// Detaches a loop device of a dead process, if it still has that file.
 pub(super) fn detach_by_path(path: &Path, backing: &Path) -> Result<()> {
-    let Some(name) = path.file_name() else {
-        return Err(Error::invalid("detach", path, "it is not a loop device"));
-    };
+    let name = path.file_name().unwrap_or_default();
     let place = Path::new("/sys/block").join(name).join("loop/backing_file");
     let file = retry(|| File::open(path)).map_err(|error| Error::new("open", path, error))?;
     // Opened first and checked then: an open device is not attached to another file.
@@ -354,7 +299,7 @@ fn read_backing(place: &Path) -> io::Result<PathBuf> {
 /// The path without the mark that the kernel appends to the path of a deleted file.
 pub(super) fn without_deleted(path: &Path) -> &Path {
     let bytes = path.as_os_str().as_bytes();
-    Path::new(std::ffi::OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))
+    Path::new(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))
 }
 
 /// The attached loop devices whose file is in `dir` or below it: (`/dev/loopN`, the file). Of a
@@ -381,23 +326,4 @@ pub(super) fn attached_loops() -> Result<Vec<(PathBuf, PathBuf)>> {
     }
     found.sort();
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernels_mark_of_a_deleted_file_is_cut() {
-        assert_eq!(without_deleted(Path::new("/a/b (deleted)")), Path::new("/a/b"));
-        assert_eq!(without_deleted(Path::new("/a/b (deleted)/c")), Path::new("/a/b (deleted)/c"));
-    }
-
-    #[test]
-    fn a_missing_file_is_named() {
-        let error = LoopDevice::attach(Path::new("/nonexistent/image"), LoopOptions::default())
-            .expect_err("none");
-        assert_eq!(error.path(), Path::new("/nonexistent/image"));
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
-    }
 }

@@ -244,14 +244,11 @@ mod tests {
 
     #[test]
     fn lost_events_are_counted() {
-        let mut data = header(1, 0).to_vec();
-        data.extend([1; 4]);
-        let count = |flags, behind: &[u8]| events(&page(0, flags, &data, behind)).1.missed;
-        assert_eq!(count(0, &77u64.to_ne_bytes()), 0);
-        assert_eq!(count(MISSED_EVENTS, &77u64.to_ne_bytes()), 1);
-        assert_eq!(count(MISSED_EVENTS | MISSED_STORED, &77u64.to_ne_bytes()), 77);
-        assert_eq!(count(MISSED_EVENTS | MISSED_STORED, &0u64.to_ne_bytes()), 1);
-        assert_eq!(count(MISSED_EVENTS | MISSED_STORED, &[0xff; 8]), 1);
+        let count =
+            |flags, stored: u64| events(&page(0, flags, &[], &stored.to_ne_bytes())).1.missed;
+        assert_eq!((count(0, 77), count(MISSED_EVENTS, 77)), (0, 1));
+        let stored = MISSED_EVENTS | MISSED_STORED;
+        assert_eq!((count(stored, 77), count(stored, 0), count(stored, u64::MAX)), (77, 1, 1));
     }
 
     #[test]
@@ -275,26 +272,16 @@ mod tests {
 
     #[test]
     fn truncated_and_garbage_pages_do_not_panic() {
-        let mut data = Vec::new();
-        for _ in 0..100 {
-            data.extend(header(2, 1));
-            data.extend([7; 8]);
-        }
+        let data = [&header(2, 1)[..], &[7; 8]].concat().repeat(100);
         let whole = page(1, 0, &data, &[]);
-        for length in 0..whole.len().min(1300) {
+        for length in 0..1300 {
             let (events, end) = events(&whole[..length]);
             assert!(end.damaged || events.len() == 100, "{length}");
         }
         assert!(events(&page(0, COMMIT_MASK, &[], &[])).1.damaged, "a length beyond the page");
-        let mut state = 1u64;
+        let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
-            let mut garbage = vec![0u8; 256];
-            for byte in &mut garbage {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                *byte = (state >> 56) as u8;
-            }
+            let mut garbage: Vec<u8> = (0..256).map(|_| random.u8(..)).collect();
             garbage[8..16].copy_from_slice(&240u64.to_ne_bytes());
             events(&garbage);
         }

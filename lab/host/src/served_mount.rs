@@ -20,6 +20,7 @@ use std::thread::{self, JoinHandle};
 
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// The signal that the kernel sends to the child when the thread that made it has ended.
 const ENDED: libc::c_int = libc::SIGUSR1;
@@ -40,20 +41,17 @@ impl ServedMount {
     /// # Errors
     /// The system cannot start another thread or process.
     pub fn watch(target: &Path) -> Result<Self> {
-        let fail = |what, error| Error::new(what, target, error);
-        let path = CString::new(target.as_os_str().as_bytes())
-            .map_err(|error| fail("watch over", io::Error::from(error)))?;
+        let fail = |error| Error::new("watch over", target, error);
+        let path = CString::new(target.as_os_str().as_bytes()).map_err(|e| fail(e.into()))?;
         let (stop, stopped) = channel();
         let (tell, told) = channel();
         let thread = thread::Builder::new()
             .name("inkstone-mount".into())
             .spawn(move || keep(&path, &tell, &stopped))
-            .map_err(|error| fail("start a thread for", error))?;
-        match told.recv() {
-            Ok(Ok(())) => Ok(Self { stop: Some(stop), thread: Some(thread) }),
-            Ok(Err(error)) => Err(fail("start a process for", error)),
-            Err(_) => Err(Error::invalid("watch over", target, "its thread ended")),
-        }
+            .map_err(fail)?;
+        let started = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
+        started.map_err(fail)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -69,38 +67,31 @@ impl Drop for ServedMount {
 /// Makes the child and then waits: the kernel notifies the child of the end of this very thread.
 fn keep(path: &CString, tell: &Sender<io::Result<()>>, stopped: &Receiver<()>) {
     let process = std::process::id().cast_signed();
+    let unshare = libc::CLOSE_RANGE_UNSHARE as libc::c_int;
     // SAFETY: no memory is passed. The descriptors are closed in this thread's copy of the table,
-    // and this function uses none.
-    if unsafe { libc::close_range(0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as libc::c_int) }
-        != 0
-    {
+    // and this function uses none. The child calls only what may be called after a fork of a
+    // process with threads (system calls on memory that was there before), and leaves by `_exit`.
+    let child = unsafe {
+        match libc::close_range(0, libc::c_uint::MAX, unshare) {
+            0 => {
+                let thread = libc::gettid();
+                match libc::fork() {
+                    0 => wait_and_abort(path, process, thread),
+                    child => child,
+                }
+            }
+            failed => failed,
+        }
+    };
+    let Some(child) = Pid::from_raw(child.max(0)) else {
         let _ = tell.send(Err(io::Error::last_os_error()));
         return;
-    }
-    // SAFETY: no memory is passed.
-    let thread = unsafe { libc::gettid() };
-    // SAFETY: the child calls only what may be called after a fork of a process with threads
-    // (system calls on memory that was there before), and leaves by `_exit`.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        wait_and_abort(path, process, thread);
-    }
-    if child < 0 {
-        let _ = tell.send(Err(io::Error::last_os_error()));
-        return;
-    }
+    };
     let _ = tell.send(Ok(()));
     // No message ever comes; the sender's end wakes this thread.
     let _ = stopped.recv();
-    // SAFETY: the child is ours and not yet waited for, so that the number is its own.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-    let _ = retry(|| {
-        // SAFETY: the kernel writes no status where there is no place for one.
-        match unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
-    });
+    let _ = kill_process(child, Signal::KILL);
+    let _ = retry(|| Ok(waitpid(Some(child), WaitOptions::empty())?));
 }
 
 /// The child: it has no descriptor, as the thread that made it, and leaves its process group, whose

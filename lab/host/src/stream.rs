@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use inkstone_io::ForkMark;
@@ -28,42 +28,28 @@ pub(crate) struct CStream {
 unsafe impl Send for CStream {}
 
 impl CStream {
-    pub(crate) fn new(file: &File, mark: ForkMark) -> io::Result<Self> {
-        let descriptor = file.try_clone()?.into_raw_fd();
+    /// A stream with a buffer of this size, or with the C library's own.
+    pub(crate) fn new(
+        file: &File,
+        mark: ForkMark,
+        buffer_bytes: Option<usize>,
+    ) -> io::Result<Self> {
+        let descriptor = OwnedFd::from(file.try_clone()?);
         // SAFETY: the descriptor is open and ours; the mode is a NUL-terminated literal that fits
         // its flags.
-        let stream = unsafe { libc::fdopen(descriptor, c"r+".as_ptr()) };
-        match NonNull::new(stream) {
-            Some(stream) => Ok(Self { stream, position: 0, mark, was_write: true, buffer: None }),
-            None => {
-                let error = io::Error::last_os_error();
-                // SAFETY: `fdopen` failed, so the descriptor is still ours, and no other code has
-                // its number.
-                unsafe { libc::close(descriptor) };
-                Err(error)
-            }
+        let stream = unsafe { libc::fdopen(descriptor.as_raw_fd(), c"r+".as_ptr()) };
+        let stream = NonNull::new(stream).ok_or_else(io::Error::last_os_error)?;
+        // The stream has it now.
+        let _ = descriptor.into_raw_fd();
+        let mut buffer = buffer_bytes.map(|bytes| vec![0; bytes].into_boxed_slice());
+        if let Some(buffer) = &mut buffer {
+            let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not
+            // move when its box does, and lives until `drop` has closed the stream.
+            let answer = unsafe { libc::setvbuf(stream.as_ptr(), start, libc::_IOFBF, len) };
+            assert!(answer == 0, "the C library takes every buffer before the first use");
         }
-    }
-
-    /// Gives the stream, which has done nothing yet, a buffer of this size instead of the C
-    /// library's own.
-    pub(crate) fn gathering(mut self, buffer_bytes: usize) -> io::Result<Self> {
-        let mut buffer = vec![0; buffer_bytes].into_boxed_slice();
-        // SAFETY: the stream is open, exclusively ours and unused. The buffer's memory does not
-        // move when its box does, and lives until `drop` has closed the stream.
-        let answer = unsafe {
-            libc::setvbuf(
-                self.stream.as_ptr(),
-                buffer.as_mut_ptr().cast(),
-                libc::_IOFBF,
-                buffer.len(),
-            )
-        };
-        if answer != 0 {
-            return Err(io::Error::other("the C library does not take the buffer"));
-        }
-        self.buffer = Some(buffer);
-        Ok(self)
+        Ok(Self { stream, position: 0, mark, was_write: true, buffer })
     }
 
     fn seek(&mut self, offset: u64, write: bool) -> io::Result<()> {
@@ -129,60 +115,5 @@ impl Drop for CStream {
         }
         // SAFETY: opened by `fdopen`, closed once; it closes its duplicate of the descriptor too.
         unsafe { libc::fclose(self.stream.as_ptr()) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use inkstone_io::{Access, File as _, OpenFile};
-
-    use crate::LabFile;
-
-    #[test]
-    fn a_stream_that_gathers_writes_when_it_is_full_and_when_it_is_flushed() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        let file = LabFile::open(&path, &OpenFile::new_file().access(Access::StreamGather))
-            .expect("opened");
-        let len = || std::fs::metadata(&path).expect("the file").len();
-        let block = |number: u8| vec![number + 1; 4096];
-        for number in 0..16 {
-            file.write_at(&block(number), u64::from(number) * 4096).expect("written");
-        }
-        assert_eq!(len(), 0, "64 KiB are gathered");
-        file.write_at(&block(16), 16 * 4096).expect("written");
-        assert_eq!(len(), 64 << 10);
-        file.flush_buffered().expect("flushed");
-        assert_eq!(len(), 17 * 4096);
-        // At another place; what was there before is read through the same stream.
-        file.write_at(&[9; 100], 5000).expect("written");
-        let mut found = vec![0; 4096];
-        assert_eq!(file.read_by_access(&mut found, 4096).expect("read"), 4096);
-        assert_eq!((found[903], found[904], found[1003], found[1004]), (2, 9, 9, 2));
-        file.write_at(&[7; 10], 0).expect("written");
-        drop(file);
-        let all = std::fs::read(&path).expect("read");
-        assert_eq!((all.len(), all[9], all[10], all[5000]), (17 * 4096, 7, 1, 9));
-    }
-
-    #[test]
-    fn every_access_reads_the_same_and_ends_at_the_end() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("file");
-        let bytes: Vec<u8> = (0..10_000_u32).map(|number| number as u8).collect();
-        std::fs::write(&path, &bytes).expect("written");
-        for access in [Access::Buffered, Access::Seek, Access::Stream] {
-            let file = LabFile::open(&path, &OpenFile::existing().access(access)).expect("opened");
-            for offset in [0, 4096, 8192, 100, 100, 9_999, 10_000, 20_000, 0] {
-                let mut found = vec![0; 4096];
-                let read = file.read_by_access(&mut found, offset).expect("read");
-                let from = (offset as usize).min(bytes.len());
-                assert_eq!(
-                    &found[..read],
-                    &bytes[from..(from + 4096).min(bytes.len())],
-                    "{access} {offset}"
-                );
-            }
-        }
     }
 }

@@ -135,11 +135,9 @@ mod tests {
     #[test]
     fn every_form_of_declaration_has_its_name() {
         let format = EventFormat::parse(FORMAT).expect("a format");
-        assert_eq!(format.id, 2104);
         let names: Vec<&str> = format.fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(names, ["common_type", "common_pid", "dev", "rwbs", "work", "cmd", "after"]);
         assert_eq!(format.field("rwbs").map(|field| (field.offset, field.size)), Some((12, 10)));
-        assert_eq!(format.field("rwb"), None);
         for wrong in ["", "ID: x\n", "ID: 7\n", "ID: 70000\n\tfield:int a;\toffset:0;\tsize:4;\n"] {
             assert_eq!(EventFormat::parse(wrong), None, "{wrong:?}");
         }

@@ -10,7 +10,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 use inkstone_io::transfer::retry;
@@ -35,36 +34,29 @@ impl Tunnel {
     /// # Errors
     /// Not root, no `/dev/net/tun`, a name that is taken or longer than 15 bytes.
     pub fn create(name: &str) -> Result<Self> {
-        let place = Path::new(CLONE);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
-            return Err(Error::invalid(
-                "make a network device",
-                place,
-                format!("{name:?} is no name for one"),
-            ));
+            let why = format!("{name:?} is no name for one");
+            return Err(Error::invalid("make a network device", CLONE, why));
         }
-        let opened = retry(|| {
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(place)
-        });
-        let file = opened
-            .map_err(|error| Error::new("open", place, error).advise("modprobe tun; root"))?;
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+        let file = retry(|| how.open(CLONE))
+            .map_err(|error| Error::new("open", CLONE, error).advise("modprobe tun; root"))?;
         // SAFETY: all zeros is a valid `ifreq`: numbers, bytes and null pointers.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from.cast_signed();
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
-        let answer = retry(|| {
-            // SAFETY: the request reads and writes one `ifreq`, which lives until the call returns.
-            match unsafe {
-                libc::ioctl(file.as_raw_fd(), TUNSETIFF as libc::Ioctl, &raw mut request)
-            } {
-                -1 => Err(io::Error::last_os_error()),
-                _ => Ok(()),
+        let fd = file.as_raw_fd();
+        // SAFETY: the request reads and writes one `ifreq`, which lives until the call returns.
+        match unsafe { libc::ioctl(fd, TUNSETIFF as libc::Ioctl, &raw mut request) } {
+            0 => Ok(Self { file, name: name.into() }),
+            _ => {
+                let error = io::Error::last_os_error();
+                Err(Error::new("make a network device (TUNSETIFF)", CLONE, error))
             }
-        });
-        answer.map_err(|error| Error::new("make a network device (TUNSETIFF)", place, error))?;
-        Ok(Self { file, name: name.into() })
+        }
     }
 
     /// Its name when it was made.
@@ -78,7 +70,7 @@ impl Tunnel {
     /// # Errors
     /// The device was removed, with its namespace.
     pub fn receive(&self, to: &mut [u8], time: Duration) -> Result<Option<usize>> {
-        let fail = |error| Error::new("read from", Path::new(&self.name), error);
+        let fail = |error| Error::new("read from", &self.name, error);
         let time = Timespec {
             tv_sec: time.as_secs().cast_signed(),
             tv_nsec: i64::from(time.subsec_nanos()),
@@ -105,7 +97,7 @@ impl Tunnel {
     /// The device is down or was removed, or the packet is none.
     pub fn send(&self, packet: &[u8]) -> Result<()> {
         retry(|| (&self.file).write(packet).map(drop))
-            .map_err(|error| Error::new("write to", Path::new(&self.name), error))
+            .map_err(|error| Error::new("write to", &self.name, error))
     }
 }
 
@@ -114,14 +106,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_device_can_have_is_refused() {
+    fn packets_go_in_and_out() {
         for name in ["", "a-name-of-16-byte", "a\0b"] {
             assert!(Tunnel::create(name).is_err(), "{name:?}");
         }
-    }
-
-    #[test]
-    fn packets_go_in_and_out() {
         let name = format!("inkt{}", std::process::id());
         let tunnel = match Tunnel::create(&name) {
             Ok(tunnel) => tunnel,

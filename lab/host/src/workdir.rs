@@ -14,13 +14,10 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::loop_device::{attached_loops, detach_by_path, loops_backed_under, without_deleted};
-use crate::mount::{detach, mounts_under, unmount};
-use crate::owner::number;
-use crate::tree::remove_tree;
+use crate::maker::{maker, may_live, next_name};
+use crate::mount::{BUSY_FOR, detach, mounts_under, unmount};
 use inkstone_io::mount_points;
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
@@ -29,10 +26,6 @@ const PREFIX: &str = ".inkstone-lab-";
 const LOCK: &str = "lock";
 /// Names to try: others may exist, of a process with our pid in another container.
 const NAMES_MAX: u32 = 1000;
-/// How long a mount may stay busy after its users closed their files.
-const BUSY_FOR: Duration = Duration::from_secs(3);
-
-static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
 
 /// A lab's own directory; dropping it removes it with all its contents.
 #[derive(Debug)]
@@ -50,8 +43,7 @@ impl WorkDir {
     pub fn create(parent: &Path) -> Result<WorkDir> {
         let parent = fs::canonicalize(parent).map_err(|error| Error::new("find", parent, error))?;
         for _ in 0..NAMES_MAX {
-            let n = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("{PREFIX}{}-{n}", std::process::id()));
+            let path = parent.join(next_name(PREFIX));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => {
@@ -68,7 +60,7 @@ impl WorkDir {
                 // one: leave it to the sweep.
                 Ok(None) => {}
                 Err(error) => {
-                    let _ = remove_tree(&path, LOCK);
+                    let _ = fs::remove_dir_all(&path);
                     return Err(Error::new("lock a work directory", path.join(LOCK), error)
                         .advise("choose a directory on a file system with flock"));
                 }
@@ -146,7 +138,7 @@ fn open_lock(path: &Path, write: bool) -> io::Result<File> {
 /// Unmounts, detaches and deletes; continues after an error and returns the first one. Deletes
 /// nothing while something is mounted below.
 fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
-    let mut first_error: Option<Error> = None;
+    let mut outcome = Ok(());
     // From the last mounted to the first: that is the deepest first, and the upper of two at one
     // place.
     for point in mounts_under(dir)?.iter().rev() {
@@ -157,37 +149,30 @@ fn clear(dir: &Path, words: &mut Vec<String>) -> Result<()> {
             Err(_) if is_fuse => detach(&point.target),
             answer => answer,
         };
-        match answer {
-            Ok(()) => words.push(format!("unmounted {}", point.target.display())),
-            Err(error) => keep_first(&mut first_error, error),
-        }
+        words.extend(answer.is_ok().then(|| format!("unmounted {}", point.target.display())));
+        outcome = outcome.and(answer);
     }
-    for (device, backing) in loops_backed_under(dir)? {
-        match detach_by_path(&device, &backing) {
-            Ok(()) => {
-                words.push(format!("detached {} from {}", device.display(), backing.display()))
-            }
-            Err(error) => keep_first(&mut first_error, error),
-        }
-    }
+    outcome = outcome.and(detach_loops(dir, words));
     if let Some(point) = mounts_under(dir)?.last() {
-        let busy = io::Error::from_raw_os_error(libc::EBUSY);
-        let error = Error::new("delete", dir, busy);
-        keep_first(
-            &mut first_error,
-            error.advise(format!("{} is still mounted", point.target.display())),
-        );
-        return first_error.map_or(Ok(()), Err);
+        let error = Error::new("delete", dir, io::Error::from_raw_os_error(libc::EBUSY));
+        let why = format!("{} is still mounted", point.target.display());
+        return outcome.and(Err(error.advise(why)));
     }
-    match remove_tree(dir, LOCK) {
-        Ok(()) => words.push(format!("removed {}", dir.display())),
-        Err(error) => keep_first(&mut first_error, error),
-    }
-    first_error.map_or(Ok(()), Err)
+    // It follows no link, and nothing is mounted there.
+    let removed = fs::remove_dir_all(dir).map_err(|error| Error::new("delete", dir, error));
+    words.extend(removed.is_ok().then(|| format!("removed {}", dir.display())));
+    outcome.and(removed)
 }
 
-fn keep_first(first: &mut Option<Error>, error: Error) {
-    first.get_or_insert(error);
+fn detach_loops(dir: &Path, words: &mut Vec<String>) -> Result<()> {
+    let mut outcome = Ok(());
+    for (device, backing) in loops_backed_under(dir)? {
+        let answer = detach_by_path(&device, &backing);
+        let done = || format!("detached {} from {}", device.display(), backing.display());
+        words.extend(answer.is_ok().then(done));
+        outcome = outcome.and(answer);
+    }
+    outcome
 }
 
 /// Removes what killed labs left: work directories in `parent`, and, anywhere, those with a mount
@@ -257,22 +242,15 @@ fn sweep_one(dir: &Path, words: &mut Vec<String>) -> Result<()> {
 /// The directory is gone, but a loop device still has a deleted file of it. There is no lock any
 /// more, so only here the pid decides.
 fn sweep_deleted(dir: &Path, words: &mut Vec<String>) -> Result<()> {
-    let pid = dir.file_name().and_then(is_ours);
-    if pid.is_none_or(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true)) {
-        return Ok(());
+    match dir.file_name().and_then(is_ours) {
+        Some(process) if !may_live(process) => detach_loops(dir, words),
+        _ => Ok(()),
     }
-    for (device, backing) in loops_backed_under(dir)? {
-        detach_by_path(&device, &backing)?;
-        words.push(format!("detached {} from {}", device.display(), backing.display()));
-    }
-    Ok(())
 }
 
-/// The pid in the name of a work directory.
-fn is_ours(name: &OsStr) -> Option<u64> {
-    let (pid, rest) = number(name.to_str()?.strip_prefix(PREFIX)?)?;
-    let (_, rest) = number(rest.strip_prefix('-')?)?;
-    rest.is_empty().then_some(pid)
+/// The process in the name of a work directory.
+fn is_ours(name: &OsStr) -> Option<u32> {
+    maker(name, PREFIX)
 }
 
 /// Every work directory that `path` is in.
@@ -285,67 +263,41 @@ fn work_dirs_above(path: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn words_about(words: &[String], dir: &Path) -> Vec<String> {
-        let name = dir.display().to_string();
-        words.iter().filter(|word| word.contains(&name)).cloned().collect()
+    /// What a sweep of `parent` says about things in it.
+    fn swept(parent: &Path) -> Vec<String> {
+        let name = parent.display().to_string();
+        let words = sweep(parent).expect("swept");
+        words.into_iter().filter(|word| word.contains(&name)).collect()
     }
 
     #[test]
-    fn only_our_names_are_ours() {
-        assert_eq!(is_ours(OsStr::new(".inkstone-lab-12-3")), Some(12));
-        for wrong in [
-            ".inkstone-lab-",
-            ".inkstone-lab-1",
-            ".inkstone-lab-1-",
-            ".inkstone-lab-1-2x",
-            "inkstone-lab-1-2",
-        ] {
-            assert_eq!(is_ours(OsStr::new(wrong)), None, "{wrong}");
-        }
+    fn every_work_directory_above_is_found() {
         let nested = Path::new("/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4/x");
-        let expected = ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"]
-            .map(PathBuf::from);
-        assert_eq!(work_dirs_above(nested), expected);
+        let expected = ["/a/.inkstone-lab-1-2/mnt/.inkstone-lab-3-4", "/a/.inkstone-lab-1-2"];
+        assert_eq!(work_dirs_above(nested), expected.map(PathBuf::from));
     }
 
     #[test]
     fn a_living_directory_is_passed_over_and_a_dead_one_removed() {
         let parent = tempfile::tempdir().expect("a directory");
         let living = WorkDir::create(parent.path()).expect("a work directory");
+        assert_eq!(living.path().metadata().expect("it").mode() & 0o777, 0o700);
         fs::write(living.path().join("file"), "x").expect("a file");
-        let dead = parent.path().join(".inkstone-lab-1-7");
+        let [dead, unlocked, link] =
+            [7, 8, 9].map(|n| parent.path().join(format!(".inkstone-lab-1-{n}")));
         fs::create_dir_all(dead.join("some/where")).expect("directories");
         fs::write(dead.join(LOCK), "").expect("a file");
-        let unlocked = parent.path().join(".inkstone-lab-1-8");
         fs::create_dir(&unlocked).expect("a directory");
         let other = parent.path().join(".inkstone-lab-notes");
         fs::create_dir(&other).expect("a directory");
-        let link = parent.path().join(".inkstone-lab-1-9");
         std::os::unix::fs::symlink(&other, &link).expect("a link");
-        let words = sweep(parent.path()).expect("swept");
-        assert_eq!(words_about(&words, &dead).len(), 1, "{words:?}");
+        assert_eq!(swept(parent.path()).len(), 2);
         assert!(living.path().join("file").exists() && other.exists() && link.is_symlink());
         assert!(!dead.exists() && !unlocked.exists());
-        assert_eq!(
-            words_about(&sweep(parent.path()).expect("swept"), parent.path()),
-            Vec::<String>::new()
-        );
+        assert_eq!(swept(parent.path()), Vec::<String>::new());
         let path = living.path().to_path_buf();
         living.remove().expect("removed");
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn dropped_it_is_gone() {
-        let parent = tempfile::tempdir().expect("a directory");
-        let path = {
-            let dir = WorkDir::create(parent.path()).expect("a work directory");
-            assert_eq!(dir.path().metadata().expect("it").mode() & 0o777, 0o700);
-            dir.path().to_path_buf()
-        };
-        assert!(!path.exists());
-        assert!(WorkDir::create(&path).is_err());
-        assert!(sweep(&path).is_err());
+        assert!(!path.exists() && WorkDir::create(&path).is_err() && sweep(&path).is_err());
     }
 
     #[test]
@@ -360,12 +312,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_a_link_or_a_directory_is_left() {
+    fn a_lock_that_is_a_directory_is_left() {
         let parent = tempfile::tempdir().expect("a directory");
         let dir = parent.path().join(".inkstone-lab-1-1");
         fs::create_dir_all(dir.join(LOCK)).expect("directories");
-        let words = sweep(parent.path()).expect("swept");
-        assert!(words_about(&words, &dir)[0].starts_with("left "), "{words:?}");
-        assert!(dir.exists());
+        let words = swept(parent.path());
+        assert!(words[0].starts_with("left ") && dir.exists(), "{words:?}");
     }
 }

@@ -17,7 +17,7 @@ fn attach_and_detach_leave_nothing() {
         return;
     }
     let dir = WorkDir::create(temporary()).expect("a work directory");
-    let image = image(dir.path(), "image", 8);
+    let image = image(dir.path(), 8);
     for (direct_io, sector_bytes) in
         [(true, 4096), (true, 512), (false, 512), (false, 4096), (true, 0)]
     {
@@ -66,12 +66,13 @@ fn many_attach_at_once() {
     let dir = WorkDir::create(temporary()).expect("a work directory");
     std::thread::scope(|scope| {
         for index in 0..4 {
-            let image = image(dir.path(), &format!("image{index}"), 1);
+            let place = dir.path().join(index.to_string());
+            std::fs::create_dir(&place).expect("a directory");
+            let image = image(&place, 1);
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let device =
-                        LoopDevice::attach(&image, LoopOptions::default()).expect("attached");
-                    device.detach().expect("detached");
+                    let device = LoopDevice::attach(&image, LoopOptions::default());
+                    device.expect("attached").detach().expect("detached");
                 }
             });
         }
@@ -126,20 +127,16 @@ fn debugfs_extents(device: &str, block_bytes: u64) -> Vec<Range<u64>> {
     let text = run("debugfs", &["-R", "dump_extents <8>", device]);
     let mut extents: Vec<Range<u64>> = Vec::new();
     for line in text.lines().skip(1) {
-        let numbers: Vec<u64> = line
-            .split(|c: char| !c.is_ascii_digit())
-            .filter_map(|word| word.parse().ok())
-            .collect();
+        let words = line.split(|c: char| !c.is_ascii_digit());
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
         // level/depth, entry/entries, logical - logical, physical - physical, length
-        if let [level, depth, _, _, _, _, first, last, length] = numbers[..]
+        if let [level, depth, _, _, _, _, first, last, _] = numbers[..]
             && level == depth
         {
-            assert_eq!(last - first + 1, length, "{line}");
+            let (start, end) = (first * block_bytes, (last + 1) * block_bytes);
             match extents.last_mut() {
-                Some(before) if before.end == first * block_bytes => {
-                    before.end = (last + 1) * block_bytes
-                }
-                _ => extents.push(first * block_bytes..(last + 1) * block_bytes),
+                Some(before) if before.end == start => before.end = end,
+                _ => extents.push(start..end),
             }
         }
     }
@@ -157,22 +154,13 @@ fn the_ext4_journal_is_where_debugfs_says() {
     for (extra, block_bytes) in
         [(&["-b", "4096"][..], 4096), (&narrow[..], 4096), (&fragmented[..], 1024)]
     {
-        let args = [EXT4, extra].concat();
         let dir = WorkDir::create(temporary()).expect("a work directory");
-        let image = image(dir.path(), "image", 128);
-        let image_text = image.to_str().expect("text").to_string();
-        run("mkfs.ext4", &[&args[..], &[image_text.as_str()]].concat());
-        let options = LoopOptions { sector_bytes: 512, ..LoopOptions::default() };
-        let device = LoopDevice::attach(&image, options).expect("attached");
-        let path = device.path().to_str().expect("text").to_string();
-        let found = log_area(device.path(), "ext4").expect("a journal");
-        let expected = debugfs_extents(&path, block_bytes);
-        eprintln!("{extra:?}: {} ranges, first {:?}", found.len(), found[0]);
-        assert_eq!(found, expected, "{extra:?}");
-        if block_bytes == 1024 {
-            assert!(found.len() > 4, "this one should need an index block: {found:?}");
-        }
-        device.detach().expect("detached");
+        let image = image(dir.path(), 128);
+        let path = image.to_str().expect("text");
+        run("mkfs.ext4", &[EXT4, extra, &[path]].concat());
+        let found = log_area(&image, "ext4").expect("a journal");
+        assert_eq!(found, debugfs_extents(path, block_bytes), "{extra:?}");
+        assert!(block_bytes == 4096 || found.len() > 4, "it needs an index block: {found:?}");
     }
 }
 
@@ -182,16 +170,16 @@ fn journals_that_are_not_there_or_not_understood() {
         return;
     }
     let dir = WorkDir::create(temporary()).expect("a work directory");
-    let image = image(dir.path(), "image", 16);
-    let text = image.to_str().expect("text");
-    run("mkfs.ext4", &[EXT4, &["-O", "^has_journal", text]].concat());
-    assert_eq!(log_area(&image, "ext4").expect("none"), []);
-    run("mkfs.ext4", &[EXT4, &["-O", "^extent,^64bit", text]].concat());
-    let error = log_area(&image, "ext4").expect_err("a block map");
+    let image = image(dir.path(), 16);
+    let made = |features| {
+        let text = image.to_str().expect("text");
+        run("mkfs.ext4", &[EXT4, &["-O", features, text]].concat());
+        log_area(&image, "ext4")
+    };
+    assert_eq!(made("^has_journal").expect("none"), []);
+    let error = made("^extent,^64bit").expect_err("a block map");
     assert!(error.is_unsupported() && error.to_string().contains("block map"), "{error}");
-    run("mkfs.ext4", &[EXT4, &["-O", "journal_dev", text]].concat());
-    let error = log_area(&image, "ext4").expect_err("a journal itself");
-    assert!(error.is_unsupported(), "{error}");
+    assert!(made("journal_dev").expect_err("a journal itself").is_unsupported());
     assert!(log_area(&image, "xfs").is_err());
 }
 
@@ -202,20 +190,13 @@ fn the_xfs_log_is_where_xfs_db_says() {
     }
     let made = FileSystem::new("xfs", XFS_MIB, XFS);
     let device = made.device.path().to_str().expect("text");
-    let number = |text: &str| -> u64 {
-        let digits =
-            text.rsplit([' ', '(']).find_map(|word| word.trim().trim_end_matches(')').parse().ok());
-        digits.unwrap_or_else(|| panic!("no number in {text:?}"))
+    let ask = |question: &str| -> u64 {
+        let text = run("xfs_db", &["-r", "-c", "sb 0", "-c", question, device]);
+        let mut words = text.rsplit([' ', '(']).map(|word| word.trim().trim_end_matches(')'));
+        words.find_map(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number in {text:?}"))
     };
-    let field = |name: &str| {
-        number(&run("xfs_db", &["-r", "-c", "sb 0", "-c", &format!("print {name}"), device]))
-    };
-    let start = field("logstart").to_string();
-    let start =
-        number(&run("xfs_db", &["-r", "-c", &format!("convert fsblock {start} byte"), device]));
-    let bytes = field("logblocks") * field("blocksize");
-    let expected = start..start + bytes;
-    eprintln!("xfs log: {expected:?}");
+    let start = ask(&format!("convert fsblock {} byte", ask("print logstart")));
+    let expected = start..start + ask("print logblocks") * ask("print blocksize");
     assert_eq!(log_area(made.device.path(), "xfs").expect("a log"), [expected]);
     made.remove();
 }
@@ -233,7 +214,6 @@ fn btrfs_chunks_are_where_btrfs_says() {
         tree.lines().filter(|line| line.contains("FIRST_CHUNK_TREE CHUNK_ITEM")).collect();
     assert_eq!(chunks.len(), expected.len(), "{tree}");
     for chunk in &chunks {
-        eprintln!("{chunk:?}");
         let key = format!("FIRST_CHUNK_TREE CHUNK_ITEM {})", chunk.logical.start);
         let (_, item) = tree.split_once(&key).expect(&key);
         let length = format!("length {} ", chunk.logical.end - chunk.logical.start);

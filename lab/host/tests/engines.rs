@@ -1,156 +1,214 @@
-//! Every engine, on real files: what was written is there, and every buffer comes back.
+//! Every engine, on real files: what was written is there, what fails says so, and every buffer
+//! comes back.
 //!
 //! *Owns*: files below cargo's temporary directory (which must be on a disk: tmpfs has no O_DIRECT
-//! before Linux 6.6). *May not touch*: the crate's insides. What fails is in `engines_failing.rs`.
+//! before Linux 6.6), and for one test a small tmpfs. *May not touch*: the crate's insides.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
+mod host_support;
 
-mod engine_support;
-
+use std::collections::HashMap;
 use std::fs;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
 
-use engine_support::*;
-use inkstone_host::{LabEngine, LabFile};
+use host_support::{can_run, temporary};
+use inkstone_host::{LabEngine, LabFile, Mount, close_standard_descriptors, in_forked_child};
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
-    Access, AlignedBuf, BLOCK_BYTES, Durability, Engine, EngineKind, File, NamedChoice, OpenFile,
-    Operation, Persist, Preparation, SyncKind, Then, ThenOn,
+    Access, AlignedBuf, BLOCK_BYTES, Completion, Durability, Engine, EngineKind, File, NamedChoice,
+    OpenFile, Operation, Persist, Preparation, Request, SyncKind, Then, ThenOn,
 };
+
+const PERSISTS: [Persist; 4] =
+    [Persist::Later, Persist::Dsync, Persist::Sync(SyncKind::All), Persist::Sync(SyncKind::Data)];
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+fn kinds() -> impl Iterator<Item = EngineKind> {
+    EngineKind::ALL.iter().copied()
+}
+
+/// Every engine with the two ways by which all of them open a file.
+fn ways() -> impl Iterator<Item = (EngineKind, Access)> {
+    kinds().flat_map(|kind| [(kind, Access::Buffered), (kind, Access::Direct)])
+}
+
+fn open(kind: EngineKind, depth: usize) -> LabEngine {
+    LabEngine::open(kind, depth).unwrap_or_else(|error| panic!("{kind}: {error}"))
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(temporary()).expect("a directory")
+}
+
+fn opened(directory: &Path, name: &str, how: OpenFile) -> Arc<LabFile> {
+    Arc::new(LabFile::open(&directory.join(name), &how).expect("opened"))
+}
+
+fn new_file(directory: &Path, name: &str, access: Access) -> Arc<LabFile> {
+    opened(directory, name, OpenFile::new_file().access(access))
+}
+
+/// Bytes that are different for every seed, and different within a block.
+fn filled(len: usize, seed: u64) -> AlignedBuf {
+    let mut buffer = AlignedBuf::zeroed(len);
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    for word in buffer.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+    }
+    buffer
+}
+
+/// Whether the file consists of pieces that were [`filled`] with these seeds.
+#[track_caller]
+fn assert_holds(file: &LabFile, piece_bytes: usize, seeds: impl IntoIterator<Item = u64>) {
+    let whole = fs::read(file.path()).expect("read");
+    let mut pieces = whole.chunks(piece_bytes);
+    for seed in seeds {
+        let is_right = pieces.next() == Some(&filled(piece_bytes, seed)[..]);
+        assert!(is_right, "{}: not the bytes of seed {seed}", file.path().display());
+    }
+    assert_eq!(pieces.next(), None);
+}
+
+fn write(buffer: AlignedBuf, offset: u64, persist: Persist) -> Operation {
+    let len = buffer.len();
+    Operation::Write { buffer, len, offset, persist }
+}
+
+fn read(buffer: AlignedBuf, offset: u64) -> Operation {
+    let len = buffer.len();
+    Operation::Read { buffer, len, offset, then: None }
+}
+
+fn request(token: u64, file: &Arc<LabFile>, operation: Operation) -> Request<LabFile> {
+    Request { token, file: Arc::clone(file), operation }
+}
+
+fn run(engine: &mut LabEngine, file: &Arc<LabFile>, operation: Operation) -> Completion {
+    engine.run(request(99, file, operation)).expect("the engine works")
+}
+
+/// Makes an operation for each of `count` blocks, in an order that is no order, with up to
+/// `in_flight` at a time. Each must come back once, with its own buffer and its length.
+fn run_blocks(
+    engine: &mut LabEngine,
+    file: &Arc<LabFile>,
+    in_flight: usize,
+    count: u64,
+    make: impl Fn(u64) -> Operation,
+) -> HashMap<u64, AlignedBuf> {
+    assert_ne!(count % 37, 0, "37 must not divide the count");
+    let mut waiting = (0..count).map(|number| number * 37 % count);
+    let (mut addresses, mut back) = (HashMap::new(), HashMap::new());
+    loop {
+        while engine.in_flight() < in_flight {
+            let Some(block) = waiting.next() else { break };
+            let operation = make(block);
+            if let Operation::Write { buffer, .. } | Operation::Read { buffer, .. } = &operation {
+                addresses.insert(block, buffer.as_ptr().addr());
+            }
+            engine.submit(request(block, file, operation)).expect("taken");
+        }
+        let Some(completion) = engine.complete().expect("the engine works") else { break };
+        let buffer = completion.buffer.expect("the buffer comes back");
+        assert_eq!(addresses.remove(&completion.token), Some(buffer.as_ptr().addr()));
+        assert_eq!(completion.result.expect("carried out"), buffer.len());
+        back.insert(completion.token, buffer);
+    }
+    assert!(addresses.is_empty() && engine.in_flight() == 0);
+    back
+}
 
 #[test]
 fn what_every_engine_writes_it_reads_back() {
-    const BLOCKS: u64 = 64;
     let directory = directory();
-    for kind in kinds() {
-        for access in [Access::Buffered, Access::Direct] {
-            for (number, persist) in PERSISTS.into_iter().enumerate() {
-                let file = new_file(directory.path(), &format!("{kind}-{access}-{number}"), access);
-                let mut engine = open(kind, 8);
-                assert_eq!(engine.kind(), kind);
-                let offset = |block: u64| block * BLOCK_BYTES as u64;
-                let writes = shuffled(BLOCKS).into_iter().map(|block| {
-                    (block, write(filled(BLOCK_BYTES, block_seed(block)), offset(block), persist))
+    for (kind, access) in ways() {
+        let plain = PERSISTS.map(|persist| (persist, Durability::None));
+        for (persist, durability) in plain.into_iter().chain([(Persist::Later, Durability::ODsync)])
+        {
+            let name = format!("{kind}-{access}-{persist:?}-{durability}");
+            let how = OpenFile::new_file().access(access).durability(durability);
+            let file = opened(directory.path(), &name, how);
+            let mut engine = open(kind, 8);
+            assert_eq!(engine.kind(), kind);
+            // More than the depth, and the depth.
+            for (in_flight, round) in [(20, 0), (8, 1)] {
+                run_blocks(&mut engine, &file, in_flight, 64, |block| {
+                    write(filled(BLOCK_BYTES, 64 * round + block), block * BLOCK, persist)
                 });
-                carry_out_all(&mut engine, &file, 8, writes.collect());
-                let synced = run(&mut engine, &file, Operation::Sync(SyncKind::All));
-                assert_eq!((synced.token, synced.result.unwrap()), (99, 0));
-                assert!(synced.buffer.is_none());
-
-                let reads = shuffled(BLOCKS)
-                    .into_iter()
-                    .map(|block| (block, read(AlignedBuf::zeroed(BLOCK_BYTES), offset(block))));
-                let back = carry_out_all(&mut engine, &file, 8, reads.collect());
-                let whole = fs::read(file.path()).unwrap();
-                assert_eq!(whole.len(), BLOCKS as usize * BLOCK_BYTES);
-                for block in 0..BLOCKS {
-                    let expected = filled(BLOCK_BYTES, block_seed(block));
-                    assert!(
-                        back[&block][..] == expected[..],
-                        "{kind} {access} {persist:?}: block {block} as read"
-                    );
-                    let at = block as usize * BLOCK_BYTES;
-                    assert!(
-                        whole[at..at + BLOCK_BYTES] == expected[..],
-                        "{kind} {access} {persist:?}: block {block}"
-                    );
-                }
-                assert!(engine.notice().is_none(), "{kind}: {:?}", engine.notice());
             }
+            let synced = run(&mut engine, &file, Operation::Sync(SyncKind::All));
+            assert_eq!((synced.token, synced.result.expect("synced")), (99, 0));
+            assert!(synced.buffer.is_none());
+            assert_holds(&file, BLOCK_BYTES, 64..128);
+            let back = run_blocks(&mut engine, &file, 20, 64, |block| {
+                read(AlignedBuf::zeroed(BLOCK_BYTES), block * BLOCK)
+            });
+            let same = |block| back[&block][..] == filled(BLOCK_BYTES, 64 + block)[..];
+            assert!((0..64).all(same), "{name}: as read");
+            assert!(engine.notice().is_none(), "{kind}: {:?}", engine.notice());
         }
-    }
-}
-
-#[test]
-fn one_buffer_serves_again_and_again_and_only_its_front_is_written() {
-    let directory = directory();
-    for kind in kinds() {
-        let file = new_file(directory.path(), kind.name(), Access::Direct);
-        let mut engine = open(kind, 1);
-        let mut buffer = AlignedBuf::zeroed(16 * BLOCK_BYTES);
-        for round in 0..32_u64 {
-            fill(&mut buffer, round);
-            let operation = Operation::Write {
-                buffer,
-                len: BLOCK_BYTES,
-                offset: round * BLOCK_BYTES as u64,
-                persist: Persist::Sync(SyncKind::Data),
-            };
-            let completion = run(&mut engine, &file, operation);
-            assert_eq!(completion.result.unwrap(), BLOCK_BYTES);
-            buffer = completion.buffer.unwrap();
-        }
-        let whole = fs::read(file.path()).unwrap();
-        assert_eq!(whole.len(), 32 * BLOCK_BYTES);
-        for (round, block) in (0..).zip(whole.chunks(BLOCK_BYTES)) {
-            assert!(
-                block == &filled(16 * BLOCK_BYTES, round)[..BLOCK_BYTES],
-                "{kind}: round {round}"
-            );
-        }
-    }
-}
-
-#[test]
-fn more_requests_than_the_depth_are_carried_out_too() {
-    let directory = directory();
-    for kind in kinds() {
-        let file = new_file(directory.path(), kind.name(), Access::Buffered);
-        let mut engine = open(kind, 2);
-        let writes = shuffled(40).into_iter().map(|block| {
-            (
-                block,
-                write(
-                    filled(BLOCK_BYTES, block),
-                    block * BLOCK_BYTES as u64,
-                    Persist::Sync(SyncKind::All),
-                ),
-            )
-        });
-        carry_out_all(&mut engine, &file, 40, writes.collect());
-        for (block, bytes) in (0..).zip(fs::read(file.path()).unwrap().chunks(BLOCK_BYTES)) {
-            assert!(bytes == &filled(BLOCK_BYTES, block)[..], "{kind}: block {block}");
-        }
-        let refused = LabEngine::open(kind, MAX_DEPTH + 1).unwrap_err();
+        let refused = LabEngine::open(kind, MAX_DEPTH + 1).expect_err("too deep");
         assert!(refused.to_string().contains("above the limit of 1024"), "{refused}");
     }
 }
 
-/// The work on a read gets its bytes before the completion comes, and as many as were read; it is
-/// not called if the read fails.
+#[test]
+fn only_as_much_of_a_buffer_is_written_as_was_asked_for() {
+    let directory = directory();
+    for (kind, access) in ways() {
+        let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+        let mut engine = open(kind, 1);
+        let mut buffer = filled(16 * BLOCK_BYTES, 5);
+        for (number, len) in [BLOCK_BYTES, 0, BLOCK_BYTES].into_iter().enumerate() {
+            let (offset, persist) = (number as u64 * BLOCK, PERSISTS[3]);
+            let operation = Operation::Write { buffer, len, offset, persist };
+            let completion = run(&mut engine, &file, operation);
+            assert_eq!(completion.result.expect("written"), len);
+            buffer = completion.buffer.expect("it comes back");
+        }
+        let whole = fs::read(file.path()).expect("read");
+        let (first, rest) = whole.split_at(BLOCK_BYTES);
+        assert_eq!(whole.len(), 3 * BLOCK_BYTES);
+        assert!(first == &buffer[..BLOCK_BYTES] && rest[..BLOCK_BYTES] == [0; BLOCK_BYTES]);
+        assert!(engine.complete().expect("it works").is_none());
+    }
+}
+
+/// The work on a read gets its bytes before the completion comes, and as many as were read, up to
+/// the end of the file; it is not called if the read fails.
 #[test]
 fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
     let directory = directory();
-    let path = directory.path().join("short");
-    fs::write(&path, &filled(5000, 1)[..]).unwrap();
-    for kind in kinds() {
-        let file = Arc::new(LabFile::open(&path, &OpenFile::existing().read_only()).unwrap());
+    let bytes = filled(5000, 1);
+    fs::write(directory.path().join("short"), &bytes[..]).expect("written");
+    for (kind, access) in ways() {
+        let file =
+            opened(directory.path(), "short", OpenFile::existing().access(access).read_only());
         let mut engine = open(kind, 2);
-        for (offset, len) in [(0, 4096), (4096, 904), (8192, 0)] {
-            let (tell, told) = std::sync::mpsc::channel();
-            let then = Then::new(move |bytes, on| tell.send((bytes.to_vec(), on)).unwrap());
-            let buffer = AlignedBuf::zeroed(4096);
-            let completion = run(
-                &mut engine,
-                &file,
-                Operation::Read { buffer, len: 4096, offset, then: Some(then) },
-            );
-            assert_eq!(completion.result.unwrap(), len, "{kind}");
-            let (bytes, on) = told.try_recv().unwrap();
-            let at = offset as usize;
-            assert!(
-                bytes.len() == len && (len == 0 || bytes == filled(5000, 1)[at..at + len]),
-                "{kind}"
-            );
-            let own = kind == EngineKind::Pool;
-            assert_eq!(on, if own { ThenOn::OwnThread } else { ThenOn::CallersThread }, "{kind}");
+        for (offset, len) in [(0, 4096), (4096, 904), (8192, 0), (1 << 40, 0)] {
+            let (tell, told) = mpsc::channel();
+            let then = Then::new(move |bytes, on| tell.send((bytes.to_vec(), on)).expect("told"));
+            let (buffer, then) = (AlignedBuf::zeroed(4096), Some(then));
+            let operation = Operation::Read { buffer, len: 4096, offset, then };
+            let completion = run(&mut engine, &file, operation);
+            assert_eq!(completion.result.expect("read"), len, "{kind}");
+            let (seen, on) = told.try_recv().expect("called before");
+            let from = offset.min(5000) as usize;
+            assert!(seen == bytes[from..from + len], "{kind} {access} at {offset}");
+            let own =
+                if kind == EngineKind::Pool { ThenOn::OwnThread } else { ThenOn::CallersThread };
+            assert_eq!(on, own, "{kind}");
         }
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let then = Some(Then::new(move |_, _| tell.send(()).unwrap()));
+        let (tell, told) = mpsc::channel::<()>();
+        let then = Some(Then::new(move |_, _| tell.send(()).expect("told")));
         let too_long =
             Operation::Read { buffer: AlignedBuf::zeroed(4096), len: 8192, offset: 0, then };
-        assert!(run(&mut engine, &file, too_long).result.is_err());
-        assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected), "{kind}");
+        run(&mut engine, &file, too_long).result.expect_err("longer than its buffer");
+        assert_eq!(told.try_recv(), Err(mpsc::TryRecvError::Disconnected), "{kind}");
     }
 }
 
@@ -160,23 +218,23 @@ fn what_is_to_be_done_with_bytes_is_done_before_their_completion() {
 fn what_is_done_on_own_threads_may_wait_for_what_came_before() {
     let directory = directory();
     let file = new_file(directory.path(), "whole", Access::Buffered);
-    file.write_at(&filled(64 * 4096, 2), 0).unwrap();
+    file.write_at(&filled(64 * 4096, 2), 0).expect("written");
     for threads in [1, 2, 8] {
         let mut engine = open(EngineKind::Pool, threads);
-        let (first, mut before) = std::sync::mpsc::channel();
-        first.send(0u64).unwrap();
+        let (first, mut before) = mpsc::channel();
+        first.send(0u64).expect("sent");
         for token in 0..64 {
-            let (hand_on, next) = std::sync::mpsc::channel();
+            let (hand_on, next) = mpsc::channel();
             let before = std::mem::replace(&mut before, next);
             let then = Then::new(move |bytes, _| {
-                hand_on.send(before.recv().unwrap() + u64::from(bytes[0])).unwrap()
+                hand_on.send(before.recv().expect("sent") + u64::from(bytes[0])).expect("sent")
             });
-            let (buffer, offset) = (AlignedBuf::zeroed(4096), token * 4096);
-            let operation = Operation::Read { buffer, len: 4096, offset, then: Some(then) };
-            engine.submit(request(token, &file, operation)).unwrap();
+            let (buffer, offset, then) = (AlignedBuf::zeroed(4096), token * 4096, Some(then));
+            let operation = Operation::Read { buffer, len: 4096, offset, then };
+            engine.submit(request(token, &file, operation)).expect("taken");
         }
-        while let Some(completion) = engine.complete().unwrap() {
-            assert_eq!(completion.result.unwrap(), 4096);
+        while let Some(completion) = engine.complete().expect("it works") {
+            assert_eq!(completion.result.expect("read"), 4096);
         }
         let all: u64 = filled(64 * 4096, 2).chunks(4096).map(|block| u64::from(block[0])).sum();
         assert_eq!(before.recv(), Ok(all), "{threads} threads");
@@ -184,81 +242,24 @@ fn what_is_done_on_own_threads_may_wait_for_what_came_before() {
 }
 
 #[test]
-fn a_read_ends_with_the_file() {
-    let directory = directory();
-    let path = directory.path().join("short");
-    fs::write(&path, &filled(5000, 1)[..]).unwrap();
-    for kind in kinds() {
-        for access in [Access::Buffered, Access::Direct] {
-            let file = Arc::new(
-                LabFile::open(&path, &OpenFile::existing().access(access).read_only()).unwrap(),
-            );
-            let mut engine = open(kind, 4);
-            for (offset, len) in [(0, 5000), (4096, 904), (8192, 0), (1 << 40, 0)] {
-                let completion = run(&mut engine, &file, read(AlignedBuf::zeroed(8192), offset));
-                let count =
-                    completion.result.unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
-                assert_eq!(count, len, "{kind} {access} at {offset}");
-                let from = offset.min(5000) as usize;
-                assert!(completion.buffer.unwrap()[..len] == filled(5000, 1)[from..from + len]);
-            }
-        }
-    }
-}
-
-#[test]
-fn nothing_to_write_is_no_error_and_syncs() {
-    let directory = directory();
-    for kind in kinds() {
-        let file = new_file(directory.path(), kind.name(), Access::Buffered);
-        let mut engine = open(kind, 1);
-        for persist in PERSISTS {
-            let operation =
-                Operation::Write { buffer: AlignedBuf::zeroed(512), len: 0, offset: 0, persist };
-            let completion = run(&mut engine, &file, operation);
-            assert_eq!(
-                (completion.result.unwrap(), completion.buffer.unwrap().len()),
-                (0, 512),
-                "{kind}"
-            );
-        }
-        assert!(engine.complete().unwrap().is_none());
-    }
-}
-
-#[test]
 fn dropping_an_engine_carries_out_what_it_took() {
     const BYTES: usize = 256 << 10;
     let directory = directory();
-    for kind in kinds() {
-        for access in [Access::Buffered, Access::Direct] {
-            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+    for (kind, access) in ways() {
+        let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+        // Reads into memory that would be freed, too.
+        for is_write in [true, false] {
             let mut engine = open(kind, 16);
-            for number in 0..16_u64 {
-                let operation = write(
-                    filled(BYTES, number),
-                    number * BYTES as u64,
-                    Persist::Sync(SyncKind::Data),
-                );
-                engine.submit(request(number, &file, operation)).unwrap();
+            for number in 0..16 {
+                let offset = number * BYTES as u64;
+                let operation = match is_write {
+                    true => write(filled(BYTES, number), offset, Persist::Sync(SyncKind::Data)),
+                    false => read(AlignedBuf::zeroed(BYTES), offset),
+                };
+                engine.submit(request(number, &file, operation)).expect("taken");
             }
             drop(engine);
-            let whole = fs::read(file.path()).unwrap();
-            assert_eq!(whole.len(), 16 * BYTES);
-            for (number, piece) in (0..).zip(whole.chunks(BYTES)) {
-                assert!(piece == &filled(BYTES, number)[..], "{kind} {access}: piece {number}");
-            }
-            // Reads into memory that would be freed, too.
-            let mut engine = open(kind, 16);
-            for number in 0..16_u64 {
-                engine
-                    .submit(request(
-                        number,
-                        &file,
-                        read(AlignedBuf::zeroed(BYTES), number * BYTES as u64),
-                    ))
-                    .unwrap();
-            }
+            assert_holds(&file, BYTES, 0..16);
         }
     }
 }
@@ -266,42 +267,28 @@ fn dropping_an_engine_carries_out_what_it_took() {
 #[test]
 fn an_engine_goes_from_thread_to_thread_with_requests_in_flight() {
     let directory = directory();
-    for kind in kinds() {
-        for access in [Access::Buffered, Access::Direct] {
-            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
-            let mut engine = open(kind, 16);
-            let mut done = 0;
-            for round in 0..8_u64 {
-                // The thread ends with its requests under way; the next one takes their
-                // completions.
-                engine = std::thread::scope(|scope| {
-                    let file = &file;
-                    let submitter = scope.spawn(move || {
-                        for number in round * 16..(round + 1) * 16 {
-                            let operation = write(
-                                filled(16384, number),
-                                number * 16384,
-                                Persist::Sync(SyncKind::Data),
-                            );
-                            engine.submit(request(number, file, operation)).unwrap();
-                        }
-                        engine
-                    });
-                    submitter.join().unwrap()
+    for (kind, access) in ways() {
+        let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+        let mut engine = open(kind, 16);
+        for round in 0..8 {
+            // The thread ends with its requests under way; the next one takes their completions.
+            engine = std::thread::scope(|scope| {
+                let file = &file;
+                let submitter = scope.spawn(move || {
+                    for number in round * 16..(round + 1) * 16 {
+                        let (buffer, offset) = (filled(16384, number), number * 16384);
+                        let operation = write(buffer, offset, Persist::Sync(SyncKind::Data));
+                        engine.submit(request(number, file, operation)).expect("taken");
+                    }
+                    engine
                 });
-                while let Some(completion) = engine.complete().unwrap() {
-                    let count = completion
-                        .result
-                        .unwrap_or_else(|error| panic!("{kind} {access}: {error}"));
-                    assert_eq!(count, 16384);
-                    done += 1;
-                }
-            }
-            assert_eq!(done, 128, "{kind} {access}");
-            for (number, piece) in (0..).zip(fs::read(file.path()).unwrap().chunks(16384)) {
-                assert!(piece == &filled(16384, number)[..], "{kind} {access}: piece {number}");
+                submitter.join().expect("its end")
+            });
+            while let Some(completion) = engine.complete().expect("it works") {
+                assert_eq!(completion.result.expect("written"), 16384, "{kind} {access}");
             }
         }
+        assert_holds(&file, 16384, 0..128);
     }
 }
 
@@ -313,38 +300,26 @@ fn buffers_freed_and_allocated_again_at_their_address_carry_their_own_bytes() {
     // buffer. SAFETY: it sets a number inside the allocator.
     assert_eq!(unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10) }, 1);
     let directory = directory();
-    for kind in kinds() {
-        for access in [Access::Buffered, Access::Direct] {
-            let path = directory.path().join(format!("{kind}-{access}"));
-            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
-            file.prepare(Preparation::Zeros, BYTES as u64).unwrap();
-            let mut engine = open(kind, 4);
-            let mut addresses = Vec::new();
-            for round in 0..100_u64 {
-                let buffer = filled(BYTES, round);
-                addresses.push(buffer.as_ptr().addr());
-                let completion = run(&mut engine, &file, write(buffer, 0, Persist::Later));
-                assert_eq!(completion.result.unwrap(), BYTES);
-                drop(completion.buffer);
-                let expected = filled(BYTES, round);
-                assert!(
-                    fs::read(&path).unwrap() == expected[..],
-                    "{kind} {access}: round {round} wrote other bytes"
-                );
-                // And a read must land in the buffer that was given, not in pages it had before.
-                let completion = run(&mut engine, &file, read(AlignedBuf::zeroed(BYTES), 0));
-                assert!(
-                    completion.buffer.unwrap()[..] == expected[..],
-                    "{kind} {access}: round {round} read elsewhere"
-                );
-            }
-            addresses.sort_unstable();
-            addresses.dedup();
-            assert!(
-                addresses.len() < 50,
-                "the allocator gave no address again: the test shows nothing"
-            );
+    for (kind, access) in ways() {
+        let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+        file.prepare(Preparation::Zeros, BYTES as u64).expect("zeros");
+        let mut engine = open(kind, 4);
+        let mut addresses = Vec::new();
+        for round in 0..100 {
+            let buffer = filled(BYTES, round);
+            addresses.push(buffer.as_ptr().addr());
+            let written = run(&mut engine, &file, write(buffer, 0, Persist::Later));
+            assert_eq!(written.result.expect("written"), BYTES);
+            drop(written.buffer);
+            assert_holds(&file, BYTES, [round]);
+            // And a read must land in the buffer that was given, not in pages it had before.
+            let back = run(&mut engine, &file, read(AlignedBuf::zeroed(BYTES), 0)).buffer;
+            let is_right = back.expect("it comes back")[..] == filled(BYTES, round)[..];
+            assert!(is_right, "{kind} {access}: round {round} read elsewhere");
         }
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert!(addresses.len() < 50, "the allocator gave no address again: this shows nothing");
     }
 }
 
@@ -354,29 +329,20 @@ fn many_files_come_and_go() {
     for kind in kinds() {
         let mut engine = open(kind, 4);
         let mut kept = Vec::new();
-        for number in 0..200_u64 {
-            let name = format!("{kind}-{number}");
-            let file = new_file(directory.path(), &name, Access::Direct);
-            let completion =
-                run(&mut engine, &file, write(filled(4096, number), 0, Persist::Dsync));
-            assert_eq!(completion.result.unwrap(), 4096, "{kind}");
-            // Most are closed at once, so that their descriptor numbers and allocations are used
-            // again.
+        for number in 0..200 {
+            let file = new_file(directory.path(), &format!("{kind}-{number}"), Access::Direct);
+            let operation = write(filled(4096, number), 0, Persist::Dsync);
+            assert_eq!(run(&mut engine, &file, operation).result.expect("written"), 4096, "{kind}");
+            assert_holds(&file, 4096, [number]);
+            // Most are closed at once: their descriptors and allocations are used again.
             if number % 5 == 0 {
                 kept.push(file);
             }
-            assert!(
-                fs::read(directory.path().join(&name)).unwrap() == filled(4096, number)[..],
-                "{kind} {number}"
-            );
         }
-        for (number, file) in (0..).zip(&kept) {
-            let operation = write(filled(4096, 1000 + number), 0, Persist::Dsync);
-            assert_eq!(run(&mut engine, file, operation).result.unwrap(), 4096, "{kind}");
-            assert!(
-                fs::read(file.path()).unwrap() == filled(4096, 1000 + number)[..],
-                "{kind} {number}"
-            );
+        for (number, file) in (1000..).zip(&kept) {
+            let operation = write(filled(4096, number), 0, Persist::Dsync);
+            assert_eq!(run(&mut engine, file, operation).result.expect("written"), 4096, "{kind}");
+            assert_holds(file, 4096, [number]);
         }
         assert!(engine.notice().is_none(), "{kind}: {:?}", engine.notice());
     }
@@ -389,43 +355,159 @@ fn more_bytes_than_a_ring_pins_are_written_all_the_same() {
         let file = new_file(directory.path(), kind.name(), Access::Direct);
         let mut engine = open(kind, 8);
         // 80 MiB each, alive together: the fourth needs the first one's place.
-        let mut buffers: Vec<_> = (0..4).map(|number| filled(80 << 20, number)).collect();
-        for (number, buffer) in (0..).zip(&mut buffers) {
-            let owned = std::mem::replace(buffer, AlignedBuf::zeroed(1));
-            let operation = Operation::Write {
-                buffer: owned,
-                len: 4096,
-                offset: number * 4096,
-                persist: Persist::Later,
-            };
+        let mut alive = Vec::new();
+        for number in 0..4 {
+            let (buffer, offset) = (filled(80 << 20, number), number * 4096);
+            let operation = Operation::Write { buffer, len: 4096, offset, persist: Persist::Later };
             let completion = run(&mut engine, &file, operation);
-            completion.result.unwrap();
-            *buffer = completion.buffer.unwrap();
+            completion.result.expect("written");
+            alive.push(completion.buffer.expect("it comes back"));
         }
-        // An ordinary user may be allowed to pin less than one of these: then it says so, and
-        // writes all the same.
+        // An ordinary user may be allowed to pin less than one of these: then it says so.
         if let Some(notice) = engine.notice() {
             assert!(notice.to_string().contains("RLIMIT_MEMLOCK"), "{kind}: {notice}");
         }
-        for (number, block) in (0..).zip(fs::read(file.path()).unwrap().chunks(4096)) {
-            assert!(block == &filled(80 << 20, number)[..4096], "{kind}: block {number}");
+        let written: Vec<u8> = alive.iter().flat_map(|buffer| buffer[..4096].to_vec()).collect();
+        assert!(fs::read(file.path()).expect("read") == written, "{kind}");
+    }
+}
+
+#[test]
+fn what_fails_gives_its_token_and_buffer_back_and_names_path_and_offset() {
+    let directory = directory();
+    for (kind, access) in ways() {
+        let name = format!("{kind}-{access}");
+        let path = directory.path().join(&name);
+        fs::write(&path, [7; 8192]).expect("written");
+        let how = OpenFile::existing().access(access);
+        let read_only = opened(directory.path(), &name, how.read_only());
+        let mut engine = open(kind, 4);
+        for (token, persist) in (0..).zip(PERSISTS) {
+            let buffer = filled(BLOCK_BYTES, token);
+            let address = buffer.as_ptr();
+            engine.submit(request(token, &read_only, write(buffer, 4096, persist))).expect("taken");
+            let completion = engine.complete().expect("it works").expect("a completion");
+            let back = completion.buffer.expect("it comes back").as_ptr();
+            assert_eq!((completion.token, back), (token, address), "{kind}");
+            let error = completion.result.expect_err("it cannot be written");
+            assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{kind} {access} {persist:?}");
+            assert_eq!((error.path(), error.offset()), (path.as_path(), Some(4096)), "{error}");
+        }
+        let file = opened(directory.path(), &name, how);
+        let block = || AlignedBuf::zeroed(4096);
+        let too_long = [
+            Operation::Write { buffer: block(), len: 4097, offset: 0, persist: Persist::Later },
+            Operation::Read { buffer: block(), len: 8192, offset: 0, then: None },
+        ];
+        for operation in too_long {
+            let completion = run(&mut engine, &file, operation);
+            assert!(completion.buffer.is_some(), "{kind}");
+            let error = completion.result.expect_err("refused").to_string();
+            assert!(error.contains("bytes were asked for, the buffer has 4096"), "{error}");
+        }
+        // `u64::MAX` is not taken for "at the position".
+        for offset in [u64::MAX, i64::MAX as u64] {
+            let completion = run(&mut engine, &file, write(block(), offset, Persist::Later));
+            completion.result.expect_err("no file reaches that far");
+            assert!(completion.buffer.is_some(), "{kind}");
+        }
+        assert_eq!(fs::read(&path).expect("read"), [7; 8192]);
+        // The engine works on.
+        let completion = run(&mut engine, &file, write(block(), 0, Persist::Later));
+        assert_eq!(completion.result.expect("written"), 4096, "{kind}");
+    }
+}
+
+#[test]
+fn engines_of_entries_refuse_files_that_are_not_written_by_descriptor() {
+    let directory = directory();
+    let of_entries = |kind: &EngineKind| !matches!(kind, EngineKind::Caller | EngineKind::Pool);
+    for kind in kinds().filter(of_entries) {
+        for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
+            let file = new_file(directory.path(), &format!("{kind}-{access}"), access);
+            let mut engine = open(kind, 1);
+            let operations = [
+                write(AlignedBuf::zeroed(4096), 0, Persist::Later),
+                Operation::Sync(SyncKind::All),
+            ];
+            for operation in operations {
+                let error = run(&mut engine, &file, operation).result.expect_err("refused");
+                let error = error.to_string();
+                let names = [format!("engine {kind} "), format!("access {access} ")];
+                assert!(names.iter().all(|name| error.contains(name)), "{error}");
+            }
         }
     }
 }
 
 #[test]
-fn files_opened_with_o_dsync_go_through_every_engine() {
-    let directory = directory();
-    for kind in kinds() {
-        let how = OpenFile::new_file().access(Access::Direct).durability(Durability::ODsync);
-        let file = Arc::new(LabFile::open(&directory.path().join(kind.name()), &how).unwrap());
-        let mut engine = open(kind, 8);
-        let writes = shuffled(16)
-            .into_iter()
-            .map(|block| (block, write(filled(4096, block), block * 4096, Persist::Later)));
-        carry_out_all(&mut engine, &file, 8, writes.collect());
-        for (block, bytes) in (0..).zip(fs::read(file.path()).unwrap().chunks(4096)) {
-            assert!(bytes == &filled(4096, block)[..], "{kind}: block {block}");
-        }
+fn a_full_file_system_is_an_error_after_a_short_write() {
+    const BYTES: usize = 64 << 10;
+    if !can_run("a_full_file_system_is_an_error_after_a_short_write", &[]) {
+        return;
     }
+    let directory = directory();
+    for (kind, persist) in kinds().flat_map(|kind| PERSISTS.map(|persist| (kind, persist))) {
+        let options = format!("size={BYTES}");
+        let tmpfs = Mount::new(Path::new("none"), directory.path(), "tmpfs", &options);
+        let tmpfs = tmpfs.expect("a tmpfs");
+        let file = new_file(directory.path(), "full", Access::Buffered);
+        let mut engine = open(kind, 2);
+        let completion = run(&mut engine, &file, write(filled(2 * BYTES, 5), 0, persist));
+        assert!(completion.buffer.is_some());
+        let error = completion.result.expect_err("no room");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{kind} {persist:?}: {error}");
+        assert_eq!((error.path(), error.offset()), (file.path(), Some(0)), "{kind}: {error}");
+        let written = file.len_bytes().expect("its length");
+        assert!(written > 0 && written < 2 * BYTES as u64, "{kind}: {written} were written");
+        drop((file, engine));
+        // Nothing of the engine holds the file any more.
+        tmpfs.unmount().expect("not in use");
+    }
+}
+
+#[test]
+fn a_childs_engines_refuse_and_do_not_hang() {
+    let directory = directory();
+    let file = new_file(directory.path(), "a", Access::Buffered);
+    let block = || write(filled(4096, 1), 0, Persist::Later);
+    for kind in kinds() {
+        let mut engine = open(kind, 4);
+        run(&mut engine, &file, block()).result.expect("written");
+        let mut engine = Some(engine);
+        let child = in_forked_child(|| {
+            let is_forked =
+                |answer: inkstone_io::Result<_>| answer.is_err_and(|error| error.is_forked());
+            let mut mine = engine.take().expect("a copy");
+            let answer = mine.run(request(1, &file, block())).and_then(|answer| answer.result);
+            drop(mine);
+            // An engine of its own reads, and does not write what its parent has opened.
+            let mut own = open(kind, 4);
+            let own_write = run(&mut own, &file, block()).result;
+            let read = run(&mut own, &file, read(AlignedBuf::zeroed(4096), 0)).result;
+            u8::from(is_forked(answer))
+                + 2 * u8::from(is_forked(own_write))
+                + 4 * u8::from(read.is_ok_and(|count| count == 4096))
+        });
+        assert_eq!(child.expect("a child"), 7, "{kind}");
+        run(&mut engine.take().expect("the parent's"), &file, block()).result.expect("written");
+    }
+}
+
+#[test]
+fn no_engine_and_no_file_has_a_descriptor_of_the_first_three() {
+    let directory = directory();
+    let path = directory.path().join("a");
+    fs::write(&path, b"a").expect("written");
+    let code = in_forked_child(|| {
+        close_standard_descriptors();
+        let open_by = |access| LabFile::open(&path, &OpenFile::existing().access(access)).ok();
+        let files: Vec<_> = Access::ALL.iter().filter_map(|access| open_by(*access)).collect();
+        let engines: Vec<_> = kinds().map(|kind| open(kind, 2)).collect();
+        let is_taken = |number| fs::read_link(format!("/proc/self/fd/{number}")).is_ok();
+        let taken = (0..3).filter(|number| is_taken(*number)).count() as u8;
+        let all = files.len() == Access::ALL.len() && engines.len() == kinds().count();
+        10 * taken + u8::from(all)
+    });
+    assert_eq!(code.expect("a child"), 1, "ten for each descriptor; 0 if a file was not opened");
 }

@@ -59,15 +59,6 @@ compile_error!(
     "`struct iocb` has `aio_key` and `aio_rw_flags` the other way round on a big-endian machine"
 );
 
-static NAMES: CallNames = CallNames {
-    engine: EngineKind::Aio,
-    write: "AIO pwrite",
-    write_dsync: "AIO pwrite(RWF_DSYNC)",
-    read: "AIO pread",
-    fsync: "AIO fsync",
-    fdatasync: "AIO fdsync",
-};
-
 /// An AIO context.
 #[derive(Debug)]
 pub(crate) struct Aio {
@@ -156,7 +147,7 @@ impl Aio {
             return if is_interrupt {
                 Ok(())
             } else {
-                Err(Error::new("io_getevents", NAMES.engine.name(), error))
+                Err(Error::new("io_getevents", EngineKind::Aio.name(), error))
             };
         };
         self.with_the_kernel -= count;
@@ -168,9 +159,13 @@ impl Aio {
 }
 
 impl Kernel for Aio {
-    fn names(&self) -> &'static CallNames {
-        &NAMES
-    }
+    const NAMES: &'static CallNames = &CallNames {
+        write: "AIO pwrite",
+        write_dsync: "AIO pwrite(RWF_DSYNC)",
+        read: "AIO pread",
+        fsync: "AIO fsync",
+        fdatasync: "AIO fdsync",
+    };
 
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
         let entry = Iocb {
@@ -232,14 +227,15 @@ fn with_span(entry: Iocb, progress: &Progress, span: Span) -> Iocb {
 
 fn explain(source: io::Error, depth: usize) -> Error {
     let code = source.raw_os_error();
-    let error = Error::new("io_setup", NAMES.engine.name(), source);
+    let error = Error::new("io_setup", EngineKind::Aio.name(), source);
     match code {
         Some(libc::EAGAIN) => error.advise(format!(
-            "the machine's AIO entries are used up ({depth} more were asked for): raise /proc/sys/fs/aio-max-nr (see \
-             /proc/sys/fs/aio-nr), lower the depth, or use engine pool"
+            "the machine's AIO entries are used up ({depth} more were asked for): raise \
+             /proc/sys/fs/aio-max-nr (see /proc/sys/fs/aio-nr), lower the depth, or use engine pool"
         )),
         Some(libc::ENOSYS | libc::EPERM) => error.advise(
-            "this kernel was built without Linux AIO, or a seccomp profile forbids it: use engine caller or pool",
+            "this kernel was built without Linux AIO, or a seccomp profile forbids it: use engine \
+             caller or pool",
         ),
         _ => error,
     }
@@ -250,21 +246,5 @@ impl Drop for Aio {
         // SAFETY: the context is ours and is destroyed once; the call waits for entries that are
         // still in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_context_says_which_limit_to_raise() {
-        let text = explain(io::Error::from_raw_os_error(libc::EAGAIN), 32).to_string();
-        assert!(
-            text.starts_with("io_setup aio: ") && text.contains("/proc/sys/fs/aio-max-nr"),
-            "{text}"
-        );
-        let text = explain(io::Error::from_raw_os_error(libc::ENOSYS), 32).to_string();
-        assert!(text.contains("seccomp") && text.contains("use engine caller or pool"), "{text}");
     }
 }

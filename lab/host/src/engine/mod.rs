@@ -32,6 +32,7 @@ use inkstone_io::{
 };
 
 use crate::lab_file::LabFile;
+use queue::Queue;
 
 /// An engine of any kind, for [`LabFile`]s. A forked child does not have its threads, rings and
 /// contexts, and gets an error from it ([`Error::is_forked`]); only engine `caller` can still read
@@ -45,8 +46,8 @@ pub struct LabEngine {
 #[derive(Debug)]
 enum Inner {
     Blocking(OsEngine<LabFile>),
-    Aio(queue::Queue<aio::Aio>),
-    Uring(Box<queue::Queue<uring::Ring>>),
+    Aio(Queue<aio::Aio>),
+    Uring(Box<Queue<uring::Ring>>),
 }
 
 /// Makes `$call` on the engine that this is: the one place that knows every engine.
@@ -69,15 +70,12 @@ impl LabEngine {
     /// remedy. When `depth` is above [`inkstone_io::engine::MAX_DEPTH`].
     pub fn open(kind: EngineKind, depth: usize) -> Result<Self> {
         let depth = check_depth(kind, depth)?;
-        let ring = |mode| {
-            Ok::<_, Error>(Box::new(queue::Queue::new(uring::Ring::open(mode, depth)?, depth)))
-        };
         let inner = match kind {
             EngineKind::Caller | EngineKind::Pool => Inner::Blocking(OsEngine::open(kind, depth)?),
-            EngineKind::Uring => Inner::Uring(ring(uring::Mode::Plain)?),
-            EngineKind::UringRegistered => Inner::Uring(ring(uring::Mode::Registered)?),
-            EngineKind::UringLinked => Inner::Uring(ring(uring::Mode::Linked)?),
-            EngineKind::Aio => Inner::Aio(queue::Queue::new(aio::Aio::open(depth)?, depth)),
+            EngineKind::Aio => Inner::Aio(Queue::new(aio::Aio::open(depth)?, kind, depth)),
+            EngineKind::Uring | EngineKind::UringRegistered | EngineKind::UringLinked => {
+                Inner::Uring(Box::new(Queue::new(uring::Ring::open(kind, depth)?, kind, depth)))
+            }
         };
         Ok(Self { kind, inner: LeftInChild::new(inner)? })
     }

@@ -8,22 +8,20 @@
 use std::collections::VecDeque;
 use std::io;
 
-use inkstone_io::{Completion, Engine, Error, NamedChoice, Request, Result};
+use inkstone_io::{Completion, Engine, EngineKind, Error, NamedChoice, Request, Result};
 
-use super::progress::{CallNames, Outcome, Progress, Step};
+use super::progress::{CallNames, Progress, Step};
 use crate::lab_file::LabFile;
 
-/// A way of submitting attempts to the kernel.
+/// A way of submitting attempts to the kernel. Its errors mean that the engine is not usable any
+/// more; a refusal of one attempt is the attempt's answer.
 pub(crate) trait Kernel: Send {
     /// The names of its calls in errors.
-    fn names(&self) -> &'static CallNames;
+    const NAMES: &'static CallNames;
 
     /// Starts an attempt of `step`, the next step of `progress` (never [`Step::Finished`]). It may
     /// stay in user space until [`Kernel::flush`] or [`Kernel::wait`]. Each slot has one attempt at
     /// a time, and slot numbers are below the depth.
-    ///
-    /// # Errors
-    /// When the engine is not usable any more; a refusal of this attempt is its answer.
     ///
     /// # Safety
     /// `progress` must live, with its buffer untouched, until [`Kernel::wait`] has given the answer
@@ -31,16 +29,10 @@ pub(crate) trait Kernel: Send {
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()>;
 
     /// Submits started attempts that are still in user space, without waiting.
-    ///
-    /// # Errors
-    /// When the engine is not usable any more.
     fn flush(&mut self) -> Result<()>;
 
     /// Does the same, waits until at least one attempt is answered, and appends every answer there
     /// is.
-    ///
-    /// # Errors
-    /// When the engine is not usable any more.
     fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()>;
 
     /// The first thing that this engine could not do in its own way.
@@ -53,13 +45,15 @@ pub(crate) trait Kernel: Send {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) slot: usize,
-    pub(crate) outcome: Outcome,
+    pub(crate) result: io::Result<usize>,
+    /// That of the sync that was linked to it.
+    pub(crate) linked_sync: Option<io::Result<usize>>,
 }
 
 impl Answer {
     /// The kernel's answer to an attempt of one entry: bytes, or a negated error number.
     pub(crate) fn one(slot: usize, result: i64) -> Self {
-        Self { slot, outcome: Outcome::One(answer_of(result)) }
+        Self { slot, result: answer_of(result), linked_sync: None }
     }
 }
 
@@ -74,19 +68,19 @@ pub(crate) struct Queue<K: Kernel> {
     // The first field, so that it is dropped first: it ends its use of the buffers before they are
     // freed.
     kernel: K,
+    kind: EngineKind,
     slots: Vec<Option<Progress>>,
     vacant: Vec<usize>,
     done: VecDeque<Completion>,
-    answers: Vec<Answer>,
     /// The engine failed: some slots may never get an answer, so no code may wait for one.
     is_broken: bool,
 }
 
 impl<K: Kernel> Queue<K> {
-    pub(crate) fn new(kernel: K, depth: usize) -> Self {
+    pub(crate) fn new(kernel: K, kind: EngineKind, depth: usize) -> Self {
         let slots: Vec<_> = (0..depth).map(|_| None).collect();
         let vacant = (0..depth).rev().collect();
-        Self { kernel, slots, vacant, done: VecDeque::new(), answers: Vec::new(), is_broken: false }
+        Self { kernel, kind, slots, vacant, done: VecDeque::new(), is_broken: false }
     }
 
     pub(crate) fn notice(&self) -> Option<&Error> {
@@ -100,7 +94,7 @@ impl<K: Kernel> Queue<K> {
     /// Puts the request into a slot and starts its first attempt. If every slot is in use it waits
     /// for one: the depth bounds what the kernel holds.
     fn take(&mut self, request: Request<LabFile>) -> Result<()> {
-        let progress = Progress::new(request, self.kernel.names());
+        let progress = Progress::new(request, self.kind, K::NAMES);
         if progress.next_step() == Step::Finished {
             self.done.push_back(progress.into_completion());
             return Ok(());
@@ -135,14 +129,14 @@ impl<K: Kernel> Queue<K> {
 
     /// Waits for answers and starts the next attempts.
     fn wait(&mut self) -> Result<()> {
-        let mut answers = std::mem::take(&mut self.answers);
+        let mut answers = Vec::new();
         let waited = self.kernel.wait(&mut answers);
         let mut outcome = self.note(waited);
-        for Answer { slot, outcome: answer } in answers.drain(..) {
-            self.slots[slot].as_mut().expect("an answer is for a slot in use").advance(answer);
+        for Answer { slot, result, linked_sync } in answers {
+            let progress = self.slots[slot].as_mut().expect("an answer is for a slot in use");
+            progress.advance(result, linked_sync);
             outcome = outcome.and(self.start(slot));
         }
-        self.answers = answers;
         outcome
     }
 
@@ -161,7 +155,7 @@ impl<K: Kernel> Queue<K> {
     fn check_not_broken(&self, operation: &'static str) -> Result<()> {
         if self.is_broken {
             let source = io::Error::other("the engine failed before: open a new one");
-            return Err(Error::new(operation, self.kernel.names().engine.name(), source));
+            return Err(Error::new(operation, self.kind.name(), source));
         }
         Ok(())
     }
@@ -221,11 +215,7 @@ impl<K: Kernel> Drop for Queue<K> {
 
 impl<K: Kernel> std::fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (engine, depth) = (self.kernel.names().engine.to_string(), self.slots.len());
-        f.debug_struct("Queue")
-            .field("engine", &engine)
-            .field("depth", &depth)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -234,35 +224,29 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use inkstone_io::{AlignedBuf, EngineKind, OpenFile, Operation, Persist};
+    use inkstone_io::{AlignedBuf, OpenFile, Operation, Persist};
 
     use super::*;
-
-    static NAMES: CallNames = CallNames {
-        engine: EngineKind::Aio,
-        write: "write",
-        write_dsync: "write",
-        read: "read",
-        fsync: "fsync",
-        fdatasync: "fdatasync",
-    };
 
     /// Answers each attempt with 512 bytes, the latest first, and breaks after a number of waits.
     struct Scripted {
         started: Vec<usize>,
         waits_left: usize,
         waited: Arc<AtomicUsize>,
-        most: Arc<AtomicUsize>,
     }
 
     impl Kernel for Scripted {
-        fn names(&self) -> &'static CallNames {
-            &NAMES
-        }
+        const NAMES: &'static CallNames = &CallNames {
+            write: "write",
+            write_dsync: "write",
+            read: "read",
+            fsync: "fsync",
+            fdatasync: "fdatasync",
+        };
 
-        unsafe fn start(&mut self, slot: usize, _progress: &Progress, _step: Step) -> Result<()> {
+        unsafe fn start(&mut self, slot: usize, _: &Progress, _: Step) -> Result<()> {
             self.started.push(slot);
-            self.most.fetch_max(self.started.len(), Ordering::Relaxed);
+            assert!(self.started.len() <= 3, "more than the depth");
             Ok(())
         }
 
@@ -272,96 +256,57 @@ mod tests {
 
         fn wait(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
             self.waited.fetch_add(1, Ordering::Relaxed);
-            if self.waits_left == 0 {
-                return Err(Error::new(
-                    "wait",
-                    "scripted",
-                    io::Error::from_raw_os_error(libc::EBADF),
-                ));
-            }
-            self.waits_left -= 1;
+            let broken = || io::Error::from_raw_os_error(libc::EBADF);
+            self.waits_left = self
+                .waits_left
+                .checked_sub(1)
+                .ok_or_else(|| Error::new("wait", "scripted", broken()))?;
             answers.extend(self.started.pop().map(|slot| Answer::one(slot, 512)));
             Ok(())
         }
     }
 
-    struct Setting {
-        queue: Queue<Scripted>,
-        file: Arc<LabFile>,
-        waited: Arc<AtomicUsize>,
-        most: Arc<AtomicUsize>,
-        _directory: tempfile::TempDir,
-    }
-
-    fn setting(depth: usize, waits_left: usize) -> Setting {
-        let directory = tempfile::tempdir().unwrap();
-        let file =
-            Arc::new(LabFile::open(&directory.path().join("f"), &OpenFile::new_file()).unwrap());
-        let (waited, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let kernel = Scripted {
-            started: Vec::new(),
-            waits_left,
-            waited: waited.clone(),
-            most: most.clone(),
-        };
-        Setting { queue: Queue::new(kernel, depth), file, waited, most, _directory: directory }
-    }
-
-    impl Setting {
-        fn submit(&mut self, token: u64) -> Result<()> {
+    /// A queue of depth 3 with requests of two short writes each; how often it has waited.
+    fn queue(requests: u64, waits_left: usize) -> (Queue<Scripted>, Arc<AtomicUsize>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = LabFile::open(&directory.path().join("f"), &OpenFile::new_file());
+        let file = Arc::new(file.expect("a file"));
+        let waited = Arc::<AtomicUsize>::default();
+        let kernel = Scripted { started: Vec::new(), waits_left, waited: Arc::clone(&waited) };
+        let mut queue = Queue::new(kernel, EngineKind::Aio, 3);
+        for token in 0..requests {
             let buffer = AlignedBuf::zeroed(1024);
             let operation =
                 Operation::Write { buffer, len: 1024, offset: 0, persist: Persist::Later };
-            self.queue.submit(Request { token, file: Arc::clone(&self.file), operation })
+            queue.submit(Request { token, file: Arc::clone(&file), operation }).expect("taken");
         }
+        (queue, waited)
     }
 
     #[test]
-    fn the_kernel_never_holds_more_than_the_depth_and_every_request_comes_back_once() {
-        let mut setting = setting(3, usize::MAX);
-        for token in 0..10 {
-            setting.submit(token).unwrap();
-        }
-        assert_eq!(setting.queue.in_flight(), 10);
+    fn every_request_comes_back_once_or_is_carried_out_when_the_engine_is_dropped() {
+        let (mut engine, _) = queue(10, usize::MAX);
+        assert_eq!(engine.in_flight(), 10);
         let mut tokens = Vec::new();
-        while let Some(completion) = setting.queue.complete().unwrap() {
-            assert_eq!(
-                (completion.result.unwrap(), completion.buffer.unwrap().len()),
-                (1024, 1024)
-            );
+        while let Some(completion) = engine.complete().expect("it works") {
+            assert_eq!(completion.result.expect("written"), 1024);
             tokens.push(completion.token);
         }
         tokens.sort_unstable();
-        assert_eq!(tokens, (0..10).collect::<Vec<_>>());
-        assert_eq!(setting.most.load(Ordering::Relaxed), 3);
-        assert_eq!(setting.queue.in_flight(), 0);
-    }
-
-    #[test]
-    fn dropping_carries_out_what_was_taken() {
-        let mut setting = setting(4, usize::MAX);
-        for token in 0..4 {
-            setting.submit(token).unwrap();
-        }
-        let waited = Arc::clone(&setting.waited);
-        drop(setting);
-        // Four requests of two short writes each.
-        assert_eq!(waited.load(Ordering::Relaxed), 8);
+        assert_eq!((tokens, engine.in_flight()), ((0..10).collect(), 0));
+        let (engine, waited) = queue(3, usize::MAX);
+        drop(engine);
+        assert_eq!(waited.load(Ordering::Relaxed), 6);
     }
 
     #[test]
     fn a_broken_engine_says_so_and_is_not_waited_for_again() {
-        let mut setting = setting(4, 2);
-        for token in 0..3 {
-            setting.submit(token).unwrap();
-        }
-        assert!(setting.queue.complete().unwrap().is_some());
-        assert_eq!(setting.queue.complete().unwrap_err().raw_os_error(), Some(libc::EBADF));
-        for error in [setting.queue.complete().unwrap_err(), setting.submit(9).unwrap_err()] {
-            assert!(error.to_string().contains("the engine failed before"), "{error}");
-        }
-        let waited = Arc::clone(&setting.waited);
-        drop(setting);
+        let (mut engine, waited) = queue(3, 2);
+        assert!(engine.complete().expect("two waits").is_some());
+        assert_eq!(engine.complete().expect_err("broken").raw_os_error(), Some(libc::EBADF));
+        let error = engine.complete().expect_err("broken").to_string();
+        assert!(error.contains("the engine failed before"), "{error}");
+        drop(engine);
         assert_eq!(waited.load(Ordering::Relaxed), 3);
     }
 }

@@ -19,50 +19,12 @@ use std::thread::ThreadId;
 
 use inkstone_io::{EngineKind, Error, NamedChoice, Result, SyncKind};
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{Fd, Fixed, FsyncFlags};
+use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode};
 
-use super::progress::{CallNames, Outcome, Progress, Span, Step};
+use super::progress::{CallNames, Progress, Span, Step};
 use super::queue::{Answer, Kernel, answer_of};
-use super::registered::{Registered, Used};
-
-/// How a ring is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// By address and descriptor, one entry at a time.
-    Plain,
-    /// By the indices of registered buffers and files.
-    Registered,
-    /// A write and its sync in one submission.
-    Linked,
-}
-
-impl Mode {
-    fn names(self) -> &'static CallNames {
-        match self {
-            Self::Plain => &PLAIN,
-            Self::Registered => &REGISTERED,
-            Self::Linked => &LINKED,
-        }
-    }
-}
-
-static PLAIN: CallNames = CallNames {
-    engine: EngineKind::Uring,
-    write: "io_uring write",
-    write_dsync: "io_uring write(RWF_DSYNC)",
-    read: "io_uring read",
-    fsync: "io_uring fsync",
-    fdatasync: "io_uring fdatasync",
-};
-static REGISTERED: CallNames = CallNames {
-    engine: EngineKind::UringRegistered,
-    write: "io_uring write_fixed",
-    write_dsync: "io_uring write_fixed(RWF_DSYNC)",
-    read: "io_uring read_fixed",
-    ..PLAIN
-};
-static LINKED: CallNames = CallNames { engine: EngineKind::UringLinked, ..PLAIN };
+use super::registered::{Indices, Registered};
 
 /// The part of a slot that an entry is, in the lowest bit of its user data: the linked sync, or
 /// else.
@@ -71,7 +33,8 @@ const LINKED_SYNC: u64 = 1;
 /// A ring.
 pub(crate) struct Ring {
     ring: IoUring,
-    mode: Mode,
+    kind: EngineKind,
+    /// Of engine `uring-registered`.
     registered: Option<Registered>,
     slots: Vec<Slot>,
 }
@@ -88,49 +51,27 @@ struct Slot {
     submitter: Option<ThreadId>,
     first: Option<io::Result<usize>>,
     sync: Option<io::Result<usize>>,
-    used: Used,
-}
-
-/// Builds an entry on the registered file if there is one, else on the descriptor. A macro, since
-/// the two have different types under a sealed trait.
-macro_rules! on_file {
-    ($used:expr, $progress:expr, $file:ident => $entry:expr) => {
-        match $used.file {
-            Some(index) => {
-                let $file = Fixed(index);
-                $entry
-            }
-            None => {
-                let $file = Fd($progress.file().descriptor().as_raw_fd());
-                $entry
-            }
-        }
-    };
 }
 
 impl Ring {
     /// A ring for `depth` requests of up to two entries each. Its completion queue has twice as
     /// many places, so it cannot overflow.
-    pub(crate) fn open(mode: Mode, depth: usize) -> Result<Self> {
-        let failed = |source| explain(source, mode);
+    pub(crate) fn open(kind: EngineKind, depth: usize) -> Result<Self> {
+        let failed = |source| explain(source, kind);
         let entries = u32::try_from(2 * depth)
             .map_err(|_| failed(io::Error::from_raw_os_error(libc::EINVAL)))?;
         let ring = set_up(entries).map_err(failed)?;
-        check_operations(&ring, mode)?;
-        let registered = match mode {
-            Mode::Registered => Some(Registered::open(&ring.submitter()).map_err(|source| {
-                let is_unknown = source.raw_os_error() == Some(libc::EINVAL);
-                let error = failed(source);
-                if is_unknown {
-                    error.advise("sparse tables need Linux 5.19: use engine uring")
-                } else {
-                    error
-                }
-            })?),
-            Mode::Plain | Mode::Linked => None,
+        check_operations(&ring, kind)?;
+        let registered = match kind {
+            EngineKind::UringRegistered => {
+                Some(Registered::open(&ring.submitter()).map_err(|source| {
+                    failed(source).advise("sparse tables need Linux 5.19: use engine uring")
+                })?)
+            }
+            _ => None,
         };
         let slots = (0..depth).map(|_| Slot::default()).collect();
-        Ok(Self { ring, mode, registered, slots })
+        Ok(Self { ring, kind, registered, slots })
     }
 
     /// # Safety
@@ -140,13 +81,11 @@ impl Ring {
         // SAFETY: handed on.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
         // The queue was made for two entries per slot; more would be a bug of this file.
-        pushed.map_err(|_| {
-            Error::new(
-                "io_uring submit",
-                self.mode.names().engine.name(),
-                io::Error::other("the queue is full"),
-            )
-        })
+        pushed.map_err(|_| self.failed("io_uring submit", io::Error::other("the queue is full")))
+    }
+
+    fn failed(&self, operation: &'static str, source: io::Error) -> Error {
+        Error::new(operation, self.kind.name(), source)
     }
 
     /// Submits what was pushed and waits until `wanted` entries are answered; it may return
@@ -159,13 +98,7 @@ impl Ring {
                 Some(libc::EINTR) => {}
                 // No memory for a request now, or completions to be fetched first.
                 Some(libc::EAGAIN | libc::EBUSY) => std::thread::yield_now(),
-                _ => {
-                    return Err(Error::new(
-                        "io_uring_enter",
-                        self.mode.names().engine.name(),
-                        error,
-                    ));
-                }
+                _ => return Err(self.failed("io_uring_enter", error)),
             },
         }
         if !self.ring.submission().is_empty() {
@@ -188,53 +121,44 @@ impl Ring {
 
     /// Takes the answers there are, without a system call.
     fn reap(&mut self, answers: &mut Vec<Answer>) {
-        let Self { ring, slots, registered, .. } = self;
-        for entry in ring.completion() {
+        for entry in self.ring.completion() {
             let number = (entry.user_data() >> 1) as usize;
-            let slot = &mut slots[number];
-            let answer = answer_of(i64::from(entry.result()));
+            let slot = &mut self.slots[number];
+            let answer = Some(answer_of(i64::from(entry.result())));
             if entry.user_data() & LINKED_SYNC == 0 {
-                slot.first = Some(answer);
+                slot.first = answer;
             } else {
-                slot.sync = Some(answer);
+                slot.sync = answer;
             }
             assert!(slot.outstanding > 0, "an answer to an entry that is not out");
             slot.outstanding -= 1;
             if slot.outstanding == 0 {
-                let slot = std::mem::take(slot);
-                if let Some(registered) = registered {
-                    registered.release(slot.used);
-                }
-                answers.push(Answer { slot: number, outcome: slot.into_outcome() });
+                answers.push(std::mem::take(slot).into_answer(number));
             }
         }
     }
 
-    /// The indices for an attempt; none in the modes that register nothing.
+    /// The indices for an attempt; none with engines that register nothing.
     ///
     /// # Safety
-    /// The buffer of `progress` must live until the indices are given back.
-    unsafe fn indices(&mut self, progress: &Progress, with_buffer: bool) -> Used {
-        let Some(registered) = &mut self.registered else { return Used::default() };
-        let buffer = if with_buffer { progress.buffer() } else { None };
+    /// The buffer of `progress` must live until the attempt is answered.
+    unsafe fn indices(&mut self, progress: &Progress) -> Indices {
+        let Some(registered) = &mut self.registered else { return Indices::default() };
+        let is_idle = self.slots.iter().all(|slot| slot.outstanding == 0);
+        let ring = self.ring.submitter();
         // SAFETY: handed on.
-        unsafe { registered.acquire(&self.ring.submitter(), progress.file(), buffer) }
+        unsafe { registered.indices(&ring, is_idle, progress.file(), progress.buffer()) }
     }
 }
 
 impl Slot {
-    fn into_outcome(mut self) -> Outcome {
-        let first = self.first.take();
-        let first = self.judge(first);
-        if !self.is_linked {
-            return Outcome::One(first);
-        }
-        let sync = self.sync.take();
-        let sync = match self.judge(sync) {
+    fn into_answer(mut self, slot: usize) -> Answer {
+        let (first, sync) = (self.first.take(), self.sync.take());
+        let linked_sync = self.is_linked.then(|| match self.judge(sync) {
             Ok(_) if self.is_doubtful => Err(not_started()),
             sync => sync,
-        };
-        Outcome::Linked { write: first, sync }
+        });
+        Answer { slot, result: self.judge(first), linked_sync }
     }
 
     /// If the submitter of an entry has ended before the kernel could continue with it (the sync
@@ -261,34 +185,30 @@ fn not_started() -> io::Error {
 }
 
 impl Kernel for Ring {
-    fn names(&self) -> &'static CallNames {
-        self.mode.names()
-    }
+    const NAMES: &'static CallNames = &CallNames {
+        write: "io_uring write",
+        write_dsync: "io_uring write(RWF_DSYNC)",
+        read: "io_uring read",
+        fsync: "io_uring fsync",
+        fdatasync: "io_uring fdatasync",
+    };
 
     unsafe fn start(&mut self, slot: usize, progress: &Progress, step: Step) -> Result<()> {
-        // SAFETY: `progress` lives until the answer by this function's own condition, and the
-        // answer gives them back.
-        let used = unsafe { self.indices(progress, !matches!(step, Step::Sync(_))) };
-        let (first, sync) = match step {
-            Step::Write { span, dsync, then } => {
-                let then = then.filter(|_| self.mode == Mode::Linked);
-                (
-                    write_entry(progress, used, span, dsync),
-                    then.map(|kind| sync_entry(progress, used, kind)),
-                )
+        // SAFETY: `progress` lives until the answer by this function's own condition.
+        let indices = unsafe { self.indices(progress) };
+        let first = entry(progress, indices, step);
+        let sync = match step {
+            Step::Write { then: Some(kind), .. } if self.kind == EngineKind::UringLinked => {
+                Some(entry(progress, indices, Step::Sync(kind)))
             }
-            Step::Read { span } => (read_entry(progress, used, span), None),
-            Step::Sync(kind) => (sync_entry(progress, used, kind), None),
-            Step::Finished => unreachable!("a finished request is not started"),
+            _ => None,
         };
         let user_data = (slot as u64) << 1;
         let is_linked = sync.is_some();
-        let submitter = Some(std::thread::current().id());
         self.slots[slot] = Slot {
             outstanding: 1 + usize::from(is_linked),
             is_linked,
-            used,
-            submitter,
+            submitter: Some(std::thread::current().id()),
             ..Slot::default()
         };
         let first = first.user_data(user_data);
@@ -336,37 +256,38 @@ impl Drop for Ring {
     }
 }
 
-fn write_entry(progress: &Progress, used: Used, span: Span, dsync: bool) -> Entry {
-    let (pointer, len) = memory(progress, span);
-    let flags = if dsync { libc::RWF_DSYNC } else { 0 };
-    match used.buffer {
-        Some(index) => on_file!(used, progress, file => {
-            opcode::WriteFixed::new(file, pointer, len, index).offset(span.offset).rw_flags(flags).build()
-        }),
-        None => on_file!(used, progress, file => {
-            opcode::Write::new(file, pointer, len).offset(span.offset).rw_flags(flags).build()
-        }),
-    }
-}
-
-fn read_entry(progress: &Progress, used: Used, span: Span) -> Entry {
-    let (pointer, len) = memory(progress, span);
-    match used.buffer {
-        Some(index) => on_file!(used, progress, file => {
-            opcode::ReadFixed::new(file, pointer, len, index).offset(span.offset).build()
-        }),
-        None => on_file!(used, progress, file => {
-            opcode::Read::new(file, pointer, len).offset(span.offset).build()
-        }),
-    }
-}
-
-fn sync_entry(progress: &Progress, used: Used, kind: SyncKind) -> Entry {
-    let flags = match kind {
-        SyncKind::All => FsyncFlags::empty(),
-        SyncKind::Data => FsyncFlags::DATASYNC,
+/// The entry of a step, by registered indices where there are some.
+fn entry(progress: &Progress, indices: Indices, step: Step) -> Entry {
+    let (fd, flags) = match indices.file {
+        Some(index) => (Fd(index.cast_signed()), Flags::FIXED_FILE),
+        None => (Fd(progress.file().descriptor().as_raw_fd()), Flags::empty()),
     };
-    on_file!(used, progress, file => opcode::Fsync::new(file).flags(flags).build())
+    let entry = match step {
+        Step::Write { span, dsync, then: _ } => {
+            let (at, len) = memory(progress, span);
+            let flags = if dsync { libc::RWF_DSYNC } else { 0 };
+            match indices.buffer {
+                Some(index) => {
+                    let write = opcode::WriteFixed::new(fd, at, len, index);
+                    write.offset(span.offset).rw_flags(flags).build()
+                }
+                None => opcode::Write::new(fd, at, len).offset(span.offset).rw_flags(flags).build(),
+            }
+        }
+        Step::Read { span } => {
+            let (at, len) = memory(progress, span);
+            match indices.buffer {
+                Some(index) => {
+                    opcode::ReadFixed::new(fd, at, len, index).offset(span.offset).build()
+                }
+                None => opcode::Read::new(fd, at, len).offset(span.offset).build(),
+            }
+        }
+        Step::Sync(SyncKind::All) => opcode::Fsync::new(fd).build(),
+        Step::Sync(SyncKind::Data) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        Step::Finished => unreachable!("a finished request is not started"),
+    };
+    entry.flags(flags)
 }
 
 fn memory(progress: &Progress, span: Span) -> (*mut u8, u32) {
@@ -410,7 +331,7 @@ fn build(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-fn check_operations(ring: &IoUring, mode: Mode) -> Result<()> {
+fn check_operations(ring: &IoUring, kind: EngineKind) -> Result<()> {
     let mut probe = Probe::new();
     let known = ring.submitter().register_probe(&mut probe).is_ok();
     let needed =
@@ -418,28 +339,29 @@ fn check_operations(ring: &IoUring, mode: Mode) -> Result<()> {
     if known && needed.iter().all(|&code| probe.is_supported(code)) {
         return Ok(());
     }
-    let why = "this kernel's io_uring has no plain write: Linux 5.6 or newer is needed; use engine caller, pool or aio";
-    Err(Error::unsupported("open engine", mode.names().engine.name(), why))
+    let why = "this kernel's io_uring has no plain write: Linux 5.6 or newer is needed; \
+               use engine caller, pool or aio";
+    Err(Error::unsupported("open engine", kind.name(), why))
 }
 
-fn explain(source: io::Error, mode: Mode) -> Error {
-    let code = source.raw_os_error();
-    let error = Error::new("set up io_uring", mode.names().engine.name(), source);
-    match code {
-        Some(libc::EPERM | libc::EACCES) => error.advise(
-            "io_uring is forbidden here: by `sysctl kernel.io_uring_disabled` (0 allows it), or by a seccomp profile \
-             (Docker's and containerd's default ones refuse it); allow it, or use engine caller, pool or aio",
-        ),
-        Some(libc::ENOSYS) => error.advise(
-            "this kernel was built without io_uring or is older than Linux 5.1, or a seccomp profile hides it; use engine \
-             caller, pool or aio",
-        ),
-        Some(libc::ENOMEM) => error.advise(
-            "rings and registered buffers count against RLIMIT_MEMLOCK: raise it (`ulimit -l`, LimitMEMLOCK= in systemd), \
-             lower the depth, or use engine caller, pool or aio",
-        ),
-        _ => error,
-    }
+fn explain(source: io::Error, kind: EngineKind) -> Error {
+    let advice = match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here: by `sysctl kernel.io_uring_disabled` (0 allows it), or by \
+             a seccomp profile (Docker's and containerd's default ones refuse it); allow it, or \
+             use engine caller, pool or aio"
+        }
+        Some(libc::ENOSYS) => {
+            "this kernel was built without io_uring or is older than Linux 5.1, or a seccomp \
+             profile hides it; use engine caller, pool or aio"
+        }
+        Some(libc::ENOMEM) => {
+            "rings and registered buffers count against RLIMIT_MEMLOCK: raise it (`ulimit -l`, \
+             LimitMEMLOCK= in systemd), lower the depth, or use engine caller, pool or aio"
+        }
+        _ => "use engine caller, pool or aio",
+    };
+    Error::new("set up io_uring", kind.name(), source).advise(advice)
 }
 
 #[cfg(test)]
@@ -450,52 +372,36 @@ mod tests {
     fn a_refused_ring_says_why_and_what_to_use_instead() {
         for (code, word) in [
             (libc::EPERM, "kernel.io_uring_disabled"),
-            (libc::EPERM, "seccomp"),
             (libc::ENOSYS, "seccomp"),
             (libc::ENOMEM, "RLIMIT_MEMLOCK"),
         ] {
-            let text = explain(io::Error::from_raw_os_error(code), Mode::Registered).to_string();
-            assert!(text.starts_with("set up io_uring uring-registered: "), "{text}");
-            assert!(
-                text.contains(word) && text.contains("use engine caller, pool or aio"),
-                "{text}"
-            );
+            let error = explain(io::Error::from_raw_os_error(code), EngineKind::Uring).to_string();
+            assert!(error.contains(word) && error.contains("use engine caller"), "{error}");
         }
     }
 
     #[test]
-    fn an_entry_cancelled_with_its_submitter_did_not_start() {
-        let answer_to = |submitter| {
+    fn what_did_not_run_or_was_not_linked_is_not_believed() {
+        let code = |answer: io::Result<usize>| answer.expect_err("refused").raw_os_error();
+        let fault = |submitter| {
             let first = Some(Err(io::Error::from_raw_os_error(libc::EFAULT)));
-            let Outcome::One(Err(error)) =
-                (Slot { submitter, first, ..Slot::default() }).into_outcome()
-            else {
-                panic!("one failure");
+            code(Slot { submitter, first, ..Slot::default() }.into_answer(0).result)
+        };
+        let other = std::thread::spawn(|| std::thread::current().id()).join().expect("an id");
+        assert_eq!(fault(Some(other)), Some(libc::ECANCELED));
+        assert_eq!(fault(Some(std::thread::current().id())), Some(libc::EFAULT));
+        let doubtful = |sync| {
+            let slot = Slot {
+                is_linked: true,
+                is_doubtful: true,
+                first: Some(Ok(512)),
+                sync,
+                ..Slot::default()
             };
-            error.raw_os_error()
+            code(slot.into_answer(0).linked_sync.expect("linked"))
         };
-        let other = std::thread::spawn(|| std::thread::current().id()).join().unwrap();
-        assert_eq!(answer_to(Some(other)), Some(libc::ECANCELED));
-        assert_eq!(answer_to(Some(std::thread::current().id())), Some(libc::EFAULT));
-    }
-
-    #[test]
-    fn a_doubtful_link_is_not_believed_but_its_failure_is() {
-        let slot = |sync| Slot {
-            is_linked: true,
-            is_doubtful: true,
-            first: Some(Ok(512)),
-            sync: Some(sync),
-            ..Slot::default()
-        };
-        let Outcome::Linked { write: Ok(512), sync: Err(error) } = slot(Ok(0)).into_outcome()
-        else {
-            panic!("a linked outcome whose sync does not count");
-        };
-        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
-        let failed = slot(Err(io::Error::from_raw_os_error(libc::EIO))).into_outcome();
-        assert!(
-            matches!(failed, Outcome::Linked { sync: Err(error), .. } if error.raw_os_error() == Some(libc::EIO))
-        );
+        assert_eq!(doubtful(Some(Ok(0))), Some(libc::ECANCELED));
+        let failed = Some(Err(io::Error::from_raw_os_error(libc::EIO)));
+        assert_eq!(doubtful(failed), Some(libc::EIO), "a failure counts all the same");
     }
 }

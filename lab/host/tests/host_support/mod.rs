@@ -11,6 +11,12 @@ use std::sync::Once;
 
 use inkstone_host::{LoopDevice, LoopOptions, Mount, WorkDir, run_on_device, sweep};
 
+pub(crate) const EXT4: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+pub(crate) const XFS: &[&str] = &["-q", "-f"];
+pub(crate) const BTRFS: &[&str] = &["-q", "-f"];
+/// The least that mkfs.xfs accepts.
+pub(crate) const XFS_MIB: usize = 320;
+
 /// Says that a test did not run.
 pub(crate) fn not_run(test: &str, why: &str) {
     // Past the test harness, which hides what a passing test prints.
@@ -20,13 +26,13 @@ pub(crate) fn not_run(test: &str, why: &str) {
 /// Whether this test can run here: as root, with loop devices and these tools. Says so loudly if
 /// not.
 pub(crate) fn can_run(test: &str, tools: &[&str]) -> bool {
+    let missing = || tools.iter().find(|tool| find_tool(tool).is_none());
     let why = if !inkstone_io::is_root() {
         Some("it needs root".to_string())
     } else if File::open("/dev/loop-control").is_err() {
         Some("there is no /dev/loop-control".to_string())
     } else {
-        let missing = tools.iter().find(|tool| find_tool(tool).is_none());
-        missing.map(|tool| format!("{tool} is not installed"))
+        missing().map(|tool| format!("{tool} is not installed"))
     };
     if let Some(why) = &why {
         not_run(test, why);
@@ -42,13 +48,18 @@ fn find_tool(name: &str) -> Option<PathBuf> {
 /// Runs a tool and gives what it printed.
 pub(crate) fn run(tool: &str, args: &[&str]) -> String {
     let output = Command::new(find_tool(tool).expect(tool)).args(args).output().expect(tool);
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{tool} {args:?}: {stdout}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    stdout
+    assert!(output.status.success(), "{tool} {args:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs one test of this program, which `set_up` may start in another way, in a process of its own.
+pub(crate) fn this_test(program: &Path, test: &str, set_up: &[&str]) -> Command {
+    let mut words: Vec<&str> = set_up.to_vec();
+    let program = program.to_str().expect("text");
+    words.extend([program, "--exact", test, "--nocapture"]);
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 /// Where temporary files go: a disk, never a tmpfs.
@@ -57,26 +68,14 @@ pub(crate) fn temporary() -> &'static Path {
 }
 
 /// A file of that size with all its blocks written.
-pub(crate) fn image(dir: &Path, name: &str, mib: usize) -> PathBuf {
-    let path = dir.join(name);
+pub(crate) fn image(dir: &Path, mib: usize) -> PathBuf {
+    let path = dir.join("image");
     let mut file = File::create(&path).expect("an image");
-    let zeros = vec![0u8; 1 << 20];
     for _ in 0..mib {
-        file.write_all(&zeros).expect("space for an image");
+        file.write_all(&[0; 1 << 20]).expect("space for an image");
     }
     file.sync_all().expect("an image on disk");
     path
-}
-
-/// Removes what killed labs left anywhere. A file system below a FUSE mount whose process is dead
-/// makes mkfs.btrfs fail for every other device: it asks where each mounted file is.
-fn sweep_once() {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
-        for word in sweep(temporary()).expect("swept") {
-            eprintln!("{word}");
-        }
-    });
 }
 
 /// A mounted file system on a loop device. The fields go in this order.
@@ -106,14 +105,15 @@ impl FileSystem {
         args: &[&str],
         options: LoopOptions,
     ) -> FileSystem {
-        sweep_once();
+        // Removes what killed labs left anywhere. A file system below a FUSE mount whose process
+        // is dead makes mkfs.btrfs fail for every other device.
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| drop(sweep(temporary()).expect("swept")));
         let dir = WorkDir::create(temporary()).expect("a work directory");
-        let image = image(dir.path(), "image", mib);
-        let device = LoopDevice::attach(&image, options).expect("a loop device");
-        let tool = format!("mkfs.{kind}");
-        let made =
-            run_on_device(&find_tool(&tool).expect(&tool), args, device.path()).expect(&tool);
-        assert!(made.status.success(), "{tool} {}: {made:?}", device.path().display());
+        let device = LoopDevice::attach(&image(dir.path(), mib), options).expect("a loop device");
+        let tool = find_tool(&format!("mkfs.{kind}")).expect(kind);
+        let made = run_on_device(&tool, args, device.path()).expect(kind);
+        assert!(made.status.success(), "mkfs.{kind} {}: {made:?}", device.path().display());
         FileSystem { mount: None, device, dir }
     }
 
@@ -136,9 +136,3 @@ impl FileSystem {
         self.dir.remove().expect("removed");
     }
 }
-
-pub(crate) const EXT4: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-pub(crate) const XFS: &[&str] = &["-q", "-f"];
-pub(crate) const BTRFS: &[&str] = &["-q", "-f"];
-/// The least that mkfs.xfs accepts.
-pub(crate) const XFS_MIB: usize = 320;

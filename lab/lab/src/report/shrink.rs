@@ -11,53 +11,36 @@ use serde_json::{Map, Value};
 pub(super) struct Detail {
     /// Points of a latency curve.
     points: usize,
-    /// Slices of a cell over time, of all its rounds together.
+    /// Slices of a way over time, of all its rounds together.
     slices: usize,
-    /// Commits of a cell that are shown request by request.
+    /// Commits of a way that are shown request by request.
     commits: usize,
-    /// The note on the page about it.
-    pub(super) note: &'static str,
+}
+
+const fn detail(points: usize, slices: usize, commits: usize) -> Detail {
+    Detail { points, slices, commits }
 }
 
 /// From fine to coarse: the first one that fits is used.
 pub(super) const DETAILS: &[Detail] = &[
-    Detail {
-        points: 160,
-        slices: 240,
-        commits: 3,
-        note: "Curves have up to 160 points each; the JSON has all.",
-    },
-    Detail {
-        points: 96,
-        slices: 120,
-        commits: 3,
-        note: "Curves have up to 96 points each; the JSON has all.",
-    },
-    Detail {
-        points: 64,
-        slices: 64,
-        commits: 2,
-        note: "To keep the page small, curves have up to 64 points each; the JSON has all.",
-    },
-    Detail {
-        points: 40,
-        slices: 40,
-        commits: 1,
-        note: "To keep the page small, curves have up to 40 points each and one commit of each way is shown request by request; the JSON has all.",
-    },
-    Detail {
-        points: 24,
-        slices: 20,
-        commits: 1,
-        note: "To keep the page small, curves have up to 24 points each and one commit of each way is shown request by request; the JSON has all.",
-    },
-    Detail {
-        points: 12,
-        slices: 0,
-        commits: 0,
-        note: "To keep the page small, curves have up to 12 points each, and latency over time and commits request by request are left out; the JSON has all.",
-    },
+    detail(160, 240, 1),
+    detail(96, 120, 1),
+    detail(64, 64, 1),
+    detail(40, 40, 1),
+    detail(24, 20, 1),
+    detail(12, 0, 0),
 ];
+
+impl Detail {
+    /// What the page says about it.
+    pub(super) fn note(&self) -> String {
+        let left_out = match self.commits {
+            0 => ", and latency over time and commits request by request are left out",
+            _ => "",
+        };
+        format!("Curves have up to {} points each{left_out}; the JSON has all.", self.points)
+    }
+}
 
 /// The result in this detail.
 pub(super) fn shrunk(value: &Value, detail: &Detail) -> Value {
@@ -66,7 +49,7 @@ pub(super) fn shrunk(value: &Value, detail: &Detail) -> Value {
         Value::Array(values) => values.iter().map(|value| shrunk(value, detail)).collect(),
         // Three more digits than a chart shows.
         Value::Number(number) if number.is_f64() => {
-            number.as_f64().map_or(Value::Null, |n| rounded(n).into())
+            number.as_f64().map_or(Value::Null, |n| format!("{n:.5e}").parse().unwrap_or(n).into())
         }
         other => other.clone(),
     }
@@ -76,15 +59,11 @@ fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Va
     let mut kept = Map::new();
     for (name, value) in object {
         let value = match (name.as_str(), value) {
-            // The bill's table and chart have the totals; who submitted what is in the JSON.
-            ("submitters" | "unattributed", Value::Array(_)) => continue,
-            // The parts of a commit and the preparation are shown as percentiles, not as curves.
-            ("write" | "sync" | "preparation", Value::Object(histogram))
-                if histogram.contains_key("buckets") =>
+            // No chart shows who submitted what, or the parts of a commit as curves.
+            ("submitters" | "unattributed" | "write" | "sync" | "preparation", value)
+                if value.is_array() || value.get("buckets").is_some() =>
             {
-                let mut histogram = histogram.clone();
-                histogram.remove("buckets");
-                Value::Object(histogram)
+                continue;
             }
             // It has more digits than a JavaScript number keeps.
             ("seed", Value::Number(seed)) => Value::String(seed.to_string()),
@@ -93,8 +72,8 @@ fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Va
             ("timeline", Value::Array(commits)) => {
                 commits.iter().take(detail.commits).map(|commit| shrunk(commit, detail)).collect()
             }
-            // Empty counts: the charts take a missing count of a bill as 0.
-            (_, Value::Object(tally)) if no_requests(tally) => continue,
+            // The charts take a missing count of a bill as 0.
+            (_, Value::Object(tally)) if is_empty_tally(tally) => continue,
             (_, value) => shrunk(value, detail),
         };
         kept.insert(name.clone(), value);
@@ -102,52 +81,28 @@ fn object_shrunk(object: &Map<String, Value>, detail: &Detail) -> Map<String, Va
     kept
 }
 
-fn no_requests(tally: &Map<String, Value>) -> bool {
-    tally.len() == 2
-        && ["requests", "bytes"]
-            .iter()
-            .all(|name| tally.get(*name).and_then(Value::as_u64) == Some(0))
-}
-
-fn rounded(n: f64) -> f64 {
-    format!("{n:.5e}").parse().unwrap_or(n)
+fn is_empty_tally(tally: &Map<String, Value>) -> bool {
+    let is_zero = |name| tally.get(name).and_then(Value::as_u64) == Some(0);
+    tally.len() == 2 && is_zero("requests") && is_zero("bytes")
 }
 
 /// One bucket of a histogram: (highest value, count).
-fn pair(bucket: &Value) -> Option<(f64, u64)> {
-    Some((bucket.get(0)?.as_f64()?, bucket.get(1)?.as_u64()?))
+fn pair(bucket: &Value) -> Option<(u64, u64)> {
+    Some((bucket.get(0)?.as_u64()?, bucket.get(1)?.as_u64()?))
 }
 
-/// Merges neighbours into one bucket, with the higher value and both counts, where this changes the
-/// curve least: measured by the curve's length on the axes of the chart, which are logarithmic in
-/// the time and in the share that is slower.
+/// Merges neighbours into one bucket, with the highest value and all counts. Buckets are finer
+/// where times are short, as the chart's axis is.
 fn fewer_buckets(buckets: &[Value], points: usize) -> Value {
-    let pairs: Option<Vec<(f64, u64)>> = buckets.iter().map(pair).collect();
+    let pairs: Option<Vec<(u64, u64)>> = buckets.iter().map(pair).collect();
     let Some(pairs) = pairs.filter(|pairs| pairs.len() > points) else {
         return Value::Array(buckets.to_vec());
     };
-    let total = pairs.iter().map(|(_, count)| count).sum::<u64>().max(1) as f64;
-    let slower = |seen: u64| -((1.0 - seen as f64 / total).max(0.5 / total)).log10();
-    let (first, last) = (pairs[0].0.max(1.0).ln(), pairs[pairs.len() - 1].0.max(1.0).ln());
-    let wide = (last - first).max(1e-9);
-    let high = slower(total as u64).max(1e-9);
-    // The curve's length is at most 2: steps of this length use up the points, and the last bucket
-    // has its own.
-    let step = 2.0 / (points.max(2) - 1) as f64;
-    let mut kept: Vec<Value> = Vec::new();
-    let (mut seen, mut gathered, mut at) = (0u64, 0u64, (first, 0.0));
-    for (index, (ns, count)) in pairs.iter().enumerate() {
-        seen += count;
-        gathered += count;
-        let here = (ns.max(1.0).ln(), slower(seen));
-        let moved = (here.0 - at.0) / wide + (here.1 - at.1) / high;
-        if moved >= step || index + 1 == pairs.len() {
-            kept.push(Value::from(vec![Value::from(*ns as u64), Value::from(gathered)]));
-            gathered = 0;
-            at = here;
-        }
-    }
-    Value::Array(kept)
+    let merged = |pairs: &[(u64, u64)]| {
+        let highest = pairs.last().map_or(0, |(ns, _)| *ns);
+        Value::from(vec![highest, pairs.iter().map(|(_, count)| count).sum()])
+    };
+    pairs.chunks(pairs.len().div_ceil(points.max(1))).map(merged).collect()
 }
 
 /// Merges neighbouring slices: the sum of their times, the median of their medians, their slowest
@@ -161,8 +116,7 @@ fn fewer_slices(rounds: &[Value], slices_max: usize) -> Value {
         let slices: Option<Vec<[u64; 3]>> =
             round.as_array().and_then(|slices| slices.iter().map(slice).collect());
         let Some(slices) = slices else { return Value::Array(Vec::new()) };
-        let len = slices.len().div_ceil(of_round).max(1);
-        slices.chunks(len).map(joined).collect()
+        slices.chunks(slices.len().div_ceil(of_round).max(1)).map(joined).collect()
     };
     rounds.iter().map(fewer).collect()
 }
@@ -187,46 +141,16 @@ mod tests {
 
     #[test]
     fn fewer_buckets_keep_every_commit_and_the_slowest() {
-        let buckets: Vec<Value> =
-            (0..3_000u64).map(|n| json!([1_000 + n * n, 1 + n % 7])).collect();
-        let total: u64 = buckets.iter().filter_map(pair).map(|(_, count)| count).sum();
-        for points in [12, 40, 160] {
-            let fewer = fewer_buckets(&buckets, points);
-            let fewer: Vec<(f64, u64)> =
-                fewer.as_array().unwrap().iter().filter_map(pair).collect();
-            assert!(
-                fewer.len() <= points && fewer.len() > points / 3,
-                "{} of {points}",
-                fewer.len()
-            );
-            assert_eq!(fewer.iter().map(|(_, count)| count).sum::<u64>(), total);
-            assert_eq!(fewer.last().unwrap().0, (1_000 + 2_999 * 2_999) as f64);
-        }
-    }
-
-    #[test]
-    fn a_curve_of_few_points_still_tells_its_percentiles() {
         let buckets: Vec<Value> = (1..=20_000u64).map(|n| json!([100_000 + n * 10, 1])).collect();
-        let fewer = fewer_buckets(&buckets, 64);
-        let quantile = |wanted: f64| {
-            let mut seen = 0;
-            let pairs = fewer.as_array().unwrap().iter().filter_map(pair);
-            pairs
-                .into_iter()
-                .find(|(_, count)| {
-                    seen += count;
-                    seen as f64 >= wanted * 20_000.0
-                })
-                .unwrap()
-                .0
-        };
-        for (share, true_ns) in [(0.5, 200_000.0), (0.9, 280_000.0), (0.99, 298_000.0)] {
-            assert!(
-                (quantile(share) / true_ns - 1.0_f64).abs() < 0.06,
-                "{share}: {}",
-                quantile(share)
-            );
+        for points in [12, 64, 160] {
+            let fewer = fewer_buckets(&buckets, points);
+            let fewer: Vec<(u64, u64)> =
+                fewer.as_array().expect("buckets").iter().filter_map(pair).collect();
+            assert!(fewer.len() <= points && fewer.len() > points / 2, "{}", fewer.len());
+            assert_eq!(fewer.iter().map(|(_, count)| count).sum::<u64>(), 20_000);
+            assert_eq!(fewer.last().expect("one").0, 300_000);
         }
+        assert_eq!(fewer_buckets(&buckets[..3], 12), json!(buckets[..3]));
     }
 
     #[test]
@@ -234,7 +158,8 @@ mod tests {
         let round: Vec<[u64; 3]> =
             (0..60u64).map(|n| [100, n, if n == 33 { 9_000 } else { n + 1 }]).collect();
         let fewer = fewer_slices(&[json!(round), json!(round)], 24);
-        let first: Vec<[u64; 3]> = fewer[0].as_array().unwrap().iter().filter_map(slice).collect();
+        let first: Vec<[u64; 3]> =
+            fewer[0].as_array().expect("slices").iter().filter_map(slice).collect();
         assert_eq!((first.len(), first.iter().map(|slice| slice[0]).sum::<u64>()), (12, 6_000));
         assert_eq!(first.iter().map(|slice| slice[2]).max(), Some(9_000));
         assert_eq!(fewer_slices(&[json!("nonsense")], 24), json!([[]]));
@@ -250,10 +175,11 @@ mod tests {
             "data_writes": {"requests": 3, "bytes": 0},
             "submitters": [{"who": "x"}]
         });
-        let small = shrunk(&value, &DETAILS[0]);
-        assert_eq!(
-            small,
-            json!({"seed": "16144178661311162000", "later": {"deep": [1, {"x": 0.123457}]}, "write": {"count": 2}, "data_writes": {"requests": 3, "bytes": 0}})
-        );
+        let small = json!({
+            "seed": "16144178661311162000",
+            "later": {"deep": [1, {"x": 0.123457}]},
+            "data_writes": {"requests": 3, "bytes": 0}
+        });
+        assert_eq!(shrunk(&value, &DETAILS[0]), small);
     }
 }

@@ -1,21 +1,23 @@
-//! This process with less of the machine for a while: all its threads on one CPU, or all of it with
-//! a share of a CPU.
+//! Processors that a process does not have: all its threads on one CPU, half a CPU for all of them,
+//! CPUs that are taken away now and then, as the host of a virtual machine takes them.
 //!
-//! *Owns*: the affinity of this process's threads, a control group of its own, and giving both
-//! back. *May not touch*: other processes, the groups that they are in, limits that were there
-//! before.
+//! *Owns*: the affinity and the control group of this process, given back when it ends; a thread of
+//! real-time priority for each CPU that is taken away. *May not touch*: other processes, and limits
+//! that were there before.
 //!
 //! A killed lab leaves an empty control group at most; the next [`HalfCpu::begin`] removes it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, Result};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::device::own_threads;
+use crate::counters::own_threads;
+use crate::maker::{maker, may_live, next_name};
 
 /// All threads of this process on one CPU, those that they start meanwhile too. Dropping it gives
 /// each thread back what it had.
@@ -36,26 +38,21 @@ impl OneCpu {
         let of_caller = affinity(None)?;
         let first = (0..CpuSet::MAX_CPU).find(|&cpu| of_caller.is_set(cpu));
         let mut one = CpuSet::new();
-        one.set(
-            first.ok_or_else(|| {
-                Error::invalid("bind to a CPU", "this process", "it may use none")
-            })?,
-        );
+        one.set(first.unwrap_or(0));
         // What was changed is given back if a later thread refuses.
         let mut bound = Self { before: Vec::new(), of_caller };
         // Threads that are started meanwhile by one that is not bound yet are found by the second
         // look.
-        for _ in 0..2 {
-            for thread in threads() {
-                let had = match affinity(Some(thread)) {
-                    // It has ended.
-                    Err(error) if is_gone(&error) => continue,
-                    had => had?,
-                };
-                if had != one {
-                    set(thread, &one)?;
-                    bound.before.push((thread, had));
-                }
+        let second_look = std::iter::once_with(threads).flatten();
+        for thread in threads().into_iter().chain(second_look) {
+            let had = match affinity(Some(thread)) {
+                // It has ended.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                had => had?,
+            };
+            if had != one {
+                set(thread, &one)?;
+                bound.before.push((thread, had));
             }
         }
         Ok(bound)
@@ -85,18 +82,12 @@ fn affinity(thread: Option<Pid>) -> Result<CpuSet> {
 /// A thread that has ended meanwhile is fine.
 fn set(thread: Pid, to: &CpuSet) -> Result<()> {
     match sched_setaffinity(Some(thread), to) {
-        Err(error) if error != rustix::io::Errno::SRCH => {
-            Err(Error::new("sched_setaffinity", "this process", error))
-        }
-        _ => Ok(()),
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(Error::new("sched_setaffinity", "this process", error)),
     }
 }
 
-fn is_gone(error: &Error) -> bool {
-    error.raw_os_error() == Some(libc::ESRCH)
-}
-
-/// The name of our groups begins so; the number of the process follows.
+/// The name of our groups begins so.
 const PREFIX: &str = "inkstone-lab-";
 /// In each period the process may run so long, on all CPUs together.
 const QUOTA_US: u32 = 50_000;
@@ -121,6 +112,7 @@ impl HalfCpu {
         let place = Path::new("/sys/fs/cgroup");
         let own = fs::read_to_string("/proc/self/cgroup")
             .map_err(|error| Error::new("read", "/proc/self/cgroup", error))?;
+        let refused = |why| Error::invalid("limit", "/proc/self/cgroup", why);
         let (root, home, limits) = if let Some(home) = v1_home(&own) {
             let quota = ("cpu.cfs_quota_us", QUOTA_US.to_string());
             (place.join("cpu"), home, vec![("cpu.cfs_period_us", PERIOD_US.to_string()), quota])
@@ -129,24 +121,16 @@ impl HalfCpu {
             let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
             (place.to_path_buf(), home, vec![("cpu.max", format!("{QUOTA_US} {PERIOD_US}"))])
         } else {
-            return Err(Error::invalid(
-                "limit",
-                "/proc/self/cgroup",
-                "it names no group for processor time",
-            ));
+            return Err(refused("it names no group for processor time"));
         };
-        sweep(&root);
-        let group = root.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&group).map_err(|error| Error::new("create", &group, error))?;
         let home = root.join(home.trim_start_matches('/')).join("cgroup.procs");
-        let half = Self { group, home };
-        if !half.home.exists() {
-            return Err(Error::invalid(
-                "limit",
-                &half.home,
-                "the group where this process is cannot be seen from here",
-            ));
+        if !home.exists() {
+            return Err(refused("the group where this process is cannot be seen from here"));
         }
+        sweep(&root);
+        let group = root.join(next_name(PREFIX));
+        fs::create_dir(&group).map_err(|error| Error::new("create", &group, error))?;
+        let half = Self { group, home };
         for (name, value) in limits {
             put(&half.group.join(name), &value)?;
         }
@@ -171,11 +155,8 @@ fn put(file: &Path, value: &str) -> Result<()> {
 /// Removes what killed labs left. One that lives may have made its group and not be in it yet; a
 /// group with a process in it refuses to be removed.
 fn sweep(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else { return };
-    for entry in entries.filter_map(io::Result::ok) {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        if maker(&entry.file_name(), PREFIX).is_some_and(|process| !may_live(process)) {
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -193,6 +174,63 @@ fn v1_home(own: &str) -> Option<&str> {
 /// Where it is in the one tree of v2.
 fn v2_home(own: &str) -> Option<&str> {
     own.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+/// How long a processor is gone: what was seen on machines whose hosts do this
+/// (docs/performance.md).
+const STOP: Duration = Duration::from_micros(3500);
+
+/// Takes each processor that this process may use away, for 3.5 ms at a time and `percent` of the
+/// time, at random moments. `ready` is called when all threads have their priority. It does not
+/// return.
+///
+/// # Errors
+/// The kernel refuses the priority: it takes root, or `CAP_SYS_NICE`.
+pub fn steal(percent: u32, ready: impl FnOnce()) -> Result<()> {
+    let refused = |why| Error::invalid("steal", "the processors", why);
+    if !(1..=50).contains(&percent) {
+        return Err(refused("from 1 to 50 percent can be stolen"));
+    }
+    let usable = affinity(None)?;
+    let processors = (0..CpuSet::MAX_CPU).filter(|&cpu| usable.is_set(cpu));
+    become_real_time()?;
+    // New threads have the priority of the thread that starts them.
+    let thieves: Vec<_> =
+        processors.map(|cpu| thread::spawn(move || steal_one(cpu, percent))).collect();
+    ready();
+    for thief in thieves {
+        thief.join().map_err(|_| refused("a thread that takes one away has panicked"))??;
+    }
+    Ok(())
+}
+
+fn steal_one(cpu: usize, percent: u32) -> Result<()> {
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one)
+        .map_err(|error| Error::new("sched_setaffinity", "this process", error))?;
+    let mean = STOP.mul_f64(f64::from(100 - percent) / f64::from(percent));
+    let mut random = fastrand::Rng::with_seed(cpu as u64);
+    loop {
+        // The time between events that come at random.
+        thread::sleep(mean.mul_f64(-(1.0 - random.f64()).ln()));
+        let begun = Instant::now();
+        while begun.elapsed() < STOP {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn become_real_time() -> Result<()> {
+    // SAFETY: all bytes zero are a value of this structure of integers.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // SAFETY: the pointer is to a value that outlives the call; 0 names the calling thread.
+    let answer = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(Error::new("sched_setscheduler", "this process", std::io::Error::last_os_error()))
 }
 
 #[cfg(test)]
@@ -251,5 +289,13 @@ mod tests {
         assert_eq!((v1_home(v1), v2_home(v1)), (Some("/some/group"), Some("/")));
         let v2 = "0::/user.slice\n";
         assert_eq!((v1_home(v2), v2_home(v2)), (None, Some("/user.slice")));
+    }
+
+    #[test]
+    fn no_more_than_half_can_be_stolen() {
+        for percent in [0, 51, u32::MAX] {
+            let error = steal(percent, || panic!("it must not begin")).expect_err("out of range");
+            assert!(error.to_string().contains("from 1 to 50"), "{error}");
+        }
     }
 }

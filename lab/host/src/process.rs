@@ -1,11 +1,9 @@
-//! Processes that run beside a measurement: a lab starts them, pauses them between rounds, and
-//! takes them with it when it ends.
+//! Processes that a lab starts: pausing, waking and killing them, talking with them, and their end
+//! with the lab's own.
 //!
-//! *Owns*: their start, their pauses, their end, also after a kill of the lab; spinning. *May not
-//! touch*: what else they do, and processes that this one has not started.
-//!
-//! A killed lab cannot end its helpers. So each asks the kernel to be killed when the thread that
-//! started it ends ([`end_with_parent`]).
+//! *Owns*: their start, their pauses, their end, also after a kill of the lab. *May not touch*:
+//! what else they do, and other processes, as far as numbers can show: 0 and 1, which mean our own
+//! group and all processes, are refused. A child that was not waited for yet keeps its number.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,13 +13,79 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use inkstone_io::transfer::retry;
 use inkstone_io::{Error, Result};
 use rustix::process::{
-    Pid, Signal as Number, WaitId, WaitIdOptions, getppid, set_parent_process_death_signal, waitid,
+    Pid, Signal as Number, WaitId, WaitIdOptions, WaitIdStatus, getppid, kill_process,
+    kill_process_group, set_parent_process_death_signal, waitid,
 };
 
-use crate::signal::{Signal, signal_process};
+/// What is done to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGSTOP: it does nothing until it is continued.
+    Stop,
+    /// SIGCONT: it continues.
+    Continue,
+    /// SIGKILL: it ends at once, also while it is stopped.
+    Kill,
+}
+
+impl Signal {
+    fn named(self) -> (&'static str, Number) {
+        match self {
+            Signal::Stop => ("send SIGSTOP to", Number::STOP),
+            Signal::Continue => ("send SIGCONT to", Number::CONT),
+            Signal::Kill => ("send SIGKILL to", Number::KILL),
+        }
+    }
+}
+
+/// Sends a signal to a child that has not been waited for.
+///
+/// # Errors
+/// There is no such process, or it belongs to another user.
+pub fn signal_process(process: u32, signal: Signal) -> Result<()> {
+    let (what, number) = signal.named();
+    on_child(what, process, |pid| kill_process(pid, number))
+}
+
+/// Sends a signal to every process of the group that a child leads
+/// (`CommandExt::process_group(0)`).
+///
+/// # Errors
+/// The group has no process, or belongs to another user.
+pub fn signal_group(leader: u32, signal: Signal) -> Result<()> {
+    let (what, number) = signal.named();
+    on_child(what, leader, |pid| kill_process_group(pid, number))
+}
+
+/// Whether a child has ended. This does not wait for it, so its number stays its own.
+///
+/// # Errors
+/// It is not a child of this process, or was waited for already.
+pub fn has_ended(child: u32) -> Result<bool> {
+    Ok(look_at(child, WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?.is_some())
+}
+
+/// What `waitid` says of a child, without taking it away.
+fn look_at(child: u32, how: WaitIdOptions) -> Result<Option<WaitIdStatus>> {
+    on_child("wait for", child, |pid| waitid(WaitId::Pid(pid), how | WaitIdOptions::NOWAIT))
+}
+
+fn on_child<T>(
+    what: &'static str,
+    process: u32,
+    call: impl Fn(Pid) -> rustix::io::Result<T>,
+) -> Result<T> {
+    let place = PathBuf::from(format!("process {process}"));
+    let pid = i32::try_from(process).ok().filter(|raw| *raw > 1).and_then(Pid::from_raw);
+    let Some(pid) = pid else {
+        return Err(Error::invalid(what, &place, "it is not a child of this process"));
+    };
+    retry(|| Ok(call(pid)?)).map_err(|error| Error::new(what, &place, error))
+}
 
 /// A process that this one has started, with a pipe in each direction. Dropping it kills it and
-/// waits for its end.
+/// waits for its end. A killed lab cannot do that, so each asks the kernel to be killed when the
+/// thread that started it ends ([`end_with_parent`]).
 #[derive(Debug)]
 pub struct Helper {
     child: Child,
@@ -59,13 +123,7 @@ impl Helper {
     /// It has ended.
     pub fn pause(&self) -> Result<()> {
         signal_process(self.id(), Signal::Stop)?;
-        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| Error::invalid("pause", &self.place, "it has no number"))?;
-        // Nothing is taken away: what has ended keeps its number until it is dropped.
-        let how = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let seen = retry(|| waitid(WaitId::Pid(pid), how).map_err(std::io::Error::from))
-            .map_err(|error| Error::new("wait for", &self.place, error))?;
-        match seen {
+        match look_at(self.id(), WaitIdOptions::STOPPED | WaitIdOptions::EXITED)? {
             Some(status) if status.stopped() => Ok(()),
             _ => Err(Error::invalid("pause", &self.place, "it has ended")),
         }
@@ -111,8 +169,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It may have ended already; a process that has ended and was not waited for keeps its
-        // number.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -128,11 +185,10 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
     set_parent_process_death_signal(Some(Number::KILL))
         .map_err(|error| Error::new("ask for the parent's end in", place, error))?;
     // The parent may have ended before the kernel was asked.
-    let is_there = getppid().is_some_and(|pid| pid.as_raw_nonzero().get().unsigned_abs() == parent);
-    if is_there {
-        return Ok(());
+    match getppid() {
+        Some(pid) if pid.as_raw_nonzero().get().unsigned_abs() == parent => Ok(()),
+        _ => Err(Error::invalid("run", place, format!("its parent {parent} has ended"))),
     }
-    Err(Error::invalid("run", place, format!("its parent {parent} has ended")))
 }
 
 /// Uses a processor until the process is killed. It makes no system calls, and no pauses that a
@@ -146,6 +202,8 @@ pub fn spin() -> ! {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+
     use super::*;
 
     fn state(process: u32) -> Option<char> {
@@ -168,10 +226,6 @@ mod tests {
         }
         let process = helper.id();
         helper.pause().expect("it runs");
-        let used = helper.cpu_ns();
-        assert!(used > Some(0), "{used:?}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(helper.cpu_ns(), used, "it pauses");
         drop(helper);
         assert_eq!(state(process), None, "a paused one too");
     }
@@ -184,21 +238,42 @@ mod tests {
         let error = helper.answer().expect_err("it has ended").to_string();
         assert!(error.contains("without an answer"), "{error}");
         assert!(helper.pause().is_err(), "it has ended");
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_named() {
-        let error =
-            Helper::start(Path::new("/nowhere/at-all"), [""]).expect_err("no program").to_string();
-        assert!(error.contains("/nowhere/at-all"), "{error}");
+        let error = Helper::start(Path::new("/nowhere/at-all"), [""]).expect_err("no program");
+        assert!(error.to_string().contains("/nowhere/at-all"), "{error}");
     }
 
     #[test]
     fn a_process_with_another_parent_does_not_begin() {
-        let (mine, answer) =
-            (std::process::id(), crate::in_forked_child(|| u8::from(end_with_parent(1).is_err())));
-        assert_eq!(answer.expect("a child"), 1);
-        let answer = crate::in_forked_child(move || u8::from(end_with_parent(mine).is_ok()));
-        assert_eq!(answer.expect("a child"), 1);
+        let mine = std::process::id();
+        for (parent, can_begin) in [(1, false), (mine, true)] {
+            let child = crate::in_forked_child(|| u8::from(end_with_parent(parent).is_ok()));
+            assert_eq!(child.expect("a child"), u8::from(can_begin));
+        }
+    }
+
+    #[test]
+    fn a_group_is_killed_with_those_that_its_leader_has_started() {
+        let mut leader = Command::new("sh");
+        leader.args(["-c", "sleep 1000 & wait"]).stdout(Stdio::piped()).process_group(0);
+        let mut leader = leader.spawn().expect("sh");
+        assert!(!has_ended(leader.id()).expect("a child"));
+        signal_group(leader.id(), Signal::Kill).expect("killed");
+        // The pipe ends when the last process that holds it has ended.
+        let mut out = leader.stdout.take().expect("a pipe");
+        assert_eq!(std::io::Read::read_to_end(&mut out, &mut Vec::new()).expect("its end"), 0);
+        while !has_ended(leader.id()).expect("a child, asking takes nothing away") {
+            std::thread::yield_now();
+        }
+        assert_eq!(leader.wait().expect("its end").signal(), Some(libc::SIGKILL));
+        assert!(has_ended(leader.id()).is_err());
+    }
+
+    #[test]
+    fn numbers_that_mean_many_are_refused() {
+        for process in [0, 1, u32::MAX] {
+            let one = signal_process(process, Signal::Kill).expect_err("no child").to_string();
+            assert!(one.contains("SIGKILL") && one.contains("not a child"), "{one}");
+            assert!(signal_group(process, Signal::Kill).is_err() && has_ended(process).is_err());
+        }
     }
 }

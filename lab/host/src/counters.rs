@@ -1,0 +1,317 @@
+//! What the kernel counts and what time it is: a block device's counters, resources that threads
+//! and processes have used, the clocks.
+//!
+//! *Owns*: the questions and their units. *May not touch*: what is worth counting.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use inkstone_io::transfer::retry;
+use inkstone_io::{DeviceNumber, Error, Result};
+
+/// A device's counters since it appeared: `/sys/dev/block/M:m/stat`. A sector is 512 bytes on every
+/// device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockStat {
+    /// Read requests completed.
+    pub reads: u64,
+    /// Sectors read.
+    pub read_sectors: u64,
+    /// Write requests completed, empty flushes included.
+    pub writes: u64,
+    /// Sectors written.
+    pub write_sectors: u64,
+    /// Requests in flight now: not a counter.
+    pub in_flight: u64,
+    /// Flushes of the write cache completed, without those that the block layer puts around a write
+    /// with PREFLUSH or FUA. `None` before Linux 5.5: a 0 would be a measurement.
+    pub flushes: Option<u64>,
+}
+
+impl BlockStat {
+    /// The difference between `before` and this one. `in_flight` keeps its present value.
+    #[must_use]
+    pub fn since(&self, before: &BlockStat) -> BlockStat {
+        let flushes = self.flushes.zip(before.flushes);
+        BlockStat {
+            reads: self.reads.saturating_sub(before.reads),
+            read_sectors: self.read_sectors.saturating_sub(before.read_sectors),
+            writes: self.writes.saturating_sub(before.writes),
+            write_sectors: self.write_sectors.saturating_sub(before.write_sectors),
+            in_flight: self.in_flight,
+            flushes: flushes.map(|(now, before)| now.saturating_sub(before)),
+        }
+    }
+
+    fn parse(text: &str) -> Option<BlockStat> {
+        let fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>());
+        let fields: Vec<u64> = fields.collect::<std::result::Result<_, _>>().ok()?;
+        let field = |index: usize| fields.get(index).copied();
+        Some(BlockStat {
+            reads: field(0)?,
+            read_sectors: field(2)?,
+            writes: field(4)?,
+            write_sectors: field(6)?,
+            in_flight: field(8)?,
+            flushes: field(15),
+        })
+    }
+}
+
+/// Reads a device's counters. Needs no rights.
+///
+/// # Errors
+/// There is no such block device (a made-up number of btrfs, say), or sysfs is not mounted.
+pub fn block_stat(device: DeviceNumber) -> Result<BlockStat> {
+    let path = device.sysfs().join("stat");
+    let failed = |error| Error::new("read device counters", &path, error);
+    let text = retry(|| fs::read_to_string(&path)).map_err(|error| {
+        failed(error).advise(
+            "a file system like btrfs shows a made-up device number: ask for the device it is \
+             mounted from",
+        )
+    })?;
+    BlockStat::parse(&text)
+        .ok_or_else(|| failed(io::Error::other(format!("no counters in {text:?}"))))
+}
+
+/// Nanoseconds on `CLOCK_MONOTONIC`: the clock that trace events carry.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC, libc::clock_gettime)
+}
+
+/// CPU time of this process so far, user and system, of all its threads, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID, libc::clock_gettime)
+}
+
+/// Nanoseconds of one tick of the kernel (a *jiffy*): 4,000,000 with CONFIG_HZ=250. User space sees
+/// no HZ, but the coarse clocks advance once a tick.
+pub(super) fn tick_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE, libc::clock_getres)
+}
+
+type ClockCall = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+fn clock_ns(clock: libc::clockid_t, call: ClockCall) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls only write one timespec to a valid, exclusive pointer.
+    let answer = unsafe { call(clock, &mut time) };
+    assert!(answer == 0, "every kernel of today has clock {clock}");
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// The thread ids of this process, io_uring's own workers included, in its own pid namespace. Empty
+/// without /proc.
+pub fn own_threads() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Asks the kernel to drop a file's pages from its cache, so that the next read comes from the
+/// device. Only *clean* pages go, and none that a process has mapped or locked: sync the file
+/// first.
+///
+/// # Errors
+/// The file cannot have cached pages (a pipe).
+pub fn drop_cached_pages(file: &impl AsFd) -> Result<()> {
+    let fd = file.as_fd();
+    let dropped = retry(|| Ok(rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed)?));
+    dropped.map_err(|error| {
+        let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let path = fs::read_link(&link).unwrap_or_else(|_| Path::new(&link).to_path_buf());
+        Error::new("posix_fadvise(DONTNEED)", path, error)
+    })
+}
+
+/// Resources used since the thread or process began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How often it gave up the processor to wait.
+    pub voluntary_switches: u64,
+    /// How often the kernel took the processor away.
+    pub involuntary_switches: u64,
+    /// CPU time in user space, in nanoseconds.
+    pub user_ns: u64,
+    /// CPU time in the kernel on its behalf, in nanoseconds.
+    pub system_ns: u64,
+    /// Page faults served from memory.
+    pub minor_faults: u64,
+    /// Page faults that had to wait for a device.
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// What was used between `before` and this one.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
+        Self {
+            voluntary_switches: less(|usage| usage.voluntary_switches),
+            involuntary_switches: less(|usage| usage.involuntary_switches),
+            user_ns: less(|usage| usage.user_ns),
+            system_ns: less(|usage| usage.system_ns),
+            minor_faults: less(|usage| usage.minor_faults),
+            major_faults: less(|usage| usage.major_faults),
+        }
+    }
+
+    /// Both kinds.
+    pub fn switches(&self) -> u64 {
+        self.voluntary_switches + self.involuntary_switches
+    }
+}
+
+/// Of the calling thread.
+pub fn thread_usage() -> Usage {
+    usage_of(libc::RUSAGE_THREAD)
+}
+
+/// Of this process: all its threads, those that have ended and io_uring's own workers included.
+pub fn process_usage() -> Usage {
+    usage_of(libc::RUSAGE_SELF)
+}
+
+/// Page faults of the calling thread so far: (minor: served from memory, major: had to wait for a
+/// device).
+pub fn thread_faults() -> (u64, u64) {
+    let usage = thread_usage();
+    (usage.minor_faults, usage.major_faults)
+}
+
+fn usage_of(who: libc::c_int) -> Usage {
+    // SAFETY: rusage is plain integers, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes one rusage to a valid, exclusive pointer.
+    let answer = unsafe { libc::getrusage(who, &mut usage) };
+    assert!(answer == 0, "getrusage knows both kinds since Linux 2.6.26");
+    let ns = |time: libc::timeval| {
+        time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_usec.cast_unsigned() * 1000
+    };
+    Usage {
+        voluntary_switches: usage.ru_nvcsw.cast_unsigned(),
+        involuntary_switches: usage.ru_nivcsw.cast_unsigned(),
+        user_ns: ns(usage.ru_utime),
+        system_ns: ns(usage.ru_stime),
+        minor_faults: usage.ru_minflt.cast_unsigned(),
+        major_faults: usage.ru_majflt.cast_unsigned(),
+    }
+}
+
+/// What a process has read so far, all its threads together, those that have ended included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessIo {
+    /// Calls that read.
+    pub reads: u64,
+    /// Bytes that they gave, from wherever.
+    pub read_bytes: u64,
+    /// Bytes that were fetched from a device.
+    pub device_bytes: u64,
+}
+
+impl ProcessIo {
+    /// What was read between `before` and this one.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            device_bytes: self.device_bytes.saturating_sub(before.device_bytes),
+        }
+    }
+}
+
+/// Of this process; `None` if the kernel does not say. Asking is one read, which the next answer
+/// counts; here it is taken out, so that two answers with nothing between them are equal.
+pub fn process_io() -> Option<ProcessIo> {
+    /// What the questions themselves have read so far.
+    static ASKED: Mutex<(u64, u64)> = Mutex::new((0, 0));
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut text = [0; 1024];
+    let len = fs::File::open("/proc/self/io").ok()?.read(&mut text).ok()?;
+    let text = std::str::from_utf8(&text[..len]).ok()?;
+    let field = |name: &str| {
+        let (_, value) =
+            text.lines().filter_map(|line| line.split_once(": ")).find(|(n, _)| *n == name)?;
+        value.parse::<u64>().ok()
+    };
+    let answer = ProcessIo {
+        reads: field("syscr")?.saturating_sub(asked.0),
+        read_bytes: field("rchar")?.saturating_sub(asked.1),
+        device_bytes: field("read_bytes")?,
+    };
+    *asked = (asked.0 + 1, asked.1 + len as u64);
+    Some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn counters_of_old_and_new_kernels() {
+        let new = BlockStat::parse("  1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n").expect("17");
+        assert_eq!((new.reads, new.write_sectors, new.flushes), (1, 7, Some(16)));
+        let old = BlockStat::parse("1 2 3 4 5 6 7 8 9 10 11").expect("11 fields");
+        assert_eq!((old.flushes, new.since(&old).flushes), (None, None));
+        let nothing = BlockStat { in_flight: 9, flushes: Some(0), ..BlockStat::default() };
+        assert_eq!(new.since(&new), nothing);
+        assert!(
+            BlockStat::parse("1 2 3").is_none() && BlockStat::parse("1 2 3 4 5 6 7 8 x").is_none()
+        );
+    }
+
+    #[test]
+    fn clocks_and_threads_answer() {
+        let first = monotonic_ns();
+        assert!(monotonic_ns() >= first);
+        let hz = 1_000_000_000 / tick_ns();
+        assert!([100, 250, 300, 1000].contains(&hz), "{hz}");
+        assert!(own_threads().contains(&std::process::id()));
+    }
+
+    #[test]
+    fn cached_pages_of_a_file_can_be_dropped_and_of_a_pipe_not() {
+        drop_cached_pages(&tempfile::tempfile().expect("a file")).expect("it has cached pages");
+        let (reader, _writer) = io::pipe().expect("a pipe");
+        let error = drop_cached_pages(&reader).expect_err("a pipe has none");
+        assert_eq!(error.raw_os_error(), Some(libc::ESPIPE));
+        assert!(error.path().to_string_lossy().contains("pipe"), "{error}");
+    }
+
+    #[test]
+    fn waiting_is_a_switch_and_touching_memory_a_fault() {
+        let (before, of_all) = (thread_usage(), process_usage());
+        let touched = vec![1u8; 8 << 20];
+        std::thread::sleep(Duration::from_millis(2));
+        let used = thread_usage().since(&before);
+        assert!(used.minor_faults > 0 && used.voluntary_switches > 0, "{used:?} {}", touched.len());
+        std::thread::spawn(|| std::thread::sleep(Duration::from_millis(2))).join().expect("an end");
+        assert!(
+            process_usage().since(&of_all).switches() > used.switches(),
+            "of ended threads too"
+        );
+    }
+
+    #[test]
+    fn reading_is_counted_and_asking_is_not() {
+        // In a child: other tests of this process read too.
+        let answer = crate::in_forked_child(|| {
+            let Some(before) = process_io() else {
+                eprintln!("NOT RUN: reading is counted: the kernel does not count");
+                return 3;
+            };
+            let nothing = process_io().expect("as before").since(&before);
+            let mut file = fs::File::open("/proc/self/exe").expect("this program");
+            file.read_exact(&mut [0; 1000]).expect("it is longer");
+            let read = process_io().expect("as before").since(&before);
+            u8::from(nothing == ProcessIo::default())
+                | u8::from((read.reads, read.read_bytes) == (1, 1000)) << 1
+        });
+        assert_eq!(answer.expect("a child"), 3);
+    }
+}

@@ -1,0 +1,1229 @@
+// The page of a result: what its charts and tables show.
+// Owns: everything below the head, which is in the HTML already. May not touch: figures; it shows
+// what the JSON has, and says what is missing. Text of the result goes through textContent or
+// setAttribute, never through HTML. There are two kinds of chart: rows and curves.
+"use strict";
+
+// ---- elements, and values that may be missing
+
+function build(node, given, children) {
+  for (const [name, value] of Object.entries(given || {}))
+    if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+  node.append(...children.flat(2).filter((child) => child || child === 0));
+  return node;
+}
+const el = (tag, given, ...children) => build(document.createElement(tag), given, children);
+const sv = (tag, given, ...children) =>
+  build(document.createElementNS("http://www.w3.org/2000/svg", tag), given, children);
+// Sentences name ways in `backticks`.
+const marked = (words) =>
+  text(words)
+    .split("`")
+    .map((part, n) => (n % 2 ? el("code", {}, part) : part));
+
+const list = (value) => (Array.isArray(value) ? value : []);
+const text = (value) => (value === null || value === undefined ? "" : String(value));
+const finite = (value) => typeof value === "number" && Number.isFinite(value);
+const sum = (values) => values.reduce((total, value) => total + (finite(value) ? value : 0), 0);
+const sorted = (values) => values.filter(finite).sort((a, b) => a - b);
+// Between neighbours in proportion, as the lab's own tables have it.
+function quantile(values, share) {
+  const all = sorted(values);
+  if (!all.length) return null;
+  const at = (all.length - 1) * share;
+  const below = Math.floor(at);
+  return all[below] + (all[Math.min(below + 1, all.length - 1)] - all[below]) * (at - below);
+}
+
+// ---- numbers as people read them
+
+function digits(value) {
+  if (!finite(value)) return "not measured";
+  const size = Math.abs(value);
+  if (size >= 99.95) return Math.round(value).toLocaleString("en-US");
+  if (size >= 9.995) return value.toFixed(1);
+  // Far below 1 the digits that count are further right.
+  return size > 0 && size < 0.0995 ? String(Number(value.toPrecision(2))) : value.toFixed(2);
+}
+function scaled(value, units) {
+  if (!finite(value)) return "not measured";
+  // Half a step early, so that nothing is shown as "1,000" of the smaller unit.
+  const fitting = units.filter(([factor]) => Math.abs(value) >= factor * 0.9995);
+  const [factor, unit] = fitting.length ? fitting[fitting.length - 1] : units[0];
+  return `${digits(value / factor)} ${unit}`;
+}
+const TIMES = [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]];
+const SIZES = [[1, "B"], [1024, "KiB"], [1024 ** 2, "MiB"], [1024 ** 3, "GiB"], [1024 ** 4, "TiB"]];
+const SPEEDS = [[1, "B/s"], [1e3, "kB/s"], [1e6, "MB/s"], [1e9, "GB/s"]];
+// "1 ms", not "1.00 ms".
+const brief = (shown) => shown.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
+const time = (ns) => (ns === 0 ? "0" : scaled(ns, TIMES));
+const bytes = (value) => brief(scaled(value, SIZES));
+const count = (value) => (finite(value) ? value.toLocaleString("en-US") : "not measured");
+const plural = (n, one) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+const times = (value) => (finite(value) ? `${digits(value)}×` : "not measured");
+function amount(value, unit) {
+  if (unit.startsWith("ns")) return `${time(value)}${unit.slice(2).replace(/^,.*/, "")}`;
+  if (unit === "bytes/s") return scaled(value, SPEEDS);
+  if (unit.startsWith("bytes")) return `${bytes(value)}${unit.slice(5)}`;
+  const short = [[1, ""], [1e4, "k"], [1e6, "M"]].filter(([least]) => value >= least).pop();
+  const shown = { k: `${digits(value / 1e3)} k`, M: `${digits(value / 1e6)} M` }[short && short[1]];
+  return `${shown || digits(value)} ${unit}`;
+}
+// A speedup with its interval, and the word that follows it; faster and slower are in the figure.
+const MARKS = { tie: " tie", "cannot-tell": " ?", unknown: " ?" };
+const against = (relative) => times(relative.speedup) + (MARKS[relative.verdict] || "");
+const ends = (relative) =>
+  finite(relative.low) && finite(relative.high)
+    ? `95%: ${digits(relative.low)} to ${digits(relative.high)}`
+    : "too few rounds for an interval";
+const interval = (relative) => (relative ? `${times(relative.speedup)} (${ends(relative)})` : "");
+const wordsOf = (verdict) => text(verdict).replace("-", " ");
+const spreadOf = (one, show) =>
+  one.rounds > 1 ? `half of them: ${show(one.low)} to ${show(one.high)}` : "a single one";
+
+// ---- scales: a value's place in pixels, and the ticks to draw
+
+function linear(top, show) {
+  return (from, to) => {
+    const high = top > 0 ? top : 1;
+    // Numbers stand beside each other on the horizontal axis, below each other on the other one.
+    const parts = Math.max(2, Math.min(6, to > from ? (to - from) / 90 : (from - to) / 45));
+    const power = 10 ** Math.floor(Math.log10(high / parts));
+    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= high / parts);
+    const values = [...Array(Math.floor(high / step + 0.001) + 1).keys()].map((n) => n * step);
+    const at = (value) => from + (value / high) * (to - from);
+    return { at, ticks: values.map((value) => [value, brief(show(value))]) };
+  };
+}
+function logarithmic(low, high, base, show) {
+  return (from, to) => {
+    const log = (value) => Math.log(Math.max(value, 1e-12));
+    const pad = Math.max((log(high) - log(low)) * 0.04, Math.log(1.05));
+    const [a, b] = [log(low) - pad, log(high) + pad];
+    const at = (value) => from + ((log(value) - a) / (b - a)) * (to - from);
+    const step = Math.log(base);
+    const every = Math.max(1, Math.ceil((b - a) / step / Math.max(2, Math.abs(to - from) / 64)));
+    const powers = [];
+    for (let n = Math.ceil(a / step); n * step <= b; n += 1)
+      if (n % every === 0) powers.push(base ** n);
+    // Less than two powers: the ends of the data, as far as they stand apart.
+    const apart = Math.abs(at(high) - at(low)) > 80;
+    const values = powers.length > 1 ? powers : apart ? [low, high] : [low];
+    return { at, ticks: values.map((value) => [value, brief(show(value))]) };
+  };
+}
+
+// ---- charts
+
+const CHARACTER = 6.9; // of the labels' font, in pixels, about
+const canvas = (width, height) => sv("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+const line = (x1, y1, x2, y2, name) => sv("line", { x1, y1, x2, y2, class: name });
+const box = (from, to, y, height, name) =>
+  sv("rect", { x: from, y, width: Math.max(1, to - from), height, class: name });
+const label = (x, y, words, name, anchor) =>
+  sv("text", { x, y, class: name, "text-anchor": anchor || "start" }, words);
+function shortened(words, pixels) {
+  const room = Math.max(4, Math.floor(pixels / CHARACTER));
+  return words.length <= room ? words : `${words.slice(0, room - 1)}…`;
+}
+// The ticks of a horizontal axis, also at its edges inside the chart.
+const across = (scale, top, bottom, width) =>
+  scale.ticks.flatMap(([value, words]) => {
+    const half = words.length * 3.4 + 1;
+    const middle = Math.max(half, Math.min(width - half, scale.at(value)));
+    return [
+      line(scale.at(value), top, scale.at(value), bottom, "grid"),
+      label(middle, bottom + 16, words, "tick", "middle"),
+    ];
+  });
+
+// A mark says its values under the pointer; the tables say them without one.
+function says(node, lines) {
+  node.append(sv("title", {}, lines.filter(Boolean).join("\n")));
+  return node;
+}
+
+// rows: { name, lines, shown, className, weak, missing }, and what stands in the row: a value with
+// low and high as a bar or a dot, or parts [{ from, to, className }].
+// options: { scale, dots, reference }
+function rowsChart(width, rows, { scale, dots, reference }) {
+  const narrow = width < 540;
+  const longest = Math.max(4, ...rows.map((row) => row.name.length)) * CHARACTER + 14;
+  const left = narrow ? 2 : Math.min(longest, width * 0.42);
+  const step = narrow ? 42 : 27;
+  // Figures stand where a bar ends, and in a column of their own beside dots and parts.
+  const room = Math.max(3, ...rows.map((row) => text(row.shown).length)) * CHARACTER + 12;
+  const right = width - Math.min(room, width * 0.45);
+  const x = scale(left + (dots ? 6 : 0), right);
+  const bottom = rows.length * step + 4;
+  const chart = canvas(width, bottom + 28);
+  chart.append(...across(x, 0, bottom, width));
+  rows.forEach((row, n) => {
+    const y = n * step;
+    const middle = narrow ? y + 29 : y + step / 2;
+    const [at, low, high] = [row.value, row.low, row.high].map((value) => x.at(value));
+    const measured = finite(row.value) || row.parts;
+    const end = dots || row.parts ? right + 4 : Math.max(at, finite(row.high) ? high : 0) + 6;
+    const spread = finite(row.low) && finite(row.high);
+    const group = sv(
+      "g",
+      { class: row.weak ? "says weak" : "says" },
+      box(0, width, y, step, "hit"),
+      // No line through a name above its row, nor through words in place of a figure.
+      finite(reference) &&
+        measured &&
+        line(x.at(reference), narrow ? y + 20 : y, x.at(reference), y + step, "reference"),
+      finite(row.value) && !dots && box(x.at(0), at, middle - 7, 14, `mark bar ${row.className}`),
+      finite(row.value) && spread && line(low, middle, high, middle, `whisker ${row.className}`),
+      finite(row.value) &&
+        dots &&
+        sv("circle", { cx: at, cy: middle, r: 4.5, class: `mark bar ${row.className}` }),
+      list(row.parts).map((part) =>
+        box(x.at(part.from), x.at(part.to), middle - 7, 14, `mark bar ${part.className}`),
+      ),
+      label(
+        narrow ? 2 : left - 10,
+        narrow ? y + 14 : middle + 4,
+        shortened(row.name, narrow ? width - 4 : left - 14),
+        "name",
+        narrow ? "start" : "end",
+      ),
+      measured
+        ? label(end, middle + 4, shortened(text(row.shown), width - end), "value")
+        : label(left + 4, middle + 4, shortened(row.missing || "not measured", width - left - 4), "missing"),
+    );
+    chart.append(says(group, [row.name, ...list(row.lines)]));
+  });
+  if (!chart.querySelector(".mark")) chart.append(sv("g", { class: "mark" }));
+  return chart;
+}
+
+// series: { className, paths: [[[x, y], ...], ...], dots: [[x, y], ...], whiskers: [[x, low, high]] }
+// options: { x, y: scales, xName, yName, hits: [{ x or y, lines }] }, the hits in order
+function curvesChart(width, series, options) {
+  const [top, height] = [22, 310];
+  const y = options.y(height - 44, top);
+  const left = Math.max(40, ...y.ticks.map(([, words]) => words.length * CHARACTER + 12));
+  const [right, bottom] = [width - 14, height - 44];
+  const x = options.x(left, right);
+  const chart = canvas(width, height);
+  chart.append(
+    ...across(x, top, bottom, width),
+    ...y.ticks.flatMap(([value, words]) => [
+      line(left, y.at(value), right, y.at(value), "grid"),
+      label(left - 8, y.at(value) + 4, words, "tick", "end"),
+    ]),
+    label(2, 12, shortened(options.yName, width), "tick"),
+    label(right, height - 6, shortened(options.xName, width), "tick", "end"),
+  );
+  for (const { className, paths, dots, whiskers } of series) {
+    const place = ([a, b]) => `${x.at(a).toFixed(1)},${y.at(b).toFixed(1)}`;
+    chart.append(
+      ...list(whiskers).map(([at, low, high]) =>
+        line(x.at(at), y.at(low), x.at(at), y.at(high), `whisker ${className}`),
+      ),
+      ...list(paths).map((path) =>
+        sv("polyline", { points: path.map(place).join(" "), class: `mark curve ${className}` }),
+      ),
+      ...list(dots).map(([a, b, r]) =>
+        sv("circle", { cx: x.at(a), cy: y.at(b), r: r || 1.8, class: `mark bar ${className}` }),
+      ),
+    );
+  }
+  const { hits } = options;
+  hits.forEach((hit, n) => {
+    const along = finite(hit.x);
+    const at = (other) => (along ? x.at(other.x) : y.at(other.y));
+    const [first, last] = along ? [left, right] : [bottom + 6, top - 8];
+    const from = n ? (at(hits[n - 1]) + at(hit)) / 2 : first;
+    const to = n + 1 < hits.length ? (at(hits[n + 1]) + at(hit)) / 2 : last;
+    const area = along
+      ? box(from, to, top, bottom - top, "hit")
+      : box(left, right, Math.min(from, to), Math.abs(from - to), "hit");
+    const cross = along
+      ? line(at(hit), top, at(hit), bottom, "cross")
+      : line(left, at(hit), right, at(hit), "cross");
+    chart.append(says(sv("g", { class: "says" }, area, cross), hit.lines));
+  });
+  return chart;
+}
+
+// ---- pieces of the page
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const runs = list(data.runs);
+const machine = data.machine || {};
+const untraced = machine.trace_refused && `the block layer could not be traced: ${machine.trace_refused}`;
+
+// The head of a table is [[title, value of a row], ...].
+function table(columns, rows, caption) {
+  const cell = (shown, n) =>
+    n
+      ? el("td", { class: /^[<~]?[-\d]/.test(shown) ? "number" : null }, shown)
+      : el("th", { scope: "row" }, shown);
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el(
+      "table",
+      {},
+      el("thead", {}, el("tr", {}, columns.map(([title]) => el("th", { scope: "col" }, title)))),
+      el("tbody", {}, rows.map((row) =>
+        el("tr", {}, columns.map(([, value], n) => cell(text(value(row)), n))))),
+    ),
+  );
+}
+function choice(title, options, change) {
+  const select = el("select", {}, options.map((name, n) => el("option", { value: n }, name)));
+  select.addEventListener("change", () => change(Number(select.value)));
+  return el("label", { class: "choice" }, el("span", {}, title), select);
+}
+const key = (entries) =>
+  el(
+    "ul",
+    { class: "key" },
+    entries.map(([name, words]) => el("li", {}, el("span", { class: `swatch ${name}` }), words)),
+  );
+
+// Every figure of the page, so that a new width draws all of them again.
+const figures = [];
+// `draw(width)` gives a chart; `columns` and `rows()` the same values as a table.
+function figure({ kind, title, how, controls, legend, draw, columns, rows }) {
+  const plot = el("div", { class: "plot" });
+  const exact = el("details", { class: "exact" }, el("summary", {}, "Exact values"));
+  const card = el(
+    "figure",
+    { id: `figure-${figures.length + 1}`, "data-chart": kind },
+    el("figcaption", {}, el("h3", {}, marked(title)), how && el("p", { class: "how" }, how)),
+    controls && el("div", { class: "controls" }, controls),
+    legend,
+    plot,
+    exact,
+  );
+  const name = text(title).replaceAll("`", "");
+  card.paint = () => {
+    const style = getComputedStyle(card);
+    const inner = card.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    const chart = draw(Math.max(260, Math.round(inner)));
+    plot.replaceChildren(build(chart, { role: "img", "aria-label": name }, []));
+    exact.replaceChildren(exact.firstElementChild, table(columns, rows(), name));
+  };
+  figures.push(card);
+  return card;
+}
+const absent = (words) => el("p", { class: "absent" }, words);
+function section(id, title, ...children) {
+  const link = el("a", { href: `#${id}` }, title);
+  document.getElementById("contents").append(el("li", {}, link));
+  const heading = el("h2", { id: `${id}-title` }, marked(title));
+  const node = el("section", { id, "aria-labelledby": `${id}-title` }, heading, ...children);
+  document.getElementById("charts").append(node);
+}
+const facts = (...all) => el("p", { class: "facts" }, all.filter(Boolean).join(". "));
+const notes = (all) =>
+  list(all).length > 0 && el("ul", { class: "notes" }, list(all).map((note) => el("li", {}, text(note))));
+// What stands at the head of the page is not said twice.
+const sentenceOf = (part) =>
+  runs.length + list(data.experiments).length > 1 &&
+  part.finding &&
+  el("p", { class: "finding" }, marked(part.finding.sentence));
+
+const placeName = (place) =>
+  text(place && place.name) || text(place && place.directory) || "a place without a name";
+function placeWords(place) {
+  if (!place) return "";
+  const yes = (value, words) => (typeof value === "boolean" ? (value ? words : `no ${words}`) : null);
+  const known = [
+    text(place.model).trim(),
+    place.write_cache && `cache ${place.write_cache}`,
+    yes(place.fua, "FUA"),
+    yes(place.journal, "journal"),
+    place.copy_on_write === "always" && "copy on write",
+  ].filter(Boolean);
+  const on = place.device ? ` on ${place.device}` : "";
+  const more = known.length ? ` (${known.join(", ")})` : "";
+  const words = `${text(place.file_system) || "unknown file system"}${on}${more}`;
+  return place.host ? `${words}, over ${placeWords(place.host)}` : words;
+}
+
+// ---- several disks, several places: what is best where
+
+function disksSection() {
+  const disks = list(data.disks);
+  if (!disks.length) return;
+  const best = disks.find((disk) => finite(disk.per_commit_ns) && !disk.refused);
+  const compared = (disk) =>
+    disk === best ? "the best" : disk.relative ? `${against(disk.relative)}, ${ends(disk.relative)}` : "";
+  const rows = disks.map((disk) => ({
+    name: text(disk.directory),
+    value: disk.per_commit_ns,
+    className: disk === best ? "s-best" : "s-plain",
+    weak: Boolean(disk.refused),
+    missing: text(disk.refused),
+    shown: `${time(disk.per_commit_ns)}${disk.refused ? ", not usable for a log" : ""}`,
+    lines: [
+      finite(disk.per_commit_ns) && `${time(disk.per_commit_ns)} per durable commit`,
+      disk.best && `its best durable way: ${disk.best}`,
+      disk.relative && `speed against the best disk: ${compared(disk)}`,
+      disk.refused && `not usable for a log: ${disk.refused}`,
+    ],
+  }));
+  const slowest = Math.max(0, ...disks.map((disk) => disk.per_commit_ns || 0));
+  section("disks", "Which disk is best for the log", slowest
+    ? figure({
+        kind: "disks",
+        title: best ? `\`${best.directory}\` makes a commit durable in ${time(best.per_commit_ns)}` : "None of these can carry a log",
+        how: "The median time of a durable commit by each disk's fastest durable way; shorter is better. Hatched: nothing is durable there.",
+        draw: (width) => rowsChart(width, rows, { scale: linear(slowest, time) }),
+        columns: [
+          ["directory", (disk) => disk.directory],
+          ["device", (disk) => disk.device || "none"],
+          ["time per commit", (disk) => time(disk.per_commit_ns)],
+          ["best durable way", (disk) => disk.best || "none found"],
+          ["speed against the best", compared],
+          ["why not", (disk) => disk.refused],
+        ],
+        rows: () => disks,
+      })
+    : absent("No disk could be measured."));
+}
+
+// Rows of a speedup each, with its interval: dots around 1.
+function speedups(rows) {
+  const of = (row) => [row.value, row.low, row.high];
+  const all = sorted([1, ...rows.flatMap(of)]).filter((value) => value > 0);
+  const scale = logarithmic(all[0], all[all.length - 1], 2, times);
+  return (width) => rowsChart(width, rows, { scale, dots: true, reference: 1 });
+}
+function speedupRow(name, relative, more) {
+  const { speedup: value, low, high } = relative;
+  const lines = [interval(relative), `verdict: ${wordsOf(relative.verdict)}`];
+  return { name, value, low, high, shown: against(relative), className: "s-plain", lines, ...more };
+}
+const speedupColumns = (relative) => [
+  ["speedup", (row) => times(relative(row).speedup)],
+  ["95%", (row) => (finite(relative(row).speedup) ? ends(relative(row)).replace("95%: ", "") : "")],
+  ["verdict", (row) => wordsOf(relative(row).verdict)],
+];
+
+function overview() {
+  if (!runs.some((run) => run.finding && run.finding.speedup) || runs.length < 2) return;
+  const rows = runs.map((run) => {
+    const { speedup, best, naive, sentence } = run.finding || {};
+    const missing = text(sentence) || "no finding: too little was measured";
+    if (!speedup) return { name: placeName(run.place), missing, lines: [missing] };
+    const className = speedup.verdict === "faster" ? "s-best" : "s-plain";
+    const lines = [`best: ${text(best)}`, `against ${text(naive)}: ${interval(speedup)}`];
+    return speedupRow(placeName(run.place), speedup, { className, lines });
+  });
+  const finding = (run) => run.finding || {};
+  section("overview", "All places at a glance", figure({
+    kind: "overview",
+    title: "What the best durable way gains over the naive one, by place",
+    how: "How many times as fast the best durable way is, with its 95% interval. At 1 it gains nothing.",
+    draw: speedups(rows),
+    columns: [
+      ["place", (run) => placeName(run.place)],
+      ["best durable way", (run) => finding(run).best || "none found"],
+      ["against", (run) => finding(run).naive],
+      ...speedupColumns((run) => finding(run).speedup || {}),
+    ],
+    rows: () => runs,
+  }));
+}
+
+// ---- claims: what articles and threads say, checked here
+
+function seenWords({ found, reason }) {
+  if (!found) return text(reason);
+  const range = found.low === found.high ? "" : ` (95%: ${digits(found.low)} to ${digits(found.high)})`;
+  return `${digits(found.value)}${range} ${text(found.unit)}`;
+}
+function claimsSection() {
+  const claims = list(data.claims);
+  if (!claims.length) return;
+  section(
+    "claims",
+    "What articles and threads say, checked here",
+    facts(
+      "Confirmed: the whole interval is in the band where the claim holds",
+      "Refuted: none of it is",
+      "Cannot tell: part of it is",
+    ),
+    table(
+      [
+        ["statement", (claim) => claim.statement],
+        ["answer", (claim) => wordsOf(claim.verdict) || "not run"],
+        ["seen here", seenWords],
+        ["of", (claim) => (claim.found || {}).of],
+        ["holds at", (claim) => claim.band],
+        ["source", (claim) => claim.source],
+      ],
+      claims,
+      "Every claim",
+    ),
+  );
+}
+
+// ---- a run: ways of writing side by side
+
+const DURABLE = {
+  seen: "yes: each acknowledgement's flush was seen",
+  consistent: "likely: the device's shared counters allow it",
+  "not-claimed": "no: this way does not claim it",
+  "not-covered": "NO",
+  "not-visible": "claimed, but not visible here",
+};
+function durableWords(what) {
+  const { kind, reason } = what || {};
+  return [DURABLE[kind] || text(kind) || "unknown", reason].filter(Boolean).join(": ");
+}
+function cellView(cell) {
+  const outcome = cell.outcome || {};
+  const name = text(cell.name) || "a way without a name";
+  if (outcome.kind !== "measured") {
+    const ended = outcome.kind === "not-run" && "not run: the run ended before";
+    return { name, missing: ended || text(outcome.reason) || "not measured, and no reason given" };
+  }
+  const rounds = list(outcome.rounds);
+  const each = rounds.map((round) => round.total_ns / Math.max(1, round.commits));
+  const weak = ["not-claimed", "not-covered"].includes((outcome.durable || {}).kind);
+  return {
+    name: weak ? `${name} (not durable)` : name,
+    key: name,
+    weak,
+    rounds: rounds.length,
+    value: quantile(each, 0.5),
+    low: quantile(each, 0.25),
+    high: quantile(each, 0.75),
+    commits: sum(rounds.map((round) => round.commits)),
+    commit: outcome.commit || {},
+    relative: outcome.relative,
+    bill: outcome.bill,
+    durable: durableWords(outcome.durable),
+    overTime: list(outcome.over_time)
+      .map((slices, n) => ({ number: (rounds[n] || { number: n }).number, slices: list(slices) }))
+      .filter(({ slices }) => slices.length),
+    missing: each.length ? null : "no round was finished",
+  };
+}
+
+// Which ways stand out: the baseline, the best, and all if they are few.
+const PICKS = ["s1", "s2", "s3", "s4", "s5", "s6"];
+function focusOf(run, cells) {
+  const measured = cells.filter((cell) => finite(cell.value));
+  const named = (name) => measured.find((cell) => cell.key === name);
+  const { best: known, naive } = run.finding || {};
+  const base = named(run.baseline) || named(naive);
+  const durable = measured.filter((cell) => !cell.weak && cell !== base);
+  const best = named(known) || durable.sort((a, b) => a.value - b.value)[0];
+  const classes = new Map();
+  if (base) classes.set(base, "s-base");
+  if (best && best !== base) classes.set(best, "s-best");
+  const others = measured.filter((cell) => !classes.has(cell));
+  if (measured.length <= 4) others.forEach((cell, n) => classes.set(cell, PICKS[n]));
+  return { base, best, measured, classes };
+}
+
+function timeFigure(cells, focus) {
+  const { best, base } = focus;
+  const rows = cells.map((cell) => ({
+    ...cell,
+    className: focus.classes.get(cell) || "s-plain",
+    shown: time(cell.value),
+    lines: cell.missing
+      ? [cell.missing]
+      : [
+          `${time(cell.value)} per commit (median of ${plural(cell.rounds, "round")}; ${spreadOf(cell, time)})`,
+          `single commits: p50 ${time(cell.commit.p50_ns)}, p99 ${time(cell.commit.p99_ns)}, slowest ${time(cell.commit.max_ns)}`,
+          `durable: ${cell.durable}`,
+        ],
+  }));
+  const top = Math.max(...focus.measured.map((cell) => cell.high));
+  return figure({
+    kind: "time",
+    title: best && base
+      ? `A commit takes ${time(best.value)} by \`${best.key}\`, ${time(base.value)} by \`${base.key}\``
+      : "Time per commit",
+    how: "Time per commit, shorter is better: the median over rounds; the line holds the middle half of them. Hatched: not durable.",
+    draw: (width) => rowsChart(width, rows, { scale: linear(top, time) }),
+    columns: [
+      ["way", (cell) => cell.name],
+      ["commits", (cell) => cell.missing || count(cell.commits)],
+      ["per commit", (cell) => (cell.missing ? "" : time(cell.value))],
+      ["quartiles", (cell) => (cell.missing ? "" : `${time(cell.low)} to ${time(cell.high)}`)],
+      ["durable", (cell) => cell.durable],
+    ],
+    rows: () => cells,
+  });
+}
+
+function speedupFigure(run, cells, focus) {
+  if (!cells.some((cell) => cell.relative)) return null;
+  const base = text(run.baseline) || "the baseline";
+  const rows = cells.map((cell) => {
+    const more = { className: focus.classes.get(cell) || "s-plain", weak: cell.weak };
+    if (cell.key && cell.key === run.baseline)
+      return { ...more, name: cell.name, value: 1, shown: "baseline", lines: ["1× by definition"] };
+    if (cell.relative) return speedupRow(cell.name, cell.relative, more);
+    const missing = cell.missing || "not compared";
+    return { name: cell.name, missing, lines: [missing] };
+  });
+  const shown = focus.best && focus.best.relative;
+  const best = focus.best && `\`${focus.best.key}\``;
+  const verb = { faster: "is", slower: "is", tie: "ties with" }[shown && shown.verdict];
+  return figure({
+    kind: "speedup",
+    title: !shown
+      ? `Speed of each way against \`${base}\``
+      : verb
+        ? `${best} ${verb === "is" ? `is ${times(shown.speedup)} as fast as` : verb} \`${base}\` (${ends(shown)})`
+        : `The lab cannot tell ${best} from \`${base}\` (${ends(shown)})`,
+    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. A question mark: the interval is wider.",
+    draw: speedups(rows),
+    columns: [["way", (cell) => cell.name], ...speedupColumns((cell) => cell.relative)],
+    rows: () => cells.filter((cell) => cell.relative),
+  });
+}
+
+// The axis of a distribution: 0%, 90%, 99% and so on at equal distances.
+const nines = (share, total) => -Math.log10(Math.max(1 - share, 0.5 / total));
+const LEVELS = [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999];
+const levelWords = (share) => `${Number((share * 100).toFixed(4))}%`;
+function latencyAt(histogram, share) {
+  if (share === 0) return histogram.min_ns;
+  let seen = 0;
+  const at = list(histogram.buckets).find(([, n]) => {
+    seen += n;
+    return seen >= share * histogram.count;
+  });
+  return share === 1 || !at ? histogram.max_ns : Math.min(at[0], histogram.max_ns);
+}
+const hasCurve = (histogram) => histogram && histogram.count > 0 && list(histogram.buckets).length > 0;
+
+// ways: { name, histogram, className }, without a class in the background
+function distributionFigure(what, title, ways) {
+  const total = Math.max(...ways.map(({ histogram }) => histogram.count));
+  const high = nines(1, total);
+  const levels = LEVELS.filter((share) => nines(share, total) < high - 0.12);
+  const path = ({ histogram }) => {
+    let seen = 0;
+    const points = histogram.buckets.map(([ns, n]) => {
+      seen += n;
+      return [Math.min(ns, histogram.max_ns), nines(seen / histogram.count, histogram.count)];
+    });
+    return [[histogram.min_ns, 0], ...points];
+  };
+  const draw = (width) => {
+    const strong = ways.filter((way) => way.className);
+    const drawn = [...ways.filter((way) => !way.className), ...strong];
+    const hits = [...levels, 1].map((share) => ({
+      y: nines(share, total),
+      lines: [
+        share === 1 ? `the slowest ${what}` : share ? `${levelWords(share)} of ${what}s took at most` : `the fastest ${what}`,
+        ...strong.map((way) => `${way.name}: ${time(latencyAt(way.histogram, share))}`),
+      ],
+    }));
+    return curvesChart(
+      width,
+      drawn.map((way) => ({ className: way.className || "context", paths: [path(way)] })),
+      {
+        x: logarithmic(
+          Math.min(...ways.map(({ histogram }) => histogram.min_ns)),
+          Math.max(...ways.map(({ histogram }) => histogram.max_ns)),
+          10,
+          time,
+        ),
+        y: (from, to) => ({
+          at: (value) => from + (value / high) * (to - from),
+          ticks: levels.map((share) => [nines(share, total), levelWords(share)]),
+        }),
+        xName: `time of one ${what}`,
+        yName: `share of ${what}s that took at most this long`,
+        hits,
+      },
+    );
+  };
+  const at = (share) => (way) => time(latencyAt(way.histogram, share));
+  const exactly = (field) => (way) => time(way.histogram[field]);
+  return figure({
+    kind: "distribution",
+    title,
+    how: `Every ${what} of all rounds; both axes stretched so that the slow tail can be read. Further left is faster.`,
+    legend: key(ways.filter((way) => way.className).map((way) => [way.className, way.name])),
+    draw,
+    columns: [
+      ["way", (way) => way.name],
+      [`${what}s`, (way) => count(way.histogram.count)],
+      ["fastest", exactly("min_ns")],
+      ["p50", exactly("p50_ns")],
+      ["p90", at(0.9)],
+      ["p99", exactly("p99_ns")],
+      ["p99.9", exactly("p999_ns")],
+      ["slowest", exactly("max_ns")],
+    ],
+    rows: () => ways,
+  });
+}
+
+function overTimeFigure(timed, focus) {
+  const medians = (slices) => slices.map((slice) => slice[1]);
+  const worst = (slices) => Math.max(...slices.map((slice) => slice[2]));
+  const rounds = timed.flatMap((cell) => cell.overTime.map((round) => ({ cell, ...round })));
+  const last = Math.max(...rounds.map(({ number }) => number)) + 1;
+  const series = ({ cell, number, slices }) => {
+    const total = sum(slices.map((slice) => slice[0])) || 1;
+    let before = 0;
+    const points = slices.map(([ns, median, slowest]) => {
+      before += ns;
+      return [number + 0.06 + ((before - ns / 2) / total) * 0.88, median, slowest];
+    });
+    return {
+      className: focus.classes.get(cell),
+      paths: [points],
+      dots: points.map(([at, , slowest]) => [at, slowest]),
+    };
+  };
+  const draw = (width) => {
+    const shown = rounds.filter(({ cell }) => focus.classes.get(cell));
+    const hits = [...Array(last).keys()].map((n) => ({
+      x: n + 0.5,
+      lines: [
+        `round ${n + 1}`,
+        ...shown
+          .filter(({ number }) => number === n)
+          .map(({ cell, slices }) =>
+            `${cell.name}: median ${time(quantile(medians(slices), 0.5))}, slowest ${time(worst(slices))}`),
+      ],
+    }));
+    const every = Math.ceil(last / Math.max(1, (width - 70) / 26));
+    return curvesChart(width, shown.map(series), {
+      x: (from, to) => ({
+        at: (value) => from + (value / last) * (to - from),
+        ticks: hits.filter((_, n) => n % every === 0).map(({ x }) => [x, String(x + 0.5)]),
+      }),
+      y: logarithmic(
+        Math.min(...rounds.flatMap(({ slices }) => medians(slices))),
+        Math.max(...rounds.map(({ slices }) => worst(slices))),
+        10,
+        time,
+      ),
+      xName: "round of the run",
+      yName: "time of a commit: median, slowest",
+      hits,
+    });
+  };
+  return figure({
+    kind: "over-time",
+    title: "Commit times from round to round: drift shows as a slope, stalls as dots far above",
+    how: "Each round in slices of equally many commits: the median of each slice as a line, its slowest commit as a dot.",
+    draw,
+    columns: [
+      ["way", ({ cell }) => cell.name],
+      ["round", ({ number }) => count(number + 1)],
+      ["median of medians", ({ slices }) => time(quantile(medians(slices), 0.5))],
+      ["slowest commit", ({ slices }) => time(worst(slices))],
+    ],
+    rows: () => rounds,
+  });
+}
+
+function spreadFigures(focus) {
+  const { best, base, measured } = focus;
+  const curves = measured.filter((cell) => hasCurve(cell.commit));
+  const timed = measured.filter((cell) => cell.overTime.length);
+  const ways = curves.map((cell) => {
+    return { name: cell.name, histogram: cell.commit, className: focus.classes.get(cell) };
+  });
+  const p99 = best && base && finite(best.commit.p99_ns) && finite(base.commit.p99_ns);
+  const title = p99
+    ? `99 of 100 commits take at most ${time(best.commit.p99_ns)} by \`${best.key}\`, ${time(base.commit.p99_ns)} by \`${base.key}\``
+    : "How the times of single commits spread";
+  return [
+    ways.length > 0 && distributionFigure("commit", title, ways),
+    timed.length > 0 && overTimeFigure(timed, focus),
+  ];
+}
+
+// ---- the bill of a commit: what reached the device
+
+const KINDS = [
+  ["k-data", "data write", "data_writes"],
+  ["k-journal", "journal write", "journal_writes"],
+  ["k-timer", "timer journal write", "timer_journal_writes"],
+  ["k-otherjournal", "other journal write", "other_journal_writes"],
+  ["k-metadata", "metadata write", "metadata_writes"],
+  ["k-zeroing", "zeroing", "zeroing"],
+  ["k-discard", "discard", "discards"],
+  ["k-other", "unattributed write", "unattributed_writes"],
+  ["k-read", "data read", "data_reads"],
+  ["k-otherread", "other read", "other_reads"],
+  ["k-flush", "flush", "flushes"],
+];
+// The device's own counters, which include other processes.
+const COUNTED = [
+  ["k-other", "write of the device", "all_writes"],
+  ["k-otherread", "read of the device", "all_reads"],
+  ["k-flush", "flush", "flushes"],
+];
+function kindClass(what) {
+  const known = KINDS.find(([, kind]) => kind === what);
+  if (known) return known[0];
+  if (what.includes("flush")) return "k-flush";
+  return what.includes("read") ? "k-otherread" : "k-other";
+}
+function requestsOf(layer, field) {
+  const found = layer[field];
+  return finite(found) ? { requests: found, bytes: 0 } : found || { requests: 0, bytes: 0 };
+}
+function billFigure(cells, role, shared) {
+  const kinds = shared ? COUNTED : KINDS;
+  const views = cells.map((cell) => {
+    const { bill } = cell;
+    const layer = bill && list(bill.layers).find((one) => text(one.role) === role);
+    if (!layer) return { name: cell.name, missing: cell.missing || "no bill", lines: ["no bill"] };
+    const each = (n) => n / Math.max(1, bill.commits || 0);
+    let end = 0;
+    const parts = kinds.map(([className, kind, field]) => {
+      const { requests, bytes: moved } = requestsOf(layer, field);
+      const from = end;
+      end += each(requests);
+      return { className, kind, from, to: end, requests: each(requests), bytes: each(moved) };
+    });
+    const others = sum(["foreign_writes", "foreign_flushes"].map((f) => requestsOf(layer, f).requests));
+    const used = parts.filter((part) => part.requests > 0);
+    const said = (part) => `${digits(part.requests)} × ${part.kind}${part.bytes ? `, ${bytes(part.bytes)}` : ""}`;
+    return {
+      name: cell.name,
+      parts: used,
+      end,
+      shown: `${shared ? "~" : ""}${digits(end)}`,
+      commits: bill.commits,
+      fua: each(layer.fua_writes || 0),
+      lines: [
+        `per commit, over ${plural(bill.commits, "commit")}:`,
+        ...used.map(said),
+        layer.fua_writes > 0 && `${digits(each(layer.fua_writes))} of the writes with FUA`,
+        others > 0 && `besides, for other processes: ${digits(each(others))} requests`,
+        bill.lost_events > 0 && `${count(bill.lost_events)} events were lost: the counts are too low`,
+      ],
+    };
+  });
+  const used = kinds.filter(([, kind]) => views.some(({ parts }) => list(parts).some((p) => p.kind === kind)));
+  const partOf = (view, kind) => list(view.parts).find((part) => part.kind === kind);
+  const top = Math.max(...views.map((view) => view.end || 0));
+  return figure({
+    kind: "bill",
+    title: shared
+      ? "Requests to the device per commit, by its own counters (which include other processes)"
+      : `What one commit costs the ${role || "device"}: requests by kind`,
+    how: `Requests per commit as one bar. ${shared ? "Exact bills need root." : "From the kernel's tracepoints, in passes of their own that are not timed."}`,
+    legend: key(used.map(([className, kind]) => [className, kind])),
+    draw: (width) => rowsChart(width, views, { scale: linear(top, digits) }),
+    columns: [
+      ["way", (view) => view.name],
+      ["commits", (view) => view.missing || count(view.commits)],
+      ...used.map(([, kind]) => [kind, (view) => {
+        const part = partOf(view, kind);
+        return part ? `${digits(part.requests)}${part.bytes ? `, ${bytes(part.bytes)}` : ""}` : "0";
+      }]),
+      ["with FUA", (view) => (view.parts ? digits(view.fua) : "")],
+    ],
+    rows: () => views,
+  });
+}
+function billFigures(cells) {
+  const billed = cells.filter((cell) => cell.bill && list(cell.bill.layers).length);
+  const why = untraced || "this result has no counts of what reached the device";
+  if (!billed.length) return [absent(`No bill: ${why}.`)];
+  const roles = new Set(billed.flatMap((cell) => cell.bill.layers.map((layer) => text(layer.role))));
+  const shared = billed.some((cell) => cell.bill.source === "shared-counters");
+  return [...roles].map((role) => billFigure(cells, role, shared));
+}
+
+function runSection(run, n) {
+  const cells = list(run.cells).map(cellView);
+  const focus = focusOf(run, cells);
+  const place = placeName(run.place);
+  const named = text(run.title) || text(run.name) || "Measured ways";
+  const order = run.random_order === false ? "always in this order" : "in another random order each round";
+  section(
+    `run-${n + 1}`,
+    runs.length > 1 ? `${place}: ${named}` : named,
+    facts(
+      placeWords(run.place),
+      finite(run.rounds) && `${plural(run.rounds, "round")}, ways ${order}, seed ${run.seed}`,
+    ),
+    sentenceOf(run),
+    notes(run.notes),
+    focus.measured.length
+      ? [timeFigure(cells, focus), speedupFigure(run, cells, focus), ...spreadFigures(focus), ...billFigures(cells)]
+      : [
+          absent("Nothing was measured here."),
+          table([["way", (cell) => cell.name], ["why", (cell) => cell.missing]], cells, "Why"),
+        ],
+  );
+}
+
+// ---- one commit, request by request: two ways on one axis of time
+
+function timelineSection() {
+  const all = runs.flatMap((run) =>
+    list(run.cells)
+      .map((cell) => ({ cell, bill: (cell.outcome || {}).bill }))
+      .filter(({ bill }) => bill && list(bill.timeline).length)
+      .map(({ cell, bill }) => ({
+        name: runs.length > 1 ? `${placeName(run.place)}: ${cell.name}` : text(cell.name),
+        commit: bill.timeline[0],
+      })),
+  );
+  if (!all.length) return;
+  const chosen = [0, all.length - 1];
+  const rows = () =>
+    chosen.flatMap((n) => {
+      const { name, commit } = all[n];
+      const requests = list(commit.requests).map((request) => {
+        const from = request.issued_ns || 0;
+        const to = finite(request.completed_ns) ? request.completed_ns : commit.total_ns;
+        const size = request.bytes ? bytes(request.bytes) : "";
+        return {
+          name: `${text(request.what)}, ${text(request.device)}`,
+          parts: [{ from, to, className: kindClass(text(request.what)) }],
+          shown: size,
+          cells: [request.who, time(from), finite(request.completed_ns) ? time(to) : "not seen", size,
+            count(request.sector), request.flags],
+          lines: [
+            `by ${text(request.who)}, ${time(from)} after the commit began`,
+            finite(request.completed_ns) ? `it took ${time(to - from)}` : "no completion seen",
+            size && `${size} at sector ${count(request.sector)}, flags ${text(request.flags)}`,
+          ],
+        };
+      });
+      const acknowledged = `acknowledged after ${time(commit.total_ns)}`;
+      const whole = { from: 0, to: commit.total_ns || 0, className: "k-commit" };
+      return [
+        { name, parts: [whole], shown: time(commit.total_ns), lines: [acknowledged],
+          cells: ["", "0", acknowledged] },
+        ...requests,
+      ];
+    });
+  const end = () => Math.max(1, ...rows().map(({ parts }) => parts[0].to));
+  const names = all.map(({ name }) => name);
+  const pick = (place) => (n) => {
+    chosen[place] = n;
+    card.paint();
+  };
+  const controls = [choice("Above", names, pick(0)), choice("Below", names, pick(1))];
+  controls[1].querySelector("select").value = String(chosen[1]);
+  const card = figure({
+    kind: "timeline",
+    title: "What the device does during one commit: two ways on one axis of time",
+    how: "The first bar is the commit, each below it a request, from the device's getting it to its completion. Traced commits are a little slower than timed ones.",
+    controls,
+    draw: (width) => rowsChart(width, rows(), { scale: linear(end(), time) }),
+    columns: [
+      ["request", (row) => row.name],
+      ...["by", "issued after", "completed after", "bytes", "sector", "flags"].map((title, n) => [
+        title,
+        (row) => row.cells[n],
+      ]),
+    ],
+    rows,
+  });
+  section("timeline", "One commit, request by request", card);
+}
+
+// ---- experiments: rows of any rate or time, or curves over a quantity
+
+function experimentView(experiment) {
+  const rows = list(experiment.rows).map((row) => ({
+    ...row,
+    name: text(row.name) || "a row without a name",
+    series: text(row.series),
+    value: quantile(list(row.samples), 0.5),
+    low: quantile(list(row.samples), 0.25),
+    high: quantile(list(row.samples), 0.75),
+    rounds: list(row.samples).length,
+    missing: row.invalid || (list(row.samples).length ? null : "not measured"),
+    figures: list(row.figures),
+  }));
+  const measured = rows.filter((row) => !row.missing);
+  const series = [...new Set(rows.map((row) => row.series))];
+  const colours = new Map(series.map((name, n) => [name, ["s-best", "s-base", ...PICKS][n % 8]]));
+  const onCurve = experiment.x_name ? measured.filter((row) => finite(row.x)) : [];
+  const unit = text(experiment.unit);
+  const show = (value) => amount(value, unit);
+  // On an axis, whose name has the unit.
+  const tick = (value) => show(value).replace(` ${unit}`, "");
+  return { experiment, rows, measured, series, colours, onCurve, show, tick };
+}
+const figureWords = ({ value, unit }) => amount(value, text(unit));
+const figureNames = (rows) => [...new Set(rows.flatMap((row) => row.figures.map((one) => text(one.name))))];
+const figureOf = (row, name) => row.figures.find((one) => text(one.name) === name && finite(one.value));
+
+function experimentColumns({ rows, show }) {
+  return [
+    ["row", (row) => row.name],
+    ["median", (row) => row.missing || show(row.value)],
+    ["quartiles", (row) => (row.missing ? "" : `${show(row.low)} to ${show(row.high)}`)],
+    ["against the baseline", (row) => interval(row.relative)],
+    ...figureNames(rows).map((name) => [name, (row) => {
+      const one = figureOf(row, name);
+      return one ? figureWords(one) : "";
+    }]),
+  ];
+}
+
+function curveFigure(view) {
+  const { experiment, onCurve, series, colours, show, tick } = view;
+  const knees = new Map(list(experiment.knees).filter((knee) => finite(knee[1])));
+  const xName = text(experiment.x_name);
+  const xShown = xName.startsWith("bytes") ? bytes : count;
+  const xs = [...new Set(onCurve.map((row) => row.x))].sort((a, b) => a - b);
+  const drawn = series.map((name) => {
+    const rows = onCurve.filter((row) => row.series === name).sort((a, b) => a.x - b.x);
+    return {
+      className: colours.get(name),
+      paths: [rows.map((row) => [row.x, row.value])],
+      whiskers: rows.map((row) => [row.x, row.low, row.high]),
+      dots: rows.map((row) => [row.x, row.value, row.x === knees.get(name) ? 7 : 3]),
+    };
+  });
+  const hits = xs.map((x) => ({
+    x,
+    lines: [
+      `${xShown(x)} ${xName}`,
+      ...onCurve.filter((row) => row.x === x).flatMap((row) => [
+        `${row.series || row.name}: ${show(row.value)} (${spreadOf(row, show)})`,
+        ...row.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
+      ]),
+    ],
+  }));
+  const bent = [...knees].map(([name, at]) => `\`${name}\` at ${xShown(at)}`).join(", ");
+  const draw = (width) => {
+    const every = Math.max(1, Math.ceil((xs.length * 44) / (width - 90)));
+    const scale = logarithmic(xs[0], xs[xs.length - 1], 2, xShown);
+    return curvesChart(width, drawn, {
+      x: (from, to) => ({
+        at: scale(from, to).at,
+        ticks: xs.filter((_, n) => n % every === 0).map((x) => [x, xShown(x)]),
+      }),
+      y: linear(Math.max(...onCurve.map((row) => row.high)), tick),
+      xName,
+      yName: text(experiment.unit),
+      hits,
+    });
+  };
+  return figure({
+    kind: "curve",
+    title: `${text(experiment.unit)} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
+    how: "Medians over rounds; the upright lines hold the middle half of them. A large dot marks the knee, after which the curve no longer rises.",
+    legend: key(series.map((name) => [colours.get(name), name || "all"])),
+    draw,
+    columns: [
+      ["row", (row) => row.name],
+      [xName, (row) => (finite(row.x) ? xShown(row.x) : "")],
+      ...experimentColumns(view).slice(1),
+    ],
+    rows: () => view.rows,
+  });
+}
+
+function ratesFigure(view) {
+  const { experiment, rows, measured, series, colours, show, tick } = view;
+  const unit = text(experiment.unit);
+  const less = unit.startsWith("ns");
+  const best = measured.reduce((a, b) => ((less ? b.value < a.value : b.value > a.value) ? b : a));
+  // Series that are no groups say nothing: the best row and the baseline stand out instead.
+  const alike = series.length < 2 || series.length === rows.length;
+  const role = (row) =>
+    row === best ? "s-best" : row.name === experiment.baseline ? "s-base" : "s-plain";
+  const drawn = rows.map((row) => ({
+    ...row,
+    className: alike ? role(row) : colours.get(row.series),
+    shown: `${show(row.value)}${row.relative ? `, ${against(row.relative)}` : ""}`,
+    lines: row.missing
+      ? [row.missing]
+      : [
+          `${show(row.value)} (median of ${plural(row.rounds, "round")}; ${spreadOf(row, show)})`,
+          row.relative && `${interval(row.relative)} of the baseline, ${wordsOf(row.relative.verdict)}`,
+          ...row.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
+        ],
+  }));
+  const top = Math.max(...measured.map((row) => row.high));
+  return figure({
+    kind: "rates",
+    title: `\`${best.name}\`: ${show(best.value)}${measured.length > 1 ? `, the ${less ? "shortest" : "most"} of all` : ""}`,
+    how: `${unit}: ${less ? "shorter" : "longer"} is better. The median over rounds; the line holds the middle half of them.`,
+    legend: !alike && key(series.map((name) => [colours.get(name), name || "all"])),
+    draw: (width) => rowsChart(width, drawn, { scale: linear(top, tick) }),
+    columns: experimentColumns(view),
+    rows: () => rows,
+  });
+}
+
+function experimentSection(experiment, n) {
+  const view = experimentView(experiment);
+  const timed = view.measured.filter((row) => hasCurve(row.latency));
+  const ways = timed.map((row, at) => ({
+    name: row.name,
+    histogram: row.latency,
+    className: timed.length <= 8 ? ["s-base", "s-best", ...PICKS][at] : null,
+  }));
+  const failed = view.rows.filter((row) => row.missing);
+  section(
+    `experiment-${n + 1}`,
+    text(experiment.title) || text(experiment.name) || "Experiment",
+    facts(
+      placeWords(experiment.place),
+      finite(experiment.rounds) && `${plural(experiment.rounds, "round")}, seed ${experiment.seed}`,
+      text(experiment.command),
+    ),
+    sentenceOf(experiment),
+    notes(experiment.notes),
+    view.measured.length
+      ? (view.onCurve.length ? curveFigure : ratesFigure)(view)
+      : absent("Nothing was measured here."),
+    ways.length > 0 && distributionFigure("operation", "How the times of single operations spread", ways),
+    failed.length > 0 &&
+      table([["row", (row) => row.name], ["why it has no figures", (row) => row.missing]], failed, "Rows without figures"),
+  );
+}
+
+// ---- what fallocate did: the file after the call as a strip of its blocks
+
+const UNITS = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 };
+const EXTENT = /^([\d.]+)(\w*?)(\+|\.\.)([\d.]+)([KMGT]?i?B)? (.+)$/;
+// `0B+8KiB written` (from, length) or `0..8192 written` (from, to).
+function extent(words) {
+  const found = EXTENT.exec(text(words));
+  if (!found) return null;
+  const [, first, unit, sign, second, ofSecond, state] = found;
+  const from = Number(first) * UNITS[unit || "B"];
+  const to = Number(second) * UNITS[ofSecond || "B"] + (sign === "+" ? from : 0);
+  const className = { w: "b-written", u: "b-unwritten" }[state[0]] || "b-other";
+  return { from, to, className };
+}
+function atlasSection(atlas, n) {
+  const cells = list(atlas.cells);
+  const rows = cells.map((cell) => {
+    const [before, after] = [cell.before || {}, cell.after || {}];
+    const said = (facts) =>
+      `${bytes(facts.size_bytes)}, ${count(facts.blocks)} blocks, ${list(facts.extents).join(", ")}`;
+    const at = cell.offset_bytes ? `${bytes(cell.offset_bytes)} + ` : "";
+    const hole = { from: 0, to: after.size_bytes || 0, className: "b-hole" };
+    return {
+      cell,
+      name: `${text(cell.mode)}, ${at}${bytes(cell.len_bytes)}`,
+      parts: cell.done ? [hole, ...list(after.extents).map(extent).filter(Boolean)] : null,
+      missing: text(cell.answer),
+      shown: `${bytes(after.size_bytes)}, ${count(after.blocks)} blocks`,
+      before: said(before),
+      after: said(after),
+      content: list(after.content).join(", ") || "nothing",
+    };
+  });
+  for (const row of rows)
+    row.lines = [text(row.cell.answer), `before: ${row.before}`, `after: ${row.after}`, `reads back as ${row.content}`];
+  const end = Math.max(1, ...rows.flatMap(({ parts }) => list(parts).map((part) => part.to)));
+  const zeroing = list(atlas.zeroing);
+  section(
+    `fallocate-${n + 1}`,
+    `fallocate, mode by mode: ${placeName(atlas.place)}`,
+    facts(placeWords(atlas.place)),
+    rows.length > 0 &&
+      figure({
+        kind: "atlas",
+        title: "What each call of fallocate leaves of a file",
+        how: `The file after the call, block by block. Before the first call: ${rows[0].before}.`,
+        legend: key([["b-written", "written"], ["b-unwritten", "reserved, unwritten"], ["b-hole", "hole"]]),
+        draw: (width) => rowsChart(width, rows, { scale: linear(end, bytes) }),
+        columns: [
+          ["call", (row) => row.name],
+          ["answer", (row) => row.cell.answer],
+          ["before", (row) => row.before],
+          ["after", (row) => row.after],
+          ["reads back as", (row) => row.content],
+        ],
+        rows: () => rows,
+      }),
+    zeroing.length > 0 &&
+      table(
+        [
+          [`zeroing ${bytes(zeroing[0].len_bytes)}`, (one) => one.way],
+          ["call", (one) => time(one.call_ns)],
+          ["the sync after it", (one) => time(one.sync_ns)],
+          ["answer", (one) => one.answer],
+          ["blocks are", (one) => one.blocks_are],
+        ],
+        zeroing,
+        "Ways of zeroing",
+      ),
+    !rows.length && !zeroing.length && absent("No call was made here."),
+  );
+}
+
+// ---- where it was measured
+
+const said = (value) =>
+  ({ true: "yes", false: "no", "": "unknown" })[text(value)] || text(value);
+const started = finite(data.started_unix_s) && data.started_unix_s > 0
+  ? `${new Date(data.started_unix_s * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`
+  : "measured at an unknown time";
+function environment() {
+  const all = [...runs, ...list(data.experiments), ...list(data.fallocate)];
+  const found = new Map(
+    all.filter((part) => part.place).map(({ place }) => [JSON.stringify(place), place]),
+  );
+  const places = [...found.values()];
+  // Every fact of the machine and of a place, under the JSON's own name.
+  const { commit_ns, clock_ns } = data.harness || {};
+  const cost = finite(commit_ns) && `${time(commit_ns)} a commit, ${time(clock_ns)} a reading of the clock; every figure includes it`;
+  const of = [
+    ...Object.entries(machine).map(([name, value]) => [name, name.endsWith("_bytes") ? bytes(value) : said(value)]),
+    ["started", started],
+    ["took", finite(data.elapsed_ns) ? time(data.elapsed_ns) : "unknown"],
+    ["harness", cost || "unknown"],
+    ["Inkstone", said(data.inkstone_version)],
+  ];
+  const names = new Set(places.flatMap((place) => Object.keys(place)));
+  const value = (place, name) => (name === "host" ? placeWords(place.host) : said(place[name]));
+  const known = [...names].filter((name) => name !== "name" && places.some((place) => text(place[name])));
+  section(
+    "environment",
+    "Where this was measured",
+    table([["machine", ([name]) => name.replaceAll("_", " ")], ["", ([, words]) => words]], of, "The machine"),
+    places.length > 0 &&
+      table(
+        [
+          ["place", (name) => (name === "host" ? "below" : name.replaceAll("_", " "))],
+          ...places.map((place) => [placeName(place), (name) => value(place, name)]),
+        ],
+        known,
+        "The places",
+      ),
+  );
+}
+
+// ---- the page itself
+
+document.getElementById("when").textContent = started;
+disksSection();
+claimsSection();
+overview();
+runs.forEach(runSection);
+timelineSection();
+list(data.experiments).forEach(experimentSection);
+list(data.fallocate).forEach(atlasSection);
+environment();
+
+const paintAll = () => figures.forEach((card) => card.paint());
+paintAll();
+let drawnAt = document.documentElement.clientWidth;
+window.addEventListener("resize", () => {
+  // A phone's address bar comes and goes: only another width is worth drawing again.
+  if (document.documentElement.clientWidth === drawnAt) return;
+  drawnAt = document.documentElement.clientWidth;
+  paintAll();
+});
