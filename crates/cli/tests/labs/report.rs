@@ -62,7 +62,7 @@ fn what_cannot_be_drawn_is_said_and_nothing_is_written() {
     write("later.json", r#"{"schema_version": 9, "inkstone_version": "3.0.0", "runs": []}"#);
     write("bench.json", r#"{"schema_version": 1, "rows": []}"#);
     write("half.json", r#"{"schema_version": 1, "runs": ["#);
-    write("same.html", r#"{"schema_version": 1, "runs": []}"#);
+    write("same.html", r#"{"schema_version": 2, "runs": []}"#);
     for (name, said) in [
         ("later.json", "schema_version is 9"),
         ("bench.json", "inkstone bench"),
