@@ -76,7 +76,6 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         (&["lab", "read", "--csv", "out.csv"], "--csv", 2),
         (&["lab", "read", "--order", "sideways"], "sequential", 2),
         (&["lab", "read", "--size", "5000"], "multiple of 4KiB", 2),
-        (&["lab", "e7", "--published"], "MiB are needed, but", 1),
         (&["lab", "all", "--quick", "--full"], "--full", 2),
         (&["lab", "wrtie"], "no command \"wrtie\": `inkstone lab write` is one", 1),
     ];

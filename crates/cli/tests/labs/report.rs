@@ -59,12 +59,12 @@ fn what_cannot_be_drawn_is_said_and_nothing_is_written() {
     let write = |name: &str, content: &str| {
         std::fs::write(directory.path().join(name), content).expect("a file")
     };
-    write("later.json", r#"{"schema_version": 2, "inkstone_version": "3.0.0", "runs": []}"#);
+    write("later.json", r#"{"schema_version": 9, "inkstone_version": "3.0.0", "runs": []}"#);
     write("bench.json", r#"{"schema_version": 1, "rows": []}"#);
     write("half.json", r#"{"schema_version": 1, "runs": ["#);
-    write("same.html", r#"{"schema_version": 1, "runs": []}"#);
+    write("same.html", r#"{"schema_version": 2, "runs": []}"#);
     for (name, said) in [
-        ("later.json", "schema_version is 2"),
+        ("later.json", "schema_version is 9"),
         ("bench.json", "inkstone bench"),
         ("half.json", "not JSON"),
         ("missing.json", "missing.json"),
