@@ -15,6 +15,7 @@
 
 use inkstone_io::StageBuffer;
 
+use crate::disk::Place;
 use crate::notice::Dropped;
 
 pub(crate) const NUMBER: usize = 1;
@@ -55,14 +56,6 @@ struct NoticeAt {
     end: usize,
     bytes: u64,
     told: Dropped,
-}
-
-/// Where a buffer goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    pub(crate) offset: u64,
 }
 
 #[derive(Debug)]

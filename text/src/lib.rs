@@ -31,8 +31,8 @@
 //!
 //! # How it works
 //! A line is copied into the current buffer under a short lock: no allocation, no system call. A
-//! full buffer, or one that is [`Builder::flush_every`] old, goes to the back thread, and a free
-//! one takes its place. The back thread is woken at most once for each buffer, and holds no lock
+//! full buffer, or one that is [`Builder::flush_every`] old, goes to the output thread, and a free
+//! one takes its place. The output thread is woken at most once for each buffer, and holds no lock
 //! while it writes. Opening allocates all buffers; there are never more. The lines of all threads
 //! are in one order, the order in which they were put.
 //!
@@ -69,46 +69,37 @@
 //! ([`inkstone_io`] makes them).
 #![forbid(unsafe_code)]
 
-mod alone;
-mod back;
 mod buffer;
 mod builder;
-mod content;
 mod disk;
 mod event;
 mod folder;
 mod janitor;
-mod long_line;
-mod names;
 mod notice;
 mod opening;
 mod options;
 mod output;
+mod output_thread;
 mod passage;
 mod recover;
-mod retention;
+mod rotated;
 mod shared;
 mod stage;
+mod stage_contents;
 mod state;
-mod stats;
 mod time;
-mod waiting;
 mod writer;
-mod zone;
 
 pub use builder::Builder;
 pub use disk::{Disk, LogFile, OsDisk};
-pub use event::Event;
+pub use event::{Event, Recovery, WaitingLines};
 pub use inkstone_io::{AppendFacts, Error, OsDirectory, Result};
-pub use long_line::LongLine;
-pub use notice::{Dropped, Notice};
+pub use notice::{Dropped, Notice, Stats};
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
-pub use recover::Recovery;
+pub use shared::LongLine;
 pub use stage::{discard_lines, waiting_lines};
-pub use stats::Stats;
-pub use waiting::WaitingLines;
+pub use time::Zone;
 pub use writer::{Guard, LogWriter};
-pub use zone::Zone;
 
 /// The example of the package's README.
 #[cfg(doctest)]

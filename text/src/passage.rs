@@ -2,7 +2,7 @@
 //!
 //! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the
 //! middle of it. *May not touch*: when a file is due ([`crate::output`]), how long to wait after a
-//! failure ([`crate::back`], [`crate::recover`]).
+//! failure ([`crate::output_thread`], [`crate::recover`]).
 //!
 //! A running log and a recovery write the same way. A buffer continues where it stopped if the file
 //! still ends there. Otherwise (another process has appended, or the log is in another file now) it
@@ -12,8 +12,7 @@
 
 use inkstone_io::{AppendFacts, Error, Result};
 
-use crate::buffer::Place;
-use crate::content::read;
+use crate::disk::{Place, read};
 use crate::event::Event;
 use crate::output::Output;
 
@@ -85,7 +84,7 @@ impl Passage {
         let mut facts = output.ready()?;
         // Another file may have its inode by now.
         let lost = output.lost.take();
-        if self.place.is_some_and(|place| lost == Some((place.device, place.inode))) {
+        if self.place.is_some_and(|place| lost == Some(place.file())) {
             *self = Self::default();
             source.in_file(0);
         }
@@ -100,7 +99,7 @@ impl Passage {
         if begins_line(source, begin) && output.end_others_line(facts)? {
             facts = output.ready()?;
         }
-        let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
+        let place = Place::end_of(facts);
         source.place(place, begin)?;
         *self = Self::at(Some(place), begin, begin);
         Ok(())
@@ -119,8 +118,7 @@ impl Passage {
         if away.inode != facts.inode {
             return Ok(());
         }
-        let own =
-            self.place.filter(|place| (place.device, place.inode) == (away.device, away.inode));
+        let own = self.place.filter(|place| place.file() == away.file());
         let wanted = &source.bytes()[self.elsewhere..self.done];
         let same = own.map_or(Ok(0), |place| {
             let found = read(&*output.folder.get()?, &output.name, place.offset, wanted.len())?;
@@ -175,12 +173,8 @@ impl Passage {
     /// Whether the file ends with the bytes done, so that the rest goes there.
     fn is_end_of(&self, facts: AppendFacts) -> bool {
         let here = (self.done - self.elsewhere) as u64;
-        let ends_here = |place: Place| place.offset + here == facts.len_bytes;
-        here > 0 && self.is_in(facts) && self.place.is_some_and(ends_here)
-    }
-
-    fn is_in(&self, facts: AppendFacts) -> bool {
-        self.place.is_some_and(|place| (place.device, place.inode) == (facts.device, facts.inode))
+        let ends_here = |place: Place| place.is_in(facts) && place.offset + here == facts.len_bytes;
+        here > 0 && self.place.is_some_and(ends_here)
     }
 }
 

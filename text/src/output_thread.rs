@@ -1,4 +1,4 @@
-//! The back thread: writes full buffers, and those that are old enough, to the file.
+//! The output thread: writes full buffers, and those that are old enough, to the file.
 //!
 //! *Owns*: when a buffer is written, retries, notices, syncs, the end. *May not touch*: the lock
 //! during I/O.
@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, NoSizeSignal, Result};
 
-use crate::alone::Alone;
-use crate::buffer::{Buffer, Place};
+use crate::buffer::Buffer;
+use crate::disk::Place;
 use crate::event::{Event, Events};
+use crate::folder::Alone;
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
 use crate::passage::{Passage, Source};
 use crate::shared::{Shared, not_durable};
 use crate::stage::{Renewed, Stage};
-use crate::state::State;
+use crate::state::{Activity, Life, State, Turn};
 use crate::time::later;
 
 /// How soon a failed write is retried, at first and later: well within the second after which lines
@@ -32,35 +33,40 @@ const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
 /// How soon it notices a set flag or a removed stage while no lines come.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 
-pub(crate) struct Back {
+pub(crate) struct OutputThread {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) output: Output,
+    output: Output,
     /// Keeps the buffers if this process is killed.
     pub(crate) stage: Option<Stage>,
-    pub(crate) is_stage_gone: bool,
+    is_stage_gone: bool,
     /// When the stage and the flag were last checked.
-    pub(crate) looked_around: Instant,
+    looked_around: Instant,
     /// An interval has passed without a line: nothing is due until the next one.
-    pub(crate) may_idle: bool,
+    may_idle: bool,
+    timing: Timing,
+    last_sync: Instant,
+    notice: Notice,
+    events: Events,
+    /// Set by the caller to have the file reopened.
+    flag: Option<Arc<AtomicBool>>,
+    tick: Instant,
+    scratch: Vec<u8>,
+    /// Since when writing fails, and with which error.
+    failing: Option<(Instant, ErrorKind)>,
+    closed_at: Option<Instant>,
+    asked_for_room: Instant,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
     pub(crate) flush_every: Duration,
     /// `Survive::PowerLoss`.
     pub(crate) sync_every: Option<Duration>,
-    pub(crate) last_sync: Instant,
-    pub(crate) notice: Notice,
-    pub(crate) events: Events,
-    /// Set by the caller to have the file reopened.
-    pub(crate) flag: Option<Arc<AtomicBool>>,
     /// How long closing retries a failing disk.
     pub(crate) drain_timeout: Duration,
-    pub(crate) tick: Instant,
-    pub(crate) scratch: Vec<u8>,
-    /// Since when writing fails, and with which error.
-    pub(crate) failing: Option<(Instant, ErrorKind)>,
-    pub(crate) closed_at: Option<Instant>,
-    pub(crate) asked_for_room: Instant,
 }
 
-/// The end of the back thread.
+/// The end of the output thread.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Why some lines are not written or not durable.
@@ -95,7 +101,35 @@ enum Work {
     Close,
 }
 
-impl Back {
+impl OutputThread {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        output: Output,
+        stage: Option<Stage>,
+        timing: Timing,
+        (notice, flag): (Notice, Option<Arc<AtomicBool>>),
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            events: output.events.clone(),
+            output,
+            stage,
+            is_stage_gone: false,
+            looked_around: now,
+            may_idle: false,
+            timing,
+            last_sync: now,
+            notice,
+            flag,
+            tick: later(now, timing.flush_every),
+            scratch: Vec::with_capacity(256),
+            failing: None,
+            closed_at: None,
+            asked_for_room: now,
+        }
+    }
+
     /// Runs until the log is closed.
     ///
     /// The disk, the hooks and the clock may be the caller's own code: whatever panics, no thread
@@ -104,15 +138,15 @@ impl Back {
         let _no_signal = NoSizeSignal::here();
         // Not dropped after a panic: dropping its parts may run code that panics again, which would
         // abort the process.
-        let mut back = ManuallyDrop::new(self);
-        let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
-        let (shared, events) = (Arc::clone(&back.shared), back.events.clone());
+        let mut thread = ManuallyDrop::new(self);
+        let ended = catch_unwind(AssertUnwindSafe(|| thread.until_closed()));
+        let (shared, events) = (Arc::clone(&thread.shared), thread.events.clone());
         let panic = match ended {
             Ok(result) => {
-                let stage = back.stage.take();
-                let lost = back.tell_loss();
+                let stage = thread.stage.take();
+                let lost = thread.tell_loss();
                 // Whatever dropping the caller's objects does: all lines are written by now.
-                let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
+                let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(thread)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
                 return Ended { result, stage: keep(&shared, stage, lost), lost };
             }
@@ -121,21 +155,21 @@ impl Back {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         std::mem::forget(panic);
-        let path = back.output.path();
+        let path = thread.output.path();
         let error = Error::new(
             "write log",
             path,
-            std::io::Error::other(format!("its back thread panicked: {text}")),
+            std::io::Error::other(format!("its output thread panicked: {text}")),
         );
         shared.died(error.clone());
         events.tell(&Event::WriteFailed(&error));
         // This part of it is ours, and the log is over.
-        back.output.alone = Alone::default();
+        thread.output.alone = Alone::default();
         // Otherwise its thread would wait for an order for ever.
-        catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop()))
+        catch_unwind(AssertUnwindSafe(|| thread.output.janitor.stop()))
             .unwrap_or_else(std::mem::forget);
         // Its lines stay for the next start.
-        Ended { result: Err(error), stage: back.stage.take(), lost: back.tell_loss() }
+        Ended { result: Err(error), stage: thread.stage.take(), lost: thread.tell_loss() }
     }
 
     /// What is lost at the end. The hook gets it too, since the caller may ignore the result of
@@ -182,11 +216,11 @@ impl Back {
         let mut state = self.shared.lock();
         // Any failed sync: some lines may not be durable, whatever later syncs returned.
         let synced = state.sync_failure.clone().map_or(Ok(()), |error| Err(not_durable(error)));
-        state.is_over = true;
+        state.life = Life::Over;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
         // Only now: a hook in the janitor's thread may be waiting for it.
-        self.output.finish();
+        self.output.janitor.stop();
         result.and(synced)
     }
 
@@ -237,35 +271,35 @@ impl Back {
             let now = Instant::now();
             let is_time = now >= self.tick;
             if !state.current.is_empty()
-                && (is_time || state.is_closed || state.flush_to >= state.current.number())
-            {
+                && (is_time
+                    || state.life == Life::Closed
+                    || state.flush_to >= state.current.number())
                 // All other buffers are free: the queue is empty, and nothing is being written.
-                if state.hand_over() {
-                    self.tick = later(now, self.flush_every);
-                    continue;
-                }
+                && state.hand_over()
+            {
+                self.tick = later(now, self.timing.flush_every);
+                continue;
             }
             if is_time {
-                self.tick = later(now, self.flush_every);
+                self.tick = later(now, self.timing.flush_every);
                 self.may_idle = state.current.is_empty();
             }
-            if state.is_closed && state.current.is_empty() && !state.has_turn {
+            let is_empty = state.current.is_empty();
+            if state.life == Life::Closed && is_empty && state.turn == Turn::Free {
                 // The last notice is a line to write, too.
                 return if state.untold().lines == 0 { Work::Close } else { Work::Maintain };
             }
-            let is_idle = self.may_idle && state.current.is_empty();
+            let is_idle = self.may_idle && is_empty;
             let Some(left) = self.rest(&state, now, is_idle) else {
                 return Work::Maintain;
             };
             shared.is_writing.store(false, Ordering::Relaxed);
-            state.is_asleep = true;
-            state.is_idle = is_idle;
+            state.activity = if is_idle { Activity::Idle } else { Activity::Asleep };
             state = shared.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            let was_idle = is_idle && !state.is_idle;
-            (state.is_asleep, state.is_idle) = (false, false);
-            if was_idle {
+            let is_woken = !state.wake();
+            if is_idle && is_woken {
                 // The first line after a rest: it is written an interval from now.
-                self.tick = later(Instant::now(), self.flush_every);
+                self.tick = later(Instant::now(), self.timing.flush_every);
                 self.may_idle = false;
             }
         }
@@ -273,22 +307,22 @@ impl Back {
 
     /// How long to sleep; `None` if something is due now.
     fn rest(&self, state: &State, now: Instant, is_idle: bool) -> Option<Duration> {
-        let sync_in = self
-            .sync_every
-            .filter(|_| self.output.is_dirty)
-            .map(|every| later(self.last_sync, every).saturating_duration_since(now));
-        let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
+        let sync_every = self.timing.sync_every.filter(|_| self.output.is_dirty);
+        let sync_in =
+            sync_every.map(|every| later(self.last_sync, every).saturating_duration_since(now));
+        let is_flush_waiting =
+            self.timing.sync_every.is_some() && state.flush_to > state.durable_to;
         // A file ends only at the end of a line; the thread that ends the line wakes this one.
         let may_end_file = !state.is_within_line();
         let has_wish = may_end_file && self.wants_to_reopen();
-        let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
+        let has_notice = state.untold().lines > 0 && !state.free.is_empty();
+        let has_notice = has_notice && state.turn == Turn::Free;
+        let looks = later(self.looked_around, LOOK_AROUND).saturating_duration_since(now);
+        let ticks = self.tick.saturating_duration_since(now).max(Duration::from_millis(1));
         let next = [
-            (!is_idle)
-                .then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
+            (!is_idle).then_some(ticks),
             self.flag.as_ref().map(|_| LOOK_AROUND),
-            self.stage
-                .as_ref()
-                .map(|_| later(self.looked_around, LOOK_AROUND).saturating_duration_since(now)),
+            self.stage.as_ref().map(|_| looks),
             self.output.due_in().filter(|_| may_end_file),
             sync_in,
         ];
@@ -326,7 +360,7 @@ impl Back {
         self.end_file_if_due();
         self.shared.lock().stats.rotations = self.output.rotations;
         self.tell_dropped();
-        let Some(every) = self.sync_every else { return };
+        let Some(every) = self.timing.sync_every else { return };
         let state = self.shared.lock();
         let is_waited_for = state.flush_to > state.durable_to && state.oldest() > state.flush_to;
         drop(state);
@@ -360,7 +394,7 @@ impl Back {
 
     /// Makes what was written durable, and notifies threads that flush.
     fn sync(&mut self) -> Result<()> {
-        if self.sync_every.is_none() {
+        if self.timing.sync_every.is_none() {
             return Ok(());
         }
         let written_to = self.shared.lock().oldest() - 1;
@@ -453,23 +487,17 @@ impl Back {
         let mut state = self.shared.lock();
         loop {
             let now = Instant::now();
-            if state.is_closed {
-                let closed_at = *self.closed_at.get_or_insert(now);
-                if now.duration_since(closed_at)
-                    >= state.drain_timeout.unwrap_or(self.drain_timeout)
-                {
+            if state.life == Life::Closed {
+                let closed_for = now.duration_since(*self.closed_at.get_or_insert(now));
+                if closed_for >= state.drain_timeout.unwrap_or(self.timing.drain_timeout) {
                     return false;
                 }
             }
             if now >= until {
                 return true;
             }
-            let (again, _) = self
-                .shared
-                .work
-                .wait_timeout(state, until - now)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = again;
+            let waited = self.shared.work.wait_timeout(state, until - now);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
