@@ -40,8 +40,6 @@ pub(crate) enum First {
 /// The part of a buffer that a file has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Part {
-    /// This many of its bytes.
-    pub(crate) to: usize,
     /// Lines that end in them.
     pub(crate) lines: u64,
     /// The bytes up to the end of the last such line, without notices.
@@ -111,16 +109,12 @@ impl Buffer {
     /// The part that a file has if it has this many of its bytes.
     pub(crate) fn part(&self, to: usize) -> Part {
         if to >= self.len() {
-            return Part { to, lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
+            return Part { lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
         }
         let (lines, bytes) = self.ended_before(to);
         let told = self.notices.iter().filter(|notice| notice.end <= to);
-        Part {
-            to,
-            lines,
-            bytes,
-            told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)),
-        }
+        let told = told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told));
+        Part { lines, bytes, told }
     }
 
     /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It

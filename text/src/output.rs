@@ -43,6 +43,8 @@ pub(crate) struct Output {
     /// When the last file was rotated, and its number within that second.
     pub(crate) last: (u64, u32),
     pub(crate) rotations: u64,
+    /// Bytes that had been written and were not there when the disk came back.
+    pub(crate) vanished_bytes: u64,
     /// The owner of the file, for the next one.
     owner: Option<Owner>,
     /// The event that a link is not rotated was sent.
@@ -97,6 +99,7 @@ impl Output {
             not_before: None,
             last: (0, 0),
             rotations: 0,
+            vanished_bytes: 0,
             owner: None,
             is_link_told: false,
             failing: Failing::default(),

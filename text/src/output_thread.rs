@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, NoSizeSignal, Result};
 
-use crate::buffer::Buffer;
-use crate::disk::Place;
+use crate::buffer::{Buffer, Part};
 use crate::event::{Event, Events};
 use crate::folder::Alone;
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
-use crate::passage::{Passage, Source};
+use crate::passage::Passage;
 use crate::shared::{Shared, not_durable};
 use crate::stage::{Renewed, Stage};
 use crate::state::{Activity, Life, State, Turn};
@@ -36,6 +35,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(1);
 pub(crate) struct OutputThread {
     pub(crate) shared: Arc<Shared>,
     output: Output,
+    writing: Option<Writing>,
     /// Keeps the buffers if this process is killed.
     pub(crate) stage: Option<Stage>,
     is_stage_gone: bool,
@@ -55,6 +55,13 @@ pub(crate) struct OutputThread {
     failing: Option<(Instant, ErrorKind)>,
     closed_at: Option<Instant>,
     asked_for_room: Instant,
+}
+
+/// The buffer that is being written, and how much of it is in which file. Both stay here if writing
+/// panics.
+struct Writing {
+    buffer: Buffer,
+    passage: Passage,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +102,7 @@ fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
 
 /// The next thing to do, found under the lock.
 enum Work {
-    Write(Buffer),
+    Write,
     /// Something other than a line is due.
     Maintain,
     Close,
@@ -114,6 +121,7 @@ impl OutputThread {
             shared,
             events: output.events.clone(),
             output,
+            writing: None,
             stage,
             is_stage_gone: false,
             looked_around: now,
@@ -155,13 +163,9 @@ impl OutputThread {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         std::mem::forget(panic);
-        let path = thread.output.path();
-        let error = Error::new(
-            "write log",
-            path,
-            std::io::Error::other(format!("its output thread panicked: {text}")),
-        );
-        shared.died(error.clone());
+        let why = std::io::Error::other(format!("its output thread panicked: {text}"));
+        let error = Error::new("write log", thread.output.path(), why);
+        shared.died(error.clone(), thread.part());
         events.tell(&Event::WriteFailed(&error));
         // This part of it is ours, and the log is over.
         thread.output.alone = Alone::default();
@@ -184,26 +188,26 @@ impl OutputThread {
         Lost { unwritten_lines, untold }
     }
 
+    /// What is in a file of the buffer that is being written.
+    fn part(&self) -> Part {
+        let part = |Writing { buffer, passage }: &Writing| buffer.part(passage.done);
+        self.writing.as_ref().map(part).unwrap_or_default()
+    }
+
     fn until_closed(&mut self) -> Result<()> {
         self.shared.be_own_thread();
         let mut result = Ok(());
         loop {
-            self.look_at_stage(None);
+            self.look_at_stage();
             match self.next_work() {
-                Work::Write(mut buffer) => match self.write(&mut buffer) {
-                    Ok(()) => {
-                        let mut state = self.shared.lock();
-                        state.written(buffer);
-                        state.stats.rotations = self.output.rotations;
-                        state.trouble = None;
-                        self.shared.tell_progress(state);
-                    }
-                    Err(error) => {
-                        self.shared.lock().abandon();
-                        result = Err(error);
+                Work::Write => {
+                    result = self.write();
+                    if result.is_err() {
+                        let part = self.part();
+                        self.shared.lock().abandon(part);
                         break;
                     }
-                },
+                }
                 Work::Maintain => {}
                 Work::Close => {
                     self.end_file_if_due();
@@ -226,7 +230,7 @@ impl OutputThread {
 
     /// Checks the stage with one system call for each buffer. If it was removed, or belongs to a
     /// directory that the log has left, creates a new one and moves all waiting lines there.
-    fn look_at_stage(&mut self, writing: Option<&mut Buffer>) {
+    fn look_at_stage(&mut self) {
         let Some(stage) = &mut self.stage else { return };
         // Creating one costs more than checking.
         if self.is_stage_gone && self.looked_around.elapsed() < LOOK_AROUND {
@@ -243,6 +247,7 @@ impl OutputThread {
         match stage.renew(&directory, &mut self.output) {
             Ok(Renewed { buffers, recovery, news }) => {
                 if !buffers.is_empty() {
+                    let writing = self.writing.as_mut().map(|writing| &mut writing.buffer);
                     self.shared.lock().move_into(buffers, writing);
                 }
                 self.is_stage_gone = false;
@@ -266,7 +271,8 @@ impl OutputThread {
             if let Some(buffer) = state.take_next() {
                 self.may_idle = false;
                 shared.is_writing.store(true, Ordering::Relaxed);
-                return Work::Write(buffer);
+                self.writing = Some(Writing { buffer, passage: Passage::default() });
+                return Work::Write;
             }
             let now = Instant::now();
             let is_time = now >= self.tick;
@@ -419,46 +425,47 @@ impl OutputThread {
 
     /// Writes a whole buffer, with as many attempts as it takes; an error if the log was closed and
     /// the disk still fails.
-    fn write(&mut self, buffer: &mut Buffer) -> Result<()> {
-        let mut passage = Passage::default();
-        loop {
-            match self.attempt(buffer, &mut passage) {
-                Ok(()) => {
-                    if let Some((since, _)) = self.failing.take() {
-                        self.events.tell(&Event::Resumed { after: since.elapsed() });
-                    }
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.failed(&error);
-                    self.output.look_for_disk(&error);
-                    if !self.pause() {
-                        return Err(error);
-                    }
-                    self.look_at_stage(Some(buffer));
-                    // The request may follow a file moved away to make room. Done within a line
-                    // too: the line cannot end here.
-                    if self.take_wish_to_reopen() {
-                        self.output.reopen();
-                    }
-                }
+    fn write(&mut self) -> Result<()> {
+        while let Err(error) = self.attempt() {
+            self.failed(&error);
+            self.output.look_for_disk(&error);
+            if !self.pause() {
+                return Err(error);
+            }
+            self.look_at_stage();
+            // The request may follow a file moved away to make room. Done within a line too: the
+            // line cannot end here.
+            if self.take_wish_to_reopen() {
+                self.output.reopen();
             }
         }
+        if let Some((since, _)) = self.failing.take() {
+            self.events.tell(&Event::Resumed { after: since.elapsed() });
+        }
+        let mut state = self.shared.lock();
+        if let Some(Writing { buffer, .. }) = self.writing.take() {
+            state.written(buffer);
+        }
+        state.stats.rotations = self.output.rotations;
+        state.stats.vanished_bytes = self.output.vanished_bytes;
+        state.trouble = None;
+        self.shared.tell_progress(state);
+        Ok(())
     }
 
-    fn attempt(&mut self, buffer: &mut Buffer, passage: &mut Passage) -> Result<()> {
+    fn attempt(&mut self) -> Result<()> {
         let facts = self.output.ready()?;
         // Before anything goes to another directory: the stage must belong to it.
         let directory = self.output.folder.get()?;
         if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
-            self.look_at_stage(Some(buffer));
+            self.look_at_stage();
         }
-        let mut source = Placed { buffer, shared: &self.shared };
-        if passage.is_between_lines(&source) {
-            let left = source.bytes().len() - passage.done;
+        let Some(Writing { buffer, passage }) = &mut self.writing else { return Ok(()) };
+        if passage.is_between_lines(buffer) {
+            let left = buffer.len() - passage.done;
             self.output.rotate_if_due(facts, left as u64);
         }
-        passage.advance(&mut self.output, &mut source)
+        passage.advance(&mut self.output, buffer)
     }
 
     fn failed(&mut self, error: &Error) {
@@ -499,35 +506,5 @@ impl OutputThread {
             let waited = self.shared.work.wait_timeout(state, until - now);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-}
-
-/// A buffer that is being written.
-struct Placed<'a> {
-    buffer: &'a mut Buffer,
-    shared: &'a Shared,
-}
-
-impl Source for Placed<'_> {
-    fn bytes(&self) -> &[u8] {
-        self.buffer.bytes()
-    }
-
-    fn begins(&self) -> bool {
-        !self.buffer.continues()
-    }
-
-    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
-        self.buffer.place(place, elsewhere as u64);
-        Ok(())
-    }
-
-    fn in_file(&mut self, done: usize) {
-        let part = self.buffer.part(done);
-        self.shared.lock().in_file(part);
-    }
-
-    fn vanished(&mut self, bytes: u64) {
-        self.shared.lock().stats.vanished_bytes += bytes;
     }
 }

@@ -12,6 +12,7 @@
 
 use inkstone_io::{AppendFacts, Error, Result};
 
+use crate::buffer::Buffer;
 use crate::disk::{Place, read};
 use crate::event::Event;
 use crate::output::Output;
@@ -26,13 +27,21 @@ pub(crate) trait Source {
     /// Records where they go, before the first byte goes there; `elsewhere` of them are in another
     /// place already.
     fn place(&mut self, place: Place, elsewhere: usize) -> Result<()>;
+}
 
-    /// This many of the first bytes are in one or several files now; 0: they were lost with their
-    /// file.
-    fn in_file(&mut self, done: usize);
+impl Source for Buffer {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
 
-    /// So many bytes before these had been written, and the disk came back without them.
-    fn vanished(&mut self, bytes: u64);
+    fn begins(&self) -> bool {
+        !self.continues()
+    }
+
+    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
+        self.place(place, elsewhere as u64);
+        Ok(())
+    }
 }
 
 /// How much of one buffer is in which file.
@@ -86,7 +95,6 @@ impl Passage {
         let lost = output.lost.take();
         if self.place.is_some_and(|place| lost == Some(place.file())) {
             *self = Self::default();
-            source.in_file(0);
         }
         if let Some(away) = output.away {
             self.came_back(output, source, away, facts)?;
@@ -109,8 +117,8 @@ impl Passage {
     /// now counts.
     fn came_back(
         &mut self,
-        output: &Output,
-        source: &mut dyn Source,
+        output: &mut Output,
+        source: &dyn Source,
         away: Place,
         facts: AppendFacts,
     ) -> Result<()> {
@@ -127,26 +135,21 @@ impl Passage {
         if let Some(place) = own {
             self.done = self.elsewhere + same;
             self.place = Some(Place { device: facts.device, ..place });
-            source.in_file(0);
-            source.in_file(self.done);
         }
         let end = own.map_or(away.offset, |place| place.offset);
         let bytes = end.saturating_sub(facts.len_bytes);
         if bytes > 0 {
-            source.vanished(bytes);
+            output.vanished_bytes += bytes;
             output.events.tell(&Event::Vanished { bytes });
         }
         Ok(())
     }
 
-    fn append(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
-        loop {
+    fn append(&mut self, output: &mut Output, source: &dyn Source) -> Result<()> {
+        while self.done < source.bytes().len() {
             self.done += output.append(&source.bytes()[self.done..])?;
-            if self.done >= source.bytes().len() {
-                return Ok(());
-            }
-            source.in_file(self.done);
         }
+        Ok(())
     }
 
     /// Starts another file if this one may not grow further (`ulimit -f`); true if it did.

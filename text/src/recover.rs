@@ -155,10 +155,6 @@ impl Source for Leaving<'_> {
         ];
         values.into_iter().try_for_each(|(word, value)| set_word(self.stage, self.one, word, value))
     }
-
-    fn in_file(&mut self, _done: usize) {}
-
-    fn vanished(&mut self, _bytes: u64) {}
 }
 
 /// One recovery.

@@ -361,25 +361,4 @@ pub(crate) mod tests {
             assert_eq!(left(folder), [""; 0], "nothing stays for ever");
         }
     }
-
-    /// Names of 2099: one written when the clock was ahead, and one of each of the three days after
-    /// it was put right.
-    #[test]
-    fn files_of_a_clock_that_was_ahead_go_when_those_behind_them_are_old() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let folder = directory.path();
-        let right = UNIX_EPOCH + Duration::from_secs(1_795_277_133);
-        let ahead = UNIX_EPOCH + Duration::from_secs(4_070_908_800);
-        let written =
-            [ahead, right, right + Duration::from_secs(DAY), right + Duration::from_secs(2 * DAY)];
-        for (number, modified) in written.iter().enumerate() {
-            write_at(&folder.join(plain("a.log", 4_070_908_800, number as u32)), *modified);
-        }
-        let held = OsDirectory::open(folder).expect("held");
-        for (days, expected) in [(2, 4), (3, 2), (4, 1), (5, 0)] {
-            let now = right + Duration::from_secs(days * DAY - 60);
-            retention(Keep::new().days(2), now).make_room(&held, None);
-            assert_eq!(left(folder).len(), expected, "after {days} days: {:?}", left(folder));
-        }
-    }
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Courtesy, Error, ForkMark};
 
+use crate::buffer::Part;
 use crate::notice::Stats;
 use crate::options::WhenFull;
 use crate::state::{Activity, Life, State, Turn};
@@ -275,10 +276,10 @@ impl Shared {
 
     /// The output thread has panicked: no thread may wait for it. No buffer is released: a stage
     /// file keeps them.
-    pub(crate) fn died(&self, error: Error) {
+    pub(crate) fn died(&self, error: Error, in_file: Part) {
         let mut state = self.lock();
         (state.life, state.turn) = (Life::Over, Turn::Free);
-        state.abandon();
+        state.abandon(in_file);
         state.trouble = Some(error);
         drop(state);
         self.room.notify_all();

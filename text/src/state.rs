@@ -91,8 +91,6 @@ struct Writing {
     number: u64,
     lines: u64,
     told: Dropped,
-    /// The part of it that is in a file.
-    in_file: Part,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -340,25 +338,15 @@ impl State {
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
         let (number, lines, told) = (buffer.number(), buffer.lines, buffer.told);
-        self.writing = Some(Writing { number, lines, told, in_file: Part::default() });
+        self.writing = Some(Writing { number, lines, told });
         Some(buffer)
     }
 
-    /// Records the part of the output thread's buffer that is in a file. What was there once counts,
-    /// also while it is written again; nothing counts if it was lost with its file.
-    pub(crate) fn in_file(&mut self, part: Part) {
-        if let Some(writing) = &mut self.writing
-            && (part.to == 0 || part.to > writing.in_file.to)
-        {
-            writing.in_file = part;
-        }
-    }
-
     /// Gives up writing: counts the lines in the buffers and does not release these, since a stage
-    /// file keeps them for the next start. A line is written if its last byte is.
-    pub(crate) fn abandon(&mut self) {
+    /// file keeps them for the next start. A line is written if its last byte is. `in_file`: the
+    /// part of the output thread's buffer that is in a file.
+    pub(crate) fn abandon(&mut self, in_file: Part) {
         self.abandoned_from = Some(self.oldest());
-        let in_file = self.writing.map_or(Part::default(), |writing| writing.in_file);
         let begun = std::mem::take(&mut self.begun);
         self.stats.written_lines += in_file.lines;
         self.stats.written_bytes += in_file.bytes + if in_file.lines > 0 { begun.bytes } else { 0 };
@@ -437,20 +425,6 @@ mod tests {
         assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (3, 6 + 9000 + 7));
         assert_eq!((state.queue.len(), state.free.len(), state.current.len()), (0, 4, 0));
         assert_eq!(state.oldest(), state.newest() + 1);
-    }
-
-    #[test]
-    fn lines_go_with_their_buffers_into_other_memory() {
-        let mut state = state(4);
-        state.put_line(b"first\n");
-        assert!(state.hand_over());
-        state.put_line(b"second\n");
-        state.move_into(memory(4), None);
-        let texts = [&state.queue[0], &state.current].map(Buffer::bytes);
-        assert_eq!(texts, [b"first\n".as_slice(), b"second\n"]);
-        assert_eq!((state.queue[0].number(), state.current.number(), state.free.len()), (1, 2, 2));
-        state.put_line(b"third\n");
-        assert_eq!(state.current.bytes(), b"second\nthird\n");
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub mod seam;
 mod size_signal;
 mod strategy;
 mod sys;
+#[cfg(feature = "text-log")]
 mod text_log;
 pub mod transfer;
 
@@ -81,9 +82,11 @@ pub use seam::{
 };
 pub use size_signal::{NoSizeSignal, file_bytes_max};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+#[cfg(feature = "text-log")]
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::stage_file::{StageFile, StageLock};
+#[cfg(feature = "text-log")]
 pub use text_log::writer_lock::{Taken, WriterLock};
