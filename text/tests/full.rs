@@ -16,7 +16,7 @@ use common::{
 use inkstone_appender::{Builder, Dropped, Event, Guard, LogWriter, Notice, Stats, WhenFull};
 
 /// Longer than all buffers together.
-const TOO_LONG: [u8; 100_000] = [b'x'; 100_000];
+static TOO_LONG: [u8; 100_000] = [b'x'; 100_000];
 
 /// A log on a disk that has stopped.
 struct Scene {

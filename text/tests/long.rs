@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use common::{LINE, LONG, all_text, line, names, place, quick, read, say, small, wait_until};
 use inkstone_appender::{LogWriter, Rotation, WhenFull};
 
-const PIECE: [u8; 300_000] = [b'x'; 300_000];
+static PIECE: [u8; 300_000] = [b'x'; 300_000];
 const PIECES: usize = 12;
 
 #[test]
