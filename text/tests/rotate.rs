@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{
@@ -210,7 +210,7 @@ fn rotated_files_are_compressed_by_zstd() {
 fn there_are_never_more_files_than_asked_for_however_slow_compressing_is() {
     let (directory, path) = place();
     let folder = directory.path().to_path_buf();
-    let most = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let seen = Arc::clone(&most);
     let builder = LogWriter::builder(&path).buffers_bytes(1 << 20).buffer_bytes(64 << 10);
     let builder = builder.rotate(Rotation::new().at_bytes(256 << 10)).keep(Keep::new().files(3));
