@@ -15,6 +15,7 @@
 
 use inkstone_io::StageBuffer;
 
+use crate::disk::Place;
 use crate::notice::Dropped;
 
 pub(crate) const NUMBER: usize = 1;
@@ -39,8 +40,6 @@ pub(crate) enum First {
 /// The part of a buffer that a file has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Part {
-    /// This many of its bytes.
-    pub(crate) to: usize,
     /// Lines that end in them.
     pub(crate) lines: u64,
     /// The bytes up to the end of the last such line, without notices.
@@ -55,14 +54,6 @@ struct NoticeAt {
     end: usize,
     bytes: u64,
     told: Dropped,
-}
-
-/// Where a buffer goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    pub(crate) offset: u64,
 }
 
 #[derive(Debug)]
@@ -118,16 +109,12 @@ impl Buffer {
     /// The part that a file has if it has this many of its bytes.
     pub(crate) fn part(&self, to: usize) -> Part {
         if to >= self.len() {
-            return Part { to, lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
+            return Part { lines: self.ended_lines, bytes: self.ended_bytes, told: self.told };
         }
         let (lines, bytes) = self.ended_before(to);
         let told = self.notices.iter().filter(|notice| notice.end <= to);
-        Part {
-            to,
-            lines,
-            bytes,
-            told: told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told)),
-        }
+        let told = told.fold(Dropped::default(), |sum, notice| sum.plus(notice.told));
+        Part { lines, bytes, told }
     }
 
     /// The lines that end in the first bytes, and the bytes up to the end of the last such line. It

@@ -1,7 +1,7 @@
-//! Opening a log.
+//! The options of a log that is not open yet.
 //!
 //! *Owns*: the options and their defaults, and which file a path leads to. *May not touch*: lines;
-//! the order of an opening (`opening.rs`).
+//! the order of an opening ([`crate::opening`]).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,13 @@ use std::time::{Duration, SystemTime};
 
 use inkstone_io::{Error, OsDirectory, Owner, Result, StageLayout};
 
-use crate::disk::{Disk, OsDisk};
 use crate::event::{Event, Events};
 use crate::folder::{FILE_MODE, Folder};
-use crate::names::BYTES_BEHIND;
 use crate::notice::Notice;
-use crate::opening;
 use crate::options::{Compression, Keep, Rotation, Survive, WhenFull};
-use crate::recover::HEAD_BYTES;
+use crate::rotated::BYTES_BEHIND;
+use crate::stage_contents::HEAD_BYTES;
 use crate::time::Clock;
-use crate::writer::{Guard, LogWriter};
 
 const BLOCK: usize = 4096;
 /// Two of them are in a core's second cache; a wake-up for each is one in two thousand lines.
@@ -29,7 +26,7 @@ const BUFFERS_BYTES: usize = 8 << 20;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The options of a log that is not open yet: [`LogWriter::builder`].
+/// The options of a log that is not open yet: [`crate::LogWriter::builder`].
 pub struct Builder {
     pub(crate) path: PathBuf,
     pub(crate) buffers_bytes: usize,
@@ -168,9 +165,9 @@ impl Builder {
     }
 
     /// Sets the hook that gets events of the log's own threads; without one, failures go to stderr.
-    /// It runs in the back thread or in the one that compresses. It may write to this log (a line
+    /// It runs in the output thread or in the one that compresses. It may write to this log (a line
     /// without room is then dropped), but not flush it, and it cannot wait for its end:
-    /// [`Guard::close`] is an error there.
+    /// [`crate::Guard::close`] is an error there.
     #[must_use]
     pub fn on_event(self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { events: Events::to(hook), ..self }
@@ -199,7 +196,7 @@ impl Builder {
         Self { drain_timeout: at_most, ..self }
     }
 
-    /// Sets the back thread's name.
+    /// Sets the output thread's name.
     #[must_use]
     pub fn thread_name(self, name: impl Into<String>) -> Self {
         Self { thread_name: name.into(), ..self }
@@ -219,30 +216,9 @@ impl Builder {
         Self { clock: Clock::of(clock), ..self }
     }
 
-    /// Opens the log: creates the directory and the file if they are missing, and appends the lines
-    /// that a killed process left.
-    ///
-    /// # Errors
-    /// The directory or the file cannot be opened or created; another writer, in this process or
-    /// another one, has the log and does not end within the time that [`Builder::drain_timeout`]
-    /// says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed
-    /// process cannot be written (they are kept). If a new file is due and cannot be created, or
-    /// the link cannot, that is an event and not an error: lines go to the old file.
-    pub fn open(self) -> Result<(LogWriter, Guard)> {
-        self.open_on(OsDisk)
-    }
-
-    /// As [`Builder::open`], with log files of another kind.
-    ///
-    /// # Errors
-    /// As [`Builder::open`].
-    pub fn open_on(self, disk: impl Disk) -> Result<(LogWriter, Guard)> {
-        opening::open(self, Box::new(disk))
-    }
-
     /// The directory, without links in its path, and the file's name. Both belong to the file that
     /// the path leads to: a link stays as it is, and its target is rotated where the target is.
-    pub(crate) fn place(&self) -> Result<(Arc<Folder>, String)> {
+    pub(crate) fn folder(&self) -> Result<Arc<Folder>> {
         let refused = |why: &str| Error::invalid("open log", &self.path, why);
         // Checked without opening it: opening a pipe waits for its other end.
         if std::fs::metadata(&self.path).is_ok_and(|facts| !facts.is_file()) {
@@ -265,16 +241,15 @@ impl Builder {
                 "the link to the latest file needs a name of its own, without a slash",
             ));
         }
-        let folder = Folder::open(folder, self.file_mode)?;
+        let folder = Folder::open(folder, name, self.file_mode)?;
         let most = folder.get()?.name_bytes_max().saturating_sub(BYTES_BEHIND);
         if name.len() > most {
-            let why = format!(
-                "its name has {} bytes; rotated files have up to {BYTES_BEHIND} more",
-                name.len()
-            );
+            let bytes = name.len();
+            let why =
+                format!("its name has {bytes} bytes; rotated files have up to {BYTES_BEHIND} more");
             return Err(refused(&why).advise(format!("take a name of at most {most} bytes")));
         }
-        Ok((Arc::new(folder), name.to_owned()))
+        Ok(Arc::new(folder))
     }
 
     pub(crate) fn layout(&self) -> StageLayout {

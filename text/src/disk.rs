@@ -1,12 +1,17 @@
-//! The seam to the disk: opening a log file, and the operations on an open one.
+//! The seam to the disk: opening a log file, and the operations on an open one; reading what a file
+//! holds at some place.
 //!
 //! *Owns*: the two traits and their implementation over [`inkstone_io::AppendFile`]. *May not
 //! touch*: when to write what. A test, or a program with its own place for log lines, implements
 //! them differently ([`crate::Builder::open_on`]).
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
 
-use inkstone_io::{AppendFacts, AppendFile, OsDirectory, Result, SyncKind};
+use inkstone_io::{
+    AppendFacts, AppendFile, Directory as _, Error, OpenFile, OsDirectory, Result, SyncKind,
+};
 
 /// Opens log files.
 pub trait Disk: Send + 'static {
@@ -61,4 +66,72 @@ impl LogFile for AppendFile {
     fn sync(&self) -> Result<()> {
         AppendFile::sync(self, SyncKind::Data)
     }
+}
+
+/// A place in a file of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    pub(crate) fn end_of(facts: AppendFacts) -> Self {
+        Self { device: facts.device, inode: facts.inode, offset: facts.len_bytes }
+    }
+
+    /// The file that it is in.
+    pub(crate) fn file(self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    pub(crate) fn is_in(self, facts: AppendFacts) -> bool {
+        self.file() == Place::end_of(facts).file()
+    }
+}
+
+/// Up to this many bytes of the file from this place on.
+pub(crate) fn read(
+    directory: &OsDirectory,
+    name: &str,
+    offset: u64,
+    most: usize,
+) -> Result<Vec<u8>> {
+    let file = directory.open(name, &OpenFile::existing().read_only())?;
+    let failed = |source| Error::new("read log", directory.path().join(name), source).at(offset);
+    let mut bytes = vec![0; most];
+    let mut len = 0;
+    while len < most {
+        match file.std_file().read_at(&mut bytes[len..], offset + len as u64) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Whether the last line of the open file has no end. Its name may have changed, and another file
+/// may have the log's name. If the file cannot be found: yes, since an extra empty line is better
+/// than two lines in one. If it cannot be read: no.
+pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
+    let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
+    let place = Place { offset, ..Place::end_of(facts) };
+    let Some(name) = find(directory, name, place) else { return true };
+    let last = read(directory, &name, offset, 1);
+    last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
+}
+
+/// The name of the log's file with this inode: it may have changed.
+pub(crate) fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
+    let is_it = |name: &str| {
+        directory.look(name).ok().flatten().is_some_and(|named| place.is_in(named.facts))
+    };
+    if is_it(name) {
+        return Some(name.to_owned());
+    }
+    directory.list().ok()?.into_iter().find(|other| other.starts_with(name) && is_it(other))
 }

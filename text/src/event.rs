@@ -1,12 +1,13 @@
 //! The events of the log's threads, and where they go.
 //!
-//! *Owns*: the events and the hook. *May not touch*: their causes.
+//! *Owns*: the events and their words, the hook. *May not touch*: their causes.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -15,8 +16,62 @@ use std::time::Duration;
 use inkstone_io::{Error, NoSizeSignal};
 
 use crate::notice::Dropped;
-use crate::recover::Recovery;
-use crate::waiting::WaitingLines;
+
+/// What an opening found of a killed process, and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The process that left the lines.
+    pub process: u32,
+    /// Bytes of lines that the opening appended.
+    pub bytes: u64,
+    /// Why some of them may be in the log twice.
+    pub doubt: Option<String>,
+}
+
+impl Recovery {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, doubt: self.doubt.or(other.doubt), ..other }
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, process, doubt } = self;
+        write!(f, "appended {bytes} bytes of log lines that process {process} left unwritten")?;
+        doubt
+            .as_ref()
+            .map_or(Ok(()), |why| write!(f, "; some of them may be in the log twice: {why}"))
+    }
+}
+
+/// Lines that a killed process left in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitingLines {
+    /// The file in memory that keeps them, the *stage*.
+    pub stage: PathBuf,
+    /// The log that they were for, by its path then.
+    pub log: PathBuf,
+    /// The process that left them.
+    pub process: u32,
+    /// How many line ends are in them. Some of the lines may be in the log already, if the process
+    /// was just writing them.
+    pub lines: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+}
+
+impl fmt::Display for WaitingLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stage, log, process, lines, bytes } = self;
+        let (log, stage) = (log.display(), stage.display());
+        write!(
+            f,
+            "{lines} lines ({bytes} bytes) that process {process} had not written to {log} wait in {stage}"
+        )
+    }
+}
 
 /// Something that happened in the log's own threads.
 #[derive(Debug)]
@@ -89,7 +144,9 @@ impl fmt::Display for Event<'_> {
             Event::Resumed { after } => write!(f, "log lines are written again, after {after:.1?}"),
             Event::SyncFailed(error) => write!(f, "log lines may not be durable: {error}"),
             Event::Rotated { to } => write!(f, "log rotated to {to}"),
-            Event::HousekeepingFailed(error) => write!(f, "housekeeping of log files failed: {error}"),
+            Event::HousekeepingFailed(error) => {
+                write!(f, "housekeeping of log files failed: {error}")
+            }
             Event::Recovered(recovery) => write!(f, "{recovery}"),
             Event::Lost { unwritten_lines, dropped: Dropped { lines, bytes, .. } } => write!(
                 f,
@@ -97,20 +154,27 @@ impl fmt::Display for Event<'_> {
                  without a notice in the file"
             ),
             Event::HookPanicked { hook } => write!(f, "the hook for {hook} panicked"),
-            Event::StageGone(None) => f.write_str(
-                "the log's stage was removed, or the log is in another directory now; a new stage was created",
-            ),
-            Event::StageGone(Some(error)) => {
-                write!(
-                    f,
-                    "the log's stage was removed, or the log is in another directory now; a kill would lose lines: {error}"
-                )
+            Event::StageGone(failed) => {
+                f.write_str(
+                    "the log's stage was removed, or the log is in another directory now; ",
+                )?;
+                match failed {
+                    None => f.write_str("a new stage was created"),
+                    Some(error) => write!(f, "a kill would lose lines: {error}"),
+                }
             }
             Event::Vanished { bytes } => {
-                write!(f, "the log's disk came back without {bytes} bytes of lines that had been written to it")
+                write!(
+                    f,
+                    "the log's disk came back without {bytes} bytes of lines that had been written to it"
+                )
             }
-            Event::OtherWriter(error) => write!(f, "waiting for another writer of the log to end: {error}"),
-            Event::StageElsewhere(error) => write!(f, "the log's stage is in another directory than usual: {error}"),
+            Event::OtherWriter(error) => {
+                write!(f, "waiting for another writer of the log to end: {error}")
+            }
+            Event::StageElsewhere(error) => {
+                write!(f, "the log's stage is in another directory than usual: {error}")
+            }
             Event::LinesWait(waiting) => write!(
                 f,
                 "{waiting}: its directory is another one; `inkstone tee FILE --bring-back STAGE` appends them to FILE"

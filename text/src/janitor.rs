@@ -1,16 +1,15 @@
 //! The background thread that removes and compresses rotated files. No other thread waits for it.
 //!
-//! *Owns*: rotated files, by their names ([`crate::names`]). *May not touch*: the current file, and
-//! any other.
+//! *Owns*: rotated files, by their names. *May not touch*: the current file, and any other.
 //!
-//! Files above the limits are removed first, and not only by this thread ([`crate::retention`]): a
+//! Files above the limits are removed first, and not only by this thread ([`crate::rotated`]): a
 //! slow or failing compression does not delay that. A compressed file is whole before it has its
 //! name, and durable before the plain file is removed. A kill leaves a `.part`, which the next
 //! start removes, or both files; then the next start removes the plain one if both hold the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
-use std::io::{self, BufRead as _, ErrorKind};
+use std::io::{self, BufRead as _, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,14 +23,13 @@ use inkstone_io::{
 
 use crate::event::{Cause, Event, Events};
 use crate::folder::Folder;
-use crate::options::{Compression, Keep};
-use crate::retention::{Retention, remove, rotated_files};
+use crate::options::Compression;
+use crate::rotated::{Retention, remove, rotated_files};
 use crate::shared::Shared;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Chores {
     pub(crate) folder: Arc<Folder>,
-    pub(crate) name: String,
     pub(crate) retention: Arc<Retention>,
     pub(crate) compression: Compression,
     pub(crate) events: Events,
@@ -50,11 +48,8 @@ impl Janitor {
     /// left. Without a thread, does that here.
     pub(crate) fn start(chores: Chores, shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        if chores.retention.keep == Keep::new() && chores.compression == Compression::None {
-            chores.tell(
-                &mut Cause::default(),
-                &chores.folder.get().and_then(|directory| chores.remove_parts(&directory)),
-            );
+        if chores.retention.keeps_all() && chores.compression == Compression::None {
+            chores.sweep(&stop, &mut Failing::default());
             return Ok(Self::default());
         }
         let (rotated, orders) = channel();
@@ -87,6 +82,16 @@ impl Janitor {
     }
 }
 
+/// What failed at the last attempt, so that a failure is reported once and not each time.
+#[derive(Debug, Default)]
+struct Failing {
+    removing_parts: Cause,
+    compressing: Cause,
+    /// Files with the name of a compressed form that are something else: reported, and checked
+    /// again when they change.
+    foreign: BTreeMap<String, AppendFacts>,
+}
+
 impl Chores {
     fn run(&self, orders: &Receiver<()>, stop: &AtomicBool) {
         // A sandbox may refuse this; then the thread has normal priority.
@@ -106,159 +111,153 @@ impl Chores {
     fn sweep(&self, stop: &AtomicBool, failing: &mut Failing) {
         // The same directory for all chores, wherever its path leads meanwhile.
         let Ok(directory) = self.folder.get() else { return };
-        let directory = &*directory;
+        let mut sweep = Sweep { chores: self, directory: &directory, stop, failing };
         // Removing first: it makes the room that the others need.
-        self.retention.make_room(directory, None);
-        self.tell(&mut failing.removing_parts, &self.remove_parts(directory));
-        self.compress_all(directory, stop, failing);
+        self.retention.make_room(&directory, None);
+        let removed = sweep.remove_parts();
+        self.events.tell_failure(&mut sweep.failing.removing_parts, &removed);
+        sweep.compress_all();
+    }
+}
+
+/// One round of chores, in one directory.
+struct Sweep<'a> {
+    chores: &'a Chores,
+    directory: &'a OsDirectory,
+    stop: &'a AtomicBool,
+    failing: &'a mut Failing,
+}
+
+impl Sweep<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, failing: &mut Cause, done: &Result<()>) {
-        self.events.tell_failure(failing, done);
+    /// Whether to stop without a failure: the janitor is ending, or the file was removed as one too
+    /// many.
+    fn is_over(&self, name: &str) -> Result<bool> {
+        Ok(self.is_stopped() || self.directory.look(name)?.is_none())
     }
 
-    /// Removes what a killed process has not finished; keeps files that a living process is making.
-    fn remove_parts(&self, directory: &OsDirectory) -> Result<()> {
-        let files = rotated_files(directory, &self.name)?;
-        let parts =
-            files.iter().filter(|rotated| rotated.is_part()).map(|part| part.name(&self.name));
-        let left = parts.filter(|part| !is_being_made(directory, part));
-        left.map(|part| remove(directory, &part)).fold(Ok(()), Result::and)
+    fn open(&self, name: &str) -> Result<File> {
+        let file = self.directory.open(name, &OpenFile::existing().read_only())?;
+        let cloned = file.std_file().try_clone();
+        cloned.map_err(|error| Error::new("open log", self.directory.path().join(name), error))
+    }
+
+    /// Removes what a killed process has not finished; keeps files that a living process is making:
+    /// these are locked, and a kill releases the lock.
+    fn remove_parts(&self) -> Result<()> {
+        let log = self.chores.folder.log();
+        let is_being_made = |part: &String| {
+            let locked = self.open(part).map(|file| file.try_lock());
+            matches!(locked, Ok(Err(TryLockError::WouldBlock)))
+        };
+        let files = rotated_files(self.directory, log)?;
+        let parts = files.iter().filter(|file| file.is_part()).map(|part| part.name(log));
+        let left = parts.filter(|part| !is_being_made(part));
+        left.map(|part| remove(self.directory, &part)).fold(Ok(()), Result::and)
     }
 
     /// Newest first, since these are likely to stay. Lists the files again after each: others are
     /// rotated and removed meanwhile.
-    fn compress_all(&self, directory: &OsDirectory, stop: &AtomicBool, failing: &mut Failing) {
-        let Some(extension) = self.compression.extension() else { return };
+    fn compress_all(&mut self) {
+        let Some(extension) = self.chores.compression.extension() else { return };
+        let log = self.chores.folder.log();
         let mut tried = BTreeSet::new();
-        while !stop.load(Ordering::Relaxed) {
-            let files = rotated_files(directory, &self.name);
-            let files = files.unwrap_or_default();
+        while !self.is_stopped() {
+            let files = rotated_files(self.directory, log).unwrap_or_default();
             let mut plain = files.iter().filter(|rotated| rotated.extension.is_empty());
-            let Some(next) =
-                plain.find(|rotated| !tried.contains(&(rotated.seconds, rotated.number)))
-            else {
-                return;
-            };
-            tried.insert((next.seconds, next.number));
-            let done = self.compress(directory, &next.name(&self.name), extension, stop, failing);
-            let is_full = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull);
-            self.tell(&mut failing.compressing, &done);
+            let Some(next) = plain.find(|rotated| tried.insert(rotated.place())) else { return };
+            let done = self.compress(&next.name(log), extension);
+            self.chores.events.tell_failure(&mut self.failing.compressing, &done);
             // The next rotation tries again.
-            if is_full {
+            if done.is_err_and(|error| error.kind() == ErrorKind::StorageFull) {
                 return;
             }
-            self.retention.make_room(directory, None);
+            self.chores.retention.make_room(self.directory, None);
         }
     }
 
-    fn compress(
-        &self,
-        directory: &OsDirectory,
-        name: &str,
-        extension: &str,
-        stop: &AtomicBool,
-        failing: &mut Failing,
-    ) -> Result<()> {
+    fn compress(&mut self, name: &str, extension: &str) -> Result<()> {
         let whole = format!("{name}.{extension}");
-        let may_go = match directory.look(&whole)? {
-            Some(there) => {
-                self.is_its_form(directory, name, (&whole, there.facts), stop, failing)?
-            }
-            None => self.make_form(directory, name, &whole, stop)?,
+        let may_go = match self.directory.look(&whole)? {
+            Some(there) => self.is_its_form(name, &whole, there.facts)?,
+            None => self.make_form(name, &whole)?,
         };
         if !may_go {
             return Ok(());
         }
-        match directory.sync() {
+        match self.directory.sync() {
             // A file system without a sync of directories (CIFS, 9p, some FUSE): the bytes are
             // durable, and nothing more can be done for the name. To wait for that would keep every
             // file twice, for ever.
             Err(error) if error.is_not_here() => {}
             synced => synced?,
         }
-        remove(directory, name)
+        remove(self.directory, name)
     }
 
     /// Compresses a file; false if the file or the janitor is gone by then.
-    fn make_form(
-        &self,
-        directory: &OsDirectory,
-        name: &str,
-        whole: &str,
-        stop: &AtomicBool,
-    ) -> Result<bool> {
+    fn make_form(&self, name: &str, whole: &str) -> Result<bool> {
+        let stays = |error: Error| error.advise("the plain file stays");
         let part = format!("{whole}.part");
-        let made = match self.compress_into(directory, name, &part, stop) {
+        let made = match self.compress_into(name, &part) {
             Ok(made) => made,
             Err(error) => {
-                let _ = directory.remove(&part);
-                if is_over(directory, name, stop)? {
+                let _ = self.directory.remove(&part);
+                if self.is_over(name)? {
                     return Ok(false);
                 }
-                let path = directory.path().join(name);
-                return Err(Error::new("compress", path, error).advise("the plain file stays"));
+                return Err(stays(Error::new("compress", self.directory.path().join(name), error)));
             }
         };
-        if !self.publish(directory, name, &part, whole)? {
-            return remove(directory, &part).map(|()| false);
+        // Unless the file was removed meanwhile.
+        let forms = self.chores.retention.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.directory.look(name)?.is_none() {
+            return remove(self.directory, &part).map(|()| false);
         }
-        if directory
-            .look(whole)?
-            .is_some_and(|named| (named.facts.device, named.facts.inode) == made)
-        {
+        self.directory.rename_new(&part, whole)?;
+        drop(forms);
+        let named = self.directory.look(whole)?;
+        if named.is_some_and(|named| (named.facts.device, named.facts.inode) == made) {
             return Ok(true);
         }
         let why = "another file has that name by now";
-        let error = Error::invalid("compress", directory.path().join(whole), why);
-        Err(error.advise("the plain file stays"))
+        Err(stays(Error::invalid("compress", self.directory.path().join(whole), why)))
     }
 
     /// Whether the file with the name of the compressed form is that form, so that the plain one
     /// may go: an earlier process may have been killed before it removed the plain one. A file with
     /// other contents is reported once.
-    fn is_its_form(
-        &self,
-        directory: &OsDirectory,
-        name: &str,
-        (whole, facts): (&str, AppendFacts),
-        stop: &AtomicBool,
-        failing: &mut Failing,
-    ) -> Result<bool> {
-        if failing.foreign.get(whole) == Some(&facts) {
+    fn is_its_form(&mut self, name: &str, whole: &str, facts: AppendFacts) -> Result<bool> {
+        if self.failing.foreign.get(whole) == Some(&facts) {
             return Ok(false);
         }
-        let same = self.has_text_of(directory, name, whole, stop);
-        if matches!(same, Ok(true)) || is_over(directory, name, stop)? {
+        let same = self.has_text_of(name, whole);
+        if matches!(same, Ok(true)) || self.is_over(name)? {
             return Ok(same.unwrap_or(false));
         }
-        failing.foreign.insert(whole.to_owned(), facts);
-        let why = same
-            .err()
-            .map_or_else(|| "it holds something else".to_owned(), |error| error.to_string());
+        self.failing.foreign.insert(whole.to_owned(), facts);
+        let why = match same {
+            Err(error) => error.to_string(),
+            Ok(_) => "it holds something else".to_owned(),
+        };
         let why = format!("{whole} exists and is not its compressed form: {why}");
-        let error = Error::invalid("compress", directory.path().join(name), why);
-        self.events
-            .tell(&Event::HousekeepingFailed(&error.advise("both stay; move one of them away")));
+        let error = Error::invalid("compress", self.directory.path().join(name), why);
+        let error = error.advise("both stay; move one of them away");
+        self.chores.events.tell(&Event::HousekeepingFailed(&error));
         Ok(false)
     }
 
     /// Whether the compressed file is a regular file with exactly the contents of the plain one. If
     /// so, makes it durable, too.
-    fn has_text_of(
-        &self,
-        directory: &OsDirectory,
-        name: &str,
-        whole: &str,
-        stop: &AtomicBool,
-    ) -> io::Result<bool> {
-        let open = |name: &str| {
-            directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)
-        };
+    fn has_text_of(&self, name: &str, whole: &str) -> io::Result<bool> {
+        let open = |name| self.open(name).map_err(io::Error::other);
         let (plain, compressed) = (open(name)?, open(whole)?);
-        let plain = Stoppable { file: plain.std_file(), stop };
-        let packed = Stoppable { file: compressed.std_file(), stop };
-        let is_same = match self.compression {
+        let plain = Stoppable { file: &plain, stop: self.stop };
+        let packed = Stoppable { file: &compressed, stop: self.stop };
+        let is_same = match self.chores.compression {
             Compression::None => has_same_bytes(plain, packed)?,
             #[cfg(feature = "gzip")]
             Compression::Gzip => has_same_bytes(plain, flate2::read::MultiGzDecoder::new(packed))?,
@@ -266,62 +265,41 @@ impl Chores {
             Compression::Zstd => has_same_bytes(plain, zstd::Decoder::new(packed)?)?,
         };
         if is_same {
-            compressed.std_file().sync_all()?;
+            compressed.sync_all()?;
         }
         Ok(is_same)
     }
 
-    /// Gives the compressed form its name, unless the file was removed meanwhile.
-    fn publish(
-        &self,
-        directory: &OsDirectory,
-        plain: &str,
-        part: &str,
-        whole: &str,
-    ) -> Result<bool> {
-        let _forms = self.retention.forms.lock().unwrap_or_else(PoisonError::into_inner);
-        if directory.look(plain)?.is_none() {
-            return Ok(false);
-        }
-        directory.rename_new(part, whole).map(|()| true)
-    }
-
-    fn compress_into(
-        &self,
-        directory: &OsDirectory,
-        name: &str,
-        part: &str,
-        stop: &AtomicBool,
-    ) -> io::Result<(u64, u64)> {
-        let source =
-            directory.open(name, &OpenFile::existing().read_only()).map_err(io::Error::other)?;
-        let mut source = Stoppable { file: source.std_file(), stop };
-        let target = AppendFile::create_private(directory, part).map_err(io::Error::other)?;
+    /// Returns the device and the inode of the compressed file.
+    fn compress_into(&self, name: &str, part: &str) -> io::Result<(u64, u64)> {
+        let source = self.open(name).map_err(io::Error::other)?;
+        let mut source = Stoppable { file: &source, stop: self.stop };
+        let target = AppendFile::create_private(self.directory, part).map_err(io::Error::other)?;
         // Other processes leave it alone while it is locked; without working locks they may remove
         // it, and it is made again.
         let _ = target.std_file().try_lock();
         // The owner of the file that is read: another may have its name by now. If the owner cannot
         // be set, the rotation has already reported that.
         let _ = target.give_to(Owner::of(&source.file.metadata()?));
-        let mut target = target.std_file();
-        match self.compression {
-            Compression::None => drop(io::copy(&mut source, &mut target)?),
+        let target = target.std_file();
+        let mut buffered = io::BufWriter::new(target);
+        match self.chores.compression {
+            Compression::None => drop(io::copy(&mut source, &mut buffered)?),
             #[cfg(feature = "gzip")]
             Compression::Gzip => {
-                let mut encoder = flate2::write::GzEncoder::new(
-                    io::BufWriter::new(target),
-                    flate2::Compression::default(),
-                );
+                let level = flate2::Compression::default();
+                let mut encoder = flate2::write::GzEncoder::new(&mut buffered, level);
                 io::copy(&mut source, &mut encoder)?;
-                io::Write::flush(&mut encoder.finish()?)?;
+                encoder.finish()?;
             }
             #[cfg(feature = "zstd")]
             Compression::Zstd => {
-                let mut encoder = zstd::Encoder::new(io::BufWriter::new(target), 3)?;
+                let mut encoder = zstd::Encoder::new(&mut buffered, 3)?;
                 io::copy(&mut source, &mut encoder)?;
-                io::Write::flush(&mut encoder.finish()?)?;
+                encoder.finish()?;
             }
         }
+        io::Write::flush(&mut buffered)?;
         // It is as old as its lines. A file system without times is none for `Keep::days` either.
         let _ = source.file.metadata().and_then(|facts| target.set_modified(facts.modified()?));
         target.sync_all()?;
@@ -330,20 +308,8 @@ impl Chores {
     }
 }
 
-/// Whether it is locked, as it is while a process makes it. A kill releases the lock.
-fn is_being_made(directory: &OsDirectory, part: &str) -> bool {
-    let file = directory.open(part, &OpenFile::existing().read_only());
-    file.is_ok_and(|file| matches!(file.std_file().try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// Whether to stop without a failure: the janitor is ending, or the file was removed as one too
-/// many.
-fn is_over(directory: &OsDirectory, name: &str, stop: &AtomicBool) -> Result<bool> {
-    Ok(stop.load(Ordering::Relaxed) || directory.look(name)?.is_none())
-}
-
 /// Whether both have the same bytes up to their ends.
-fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> {
+fn has_same_bytes(one: impl Read, other: impl Read) -> io::Result<bool> {
     let (mut one, mut other) = (io::BufReader::new(one), io::BufReader::new(other));
     loop {
         let (left, right) = (one.fill_buf()?, other.fill_buf()?);
@@ -359,16 +325,6 @@ fn has_same_bytes(one: impl io::Read, other: impl io::Read) -> io::Result<bool> 
     }
 }
 
-/// What failed at the last attempt, so that a failure is reported once and not each time.
-#[derive(Debug, Default)]
-struct Failing {
-    removing_parts: Cause,
-    compressing: Cause,
-    /// Files with the name of a compressed form that are something else: reported, and checked
-    /// again when they change.
-    foreign: BTreeMap<String, AppendFacts>,
-}
-
 /// A file whose reads fail once the janitor stops or the file was removed: its compressed form is
 /// not needed any more.
 struct Stoppable<'a> {
@@ -376,7 +332,7 @@ struct Stoppable<'a> {
     stop: &'a AtomicBool,
 }
 
-impl io::Read for Stoppable<'_> {
+impl Read for Stoppable<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(io::Error::other("stopped"));
@@ -391,26 +347,24 @@ impl io::Read for Stoppable<'_> {
 #[cfg(all(test, feature = "gzip"))]
 mod tests {
     use super::*;
-    use crate::names;
-    use crate::retention::tests::left;
+    use crate::folder::FILE_MODE;
+    use crate::options::Keep;
+    use crate::rotated::plain;
+    use crate::rotated::tests::left;
     use crate::time::Clock;
     use std::fs;
     use std::path::Path;
     use std::sync::Mutex;
 
     fn chores(folder: &Path, keep: Keep, compression: Compression) -> Chores {
-        let folder = Arc::new(Folder::open(folder.into(), crate::folder::FILE_MODE).expect("held"));
-        let name = "a.log".to_owned();
+        let folder = Arc::new(Folder::open(folder.into(), "a.log", FILE_MODE).expect("held"));
         let events = Events::to(|_: &Event<'_>| {});
-        let retention = Arc::new(Retention {
-            name: name.clone(),
-            keep,
-            clock: Clock::default(),
-            forms: Mutex::default(),
-            events: events.clone(),
-            failing: Mutex::default(),
-        });
-        Chores { folder, name, retention, compression, events }
+        let retention = Arc::new(Retention::new("a.log", keep, Clock::default(), events.clone()));
+        Chores { folder, retention, compression, events }
+    }
+
+    fn sweep(chores: &Chores) {
+        chores.sweep(&AtomicBool::new(false), &mut Failing::default());
     }
 
     #[test]
@@ -419,13 +373,12 @@ mod tests {
         let folder = directory.path();
         let path = |name: &str| folder.join(name);
         for second in 0..5 {
-            fs::write(path(&names::plain("a.log", 1_795_277_133 + second, 0)), "line\n")
-                .expect("written");
+            fs::write(path(&plain("a.log", 1_795_277_133 + second, 0)), "line\n").expect("written");
         }
         // Nothing can be written where this one's compressed form is to be written.
         fs::create_dir(path("a.log.20261121T160537Z.0.gz.part")).expect("made");
         let chores = chores(folder, Keep::new().files(3), Compression::Gzip);
-        chores.sweep(&AtomicBool::new(false), &mut Failing::default());
+        sweep(&chores);
         let expected = [
             "a.log.20261121T160535Z.0.gz",
             "a.log.20261121T160536Z.0.gz",
@@ -446,7 +399,7 @@ mod tests {
     fn a_plain_file_does_not_go_for_something_that_is_not_its_compressed_form() {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path();
-        let plain = |second: u64| names::plain("a.log", 1_795_277_133 + second, 0);
+        let plain = |second: u64| plain("a.log", 1_795_277_133 + second, 0);
         let whole = |second: u64| folder.join(format!("{}.gz", plain(second)));
         for second in 0..9 {
             fs::write(folder.join(plain(second)), format!("line {second}\n")).expect("written");
@@ -496,11 +449,10 @@ mod tests {
             parts.each_ref().map(|name| File::create(folder.join(name)).expect("made"));
         living.try_lock().expect("nobody else has it");
         let chores = chores(folder, Keep::new(), Compression::None);
-        let held = chores.folder.get().expect("here");
-        chores.remove_parts(&held).expect("removed");
+        sweep(&chores);
         assert_eq!(left(folder), parts[..1]);
         drop(living);
-        chores.remove_parts(&held).expect("removed");
+        sweep(&chores);
         assert_eq!(left(folder), [""; 0]);
     }
 
@@ -515,8 +467,7 @@ mod tests {
         fs::write(path("a.log.20261121T160533Z.0.gz.part"), "half").expect("written");
         fs::write(path("a.log.20261121T160534Z.0"), "one\n").expect("written");
         fs::write(path("a.log.20261121T160534Z.0.gz"), gzip("one\n")).expect("written");
-        chores(folder, Keep::new(), Compression::Gzip)
-            .sweep(&AtomicBool::new(false), &mut Failing::default());
+        sweep(&chores(folder, Keep::new(), Compression::Gzip));
         assert_eq!(left(folder), ["a.log.20261121T160533Z.0.gz", "a.log.20261121T160534Z.0.gz"]);
         let mut text = String::new();
         let file = File::open(path("a.log.20261121T160533Z.0.gz")).expect("there");

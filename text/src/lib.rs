@@ -31,8 +31,8 @@
 //!
 //! # How it works
 //! A line is copied into the current buffer under a short lock: no allocation, no system call. A
-//! full buffer, or one that is [`Builder::flush_every`] old, goes to the back thread, and a free
-//! one takes its place. The back thread is woken at most once for each buffer, and holds no lock
+//! full buffer, or one that is [`Builder::flush_every`] old, goes to the output thread, and a free
+//! one takes its place. The output thread is woken at most once for each buffer, and holds no lock
 //! while it writes. Opening allocates all buffers; there are never more. The lines of all threads
 //! are in one order, the order in which they were put.
 //!
@@ -69,46 +69,66 @@
 //! ([`inkstone_io`] makes them).
 #![forbid(unsafe_code)]
 
-mod alone;
-mod back;
+// The floor plan. A file uses only files above it in this list; a line's way is the six with a
+// number.
+//
+// | file | owns |
+// |---|---|
+// | `time`, `disk` | dates and periods; the seam to the disk, places in files |
+// | `notice`, `event`, `options` | counters and notices; events and where they go; plain options |
+// | `buffer`, `state` (2) | the words beside a buffer's bytes; which buffer is where, dropping, counts |
+// | `shared` (1) | the lock, waiting and waking; lines that come in pieces |
+// | `rotated`, `folder` | rotated files and their limits; the directory, one writer for a log |
+// | `janitor` (6) | compressing and removing, in a thread that nobody waits for |
+// | `output` (5) | the current file: opening, rotating, syncing |
+// | `passage` (4) | how much of one buffer is in which file |
+// | `stage_contents`, `recover`, `stage` | what a stage holds; appending it; finding and keeping stages |
+// | `output_thread` (3) | when a buffer is written; retries, notices, the end |
+// | `builder`, `writer`, `opening` | what can be chosen; the handle and the guard; the order of an opening |
+//
+// Invariants: a buffer's length is stored after its bytes, and its place before its first byte is
+// written there, since a kill may come between any two stores. No thread holds the lock during I/O
+// or while a hook runs. All that a rotation needs room for comes before its rename. After the log
+// is closed the output thread looks for lines once more. A line counts as written when its last
+// byte is in a file. The number of the first abandoned buffer stays: no flush and no sync goes past
+// it.
+//
+// Decided, with reasons: `O_APPEND`, not pwrite, so that `copytruncate` leaves no hole. A failed
+// sync stays, as a poison would, but lines go on: a text log that stops for it would lose more. The
+// lock is on the log's file: who may write the log may lock it, nothing is left behind, a hard link
+// leads to it. While the disk is away nothing of it is open: it could not be mounted afresh.
+
 mod buffer;
 mod builder;
-mod content;
 mod disk;
 mod event;
 mod folder;
 mod janitor;
-mod long_line;
-mod names;
 mod notice;
 mod opening;
 mod options;
 mod output;
+mod output_thread;
 mod passage;
 mod recover;
-mod retention;
+mod rotated;
 mod shared;
 mod stage;
+mod stage_contents;
 mod state;
-mod stats;
 mod time;
-mod waiting;
 mod writer;
-mod zone;
 
 pub use builder::Builder;
 pub use disk::{Disk, LogFile, OsDisk};
-pub use event::Event;
+pub use event::{Event, Recovery, WaitingLines};
 pub use inkstone_io::{AppendFacts, Error, OsDirectory, Result};
-pub use long_line::LongLine;
-pub use notice::{Dropped, Notice};
+pub use notice::{Dropped, Notice, Stats};
 pub use options::{Compression, Keep, Rotation, Survive, WhenFull};
-pub use recover::Recovery;
+pub use shared::LongLine;
 pub use stage::{discard_lines, waiting_lines};
-pub use stats::Stats;
-pub use waiting::WaitingLines;
+pub use time::Zone;
 pub use writer::{Guard, LogWriter};
-pub use zone::Zone;
 
 /// The example of the package's README.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! The order of an opening.
 //!
 //! *Owns*: the order of the steps, and what a failed opening undoes. *May not touch*: the options'
-//! meaning (`builder.rs`), how a step is done.
+//! meaning ([`crate::builder`]), how a step is done.
 //!
 //! 1. Make sure that no other writer has the log: open its file and lock it, and its stage. Waits
 //!    for another one to end.
@@ -14,6 +14,7 @@
 //!    are written.
 //! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,18 +24,17 @@ use inkstone_io::{
     buffers_in_memory,
 };
 
-use crate::alone::{Alone, is_others};
-use crate::back::{Back, Ended};
 use crate::buffer::Buffer;
 use crate::builder::Builder;
-use crate::disk::Disk;
-use crate::event::{Event, Events};
-use crate::folder::Folder;
+use crate::disk::{Disk, OsDisk};
+use crate::event::{Event, Events, Recovery};
+use crate::folder::is_others;
 use crate::janitor::{Chores, Janitor};
 use crate::options::Survive;
-use crate::output::{Failing, Output, newest};
-use crate::recover::{Patience, Recovery};
-use crate::retention::Retention;
+use crate::output::Output;
+use crate::output_thread::{Ended, OutputThread, Timing};
+use crate::recover::Patience;
+use crate::rotated::{Retention, newest};
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::state::State;
@@ -73,12 +73,45 @@ impl Turn {
     }
 }
 
-/// Opens the log.
-pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
+impl LogWriter {
+    /// Options for a log at this path, which is not opened yet.
+    pub fn builder(path: impl Into<PathBuf>) -> Builder {
+        Builder::new(path.into())
+    }
+}
+
+impl Builder {
+    /// Opens the log: creates the directory and the file if they are missing, and appends the lines
+    /// that a killed process left.
+    ///
+    /// # Errors
+    /// The directory or the file cannot be opened or created; another writer, in this process or
+    /// another one, has the log and does not end within the time that [`Builder::drain_timeout`]
+    /// says (the kind is `ResourceBusy`); there is no memory for the buffers; the lines of a killed
+    /// process cannot be written (they are kept). If a new file is due and cannot be created, or
+    /// the link cannot, that is an event and not an error: lines go to the old file.
+    pub fn open(self) -> Result<(LogWriter, Guard)> {
+        self.open_on(OsDisk)
+    }
+
+    /// As [`Builder::open`], with log files of another kind.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_on(self, disk: impl Disk) -> Result<(LogWriter, Guard)> {
+        open(self, Box::new(disk))
+    }
+}
+
+fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
     // The caller's thread writes for us here.
     let _no_signal = NoSizeSignal::here();
-    let (folder, name) = builder.place()?;
-    let mut output = output(&builder, folder, name, disk);
+    let folder = builder.folder()?;
+    let Builder { keep, ref clock, ref events, rotation, .. } = builder;
+    let retention = Retention::new(folder.log(), keep, clock.clone(), events.clone());
+    let is_durable = matches!(builder.survive, Survive::PowerLoss(_));
+    let options = (rotation, is_durable, clock.clone(), events.clone());
+    let mut output = Output::new(disk, folder, Arc::new(retention), options);
     let directory = output.folder.get()?;
     let until = later(Instant::now(), builder.drain_timeout.saturating_add(OTHERS_END));
     let mut turn = Turn { until, is_told: false };
@@ -94,17 +127,11 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
     output.last = newest(&directory, &output.name);
     let mut stage = None;
     if builder.survive != Survive::Nothing {
-        let find = || {
-            let Builder { stage_directory, brought, .. } = &builder;
-            Stage::find(
-                stage_directory,
-                builder.layout(),
-                &directory,
-                &output.name,
-                brought.as_deref(),
-            )
-        };
-        let (found, news) = turn.wait_for(&builder.events, find)?;
+        let Builder { stage_directory, brought, .. } = &builder;
+        let (found, news) = turn.wait_for(&builder.events, || {
+            let brought = brought.as_deref();
+            Stage::find(stage_directory, builder.layout(), &directory, &output.name, brought)
+        })?;
         news.tell(&builder.events);
         stage = Some(found);
     }
@@ -113,43 +140,6 @@ pub(crate) fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, 
         stage.let_go();
     }
     opened
-}
-
-fn output(builder: &Builder, folder: Arc<Folder>, name: String, disk: Box<dyn Disk>) -> Output {
-    let retention = Arc::new(Retention {
-        name: name.clone(),
-        keep: builder.keep,
-        clock: builder.clock.clone(),
-        forms: Mutex::default(),
-        events: builder.events.clone(),
-        failing: Mutex::default(),
-    });
-    Output {
-        disk,
-        last: (0, 0),
-        folder,
-        name,
-        rotation: builder.rotation,
-        is_durable: matches!(builder.survive, Survive::PowerLoss(_)),
-        events: builder.events.clone(),
-        janitor: Janitor::default(),
-        retention,
-        clock: builder.clock.clone(),
-        alone: Alone::default(),
-        file: None,
-        boundary: None,
-        not_before: None,
-        rotations: 0,
-        owner: None,
-        is_link_told: false,
-        failing: Failing::default(),
-        written_to: None,
-        lost: None,
-        away: None,
-        looked_for: None,
-        is_dirty: false,
-        failed_sync: None,
-    }
 }
 
 /// Takes the stage once the log is open; otherwise the caller releases it.
@@ -167,12 +157,11 @@ fn open_output(
         state.not_durable(&error);
         builder.events.tell(&Event::SyncFailed(&error));
     }
-    let is_durable = output.is_durable;
-    let shared =
-        Arc::new(Shared::new(fork, builder.when_full, is_durable, builder.events.panics(), state));
+    let panics = builder.events.panics();
+    let shared = Shared::new(fork, builder.when_full, output.is_durable, panics, state);
+    let shared = Arc::new(shared);
     let chores = Chores {
         folder: Arc::clone(&output.folder),
-        name: output.name.clone(),
         retention: Arc::clone(&output.retention),
         compression: builder.compression,
         events: builder.events.clone(),
@@ -180,35 +169,20 @@ fn open_output(
     let log = output.path();
     output.janitor = Janitor::start(chores, Arc::clone(&shared))
         .map_err(|error| Error::new("start the janitor of", &log, error))?;
-    let sync_every = match builder.survive {
-        Survive::PowerLoss(every) => Some(every),
-        _ => None,
-    };
-    let has_hook = builder.events.has_hook();
-    let now = Instant::now();
-    let back = Back {
-        shared: Arc::clone(&shared),
-        output,
-        stage: stage.take(),
-        looked_around: now,
-        is_stage_gone: false,
-        may_idle: false,
+    let timing = Timing {
         flush_every: builder.flush_every,
-        sync_every,
-        last_sync: now,
-        notice: builder.notice,
-        events: builder.events,
-        flag,
+        sync_every: match builder.survive {
+            Survive::PowerLoss(every) => Some(every),
+            _ => None,
+        },
         drain_timeout: builder.drain_timeout,
-        tick: later(now, builder.flush_every),
-        scratch: Vec::with_capacity(256),
-        failing: None,
-        closed_at: None,
-        asked_for_room: now,
     };
-    let thread = spawn(builder.thread_name, back, stage);
-    let thread = thread.map_err(|error| Error::new("start the back thread of", &log, error))?;
+    let theirs = Arc::clone(&shared);
+    let thread = OutputThread::new(theirs, output, stage.take(), timing, (builder.notice, flag));
+    let thread = spawn(builder.thread_name, thread, stage)
+        .map_err(|error| Error::new("start the output thread of", &log, error))?;
     let writer = LogWriter { shared: Arc::clone(&shared) };
+    let has_hook = builder.events.has_hook();
     Ok((writer, Guard { shared, thread: Some(thread), recovery, has_hook }))
 }
 
@@ -258,20 +232,21 @@ fn bring_back(
     Ok((buffers, recovery))
 }
 
-/// Starts the back thread. If it cannot start, the caller keeps the stage.
+/// Starts the output thread. If it cannot start, the caller keeps the stage.
 fn spawn(
     name: String,
-    back: Back,
+    thread: OutputThread,
     stage: &mut Option<Stage>,
 ) -> std::io::Result<thread::JoinHandle<Ended>> {
-    let place = Arc::new(Mutex::new(Some(back)));
+    let place = Arc::new(Mutex::new(Some(thread)));
     let theirs = Arc::clone(&place);
-    let take =
-        |place: &Mutex<Option<Back>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |place: &Mutex<Option<OutputThread>>| {
+        place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
     let run = move || take(&theirs).expect("it is there until this thread takes it").run();
     let spawned = thread::Builder::new().name(name).spawn(run);
     if spawned.is_err() {
-        *stage = take(&place).and_then(|back| back.stage);
+        *stage = take(&place).and_then(|thread| thread.stage);
     }
     spawned
 }

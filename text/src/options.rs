@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::zone::Zone;
+use crate::time::Zone;
 
 /// What a writer does when every buffer is full because the disk is too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub enum Survive {
     /// A kill of the process (SIGKILL, abort, out of memory): the buffers are in a file in memory,
     /// and the next start appends the lines that were not written.
     Kill,
-    /// As `Kill`; and a power loss takes the lines of about this long at most: the back thread
+    /// As `Kill`; and a power loss takes the lines of about this long at most: the output thread
     /// syncs the file at this interval, and so does each flush and rotation.
     PowerLoss(Duration),
 }

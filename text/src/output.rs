@@ -1,7 +1,7 @@
 //! The current file: opening, reopening, rotating and syncing it.
 //!
 //! *Owns*: the current file and its place among the rotated ones. *May not touch*: buffers, locks;
-//! compressing ([`crate::janitor`]), and which files are removed ([`crate::retention`]).
+//! compressing ([`crate::janitor`]), and which files are removed ([`crate::rotated`]).
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -12,16 +12,12 @@ use inkstone_io::{
     AppendFacts, AppendFile, Directory as _, Error, Named, OsDirectory, Owner, Result,
 };
 
-use crate::alone::{Alone, is_others};
-use crate::buffer::Place;
-use crate::content::ends_within_line;
-use crate::disk::{Disk, LogFile};
+use crate::disk::{Disk, LogFile, Place, ends_within_line};
 use crate::event::{Cause, Event, Events};
-use crate::folder::{Folder, LOOK_EVERY};
+use crate::folder::{Alone, Folder, LOOK_EVERY, is_others};
 use crate::janitor::Janitor;
-use crate::names;
 use crate::options::Rotation;
-use crate::retention::{Retention, rotated_files};
+use crate::rotated::{self, Retention, newest, rotated_files};
 use crate::time::{self, Clock};
 
 /// After a failed rotation, lines go to the old file for this long.
@@ -31,7 +27,7 @@ pub(crate) struct Output {
     pub(crate) disk: Box<dyn Disk>,
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: String,
-    pub(crate) rotation: Rotation,
+    rotation: Rotation,
     /// Names must be durable too.
     pub(crate) is_durable: bool,
     pub(crate) events: Events,
@@ -40,27 +36,29 @@ pub(crate) struct Output {
     pub(crate) clock: Clock,
     /// Keeps other writers away.
     pub(crate) alone: Alone,
-    pub(crate) file: Option<Box<dyn LogFile>>,
+    file: Option<Box<dyn LogFile>>,
     /// When the next file is due by time.
-    pub(crate) boundary: Option<SystemTime>,
-    pub(crate) not_before: Option<Instant>,
+    boundary: Option<SystemTime>,
+    not_before: Option<Instant>,
     /// When the last file was rotated, and its number within that second.
     pub(crate) last: (u64, u32),
     pub(crate) rotations: u64,
+    /// Bytes that had been written and were not there when the disk came back.
+    pub(crate) vanished_bytes: u64,
     /// The owner of the file, for the next one.
-    pub(crate) owner: Option<Owner>,
+    owner: Option<Owner>,
     /// The event that a link is not rotated was sent.
-    pub(crate) is_link_told: bool,
-    pub(crate) failing: Failing,
+    is_link_told: bool,
+    failing: Failing,
     /// The file that this log last wrote to, and where it ended then.
-    pub(crate) written_to: Option<Place>,
+    written_to: Option<Place>,
     /// The last file that was closed because it had no name any more.
     pub(crate) lost: Option<(u64, u64)>,
     /// Where the log had left the file when its disk went away, and that it has been opened again
     /// since.
     pub(crate) away: Option<Place>,
     /// When the disk was looked for after a failure.
-    pub(crate) looked_for: Option<Instant>,
+    looked_for: Option<Instant>,
     /// Something was written since the last sync.
     pub(crate) is_dirty: bool,
     /// A sync that failed on the way to another file.
@@ -69,7 +67,7 @@ pub(crate) struct Output {
 
 /// What failed at the last attempt.
 #[derive(Debug, Default)]
-pub(crate) struct Failing {
+struct Failing {
     rotating: Cause,
     giving: Cause,
     removing_next: Cause,
@@ -78,6 +76,42 @@ pub(crate) struct Failing {
 }
 
 impl Output {
+    pub(crate) fn new(
+        disk: Box<dyn Disk>,
+        folder: Arc<Folder>,
+        retention: Arc<Retention>,
+        options: (Rotation, bool, Clock, Events),
+    ) -> Self {
+        let (rotation, is_durable, clock, events) = options;
+        Self {
+            disk,
+            name: folder.log().to_owned(),
+            folder,
+            rotation,
+            is_durable,
+            events,
+            janitor: Janitor::default(),
+            retention,
+            clock,
+            alone: Alone::default(),
+            file: None,
+            boundary: None,
+            not_before: None,
+            last: (0, 0),
+            rotations: 0,
+            vanished_bytes: 0,
+            owner: None,
+            is_link_told: false,
+            failing: Failing::default(),
+            written_to: None,
+            lost: None,
+            away: None,
+            looked_for: None,
+            is_dirty: false,
+            failed_sync: None,
+        }
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
@@ -90,7 +124,7 @@ impl Output {
             if facts.names > 0 {
                 return Ok(facts);
             }
-            self.lost = Some(who(facts));
+            self.lost = Some(Place::end_of(facts).file());
             self.file = None;
         }
         if self.folder.get()?.is_removed() {
@@ -104,7 +138,7 @@ impl Output {
         }
         let (file, facts) = opened?;
         match directory.look(&self.name).ok().flatten() {
-            Some(named) if who(named.facts) == who(facts) => self.owner = Some(named.owner),
+            Some(named) if is_same(named.facts, facts) => self.owner = Some(named.owner),
             // A link's owner is not taken over.
             Some(named) if named.is_link => self.owner = None,
             // Nor that of a file that another process has just put there: the next file is like the
@@ -125,9 +159,8 @@ impl Output {
             let facts = file.facts()?;
             // Taken only now, it is opened again: another writer may have rotated the file before
             // it released the lock.
-            if self.alone.has(who(facts))
-                || !self.alone.take(directory, &self.name, &self.events)?
-            {
+            let is_ours = self.alone.has(Place::end_of(facts).file());
+            if is_ours || !self.alone.take(directory, &self.name, &self.events)? {
                 return Ok((file, facts));
             }
         }
@@ -140,7 +173,7 @@ impl Output {
             return Ok(());
         }
         // Another writer may be between the two renames of a rotation.
-        match self.alone.take_next(directory, &names::next(&self.name), &self.name) {
+        match self.alone.take_next(directory, &rotated::next(&self.name), &self.name) {
             Err(error) if is_others(&error) => return Err(error),
             // Somebody's directory of that name, say.
             _ => {}
@@ -160,7 +193,7 @@ impl Output {
     }
 
     fn put_like(&mut self, directory: &OsDirectory, owner: Owner) -> Result<()> {
-        let next = names::next(&self.name);
+        let next = rotated::next(&self.name);
         // A rotation has made it before it renamed the current one.
         let file = AppendFile::take_private(directory, &next)?;
         self.alone.take_next(directory, &next, &self.name)?;
@@ -171,7 +204,7 @@ impl Output {
 
     /// Creates the next file, under a temporary name until the current one is renamed.
     fn make_next(&mut self, directory: &OsDirectory) -> Result<()> {
-        let next = names::next(&self.name);
+        let next = rotated::next(&self.name);
         match AppendFile::take_private(directory, &next) {
             Ok(_) => self.alone.take_next(directory, &next, &self.name),
             Err(error) if !self.is_next_taken(directory) => Err(error),
@@ -181,7 +214,7 @@ impl Output {
 
     /// Whether another process has a file with that name, which is no reason not to rotate.
     fn is_next_taken(&self, directory: &OsDirectory) -> bool {
-        directory.look(&names::next(&self.name)).is_ok_and(|named| named.is_some())
+        directory.look(&rotated::next(&self.name)).is_ok_and(|named| named.is_some())
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<usize> {
@@ -200,7 +233,7 @@ impl Output {
     /// bytes begin a line; true if there was one. Checks only if the file does not end where this
     /// log left it.
     pub(crate) fn end_others_line(&mut self, facts: AppendFacts) -> Result<bool> {
-        let here = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
+        let here = Place::end_of(facts);
         let is_others = self.written_to.replace(here) != Some(here);
         let is_within = is_others && ends_within_line(&*self.folder.get()?, &self.name, facts);
         if is_within && let Err(error) = self.append(b"\n") {
@@ -221,22 +254,19 @@ impl Output {
 
     /// The owner of the newest rotated file, which the current file gets if a process was killed
     /// before it created that. Only if no other user could have put a file with that name there.
-    pub(crate) fn newest_owner(&self, directory: &OsDirectory) -> Option<Owner> {
+    fn newest_owner(&self, directory: &OsDirectory) -> Option<Owner> {
         if !directory.is_closed_to_others().unwrap_or(false) {
             return None;
         }
         let files = rotated_files(directory, &self.name).unwrap_or_default();
-        let whole = files
-            .iter()
-            .filter(|rotated| !rotated.is_part())
-            .map(|rotated| rotated.name(&self.name));
-        let named = whole.filter_map(|name| directory.look(&name).ok().flatten());
-        named.filter(|named| !named.is_link).map(|named| named.owner).next()
+        let whole = files.iter().filter(|rotated| !rotated.is_part());
+        let named = whole.map(|rotated| directory.look(&rotated.name(&self.name)));
+        named.flatten().flatten().find(|named| !named.is_link).map(|named| named.owner)
     }
 
     /// Removes the next file, which no rotation uses any more.
     pub(crate) fn remove_next(&mut self, directory: &OsDirectory) {
-        let removed = AppendFile::remove_private(directory, &names::next(&self.name));
+        let removed = AppendFile::remove_private(directory, &rotated::next(&self.name));
         self.alone.let_next_go();
         self.events.tell_failure(&mut self.failing.removing_next, &removed);
     }
@@ -251,7 +281,7 @@ impl Output {
         if let Some(file) = self.file.take() {
             // A file that was moved keeps its lines; one that was removed does not.
             if !file.facts().is_ok_and(|facts| facts.names > 0) {
-                self.lost = self.written_to.map(|place| (place.device, place.inode));
+                self.lost = self.written_to.map(Place::file);
             }
         }
         self.folder.look_again();
@@ -265,7 +295,7 @@ impl Output {
             return;
         }
         self.looked_for = Some(Instant::now());
-        if !self.folder.is_let_go(&self.name, error) {
+        if !self.folder.is_let_go(error) {
             return;
         }
         self.file = None;
@@ -386,7 +416,7 @@ impl Output {
             return false;
         }
         self.rotate_or_tell(facts, false);
-        let is_another = |now: AppendFacts| who(now) != who(facts);
+        let is_another = |now: AppendFacts| !is_same(now, facts);
         let is_done = self.file.as_ref().is_some_and(|file| file.facts().is_ok_and(is_another));
         if is_done {
             self.events.tell_failure(&mut self.failing.limit, &Err(error.clone()));
@@ -408,7 +438,7 @@ impl Output {
         }
     }
 
-    pub(crate) fn set_boundary(&mut self) {
+    fn set_boundary(&mut self) {
         self.boundary = self.next_boundary(self.clock.now());
     }
 
@@ -423,15 +453,15 @@ impl Output {
     }
 
     /// Renames the current file to its final name, and opens the next one.
-    pub(crate) fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
+    fn rotate(&mut self, facts: AppendFacts) -> Result<()> {
         self.sync_quietly();
         let directory = self.folder.get()?;
         let named = directory.look(&self.name).ok().flatten();
         if let Some(named) = named
-            && who(named.facts) == who(facts)
+            && is_same(named.facts, facts)
         {
             self.owner = Some(named.owner);
-            self.make_room(&directory, Some(facts.len_bytes));
+            self.retention.make_room(&directory, Some(facts.len_bytes));
             // Everything that needs room comes before the rename: after it a failure would leave
             // lines without a file.
             self.make_next(&directory)?;
@@ -443,7 +473,7 @@ impl Output {
             }
             let name = renamed?;
             // Removes a file that alone exceeds a limit.
-            self.make_room(&directory, None);
+            self.retention.make_room(&directory, None);
             self.rotations += 1;
             self.events.tell(&Event::Rotated { to: &name });
             self.janitor.rotated();
@@ -463,17 +493,13 @@ impl Output {
         self.ready().map(drop)
     }
 
-    pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
-        self.retention.make_room(directory, arriving);
-    }
-
     /// Renames the file to a name that no file has or had, compressed or not.
     fn rename_away(&mut self, directory: &OsDirectory) -> Result<String> {
         // A clock that went back must not give a name before the existing ones.
         let now = time::seconds(self.clock.now());
-        let mut place = if now > self.last.0 { Some((now, 0)) } else { names::after(self.last) };
+        let mut place = if now > self.last.0 { Some((now, 0)) } else { rotated::after(self.last) };
         while let Some((seconds, number)) = place {
-            let name = names::plain(&self.name, seconds, number);
+            let name = rotated::plain(&self.name, seconds, number);
             let taken = |extension: &str| {
                 directory.look(&format!("{name}.{extension}")).is_ok_and(|named| named.is_some())
             };
@@ -490,34 +516,18 @@ impl Output {
                 self.last = (seconds, number);
                 return Ok(name);
             }
-            place = names::after((seconds, number));
+            place = rotated::after((seconds, number));
         }
         let (seconds, number) = self.last;
-        let last = names::plain(&self.name, seconds, number);
+        let last = rotated::plain(&self.name, seconds, number);
         // The cause may be gone by the next time.
         self.last = newest(directory, &self.name);
         let error = Error::invalid("rotate", self.path(), format!("there is no name after {last}"));
         Err(error
             .advise("lines still go to the same file; remove or rename the files of that time"))
     }
-
-    /// Ends the janitor.
-    pub(crate) fn finish(&mut self) {
-        self.janitor.stop();
-    }
 }
 
-/// The place of the newest rotated file: the next one is named after it.
-pub(crate) fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
-    let names = directory.list().unwrap_or_default();
-    let rotated = names.iter().filter_map(|name| names::parse(log, name));
-    let places = rotated.map(|rotated| (rotated.seconds, rotated.number));
-    // No name comes after the last possible one: such a file is not the log's, and no reason to end
-    // rotation.
-    places.filter(|place| names::after(*place).is_some()).max().unwrap_or((0, 0))
-}
-
-/// Identifies the file.
-fn who(facts: AppendFacts) -> (u64, u64) {
-    (facts.device, facts.inode)
+fn is_same(one: AppendFacts, other: AppendFacts) -> bool {
+    Place::end_of(one).is_in(other)
 }

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: how much of a buffer is in which file, and where it continues when a file ends in the
 //! middle of it. *May not touch*: when a file is due ([`crate::output`]), how long to wait after a
-//! failure ([`crate::back`], [`crate::recover`]).
+//! failure ([`crate::output_thread`], [`crate::recover`]).
 //!
 //! A running log and a recovery write the same way. A buffer continues where it stopped if the file
 //! still ends there. Otherwise (another process has appended, or the log is in another file now) it
@@ -12,8 +12,8 @@
 
 use inkstone_io::{AppendFacts, Error, Result};
 
-use crate::buffer::Place;
-use crate::content::read;
+use crate::buffer::Buffer;
+use crate::disk::{Place, read};
 use crate::event::Event;
 use crate::output::Output;
 
@@ -27,13 +27,21 @@ pub(crate) trait Source {
     /// Records where they go, before the first byte goes there; `elsewhere` of them are in another
     /// place already.
     fn place(&mut self, place: Place, elsewhere: usize) -> Result<()>;
+}
 
-    /// This many of the first bytes are in one or several files now; 0: they were lost with their
-    /// file.
-    fn in_file(&mut self, done: usize);
+impl Source for Buffer {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
 
-    /// So many bytes before these had been written, and the disk came back without them.
-    fn vanished(&mut self, bytes: u64);
+    fn begins(&self) -> bool {
+        !self.continues()
+    }
+
+    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
+        self.place(place, elsewhere as u64);
+        Ok(())
+    }
 }
 
 /// How much of one buffer is in which file.
@@ -85,9 +93,8 @@ impl Passage {
         let mut facts = output.ready()?;
         // Another file may have its inode by now.
         let lost = output.lost.take();
-        if self.place.is_some_and(|place| lost == Some((place.device, place.inode))) {
+        if self.place.is_some_and(|place| lost == Some(place.file())) {
             *self = Self::default();
-            source.in_file(0);
         }
         if let Some(away) = output.away {
             self.came_back(output, source, away, facts)?;
@@ -100,7 +107,7 @@ impl Passage {
         if begins_line(source, begin) && output.end_others_line(facts)? {
             facts = output.ready()?;
         }
-        let place = Place { device: facts.device, inode: facts.inode, offset: facts.len_bytes };
+        let place = Place::end_of(facts);
         source.place(place, begin)?;
         *self = Self::at(Some(place), begin, begin);
         Ok(())
@@ -110,8 +117,8 @@ impl Passage {
     /// now counts.
     fn came_back(
         &mut self,
-        output: &Output,
-        source: &mut dyn Source,
+        output: &mut Output,
+        source: &dyn Source,
         away: Place,
         facts: AppendFacts,
     ) -> Result<()> {
@@ -119,8 +126,7 @@ impl Passage {
         if away.inode != facts.inode {
             return Ok(());
         }
-        let own =
-            self.place.filter(|place| (place.device, place.inode) == (away.device, away.inode));
+        let own = self.place.filter(|place| place.file() == away.file());
         let wanted = &source.bytes()[self.elsewhere..self.done];
         let same = own.map_or(Ok(0), |place| {
             let found = read(&*output.folder.get()?, &output.name, place.offset, wanted.len())?;
@@ -129,26 +135,21 @@ impl Passage {
         if let Some(place) = own {
             self.done = self.elsewhere + same;
             self.place = Some(Place { device: facts.device, ..place });
-            source.in_file(0);
-            source.in_file(self.done);
         }
         let end = own.map_or(away.offset, |place| place.offset);
         let bytes = end.saturating_sub(facts.len_bytes);
         if bytes > 0 {
-            source.vanished(bytes);
+            output.vanished_bytes += bytes;
             output.events.tell(&Event::Vanished { bytes });
         }
         Ok(())
     }
 
-    fn append(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
-        loop {
+    fn append(&mut self, output: &mut Output, source: &dyn Source) -> Result<()> {
+        while self.done < source.bytes().len() {
             self.done += output.append(&source.bytes()[self.done..])?;
-            if self.done >= source.bytes().len() {
-                return Ok(());
-            }
-            source.in_file(self.done);
         }
+        Ok(())
     }
 
     /// Starts another file if this one may not grow further (`ulimit -f`); true if it did.
@@ -175,12 +176,8 @@ impl Passage {
     /// Whether the file ends with the bytes done, so that the rest goes there.
     fn is_end_of(&self, facts: AppendFacts) -> bool {
         let here = (self.done - self.elsewhere) as u64;
-        let ends_here = |place: Place| place.offset + here == facts.len_bytes;
-        here > 0 && self.is_in(facts) && self.place.is_some_and(ends_here)
-    }
-
-    fn is_in(&self, facts: AppendFacts) -> bool {
-        self.place.is_some_and(|place| (place.device, place.inode) == (facts.device, facts.inode))
+        let ends_here = |place: Place| place.is_in(facts) && place.offset + here == facts.len_bytes;
+        here > 0 && self.place.is_some_and(ends_here)
     }
 }
 

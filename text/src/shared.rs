@@ -1,4 +1,4 @@
-//! The state that writers and the back thread share, its lock, and its condition variables.
+//! The state that writers and the output thread share, its lock, and its condition variables.
 //!
 //! *Owns*: putting a line, waiting for room, flushing and closing, as callers see them. *May not
 //! touch*: files.
@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
@@ -16,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{AdaptiveYielding, Error, ForkMark};
 
+use crate::buffer::Part;
+use crate::notice::Stats;
 use crate::options::WhenFull;
-use crate::state::State;
-use crate::stats::Stats;
+use crate::state::{Activity, Life, State, Turn};
 
 /// After so long without a free buffer, `BlockFor` drops lines at once until there is one.
 const DEAD_AFTER: Duration = Duration::from_secs(1);
@@ -32,13 +34,13 @@ pub(crate) struct Shared {
     /// would keep itself alive.
     hook_panics: Arc<AtomicU64>,
     state: Mutex<State>,
-    /// The back thread sleeps here.
+    /// The output thread sleeps here.
     pub(crate) work: Condvar,
     /// Writers wait here for room.
     room: Condvar,
     /// Threads that flush wait here.
-    pub(crate) progress: Condvar,
-    /// The back thread is writing a buffer: a hint for threads that wait for the lock.
+    progress: Condvar,
+    /// The output thread is writing a buffer: a hint for threads that wait for the lock.
     pub(crate) is_writing: AtomicBool,
     /// The file is to be reopened by its name.
     pub(crate) reopen: AtomicBool,
@@ -52,8 +54,6 @@ thread_local! {
     /// other thread-locals can read it.
     static OWN_OF: Cell<usize> = const { Cell::new(0) };
 }
-
-type Locked<'a> = MutexGuard<'a, State>;
 
 impl Shared {
     pub(crate) fn new(
@@ -81,12 +81,12 @@ impl Shared {
 
     /// Only a bug of ours can panic under the lock, and then the state is still consistent.
     #[inline]
-    pub(crate) fn lock(&self) -> Locked<'_> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.try_lock().unwrap_or_else(|| self.lock_contended())
     }
 
     #[inline]
-    fn try_lock(&self) -> Option<Locked<'_>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
@@ -100,19 +100,15 @@ impl Shared {
     /// free for a long time, and the sleeping thread is woken first. A yield that comes back late
     /// says that others want the processor: then it sleeps at once.
     #[cold]
-    fn lock_contended(&self) -> Locked<'_> {
+    fn lock_contended(&self) -> MutexGuard<'_, State> {
         let is_writing = || self.is_writing.load(Ordering::Relaxed);
         let mut locked = None;
         if is_writing() {
-            self.yielding.until(
-                Duration::MAX,
-                || self.opened.elapsed(),
-                thread::yield_now,
-                || {
-                    locked = self.try_lock();
-                    locked.is_some() || !is_writing()
-                },
-            );
+            let since_opened = || self.opened.elapsed();
+            self.yielding.until(Duration::MAX, since_opened, thread::yield_now, || {
+                locked = self.try_lock();
+                locked.is_some() || !is_writing()
+            });
         }
         locked.unwrap_or_else(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -128,9 +124,9 @@ impl Shared {
             return Err(in_child());
         }
         let mut state = self.lock();
-        if state.is_plain && line.len() <= state.current.room() {
+        if state.takes_lines() && line.len() <= state.current.room() {
             state.put_line(line);
-            if state.is_idle {
+            if state.activity == Activity::Idle {
                 self.wake(state);
             }
             return Ok(());
@@ -138,207 +134,61 @@ impl Shared {
         self.put_slowly(state, line)
     }
 
-    /// Wakes the back thread after releasing the lock, which that thread takes first.
-    fn wake(&self, mut state: Locked<'_>) {
-        if std::mem::take(&mut state.is_asleep) {
-            state.is_idle = false;
+    /// Wakes the output thread after releasing the lock, which that thread takes first.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        if state.wake() {
             state.stats.wake_ups += 1;
             drop(state);
             self.work.notify_one();
         }
     }
 
+    /// Puts a line longer than the current buffer's room. All of it at once, when there is room, so
+    /// that a kill leaves all of it or nothing, and the policy drops all of it or nothing.
     #[cold]
-    fn put_slowly<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
-        if line.len() > state.current.capacity() {
-            return self.put_long(state, line);
+    fn put_slowly<'a>(&'a self, state: MutexGuard<'a, State>, line: &[u8]) -> io::Result<()> {
+        let capacity = state.current.capacity();
+        if line.len().div_ceil(capacity) > state.count {
+            drop(state);
+            return self.put_too_long(line);
         }
+        let mut held = Held { shared: self, state: Some(state) };
         let mut patience = Patience::new(self.when_full);
-        loop {
-            if state.is_closed {
-                state.stats.refused_lines += 1;
-                return Err(closed());
-            }
-            let has_room = line.len() <= state.current.room();
-            if !state.has_turn && (has_room || state.hand_over()) {
-                state.put_line(line);
-                self.wake(state);
-                return Ok(());
-            }
-            match self.make_room(state, &mut patience) {
-                Ok(again) => state = again,
-                Err(mut state) => {
-                    state.drop_line(line);
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Puts a line longer than a buffer, all at once when enough buffers are free, so that a kill
-    /// leaves all of it or nothing, and the policy drops all of it or nothing. Only a line longer
-    /// than all buffers together is put in pieces.
-    fn put_long<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
-        let pieces = line.len().div_ceil(state.current.capacity());
-        if pieces > state.count {
-            return self.put_stream(state, line);
-        }
-        let mut patience = Patience::new(self.when_full);
+        let wants_turn = line.len() > capacity
+            && matches!(self.when_full, WhenFull::Block | WhenFull::BlockFor(_));
         let mut is_mine = false;
         let result = loop {
-            if state.is_closed {
-                state.stats.refused_lines += 1;
-                break Err(closed());
+            if held.life != Life::Open {
+                break held.refuse();
             }
-            if !state.has_turn || is_mine {
-                if !state.current.is_empty() {
-                    state.hand_over();
-                }
-                if state.current.is_empty() && state.free.len() + 1 >= pieces {
-                    state.put_pieces(line);
+            if is_mine || held.turn == Turn::Free {
+                if held.put(line) {
                     break Ok(());
                 }
                 // Without the turn, threads with short lines would take every buffer that becomes
                 // free.
-                is_mine = !matches!(self.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
-                if is_mine {
-                    (state.has_turn, state.is_plain) = (true, false);
+                if wants_turn {
+                    (held.turn, is_mine) = (Turn::Taken, true);
                 }
             }
-            match self.make_room(state, &mut patience) {
-                Ok(again) => state = again,
-                Err(again) => {
-                    state = again;
-                    state.drop_line(line);
-                    break Ok(());
-                }
+            if !held.make_room(&mut patience) {
+                held.drop_line(line);
+                break Ok(());
             }
         };
-        self.end_turn(state, is_mine);
+        held.end_turn(is_mine);
         result
     }
 
-    /// Puts a line longer than all buffers together. A kill can truncate it, since its beginning is
-    /// written before its end is put.
-    fn put_stream<'a>(&'a self, mut state: Locked<'a>, line: &[u8]) -> io::Result<()> {
-        if self.when_full != WhenFull::Block || self.is_own_thread() {
-            state.drop_too_long(line.len() as u64);
-            // There may be room for the notice right away.
-            self.wake(state);
-            return Ok(());
-        }
-        let state = self.take_turn(state)?;
-        let (mut state, is_all) = self.put_piece(state, line, true, true);
-        let is_begun = state.goes_on;
-        state.end_pieces();
-        state.stats.refused_lines += u64::from(!is_all && !is_begun);
-        self.end_turn(state, true);
-        if is_all { Ok(()) } else { Err(closed()) }
+    /// A kill can truncate a line longer than all buffers together, since its beginning is written
+    /// before its end is put.
+    fn put_too_long(&self, line: &[u8]) -> io::Result<()> {
+        let mut long = LongLine::begin(self, Turn::Taken)?;
+        long.push(line)?;
+        long.end()
     }
 
-    /// Waits until no other thread has the turn, and takes it.
-    fn take_turn<'a>(&'a self, mut state: Locked<'a>) -> io::Result<Locked<'a>> {
-        let mut patience = Patience::new(self.when_full);
-        while state.has_turn && !state.is_closed {
-            patience.count(&mut state.stats);
-            state = self.wait_for_room(state, None);
-        }
-        if state.is_closed {
-            state.stats.refused_lines += 1;
-            return Err(closed());
-        }
-        (state.has_turn, state.is_plain) = (true, false);
-        Ok(state)
-    }
-
-    /// Puts a piece of the line that has the turn, waiting as often as needed; false if the turn
-    /// was ended.
-    fn put_piece<'a>(
-        &'a self,
-        mut state: Locked<'a>,
-        piece: &[u8],
-        mut is_first: bool,
-        is_last: bool,
-    ) -> (Locked<'a>, bool) {
-        let mut patience = Patience::new(self.when_full);
-        let mut rest = piece;
-        while !rest.is_empty() {
-            if !state.has_turn || state.is_over {
-                return (state, false);
-            }
-            if state.current.room() == 0 && !state.hand_over() {
-                patience.count(&mut state.stats);
-                state = self.wait_for_room(state, None);
-                continue;
-            }
-            let count = rest.len().min(state.current.room());
-            state.current.push_piece(&rest[..count], is_first, true);
-            state.stats.lines += u64::from(is_first);
-            state.stats.bytes += count as u64;
-            (rest, is_first) = (&rest[count..], false);
-            state.goes_on = !(rest.is_empty() && is_last);
-        }
-        (state, true)
-    }
-
-    /// Begins a line that comes in pieces; false if its pieces are only counted.
-    pub(crate) fn begin_line(&self) -> io::Result<bool> {
-        if self.is_child() {
-            return Err(in_child());
-        }
-        let mut state = self.lock();
-        if self.when_full != WhenFull::Block || self.is_own_thread() {
-            return if state.is_closed {
-                state.stats.refused_lines += 1;
-                Err(closed())
-            } else {
-                Ok(false)
-            };
-        }
-        self.take_turn(state)?.has_open_line = true;
-        Ok(true)
-    }
-
-    pub(crate) fn push_piece(&self, piece: &[u8], is_first: bool) -> io::Result<()> {
-        if self.is_child() {
-            return Err(in_child());
-        }
-        let (state, is_all) = self.put_piece(self.lock(), piece, is_first, false);
-        self.wake(state);
-        if is_all { Ok(()) } else { Err(closed()) }
-    }
-
-    pub(crate) fn end_line(&self, is_taken: bool, bytes: u64) -> io::Result<()> {
-        if self.is_child() {
-            return Err(in_child());
-        }
-        let mut state = self.lock();
-        if is_taken && !std::mem::take(&mut state.has_open_line) || state.is_closed {
-            state.stats.refused_lines += u64::from(!is_taken);
-            return Err(closed());
-        }
-        if is_taken {
-            state.end_pieces();
-        } else if bytes > 0 {
-            state.drop_too_long(bytes);
-        }
-        self.end_turn(state, is_taken);
-        Ok(())
-    }
-
-    fn end_turn(&self, mut state: Locked<'_>, is_mine: bool) {
-        if is_mine {
-            state.has_turn = false;
-            state.is_plain = !state.is_closed;
-            if state.waiting > 0 {
-                self.room.notify_all();
-            }
-        }
-        // Closing waits for the end of a turn.
-        self.wake(state);
-    }
-
-    /// Marks the calling thread as the log's own: the back thread, or the janitor.
+    /// Marks the calling thread as the log's own: the output thread, or the janitor.
     pub(crate) fn be_own_thread(&self) {
         OWN_OF.set(std::ptr::from_ref(self).addr());
     }
@@ -349,65 +199,12 @@ impl Shared {
         OWN_OF.get() == std::ptr::from_ref(self).addr()
     }
 
-    /// Follows the policy when there is no room; `Err`: the line is to be dropped.
-    fn make_room<'a>(
-        &'a self,
-        mut state: Locked<'a>,
-        patience: &mut Patience,
-    ) -> Result<Locked<'a>, Locked<'a>> {
-        if self.is_own_thread() {
-            return Err(state);
-        }
-        match self.when_full {
-            WhenFull::DropNewest => Err(state),
-            WhenFull::DropOldest => {
-                if state.drop_oldest() {
-                    Ok(state)
-                } else {
-                    Err(state)
-                }
-            }
-            WhenFull::Block | WhenFull::BlockFor(_) => {
-                // A disk that has taken nothing for so long is not waited for by each line: the
-                // program would stand still.
-                let full_since = *state.full_since.get_or_insert_with(Instant::now);
-                if patience.at_most.is_some_and(|most| full_since.elapsed() >= most.max(DEAD_AFTER))
-                {
-                    return Err(state);
-                }
-                patience.count(&mut state.stats);
-                match patience.left() {
-                    Some(Duration::ZERO) => Err(state),
-                    left => Ok(self.wait_for_room(state, left)),
-                }
-            }
-        }
-    }
-
-    fn wait_for_room<'a>(&'a self, mut state: Locked<'a>, at_most: Option<Duration>) -> Locked<'a> {
-        state.waiting += 1;
-        if std::mem::take(&mut state.is_asleep) {
-            state.is_idle = false;
-            state.stats.wake_ups += 1;
-            self.work.notify_one();
-        }
-        let mut state = match at_most {
-            None => self.room.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => {
-                self.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        state.waiting -= 1;
-        state
-    }
-
     /// Notifies waiting threads that a buffer was freed, or that none will be any more.
-    pub(crate) fn tell_progress(&self, state: Locked<'_>) {
-        // If every freed buffer woke them, writers and back thread would only alternate on a disk
+    pub(crate) fn tell_progress(&self, state: MutexGuard<'_, State>) {
+        // If every freed buffer woke them, writers and output thread would only alternate on a disk
         // slower than they are.
-        let has_room =
-            state.free.len() * 4 >= state.count || state.queue.is_empty() || state.is_closed;
-        let has_waiting = state.waiting > 0 && has_room;
+        let has_room = state.free.len() * 4 >= state.count || state.queue.is_empty();
+        let has_waiting = state.waiting > 0 && (has_room || state.life != Life::Open);
         drop(state);
         if has_waiting {
             self.room.notify_all();
@@ -423,6 +220,7 @@ impl Shared {
         if self.is_own_thread() {
             return Err(io::Error::other("a hook cannot flush the log that called it"));
         }
+        let as_io = |error: Error| io::Error::new(error.kind(), error);
         let deadline = Instant::now().checked_add(at_most);
         let mut state = self.lock();
         let target = state.newest();
@@ -431,15 +229,12 @@ impl Shared {
             if is_written && (!self.is_durable || state.durable_to >= target) {
                 // The failed sync, however long ago, was also for lines put before this call.
                 return match state.sync_failure.clone() {
-                    Some(error) => Err(io::Error::new(error.kind(), not_durable(error))),
+                    Some(error) => Err(as_io(not_durable(error))),
                     None => Ok(()),
                 };
             }
-            if state.is_over {
-                return Err(state
-                    .trouble
-                    .clone()
-                    .map_or_else(closed, |error| io::Error::new(error.kind(), error)));
+            if state.life == Life::Over {
+                return Err(state.trouble.clone().map_or_else(closed, as_io));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -449,8 +244,7 @@ impl Shared {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             state.flush_to = state.flush_to.max(target);
-            if std::mem::take(&mut state.is_asleep) {
-                state.is_idle = false;
+            if state.wake() {
                 self.work.notify_one();
             }
             let left = left.unwrap_or(Duration::from_secs(3600));
@@ -459,33 +253,33 @@ impl Shared {
         }
     }
 
-    /// Sets how long closing retries a failing disk, instead of the builder's value.
-    pub(crate) fn drain_within(&self, at_most: Duration) {
-        self.lock().drain_timeout = Some(at_most);
-    }
-
-    /// Takes no more lines. Those taken will be written: the back thread checks for lines once more
-    /// after it sees this.
-    pub(crate) fn close(&self) {
+    /// Takes no more lines. Those taken will be written: the output thread checks for lines once
+    /// more after it sees this. `at_most`: how long a failing disk is retried, instead of the
+    /// builder's drain timeout.
+    pub(crate) fn close(&self, at_most: Option<Duration>) {
         let mut state = self.lock();
-        (state.is_closed, state.is_plain) = (true, false);
-        if std::mem::take(&mut state.has_open_line) {
+        state.is_left_alone = self.is_own_thread();
+        state.drain_timeout = at_most;
+        if state.life == Life::Open {
+            state.life = Life::Closed;
+        }
+        if state.turn == Turn::InPieces {
             // Its writer may wait for the next piece for ever.
-            state.has_turn = false;
+            state.turn = Turn::Free;
             state.end_pieces();
         }
-        state.is_asleep = false;
+        state.wake();
         drop(state);
         self.work.notify_all();
         self.room.notify_all();
     }
 
-    /// The back thread has panicked: no thread may wait for it. No buffer is released: a stage file
-    /// keeps them.
-    pub(crate) fn died(&self, error: Error) {
+    /// The output thread has panicked: no thread may wait for it. No buffer is released: a stage
+    /// file keeps them.
+    pub(crate) fn died(&self, error: Error, in_file: Part) {
         let mut state = self.lock();
-        (state.is_closed, state.is_plain, state.is_over) = (true, false, true);
-        state.abandon();
+        (state.life, state.turn) = (Life::Over, Turn::Free);
+        state.abandon(in_file);
         state.trouble = Some(error);
         drop(state);
         self.room.notify_all();
@@ -495,7 +289,7 @@ impl Shared {
     pub(crate) fn ask_to_reopen(&self) {
         self.reopen.store(true, Ordering::Release);
         if !self.is_child() {
-            self.lock().is_asleep = false;
+            self.lock().wake();
             self.work.notify_one();
         }
     }
@@ -510,6 +304,199 @@ impl Shared {
 
     pub(crate) fn trouble(&self) -> Option<Error> {
         if self.is_child() { None } else { self.lock().trouble.clone() }
+    }
+}
+
+/// The lock, held by a thread that may have to wait with it.
+struct Held<'a> {
+    shared: &'a Shared,
+    /// Always there, but for the moment in which [`Held::wait_for_room`] waits.
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state.as_ref().expect("it is held")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_mut().expect("it is held")
+    }
+}
+
+impl<'a> Held<'a> {
+    fn of(shared: &'a Shared) -> io::Result<Self> {
+        if shared.is_child() {
+            return Err(in_child());
+        }
+        Ok(Self { shared, state: Some(shared.lock()) })
+    }
+
+    fn refuse(&mut self) -> io::Result<()> {
+        self.stats.refused_lines += 1;
+        Err(closed())
+    }
+
+    /// Follows the policy when there is no room; false: the line is to be dropped.
+    fn make_room(&mut self, patience: &mut Patience) -> bool {
+        if self.shared.is_own_thread() {
+            return false;
+        }
+        match self.shared.when_full {
+            WhenFull::DropNewest => false,
+            WhenFull::DropOldest => self.drop_oldest(),
+            WhenFull::Block | WhenFull::BlockFor(_) => {
+                // A disk that has taken nothing for so long is not waited for by each line: the
+                // program would stand still.
+                let full_for = self.full_since.get_or_insert_with(Instant::now).elapsed();
+                let is_dead = patience.at_most.is_some_and(|most| full_for >= most.max(DEAD_AFTER));
+                if is_dead {
+                    return false;
+                }
+                patience.count(&mut self.stats);
+                let left = patience.left();
+                let may_wait = left != Some(Duration::ZERO);
+                if may_wait {
+                    self.wait_for_room(left);
+                }
+                may_wait
+            }
+        }
+    }
+
+    fn wait_for_room(&mut self, at_most: Option<Duration>) {
+        self.waiting += 1;
+        if self.wake() {
+            self.stats.wake_ups += 1;
+            self.shared.work.notify_one();
+        }
+        let room = &self.shared.room;
+        let state = self.state.take().expect("it is held");
+        self.state = Some(match at_most {
+            None => room.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+        });
+        self.waiting -= 1;
+    }
+
+    /// Puts a piece of the line that has the turn, waiting as often as needed; false if the turn
+    /// was ended.
+    fn put_piece(&mut self, piece: &[u8], mut is_first: bool) -> bool {
+        let mut patience = Patience::new(self.shared.when_full);
+        let mut rest = piece;
+        while !rest.is_empty() {
+            if self.turn == Turn::Free || self.life == Life::Over {
+                self.stats.refused_lines += u64::from(is_first);
+                return false;
+            }
+            if self.current.room() == 0 && !self.hand_over() {
+                patience.count(&mut self.stats);
+                self.wait_for_room(None);
+                continue;
+            }
+            let count = rest.len().min(self.current.room());
+            self.current.push_piece(&rest[..count], is_first, true);
+            self.stats.lines += u64::from(is_first);
+            self.stats.bytes += count as u64;
+            (rest, is_first, self.goes_on) = (&rest[count..], false, true);
+        }
+        true
+    }
+
+    /// Releases the lock; wakes writers if the turn ends, and the output thread, since closing
+    /// waits for the end of a turn.
+    fn end_turn(mut self, is_mine: bool) {
+        if is_mine {
+            self.turn = Turn::Free;
+            if self.waiting > 0 {
+                self.shared.room.notify_all();
+            }
+        }
+        self.shared.wake(self.state.take().expect("it is held"));
+    }
+}
+
+/// A line that comes in pieces, from [`crate::LogWriter::begin_line`]. It ends with
+/// [`LongLine::end`], when this is dropped, or when the log is closed. Its last piece contains the
+/// line end. Other writers wait meanwhile.
+#[derive(Debug)]
+pub struct LongLine<'a> {
+    shared: &'a Shared,
+    /// Its pieces go into the buffers; otherwise they are counted, and the line is dropped at its
+    /// end.
+    is_taken: bool,
+    bytes: u64,
+    is_over: bool,
+}
+
+impl<'a> LongLine<'a> {
+    pub(crate) fn begin(shared: &'a Shared, turn: Turn) -> io::Result<Self> {
+        let mut held = Held::of(shared)?;
+        let is_taken = shared.when_full == WhenFull::Block && !shared.is_own_thread();
+        let mut patience = Patience::new(shared.when_full);
+        while is_taken && held.turn != Turn::Free && held.life == Life::Open {
+            patience.count(&mut held.stats);
+            held.wait_for_room(None);
+        }
+        if held.life != Life::Open {
+            held.refuse()?;
+        }
+        if is_taken {
+            held.turn = turn;
+        }
+        Ok(Self { shared, is_taken, bytes: 0, is_over: false })
+    }
+
+    /// Puts the next piece.
+    ///
+    /// # Errors
+    /// The log was closed, or this is a forked child: the pieces put so far are the whole line.
+    pub fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+        let mut held = Held::of(self.shared)?;
+        if self.is_taken && !held.put_piece(piece, self.bytes == 0) {
+            return Err(closed());
+        }
+        held.end_turn(false);
+        self.bytes += piece.len() as u64;
+        Ok(())
+    }
+
+    /// Ends the line.
+    ///
+    /// # Errors
+    /// As [`LongLine::push`].
+    pub fn end(mut self) -> io::Result<()> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
+        let mut held = Held::of(self.shared)?;
+        if self.is_taken {
+            // Closing has ended it.
+            if held.turn == Turn::Free {
+                return Err(closed());
+            }
+            held.end_pieces();
+        } else if held.life != Life::Open {
+            return held.refuse();
+        } else if self.bytes > 0 {
+            held.drop_too_long(self.bytes);
+        }
+        held.end_turn(self.is_taken);
+        Ok(())
+    }
+}
+
+impl Drop for LongLine<'_> {
+    fn drop(&mut self) {
+        let _ = self.finish();
     }
 }
 

@@ -6,51 +6,37 @@
 //! ([`crate::recover`]).
 //!
 //! A stage is found by its head, not by its name: its directory's time of birth and what of its
-//! identity outlives a mount ([`crate::recover`]). Two containers may have logs with the same path,
-//! and may share one `/dev/shm`. When the log moves to another directory, so does its stage.
+//! identity outlives a mount ([`crate::stage_contents`]). Two containers may have logs with the
+//! same path, and may share one `/dev/shm`. When the log moves to another directory, so does its
+//! stage.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use inkstone_io::{
-    Directory as _, DirectoryIdentity, Error, OsDirectory, Result, StageBuffer, StageFile,
-    StageLayout, StageLock,
-};
+use inkstone_io::{Error, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock};
 
-use crate::alone::others;
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, Recovery, WaitingLines};
+use crate::folder::others;
 use crate::output::Output;
-use crate::recover::{self, HEAD_BYTES, Patience, Recovery, Whose};
-use crate::waiting::WaitingLines;
+use crate::recover::{Patience, recover};
+use crate::stage_contents::{HEAD_BYTES, Head, Identity, Left, Whose};
 
 /// A file name has at most 255 bytes, and a number comes last in it.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The identity of a log, whatever path leads to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) directory: DirectoryIdentity,
-    pub(crate) name: String,
+/// What the names of a log's stage files begin with: the log's name for people, or the beginning of
+/// it.
+fn begin(log: &Identity) -> &str {
+    let name = &log.name;
+    let is_end = |at: &usize| name.is_char_boundary(*at);
+    &name[..(0..=NAME_BYTES_MAX.min(name.len())).rev().find(is_end).unwrap_or(0)]
 }
 
-impl Identity {
-    pub(crate) fn of(directory: &OsDirectory, name: &str) -> Result<Self> {
-        Ok(Self { directory: directory.identity()?, name: name.to_owned() })
-    }
-
-    /// What the names of its stage files begin with: the log's name for people, or the beginning of
-    /// it.
-    fn begin(&self) -> &str {
-        let is_end = |at: &usize| self.name.is_char_boundary(*at);
-        &self.name[..(0..=NAME_BYTES_MAX.min(self.name.len())).rev().find(is_end).unwrap_or(0)]
-    }
-
-    /// Whether a stage file of this path could have been made for it.
-    fn may_have_made(&self, path: &Path) -> bool {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.strip_prefix(self.begin())?.strip_prefix('.'));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-    }
+/// Whether a stage file of this path could have been made for this log.
+fn may_be_of(log: &Identity, path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix(begin(log))?.strip_prefix('.'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// A newly created stage.
@@ -89,6 +75,33 @@ struct Found {
     bytes: Vec<u8>,
 }
 
+impl Found {
+    /// Opens a stage with all that is in it; `None` if a living process has it.
+    fn open(path: &Path) -> Result<Option<Self>> {
+        let Some(file) = StageFile::open(path)? else { return Ok(None) };
+        let bytes = file.read()?;
+        Ok(Some(Self { file, bytes }))
+    }
+
+    /// Opens a stage that the user names, and says what waits in it.
+    fn named(path: &Path, log: &Path) -> Result<(Self, WaitingLines)> {
+        // It is not made here.
+        std::fs::symlink_metadata(path).map_err(|error| Error::new("open stage", path, error))?;
+        let found = Self::open(path)?.ok_or_else(|| others(log))?;
+        let none = || Error::invalid("open stage", path, "no lines of a killed process wait in it");
+        let waiting = found.waiting().ok_or_else(none)?;
+        Ok((found, waiting))
+    }
+
+    fn waiting(&self) -> Option<WaitingLines> {
+        Left::parse(&self.bytes).map(|left| left.waiting(self.file.path(), &self.bytes))
+    }
+
+    fn has_lines(&self) -> bool {
+        Left::parse(&self.bytes).is_some()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Stage {
     /// The directory in memory that all users may write to.
@@ -97,8 +110,6 @@ pub(crate) struct Stage {
     /// The log's directory, from which the identity was taken.
     directory: Weak<OsDirectory>,
     layout: StageLayout,
-    /// The log's path in the head of the file, for people.
-    log: PathBuf,
     /// Those that were found, until the buffers are in the first.
     found: Vec<Found>,
     /// `None` if it was removed and no new one could be created.
@@ -119,8 +130,7 @@ impl Stage {
         let mut stage = Self::of(parent, Identity::of(directory, name)?, layout, directory);
         let news = match brought {
             Some(path) => {
-                let found = open_waiting(path)?.ok_or_else(|| others(&stage.log))?;
-                stage.found.push(found);
+                stage.found.push(Found::named(path, &stage.identity.path)?.0);
                 News::default()
             }
             None => stage.look()?,
@@ -134,16 +144,8 @@ impl Stage {
         layout: StageLayout,
         directory: &Arc<OsDirectory>,
     ) -> Self {
-        let (log, directory) = (directory.path().join(&identity.name), Arc::downgrade(directory));
-        Self {
-            parent: parent.to_path_buf(),
-            identity,
-            directory,
-            layout,
-            log,
-            found: Vec::new(),
-            lock: None,
-        }
+        let (parent, directory) = (parent.to_path_buf(), Arc::downgrade(directory));
+        Self { parent, identity, directory, layout, found: Vec::new(), lock: None }
     }
 
     /// Finds its stages, or makes one.
@@ -154,7 +156,8 @@ impl Stage {
             |name: &str| paths.iter().any(|path| path.file_name().is_some_and(|own| own == name));
         let mut numbers = 0_u32..;
         while self.found.is_empty() {
-            let name = format!("{}.{}", self.identity.begin(), numbers.next().unwrap_or_default());
+            let number = numbers.next().unwrap_or_default();
+            let name = format!("{}.{number}", begin(&self.identity));
             // One that another process has just made is not for this log.
             if !is_taken(&name)
                 && let Some(file) = StageFile::open_below(&self.parent, &name)?
@@ -172,19 +175,18 @@ impl Stage {
         for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
             // It may be gone by now.
             let Ok((bytes, len)) = StageFile::read_head(path, HEAD_BYTES) else { continue };
-            let whose = recover::whose(&bytes, len, &self.identity, &self.log);
-            let is_left = whose == Whose::Nobodys && self.identity.may_have_made(path);
+            let whose = Whose::of(&bytes, len, &self.identity);
+            let is_left = whose == Whose::Nobodys && may_be_of(&self.identity, path);
             if whose != Whose::Ours && whose != Whose::SamePath && !is_left {
                 continue;
             }
-            match open(path)? {
+            match Found::open(path)? {
                 None if whose == Whose::Ours => {
-                    return Err(
-                        others(&self.log).advise(format!("its stage {} is locked", path.display()))
-                    );
+                    let advice = format!("its stage {} is locked", path.display());
+                    return Err(others(&self.identity.path).advise(advice));
                 }
                 Some(found) if whose != Whose::SamePath => self.found.push(found),
-                Some(found) => news.waiting.extend(recover::waiting(path, &found.bytes)),
+                Some(found) => news.waiting.extend(found.waiting()),
                 None => {}
             }
         }
@@ -193,7 +195,7 @@ impl Stage {
 
     /// Whether a killed process left lines in it.
     pub(crate) fn has_lines(&self) -> bool {
-        self.found.iter().any(|found| recover::has_lines(&found.bytes))
+        self.found.iter().any(Found::has_lines)
     }
 
     /// Appends the lines that a killed process left in those that were found.
@@ -204,7 +206,7 @@ impl Stage {
     ) -> Result<Option<Recovery>> {
         let mut recovery: Option<Recovery> = None;
         for Found { file, bytes } in &self.found {
-            let one = recover::recover(file, bytes, &self.identity, output, patience)?;
+            let one = recover(file, bytes, &self.identity, output, patience)?;
             recovery = match (recovery, one) {
                 (Some(all), Some(one)) => Some(all.plus(one)),
                 (all, one) => all.or(one),
@@ -222,12 +224,13 @@ impl Stage {
         let recovery = self.append_lines(output, patience)?;
         let mut found = std::mem::take(&mut self.found).into_iter();
         let Some(first) = found.next() else {
-            return Err(Error::invalid("open log", &self.log, "its stage was not searched for"));
+            let why = "its stage was not searched for";
+            return Err(Error::invalid("open log", &self.identity.path, why));
         };
         for other in found {
             other.file.remove()?;
         }
-        let head = recover::head(&self.identity, &self.log, self.layout);
+        let head = Head::own(&self.identity, self.layout).write();
         let (lock, buffers) = first.file.into_buffers(self.layout, &head)?;
         self.lock = Some(lock);
         Ok((buffers, recovery))
@@ -236,7 +239,7 @@ impl Stage {
     /// Removes it because the log is not opened after all, unless it holds lines.
     pub(crate) fn let_go(self) {
         let Self { found, lock, .. } = self;
-        let empty = found.into_iter().filter(|found| !recover::has_lines(&found.bytes));
+        let empty = found.into_iter().filter(|found| !found.has_lines());
         // No line was put yet.
         let removed = empty.map(|found| found.file.remove()).fold(Ok(()), Result::and);
         let _ = removed.and(lock.map_or(Ok(()), StageLock::remove));
@@ -277,7 +280,7 @@ impl Stage {
             let news = next.look_for(&StageFile::list_below(&self.parent)?, Some(lock.path()))?;
             // What waits for the log there.
             let recovery = next.append_lines(output, &mut Patience::default())?;
-            lock.write_head(&recover::head(&next.identity, &next.log, next.layout))?;
+            lock.write_head(&Head::own(&next.identity, next.layout).write())?;
             let found = std::mem::take(&mut next.found);
             next.lock = self.lock.take();
             *self = next;
@@ -286,7 +289,7 @@ impl Stage {
         }
         self.lock = None;
         let news = next.look()?;
-        // The back thread retries by itself, and keeps the lines it has.
+        // The output thread retries by itself, and keeps the lines it has.
         let made = next.bring_back(output, &mut Patience::default());
         let (buffers, recovery) = match made {
             Ok(made) => made,
@@ -305,24 +308,6 @@ impl Stage {
     }
 }
 
-/// Opens a stage with all that is in it; `None` if a living process has it.
-fn open(path: &Path) -> Result<Option<Found>> {
-    let Some(file) = StageFile::open(path)? else { return Ok(None) };
-    let bytes = file.read()?;
-    Ok(Some(Found { file, bytes }))
-}
-
-/// Opens a stage that the user names.
-fn open_waiting(path: &Path) -> Result<Option<Found>> {
-    // It is not made here.
-    std::fs::symlink_metadata(path).map_err(|error| Error::new("open stage", path, error))?;
-    let Some(found) = open(path)? else { return Ok(None) };
-    if recover::waiting(path, &found.bytes).is_none() {
-        return Err(Error::invalid("open stage", path, "no lines of a killed process wait in it"));
-    }
-    Ok(Some(found))
-}
-
 /// The lines of killed processes of this user that wait below this directory
 /// ([`crate::Builder::stage_directory`]), of any log. A start of the log appends them by itself;
 /// [`crate::Builder::bring_back`] is for those whose log is not known again.
@@ -335,9 +320,7 @@ pub fn waiting_lines(stage_directory: &Path) -> Result<Vec<WaitingLines>> {
         if StageFile::read_head(&path, 0).is_err() {
             continue;
         }
-        if let Some(found) = open(&path)? {
-            waiting.extend(recover::waiting(&path, &found.bytes));
-        }
+        waiting.extend(Found::open(&path)?.and_then(|found| found.waiting()));
     }
     Ok(waiting)
 }
@@ -348,10 +331,7 @@ pub fn waiting_lines(stage_directory: &Path) -> Result<Vec<WaitingLines>> {
 /// There is no such stage, no lines wait in it, a living process has it, or what the file system
 /// answers.
 pub fn discard_lines(stage: &Path) -> Result<WaitingLines> {
-    let found = open_waiting(stage)?.ok_or_else(|| others(stage))?;
-    let waiting = recover::waiting(stage, &found.bytes);
+    let (found, waiting) = Found::named(stage, stage)?;
     found.file.remove()?;
-    waiting.ok_or_else(|| {
-        Error::invalid("open stage", stage, "no lines of a killed process wait in it")
-    })
+    Ok(waiting)
 }

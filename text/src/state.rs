@@ -4,43 +4,62 @@
 //! waking; files.
 //!
 //! Every buffer is in one of four places: `current` (being filled), `queue` (full, in order), with
-//! the back thread, `free`. From the back thread's buffer through `queue` to `current` the numbers
-//! rise, so they are the total order of lines.
+//! the output thread, `free`. From the output thread's buffer through `queue` to `current` the
+//! numbers rise, so they are the total order of lines.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, StageBuffer};
 
 use crate::buffer::{Buffer, First, Part};
-use crate::notice::Dropped;
-use crate::stats::Stats;
+use crate::notice::{Dropped, Stats};
+
+/// Which thread may put lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Every thread may.
+    Free,
+    /// One puts a line longer than a buffer; the others wait.
+    Taken,
+    /// One puts a line in pieces ([`crate::LongLine`]); closing ends that where it is.
+    InPieces,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Open,
+    /// No more lines are taken; those taken are being written.
+    Closed,
+    /// The output thread has ended.
+    Over,
+}
+
+/// What the output thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    Busy,
+    /// It sleeps until something is due.
+    Asleep,
+    /// It sleeps until a line comes at all.
+    Idle,
+}
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// A line that fits into the current buffer may be put there: the log is not closed and no
-    /// thread has a turn. The only check for a line in the fast path.
-    pub(crate) is_plain: bool,
-    /// The back thread sleeps until a line comes at all.
-    pub(crate) is_idle: bool,
-    /// The back thread sleeps.
-    pub(crate) is_asleep: bool,
-    pub(crate) is_closed: bool,
+    pub(crate) life: Life,
+    pub(crate) turn: Turn,
+    pub(crate) activity: Activity,
     /// How long closing retries a failing disk, if not the builder's drain timeout.
-    pub(crate) drain_timeout: Option<std::time::Duration>,
-    /// The back thread has ended.
-    pub(crate) is_over: bool,
-    /// No thread waits for the back thread's end: it cleans up itself.
+    pub(crate) drain_timeout: Option<Duration>,
+    /// No thread waits for the output thread's end: it cleans up itself.
     pub(crate) is_left_alone: bool,
-    /// A thread is putting a line longer than a buffer; other threads wait.
-    pub(crate) has_turn: bool,
     /// The last line of the current buffer is not complete yet.
     pub(crate) goes_on: bool,
     pub(crate) current: Buffer,
     pub(crate) queue: VecDeque<Buffer>,
     pub(crate) free: Vec<Buffer>,
-    /// The number of the back thread's buffer, and what to count if that thread abandons it or dies
-    /// with it.
-    pub(crate) writing: Option<Writing>,
+    writing: Option<Writing>,
     /// The last line of the last written buffer, if it continues in the next one: it is not written
     /// yet.
     begun: Begun,
@@ -61,21 +80,17 @@ pub(crate) struct State {
     /// Why writing fails at the moment.
     pub(crate) trouble: Option<Error>,
     /// Since when a writer has found no free buffer.
-    pub(crate) full_since: Option<std::time::Instant>,
+    pub(crate) full_since: Option<Instant>,
     pub(crate) stats: Stats,
     told: Dropped,
-    /// A line is being put in pieces ([`crate::LongLine`]); closing ends it where it is.
-    pub(crate) has_open_line: bool,
 }
 
-/// The back thread's buffer.
+/// The output thread's buffer, and what to count if that thread abandons it or dies with it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Writing {
-    pub(crate) number: u64,
+struct Writing {
+    number: u64,
     lines: u64,
     told: Dropped,
-    /// The part of it that is in a file.
-    in_file: Part,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,14 +109,11 @@ impl State {
         let mut current = free.pop().expect("two buffers or more");
         current.claim(1, First::Line);
         Self {
-            is_plain: true,
-            is_idle: false,
-            is_asleep: false,
-            is_closed: false,
+            life: Life::Open,
+            turn: Turn::Free,
+            activity: Activity::Busy,
             drain_timeout: None,
-            is_over: false,
             is_left_alone: false,
-            has_turn: false,
             goes_on: false,
             current,
             queue: VecDeque::with_capacity(count),
@@ -119,8 +131,39 @@ impl State {
             full_since: None,
             stats: Stats::default(),
             told: Dropped::default(),
-            has_open_line: false,
         }
+    }
+
+    /// Whether a line that fits into the current buffer may be put there.
+    #[inline]
+    pub(crate) fn takes_lines(&self) -> bool {
+        self.life == Life::Open && self.turn == Turn::Free
+    }
+
+    /// Whether the output thread slept; it counts as woken now.
+    pub(crate) fn wake(&mut self) -> bool {
+        std::mem::replace(&mut self.activity, Activity::Busy) != Activity::Busy
+    }
+
+    /// Puts a line if there is room for all of it; a line longer than a buffer goes into several.
+    pub(crate) fn put(&mut self, line: &[u8]) -> bool {
+        let capacity = self.current.capacity();
+        if line.len() <= capacity {
+            let has_room = line.len() <= self.current.room() || self.hand_over();
+            if has_room {
+                self.put_line(line);
+            }
+            return has_room;
+        }
+        if !self.current.is_empty() {
+            self.hand_over();
+        }
+        let has_room =
+            self.current.is_empty() && self.free.len() + 1 >= line.len().div_ceil(capacity);
+        if has_room {
+            self.put_pieces(line);
+        }
+        has_room
     }
 
     /// Moves the current buffer to the queue and takes a free one; false if there is none.
@@ -130,16 +173,17 @@ impl State {
             None | Some(b'\n') => First::Line,
             Some(_) => First::Joined,
         };
-        let Some(next) = self.take_free(first) else { return false };
+        let Some(mut next) = self.free.pop() else { return false };
+        next.claim(self.next_number, first);
+        self.next_number += 1;
         self.queue.push_back(std::mem::replace(&mut self.current, next));
         true
     }
 
-    fn take_free(&mut self, first: First) -> Option<Buffer> {
-        let mut buffer = self.free.pop()?;
-        buffer.claim(self.next_number, first);
-        self.next_number += 1;
-        Some(buffer)
+    fn release(&mut self, mut buffer: Buffer) {
+        buffer.release();
+        self.free.push(buffer);
+        self.full_since = None;
     }
 
     /// The oldest buffer that is not written (and may never be); everything before it is in the
@@ -190,7 +234,7 @@ impl State {
 
     /// Puts a line of several buffers at once, so that a kill leaves all of it or nothing: its
     /// first piece is published last. The current buffer is empty and there are enough free ones.
-    pub(crate) fn put_pieces(&mut self, line: &[u8]) {
+    fn put_pieces(&mut self, line: &[u8]) {
         let (first, rest) = line.split_at(self.current.capacity().min(line.len()));
         self.current.push_piece(first, true, false);
         let head = self.queue.len();
@@ -204,10 +248,6 @@ impl State {
         self.goes_on = false;
         let first = self.queue.get_mut(head);
         first.unwrap_or(&mut self.current).publish();
-        self.count_line(line);
-    }
-
-    pub(crate) fn count_line(&mut self, line: &[u8]) {
         self.stats.lines += 1;
         self.stats.bytes += line.len() as u64;
     }
@@ -235,42 +275,32 @@ impl State {
                 self.queue.is_empty() && !self.current.continues() && !self.current.is_empty();
             return is_all && self.empty_current();
         };
-        let mut buffer = self.queue.remove(at).expect("it was found there");
-        loop {
-            self.count_dropped(&buffer);
-            buffer.release();
-            self.free.push(buffer);
-            self.full_since = None;
-            match self.queue.get(at) {
-                Some(next) if next.continues() => {
-                    buffer = self.queue.remove(at).expect("it was seen there")
-                }
-                Some(_) => return true,
-                None => break,
-            }
+        let mut next = self.queue.remove(at);
+        while let Some(buffer) = next {
+            self.count_dropped(buffer.lines, buffer.line_bytes, buffer.told);
+            self.release(buffer);
+            let goes_on = self.queue.get(at).is_some_and(Buffer::continues);
+            next = if goes_on { self.queue.remove(at) } else { None };
         }
         // The line may end in the current buffer.
-        if self.current.continues() {
+        if at == self.queue.len() && self.current.continues() {
             self.empty_current();
         }
         true
     }
 
     fn empty_current(&mut self) -> bool {
-        let counted = std::mem::take(&mut self.current.lines);
-        let (bytes, told) = (self.current.line_bytes, self.current.told);
-        self.stats.dropped_lines += counted;
-        self.stats.dropped_bytes += bytes;
-        self.untell(told);
+        let (lines, bytes, told) = (self.current.lines, self.current.line_bytes, self.current.told);
+        self.count_dropped(lines, bytes, told);
         self.current.claim(self.next_number, First::Line);
         self.next_number += 1;
         true
     }
 
-    fn count_dropped(&mut self, buffer: &Buffer) {
-        self.stats.dropped_lines += buffer.lines;
-        self.stats.dropped_bytes += buffer.line_bytes;
-        self.untell(buffer.told);
+    fn count_dropped(&mut self, lines: u64, bytes: u64, told: Dropped) {
+        self.stats.dropped_lines += lines;
+        self.stats.dropped_bytes += bytes;
+        self.untell(told);
     }
 
     /// A notice was dropped with the lines around it: the next notice must count its lines again.
@@ -284,7 +314,7 @@ impl State {
     }
 
     /// Frees a written buffer.
-    pub(crate) fn written(&mut self, mut buffer: Buffer) {
+    pub(crate) fn written(&mut self, buffer: Buffer) {
         let before = std::mem::take(&mut self.begun);
         let (lines, bytes) = (before.lines + buffer.lines, before.bytes + buffer.line_bytes);
         if self.is_within_line() {
@@ -295,9 +325,7 @@ impl State {
         self.stats.written_lines += lines - self.begun.lines;
         self.stats.written_bytes += bytes - self.begun.bytes;
         self.writing = None;
-        buffer.release();
-        self.free.push(buffer);
-        self.full_since = None;
+        self.release(buffer);
     }
 
     /// A sync failed.
@@ -310,25 +338,15 @@ impl State {
     pub(crate) fn take_next(&mut self) -> Option<Buffer> {
         let buffer = self.queue.pop_front()?;
         let (number, lines, told) = (buffer.number(), buffer.lines, buffer.told);
-        self.writing = Some(Writing { number, lines, told, in_file: Part::default() });
+        self.writing = Some(Writing { number, lines, told });
         Some(buffer)
     }
 
-    /// Records the part of the back thread's buffer that is in a file. What was there once counts,
-    /// also while it is written again; nothing counts if it was lost with its file.
-    pub(crate) fn in_file(&mut self, part: Part) {
-        if let Some(writing) = &mut self.writing
-            && (part.to == 0 || part.to > writing.in_file.to)
-        {
-            writing.in_file = part;
-        }
-    }
-
     /// Gives up writing: counts the lines in the buffers and does not release these, since a stage
-    /// file keeps them for the next start. A line is written if its last byte is.
-    pub(crate) fn abandon(&mut self) {
+    /// file keeps them for the next start. A line is written if its last byte is. `in_file`: the
+    /// part of the output thread's buffer that is in a file.
+    pub(crate) fn abandon(&mut self, in_file: Part) {
         self.abandoned_from = Some(self.oldest());
-        let in_file = self.writing.map_or(Part::default(), |writing| writing.in_file);
         let begun = std::mem::take(&mut self.begun);
         self.stats.written_lines += in_file.lines;
         self.stats.written_bytes += in_file.bytes + if in_file.lines > 0 { begun.bytes } else { 0 };
@@ -367,7 +385,7 @@ impl State {
 
     /// Puts a notice where the next line would go; false if there is no room now.
     pub(crate) fn put_notice(&mut self, notice: &[u8], told: Dropped) -> bool {
-        if self.has_turn || notice.len() > self.current.room() && !self.hand_over() {
+        if self.turn != Turn::Free || notice.len() > self.current.room() && !self.hand_over() {
             return false;
         }
         if notice.len() > self.current.room() {
@@ -407,20 +425,6 @@ mod tests {
         assert_eq!((state.stats.dropped_lines, state.stats.dropped_bytes), (3, 6 + 9000 + 7));
         assert_eq!((state.queue.len(), state.free.len(), state.current.len()), (0, 4, 0));
         assert_eq!(state.oldest(), state.newest() + 1);
-    }
-
-    #[test]
-    fn lines_go_with_their_buffers_into_other_memory() {
-        let mut state = state(4);
-        state.put_line(b"first\n");
-        assert!(state.hand_over());
-        state.put_line(b"second\n");
-        state.move_into(memory(4), None);
-        let texts = [&state.queue[0], &state.current].map(Buffer::bytes);
-        assert_eq!(texts, [b"first\n".as_slice(), b"second\n"]);
-        assert_eq!((state.queue[0].number(), state.current.number(), state.free.len()), (1, 2, 2));
-        state.put_line(b"third\n");
-        assert_eq!(state.current.bytes(), b"second\nthird\n");
     }
 
     #[test]

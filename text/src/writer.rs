@@ -5,21 +5,18 @@
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use inkstone_io::{Error, NoSizeSignal};
 
-use crate::back::{Ended, Lost};
-use crate::builder::Builder;
-use crate::long_line::LongLine;
-use crate::notice::Dropped;
-use crate::recover::Recovery;
-use crate::shared::Shared;
+use crate::event::Recovery;
+use crate::notice::{Dropped, Stats};
+use crate::output_thread::{Ended, Lost};
+use crate::shared::{LongLine, Shared};
 use crate::stage::Stage;
-use crate::stats::Stats;
+use crate::state::Turn;
 
 /// `io::Write::flush` waits at most this long.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,11 +41,6 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Options for a log at this path, which is not opened yet.
-    pub fn builder(path: impl Into<PathBuf>) -> Builder {
-        Builder::new(path.into())
-    }
-
     /// Waits until every line put before this call is in the file (that is, with the operating
     /// system; on the medium too with [`crate::Survive::PowerLoss`]) or was dropped by the policy.
     ///
@@ -67,7 +59,7 @@ impl LogWriter {
     /// # Errors
     /// The log is closed, or this is a forked child.
     pub fn begin_line(&self) -> io::Result<LongLine<'_>> {
-        LongLine::begin(&self.shared)
+        LongLine::begin(&self.shared, Turn::InPieces)
     }
 
     /// Reopens the file by its name before the next lines are written: for programs that move log
@@ -161,7 +153,7 @@ impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
     }
 }
 
-/// Keeps the log open. Dropping it writes everything that was put, and ends the back thread: keep
+/// Keeps the log open. Dropping it writes everything that was put, and ends the output thread: keep
 /// it until the end of `main`.
 #[derive(Debug)]
 #[must_use = "dropping the guard closes the log"]
@@ -187,7 +179,7 @@ impl Guard {
     }
 
     /// Takes no more lines, writes everything that was put (and makes it durable with
-    /// [`crate::Survive::PowerLoss`]), and ends the back thread. It waits for a slow disk, and
+    /// [`crate::Survive::PowerLoss`]), and ends the output thread. It waits for a slow disk, and
     /// retries a failing one for the builder's drain timeout.
     ///
     /// # Errors
@@ -195,7 +187,7 @@ impl Guard {
     /// number; with [`crate::Survive::Kill`] the next opening appends them. Called by a hook of
     /// this log: the log is closed, but the call cannot wait for its end.
     pub fn close(mut self) -> io::Result<()> {
-        self.end()
+        self.end(None)
     }
 
     /// As [`Guard::close`], with this time for a failing disk instead of the builder's drain
@@ -204,27 +196,24 @@ impl Guard {
     /// # Errors
     /// As [`Guard::close`].
     pub fn close_within(mut self, at_most: Duration) -> io::Result<()> {
-        self.shared.drain_within(at_most);
-        self.end()
+        self.end(Some(at_most))
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    fn end(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         // A forked child has no thread to wait for, and its parent still needs the stage.
         if self.shared.is_child() {
             std::mem::forget(self.thread.take());
             return Ok(());
         }
         let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.shared.close(at_most);
         if self.shared.is_own_thread() {
-            self.shared.lock().is_left_alone = true;
-            self.shared.close();
             let why = "a hook cannot wait for the end of the log that called it: the log is closed, and ends by itself";
             return Err(io::Error::other(why));
         }
-        self.shared.close();
         let Ended { result, stage, lost } = thread.join().unwrap_or_else(|_| {
             let why = "it ended without a result";
-            let result = Err(Error::invalid("write log", "the back thread", why));
+            let result = Err(Error::invalid("write log", "the output thread", why));
             Ended { result, stage: None, lost: Lost::default() }
         });
         match result {
@@ -261,7 +250,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // A caller who wants the error calls `close`; a hook has got every failure.
-        if let Err(error) = self.end()
+        if let Err(error) = self.end(None)
             && !self.has_hook
         {
             let _no_signal = NoSizeSignal::here();

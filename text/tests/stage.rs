@@ -1,106 +1,100 @@
 //! What a killed process left, and what others did meanwhile: to the log, to the stage, beside it.
 //!
-//! A kill is a forked child that ends without closing its log. This program also starts itself, in
-//! mount namespaces.
+//! A kill is a forked child that ends without closing its log; `kills.rs` kills processes at random
+//! moments. This program also starts itself, in mount namespaces.
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{LONG, Mood, MoodyDisk, SHM, place, stage_of, turn, wait_until};
-use inkstone_appender::{
-    Builder, Event, LogWriter, Recovery, Survive, discard_lines, waiting_lines,
+use common::{
+    EIO, ENOSPC, LONG, Mood, MoodyDisk, SHM, Told, append, has_lines, is_refused, kept, killed,
+    place, put, quick, read, say, small, stage_of, turn, wait_until,
 };
+use inkstone_appender::{Recovery, Survive, discard_lines, waiting_lines};
 use inkstone_host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
-const ENOSPC: i32 = 28;
-const EIO: i32 = 5;
-const VICTIM: &str = "INKSTONE_TEST_IN_NAMESPACE";
+const IN_NAMESPACE: &str = "INKSTONE_TEST_IN_NAMESPACE";
+const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 
-fn builder(path: &Path) -> Builder {
-    LogWriter::builder(path).survive(Survive::Kill).flush_every(Duration::from_millis(1))
-}
-
-/// A process that puts the text on a disk of this mood, is killed, and never closes.
-fn killed(path: &Path, mood: Mood, text: &str) {
-    let code = in_forked_child(|| {
-        let builder = builder(path).on_event(|_| {});
-        let (mut log, guard) = builder.open_on(MoodyDisk::new(mood)).expect("opened");
-        log.write_all(text.as_bytes()).expect("accepted");
-        wait_until("an attempt", || log.stats().write_errors > 0);
-        std::mem::forget(guard);
-        1
-    });
-    assert_eq!(code.expect("a child"), 1);
+/// A process that puts the text on a disk of this mood, and is killed.
+fn killed_with(path: &Path, mood: Mood, text: &str) {
+    killed(kept(path), MoodyDisk::new(mood), |log| say(log, text));
 }
 
 /// The next start: its report, and the whole log.
 fn next_start(path: &Path) -> (Option<Recovery>, String) {
-    let (_log, guard) = builder(path).open().expect("opened");
-    let recovery = guard.recovery().cloned();
-    guard.close().expect("closed");
-    (recovery, std::fs::read_to_string(path).expect("text"))
+    let recovery = common::next_start(kept(path));
+    (recovery, read(path))
 }
 
-fn append(path: &Path, text: &str) {
-    let mut file = std::fs::File::options().append(true).open(path).expect("open");
-    file.write_all(text.as_bytes()).expect("written");
+/// A full disk until the end: what was accepted stays in memory.
+#[test]
+fn lines_that_closing_gave_up_stay_for_the_next_start() {
+    let Some(_turn) = turn("lines for the next start") else { return };
+    let (_directory, path) = place();
+    let builder = kept(&path).drain_timeout(Duration::ZERO);
+    let (log, guard) = builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
+    let stage = stage_of(Path::new(SHM), &path);
+    assert!(is_refused(kept(&path)));
+    say(&log, "one\n");
+    say(&log, vec![b'x'; 3 << 20]);
+    say(&log, "\ntwo\n");
+    let error = guard.close().expect_err("it fails").to_string();
+    let is_said = error.contains("3 lines were not written") && error.contains("the next opening");
+    assert!(is_said, "{error}");
+    assert_eq!(fs::metadata(&path).expect("there").len(), 0);
+    let (recovery, text) = next_start(&path);
+    assert_eq!(recovery.expect("lines").bytes, 9 + (3 << 20));
+    assert!(text == format!("one\n{}\ntwo\n", "x".repeat(3 << 20)), "{} bytes", text.len());
+    assert!(!stage.exists());
 }
-
-const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 
 /// The supervisor's own line, appended between the kill and the next start, is not taken for lines
-/// of the log's.
+/// of the log's; a line that it cut is whole behind it; and bytes that are there are not appended
+/// again, whatever follows them.
 #[test]
 fn what_others_appended_meanwhile_is_not_taken_for_lines_of_the_log() {
     let Some(_turn) = turn("others' lines") else { return };
-    let supervisor = "supervisor: it was killed, starting it again\n";
-    // Nothing of it was written; the half of it, which ends in the middle of line 2.
-    for (mood, expected) in [
-        (Mood::Fails(ENOSPC), format!("{supervisor}{LINES}")),
-        (Mood::FailsHalfway(ENOSPC), format!("line 1\nline 2\n{supervisor}line 3\nline 4\n")),
+    let theirs = "supervisor: it was killed, starting it again\n";
+    let second_half = format!("{}somebody's\n", &LINES[LINES.len() / 2..]);
+    let long = "first\na line, much longer\nlast\n";
+    let longs_half = &long[..long.len() / 2];
+    for (mood, lines, theirs, expected) in [
+        (Mood::Fails(ENOSPC), LINES, theirs, format!("{theirs}{LINES}")),
+        (
+            Mood::FailsHalfway(ENOSPC),
+            LINES,
+            theirs,
+            format!("line 1\nline 2\n{theirs}line 3\nline 4\n"),
+        ),
+        (Mood::FailsHalfway(ENOSPC), LINES, &second_half, format!("{LINES}somebody's\n")),
+        (
+            Mood::FailsHalfway(EIO),
+            long,
+            "\nsomebody's\n",
+            format!("{longs_half}\nsomebody's\na line, much longer\nlast\n"),
+        ),
+        (
+            Mood::FailsHalfway(EIO),
+            long,
+            "\nsomebody's",
+            format!("{longs_half}\nsomebody's\na line, much longer\nlast\n"),
+        ),
     ] {
         let (_directory, path) = place();
-        killed(&path, mood, LINES);
-        append(&path, supervisor);
+        killed_with(&path, mood, lines);
+        append(&path, theirs);
         let (recovery, text) = next_start(&path);
         assert_eq!(text, expected, "{mood:?} {recovery:?}");
+        assert_eq!(recovery.is_none(), *theirs == *second_half, "{recovery:?}");
     }
-}
-
-#[test]
-fn a_line_that_others_cut_is_whole_behind_them() {
-    let Some(_turn) = turn("a cut line") else { return };
-    for theirs in ["\nsomebody's\n", "\nsomebody's"] {
-        let (_directory, path) = place();
-        killed(
-            &path,
-            Mood::FailsHalfway(EIO),
-            "first\na line that is much longer than the first\nlast\n",
-        );
-        append(&path, theirs);
-        let (_, text) = next_start(&path);
-        let (before, behind) = text.split_once("somebody's\n").expect("theirs");
-        assert!(before.starts_with("first\na line that"), "{text}");
-        assert_eq!(behind, "a line that is much longer than the first\nlast\n");
-    }
-}
-
-/// Bytes that are there are not appended again, whatever follows them.
-#[test]
-fn a_buffer_that_is_there_whole_is_not_there_twice() {
-    let Some(_turn) = turn("a whole buffer") else { return };
-    let (_directory, path) = place();
-    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
-    append(&path, &LINES[LINES.len() / 2..]);
-    append(&path, "somebody's\n");
-    let (recovery, text) = next_start(&path);
-    assert_eq!((text, recovery), (format!("{LINES}somebody's\n"), None));
 }
 
 /// Killed before anything of it was written: it has no place yet. What one process has put in
@@ -115,11 +109,11 @@ fn a_line_that_was_not_begun_does_not_go_behind_the_half_of_another() {
     ] {
         let (_directory, path) = place();
         let code = in_forked_child(|| {
-            let (mut log, guard) = builder(&path).flush_every(LONG).open().expect("opened");
-            log.write_all(own.as_bytes()).expect("accepted");
+            let (log, guard) = kept(&path).flush_every(LONG).open().expect("opened");
+            say(&log, own);
             guard.flush(LONG).expect("flushed");
             append(&path, theirs);
-            log.write_all(LINES.as_bytes()).expect("accepted");
+            say(&log, LINES);
             std::mem::forget(guard);
             1
         });
@@ -132,50 +126,48 @@ fn a_line_that_was_not_begun_does_not_go_behind_the_half_of_another() {
 #[test]
 fn another_file_with_the_logs_number_is_not_taken_for_it() {
     let Some(_turn) = turn("a number used again") else { return };
-    use std::os::unix::fs::MetadataExt as _;
     let (directory, path) = place();
-    std::fs::write(&path, "old\n").expect("written");
-    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
-    let number = std::fs::metadata(&path).expect("there").ino();
-    std::fs::remove_file(&path).expect("removed");
+    fs::write(&path, "old\n").expect("written");
+    killed_with(&path, Mood::FailsHalfway(ENOSPC), LINES);
+    let number = fs::metadata(&path).expect("there").ino();
+    fs::remove_file(&path).expect("removed");
     let other = directory.path().join("a.log.other");
-    for _ in 0..1000 {
-        std::fs::write(&other, "a file of somebody else's, longer than all of the log's lines\n")
-            .expect("written");
-        if std::fs::metadata(&other).expect("there").ino() == number {
-            break;
+    let is_found = (0..1000).any(|_| {
+        fs::write(&other, "somebody's file, longer than all of the log's lines\n").expect("made");
+        let is_same = fs::metadata(&other).expect("there").ino() == number;
+        if !is_same {
+            let name = directory.path().join(fastrand::u64(..).to_string());
+            fs::rename(&other, name).expect("kept");
         }
-        std::fs::rename(&other, directory.path().join(fastrand::u64(..).to_string()))
-            .expect("kept");
-    }
-    if !std::fs::metadata(&other).is_ok_and(|facts| facts.ino() == number) {
+        is_same
+    });
+    if !is_found {
         eprintln!("NOT RUN: a number used again: this file system does not give {number} again");
         return;
     }
-    let (_, text) = next_start(&path);
-    assert_eq!(text, LINES);
+    assert_eq!(next_start(&path).1, LINES);
 }
 
-/// The log was moved away and compressed: it is unknown how much of the last buffer it has.
+/// The log was moved away and compressed, or cut: it is unknown how much of the last buffer the
+/// other file has.
 #[test]
 fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
     let Some(_turn) = turn("a file that is not there") else { return };
-    let (directory, path) = place();
-    std::fs::write(&path, "old\n").expect("written");
-    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
-    std::fs::copy(&path, directory.path().join("a.log.1.gz")).expect("another file");
-    std::fs::remove_file(&path).expect("removed");
-    let (recovery, text) = next_start(&path);
-    assert_eq!(text, LINES);
-    let doubt = recovery.and_then(|recovery| recovery.doubt).expect("said");
-    assert!(doubt.contains("a.log"), "{doubt}");
-    // Cut by `copytruncate`, the same.
-    std::fs::write(&path, "old\n").expect("written");
-    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
-    std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
-    let (recovery, text) = next_start(&path);
-    assert_eq!(text, LINES);
-    assert!(recovery.and_then(|recovery| recovery.doubt).is_some());
+    for is_cut in [false, true] {
+        let (directory, path) = place();
+        fs::write(&path, "old\n").expect("written");
+        killed_with(&path, Mood::FailsHalfway(ENOSPC), LINES);
+        if is_cut {
+            fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
+        } else {
+            fs::copy(&path, directory.path().join("a.log.1.gz")).expect("another file");
+            fs::remove_file(&path).expect("removed");
+        }
+        let (recovery, text) = next_start(&path);
+        assert_eq!(text, LINES);
+        let doubt = recovery.and_then(|recovery| recovery.doubt).expect("said");
+        assert!(doubt.contains("a.log"), "{doubt}");
+    }
 }
 
 /// The directory is moved away or removed, and another one is in its place: new lines are kept for
@@ -187,50 +179,30 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
         let made = tempfile::tempdir().expect("a directory");
         let [logs, old] = ["logs", "old"].map(|name| made.path().join(name));
         let path = logs.join("a.log");
-        let code = in_forked_child(|| {
-            let disk = MoodyDisk::new(Mood::Works);
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let theirs = Arc::clone(&told);
-            let builder_here = builder(&path).on_event(move |event: &Event<'_>| {
-                theirs.lock().expect("no panic").push(event.to_string());
-            });
-            let (mut log, guard) = builder_here.open_on(disk.clone()).expect("opened");
-            log.write_all(b"zero\n").expect("accepted");
-            guard.flush(LONG).expect("flushed");
+        let disk = MoodyDisk::new(Mood::Works);
+        let told = Told::default();
+        let builder = kept(&path).on_event(told.hook());
+        killed(builder, disk.clone(), |log| {
+            say(log, "zero\n");
+            log.flush_within(LONG).expect("flushed");
             let before = stage_of(Path::new(SHM), &path);
             if is_moved {
-                std::fs::rename(&logs, &old).expect("moved");
+                fs::rename(&logs, &old).expect("moved");
             } else {
-                std::fs::remove_dir_all(&logs).expect("removed");
+                fs::remove_dir_all(&logs).expect("removed");
             }
-            std::fs::create_dir(&logs).expect("made");
+            fs::create_dir(&logs).expect("made");
             let stage = stage_of(Path::new(SHM), &path);
             log.reopen();
-            wait_until("a stage", || {
-                told.lock()
-                    .expect("no panic")
-                    .iter()
-                    .any(|told| told.contains("a new stage was created"))
-            });
+            wait_until("a stage", || told.count("a new stage was created") > 0);
             assert!(stage.exists() && (stage == before || !before.exists()));
-            let refused = builder(&path)
-                .drain_timeout(Duration::ZERO)
-                .open()
-                .expect_err("it is open")
-                .to_string();
-            assert!(refused.contains("another writer"), "{refused}");
+            assert!(is_refused(kept(&path)));
             disk.set(Mood::Fails(EIO));
-            log.write_all(LINES.as_bytes()).expect("accepted");
-            wait_until("an attempt", || log.stats().write_errors > 0);
-            std::mem::forget(guard);
-            1
+            say(log, LINES);
         });
-        assert_eq!(code.expect("a child"), 1);
-        let (_, text) = next_start(&path);
-        assert_eq!(text, LINES);
+        assert_eq!(next_start(&path).1, LINES);
         if is_moved {
-            let (recovery, text) = next_start(&old.join("a.log"));
-            assert_eq!((recovery, text), (None, "zero\n".to_owned()));
+            assert_eq!(next_start(&old.join("a.log")), (None, "zero\n".to_owned()));
         }
     }
 }
@@ -239,19 +211,17 @@ fn a_directory_that_is_replaced_takes_the_stage_with_it() {
 #[test]
 fn lines_that_are_brought_back_are_synced() {
     let Some(_turn) = turn("lines brought back") else { return };
-    let open = |path: &Path, disk: &MoodyDisk| {
-        let builder = builder(path).survive(Survive::PowerLoss(LONG)).on_event(|_| {});
-        builder.open_on(disk.clone()).expect("opened")
-    };
     let (_directory, path) = place();
-    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
+    let open = |disk: &MoodyDisk| {
+        killed_with(&path, Mood::FailsHalfway(ENOSPC), LINES);
+        kept(&path).survive(Survive::PowerLoss(LONG)).open_on(disk.clone()).expect("opened")
+    };
     let disk = MoodyDisk::new(Mood::Works);
-    let (_log, guard) = open(&path, &disk);
+    let (_log, guard) = open(&disk);
     assert!(disk.syncs() >= 1 && guard.recovery().is_some());
     guard.flush(LONG).expect("durable");
     guard.close().expect("closed");
-    killed(&path, Mood::FailsHalfway(ENOSPC), LINES);
-    let (_log, guard) = open(&path, &MoodyDisk::new(Mood::FailsToSync(EIO)));
+    let (_log, guard) = open(&MoodyDisk::new(Mood::FailsToSync(EIO)));
     assert!(guard.flush(LONG).is_err() && guard.close().is_err());
 }
 
@@ -261,55 +231,24 @@ fn lines_that_are_brought_back_are_synced() {
 fn a_stage_that_is_removed_while_running_is_made_anew() {
     let Some(_turn) = turn("a removed stage") else { return };
     let (_directory, path) = place();
+    let stage = || stage_of(Path::new(SHM), &path);
+    let told = Told::default();
+    let builder = small(kept(&path)).on_event(told.hook());
     // A part is being written, a part waits after it, a part is put afterwards.
-    let code = in_forked_child(|| {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let theirs = Arc::clone(&told);
-        let builder = builder(&path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
-        let builder = builder.on_event(move |event: &Event<'_>| {
-            theirs.lock().expect("no panic").push(event.to_string());
-        });
-        let (mut log, guard) =
-            builder.open_on(MoodyDisk::new(Mood::Fails(ENOSPC))).expect("opened");
-        for number in 0..100 {
-            log.write_all(common::line(0, number, 120).as_bytes()).expect("accepted");
-        }
+    killed(builder, MoodyDisk::new(Mood::Fails(ENOSPC)), |log| {
+        put(log, 0..100);
         wait_until("an attempt", || log.stats().write_errors > 0);
-        std::fs::remove_file(stage_of(Path::new(SHM), &path)).expect("removed");
-        wait_until("a stage", || {
-            told.lock()
-                .expect("no panic")
-                .iter()
-                .any(|told| told.contains("a new stage was created"))
-        });
-        for number in 100..200 {
-            log.write_all(common::line(0, number, 120).as_bytes()).expect("accepted");
-        }
-        std::mem::forget(guard);
-        1
+        fs::remove_file(stage()).expect("removed");
+        wait_until("a stage", || told.count("a new stage was created") > 0);
+        put(log, 100..200);
     });
-    assert_eq!(code.expect("a child"), 1);
-    let (_, text) = next_start(&path);
-    let (lines, others) = common::check_lines(&text, 120);
-    assert_eq!((lines[&0].clone(), others.len()), ((0..200).collect::<Vec<u64>>(), 0));
-}
-
-#[test]
-fn a_removed_stage_is_noticed_though_nobody_writes_and_a_second_writer_is_refused_again() {
-    let Some(_turn) = turn("a removed stage, idle") else { return };
-    let (_directory, path) = place();
-    let (_log, guard) = builder(&path).on_event(|_| {}).open().expect("opened");
-    let stage = stage_of(Path::new(SHM), &path);
-    std::fs::remove_file(&stage).expect("removed");
+    has_lines(&next_start(&path).1, 0..200);
+    // It is noticed though nobody writes.
+    let (_log, guard) = kept(&path).open().expect("opened");
+    let stage = stage();
+    fs::remove_file(&stage).expect("removed");
     wait_until("a stage", || stage.exists());
-    assert!(
-        builder(&path)
-            .drain_timeout(Duration::ZERO)
-            .open()
-            .expect_err("it is open")
-            .to_string()
-            .contains("another writer")
-    );
+    assert!(is_refused(kept(&path)));
     guard.close().expect("closed");
     assert!(!stage.exists());
 }
@@ -317,14 +256,12 @@ fn a_removed_stage_is_noticed_though_nobody_writes_and_a_second_writer_is_refuse
 /// A small file system in memory.
 fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
     let directory = tempfile::tempdir().expect("a directory");
-    if !is_root() {
-        eprintln!("NOT RUN: {test}: mounting needs root");
-        return None;
-    }
-    match Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", &format!("size={bytes}")) {
-        Ok(mount) => Some((directory, mount)),
-        Err(error) => {
-            eprintln!("NOT RUN: {test}: {error}");
+    let options = format!("size={bytes}");
+    let mounted = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", &options);
+    match mounted {
+        Ok(mount) if is_root() => Some((directory, mount)),
+        refused => {
+            eprintln!("NOT RUN: {test}: mounting needs root ({:?})", refused.err());
             None
         }
     }
@@ -334,69 +271,52 @@ fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
 /// are not that log's.
 #[test]
 fn lines_of_a_log_that_is_gone_go_into_no_other() {
-    use std::os::unix::fs::MetadataExt as _;
     const TEST: &str = "a number of a file system used again";
     let Some(_turn) = turn(TEST) else { return };
     let Some((directory, mount)) = small_memory(TEST, 1 << 20) else { return };
     let path = directory.path().join("a.log");
     let numbers = || {
-        std::fs::metadata(directory.path()).map(|facts| (facts.dev(), facts.ino())).expect("there")
+        let facts = fs::metadata(directory.path()).expect("there");
+        (facts.dev(), facts.ino())
     };
     let before = numbers();
-    killed(&path, Mood::Fails(EIO), LINES);
+    killed_with(&path, Mood::Fails(EIO), LINES);
     drop(mount);
     // Another mount may have got the number, and frees it again.
     let again = (0..100).find_map(|_| {
-        let again = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", "size=1048576")
-            .expect("mounted");
-        let is_same = numbers() == before;
-        is_same.then_some(again).or_else(|| {
+        let options = "size=1048576";
+        let again = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", options);
+        let again = Some(again.expect("mounted")).filter(|_| numbers() == before);
+        if again.is_none() {
             std::thread::sleep(Duration::from_millis(20));
-            None
-        })
+        }
+        again
     });
     let Some(again) = again else {
         eprintln!("NOT RUN: {TEST}: the kernel does not give {before:?} again");
-        let _ = std::fs::remove_file(stage_of(Path::new(SHM), &path));
+        let _ = fs::remove_file(stage_of(Path::new(SHM), &path));
         return;
     };
-    let told = Arc::new(Mutex::new(Vec::new()));
-    for starts in 1..3 {
-        let theirs = Arc::clone(&told);
-        let builder = builder(&path).on_event(move |event: &Event<'_>| {
-            theirs.lock().expect("no panic").push(event.to_string());
-        });
-        let (_log, guard) = builder.open().expect("opened");
+    let told = Told::default();
+    for start in 1..3 {
+        let (_log, guard) = kept(&path).on_event(told.hook()).open().expect("opened");
         assert_eq!(guard.recovery(), None);
-        assert!(
-            LogWriter::builder(&path)
-                .survive(Survive::Kill)
-                .drain_timeout(Duration::ZERO)
-                .on_event(|_| {})
-                .open()
-                .expect_err("open")
-                .to_string()
-                .contains("another writer")
-        );
+        assert!(is_refused(kept(&path)));
         guard.close().expect("closed");
-        assert_eq!(std::fs::read_to_string(&path).expect("text"), "", "start {starts}");
+        assert_eq!(read(&path), "", "start {start}");
     }
-    let told = told.lock().expect("no panic").clone();
     // Each start says what waits, and whose it is.
+    let told = told.all();
     assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
-    assert!(
-        told[0].contains(&path.display().to_string()) && told[0].contains("4 lines (28 bytes)"),
-        "{told:?}"
-    );
     let waiting = waiting_lines(Path::new(SHM)).expect("listed");
     let waiting = waiting.iter().find(|waiting| waiting.log == path).expect("it waits");
-    assert!(told[0].contains(&waiting.stage.display().to_string()), "{told:?}");
+    for words in [path.to_str(), Some("4 lines (28 bytes)"), waiting.stage.to_str()] {
+        assert!(told[0].contains(words.expect("text")), "{told:?}");
+    }
     // Whoever knows better names it.
-    let builder = builder(&path).bring_back(&waiting.stage).on_event(|_| {});
-    let (_log, guard) = builder.open().expect("opened");
-    assert_eq!(guard.recovery().map(|recovery| recovery.bytes), Some(LINES.len() as u64));
-    guard.close().expect("closed");
-    assert_eq!(std::fs::read_to_string(&path).expect("text"), LINES);
+    let recovery = common::next_start(kept(&path).bring_back(&waiting.stage));
+    assert_eq!(recovery.map(|recovery| recovery.bytes), Some(LINES.len() as u64));
+    assert_eq!(read(&path), LINES);
     assert!(!waiting.stage.exists() && discard_lines(&waiting.stage).is_err());
     drop(again);
 }
@@ -406,35 +326,23 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     let Some(_turn) = turn("a full stage") else { return };
     let Some((memory, mount)) = small_memory("a full stage", 4 << 20) else { return };
     let (_directory, path) = place();
-    let error = builder(&path)
-        .stage_directory(memory.path())
-        .open()
-        .expect_err("8 MiB of buffers")
-        .to_string();
+    let (builder, told) = quick(&path);
+    let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
+    let huge = kept(&path).stage_directory(memory.path()).open();
+    let error = huge.expect_err("8 MiB of buffers").to_string();
     assert!(error.contains("No space") && error.contains("a.log"), "{error}");
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let theirs = Arc::clone(&told);
-    let builder = builder(&path).stage_directory(memory.path()).buffers_bytes(1 << 20);
-    let builder = builder.on_event(move |event: &Event<'_>| {
-        theirs.lock().expect("no panic").push(event.to_string());
-    });
-    let (mut log, guard) = builder.open().expect("opened");
+    let (log, guard) = builder.buffers_bytes(1 << 20).open().expect("opened");
+    // The stage keeps its memory for as long as it is mapped.
     let filler = memory.path().join("filler");
-    let fill = |bytes: usize| std::fs::write(&filler, vec![1; bytes]);
-    // It keeps its memory for as long as it is mapped.
-    fill(5 << 19).expect("written");
-    std::fs::remove_file(stage_of(memory.path(), &path)).expect("removed");
-    wait_until("a word about it", || {
-        told.lock().expect("no panic").iter().any(|told| told.contains("No space"))
-    });
-    log.write_all(b"one\n").expect("accepted");
+    fs::write(&filler, vec![1; 5 << 19]).expect("written");
+    fs::remove_file(stage_of(memory.path(), &path)).expect("removed");
+    wait_until("a word about it", || told.count("No space") > 0);
+    say(&log, "one\n");
     guard.flush(LONG).expect("lines go on");
-    std::fs::remove_file(&filler).expect("removed");
-    wait_until("a stage", || {
-        told.lock().expect("no panic").iter().any(|told| told.contains("a new stage was created"))
-    });
+    fs::remove_file(&filler).expect("removed");
+    wait_until("a stage", || told.count("a new stage was created") > 0);
     guard.close().expect("closed");
-    assert_eq!(std::fs::read_to_string(&path).expect("text"), "one\n");
+    assert_eq!(read(&path), "one\n");
     // It has the memory mapped.
     drop(log);
     drop(mount);
@@ -443,12 +351,12 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
 /// Not a test by itself: the process that is started in a namespace, and killed, or ended by its
 /// input.
 #[test]
-fn victim() {
-    let Some(word) = std::env::var_os(VICTIM) else { return };
-    let (path, line) =
-        word.to_str().and_then(|word| word.split_once(' ')).expect("a path and a line");
-    let (mut log, guard) = builder(Path::new(path)).flush_every(LONG).open().expect("opened");
-    writeln!(log, "{line}").expect("accepted");
+fn in_namespace() {
+    let Some(word) = std::env::var_os(IN_NAMESPACE) else { return };
+    let words = word.to_str().and_then(|word| word.split_once(' '));
+    let (path, line) = words.expect("a path and a line");
+    let (log, guard) = kept(Path::new(path)).flush_every(LONG).open().expect("opened");
+    say(&log, format!("{line}\n"));
     println!("\nready");
     std::io::stdin().read_line(&mut String::new()).expect("a word");
     guard.close().expect("closed");
@@ -456,18 +364,15 @@ fn victim() {
 
 /// This program in a mount namespace of its own, where `directory` is at `at`, until it has put its
 /// line.
-fn in_container(directory: &Path, at: &Path, line: &str) -> std::process::Child {
+fn in_container(directory: &Path, at: &Path, line: &str) -> Child {
     let script =
         format!("mount --bind {} {} && exec \"$0\" \"$@\"", directory.display(), at.display());
-    let mut child = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .arg(std::env::current_exe().expect("this program"))
-        .args(["--exact", "victim", "--nocapture"])
-        .env(VICTIM, format!("{} {line}", at.join("a.log").display()))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("unshare");
+    let mut child = Command::new("unshare");
+    child.args(["--mount", "sh", "-c", &script]);
+    child.arg(std::env::current_exe().expect("this program"));
+    child.args(["--exact", "in_namespace", "--nocapture"]);
+    child.env(IN_NAMESPACE, format!("{} {line}", at.join("a.log").display()));
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("unshare");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
     let mut said = String::new();
     while !said.contains("ready") {
@@ -482,35 +387,29 @@ fn in_container(directory: &Path, at: &Path, line: &str) -> std::process::Child 
 #[test]
 fn logs_of_one_path_in_two_mount_namespaces_keep_apart() {
     let Some(_turn) = turn("two mount namespaces") else { return };
-    let can_unshare = Command::new("unshare")
-        .args(["--mount", "true"])
-        .status()
-        .is_ok_and(|status| status.success());
-    if !can_unshare {
+    let unshared = Command::new("unshare").args(["--mount", "true"]).status();
+    if !unshared.is_ok_and(|status| status.success()) {
         eprintln!("NOT RUN: two mount namespaces: unshare is not there, or may not");
         return;
     }
     let made = tempfile::tempdir().expect("a directory");
     let [one, two, at] = ["one", "two", "at"].map(|name| made.path().join(name));
     for directory in [&one, &two, &at] {
-        std::fs::create_dir(directory).expect("made");
+        fs::create_dir(directory).expect("made");
     }
+    let end = |mut child: Child| {
+        drop(child.stdin.take());
+        assert!(child.wait().expect("its end").success());
+    };
     let mut first = in_container(&one, &at, "the first one's");
     // Beside the first, which has the same path.
-    let mut second = in_container(&two, &at, "the second one's");
-    first.kill().expect("killed");
-    first.wait().expect("its end");
-    drop(second.stdin.take());
-    assert!(second.wait().expect("its end").success());
+    let second = in_container(&two, &at, "the second one's");
+    first.kill().and_then(|()| first.wait()).expect("killed");
+    end(second);
     // After the first was killed.
-    let mut second = in_container(&two, &at, "the second one's again");
-    drop(second.stdin.take());
-    assert!(second.wait().expect("its end").success());
-    let text = |directory: &Path| std::fs::read_to_string(directory.join("a.log")).expect("text");
-    assert_eq!(text(&two), "the second one's\nthe second one's again\n");
-    assert_eq!(text(&one), "");
-    let mut first = in_container(&one, &at, "the first one's again");
-    drop(first.stdin.take());
-    assert!(first.wait().expect("its end").success());
-    assert_eq!(text(&one), "the first one's\nthe first one's again\n");
+    end(in_container(&two, &at, "the second one's again"));
+    assert_eq!(read(&two.join("a.log")), "the second one's\nthe second one's again\n");
+    assert_eq!(read(&one.join("a.log")), "");
+    end(in_container(&one, &at, "the first one's again"));
+    assert_eq!(read(&one.join("a.log")), "the first one's\nthe first one's again\n");
 }

@@ -1,19 +1,33 @@
-//! What the log's path may lead to, who owns the files, and files that are moved meanwhile.
+//! What the log's path may lead to, who owns the files, and files and directories that are moved
+//! meanwhile.
 
 mod common;
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
-use common::{LINE, LONG, all_text, check_lines, names, place, put, wait_until};
-use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation};
+use common::{
+    LINE, LONG, Told, all_text, has_lines, line, names, place, put, read, small, wait_until,
+};
+use inkstone_appender::{Builder, Keep, LogWriter, Rotation};
 use inkstone_io::is_root;
 
-fn small(path: &Path) -> Builder {
-    let builder = LogWriter::builder(path).buffers_bytes(64 << 10).buffer_bytes(4 << 10);
-    builder.rotate(Rotation::new().at_bytes(16 << 10))
+fn rotating(path: &Path) -> Builder {
+    small(LogWriter::builder(path)).rotate(Rotation::new().at_bytes(16 << 10))
+}
+
+fn make_pipe(path: &Path) -> bool {
+    let is_made = Command::new("mkfifo").arg(path).status().is_ok_and(|status| status.success());
+    if !is_made {
+        eprintln!("NOT RUN: a pipe in the log's place: there is no mkfifo");
+    }
+    is_made
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
 }
 
 #[test]
@@ -22,40 +36,39 @@ fn what_a_link_leads_to_is_rotated_where_it_lies() {
         let (directory, path) = place();
         let elsewhere = directory.path().join("elsewhere");
         if is_there {
-            std::fs::create_dir(&elsewhere).expect("made");
-            std::fs::write(elsewhere.join("b.log"), "").expect("written");
+            fs::create_dir(&elsewhere).expect("made");
+            fs::write(elsewhere.join("b.log"), "").expect("written");
         }
         symlink("elsewhere/b.log", directory.path().join("second")).expect("a link");
         symlink("second", &path).expect("a link");
-        let (log, guard) = small(&path).keep(Keep::new().files(1000)).open().expect("opened");
+        let (log, guard) = rotating(&path).keep(Keep::new().files(1000)).open().expect("opened");
         put(&log, 0..1000);
         guard.close().expect("closed");
         assert!(log.stats().rotations > 3, "{:?}", log.stats());
         assert_eq!(names(directory.path()), ["a.log", "elsewhere", "second"]);
         assert!(path.is_symlink() && names(&elsewhere).len() > 4);
-        let (lines, _) = check_lines(&all_text(&elsewhere, "b.log"), LINE);
-        assert_eq!(lines[&0], (0..1000).collect::<Vec<u64>>());
+        has_lines(&all_text(&elsewhere, "b.log"), 0..1000);
     }
 }
 
 #[test]
 fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
     let (directory, path) = place();
-    let refused =
-        |path: &Path| LogWriter::builder(path).open().expect_err("not a regular file").to_string();
-    if Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
-        assert!(refused(&path).contains("not a regular file"), "{}", refused(&path));
-        symlink(&path, directory.path().join("link")).expect("a link");
-        assert!(refused(&directory.path().join("link")).contains("not a regular file"));
-    } else {
-        eprintln!("NOT RUN: a pipe is refused: there is no mkfifo");
+    let refused = |path: &Path, why: &str| {
+        let error = LogWriter::builder(path).open().expect_err("not a regular file").to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    let link = directory.path().join("link");
+    if make_pipe(&path) {
+        symlink(&path, &link).expect("a link");
+        refused(&path, "not a regular file");
+        refused(&link, "not a regular file");
     }
-    for path in [Path::new("/dev/null"), directory.path()] {
-        assert!(refused(path).contains("not a regular file"), "{}", refused(path));
-    }
+    refused(Path::new("/dev/null"), "not a regular file");
+    refused(directory.path(), "not a regular file");
     let own = directory.path().join("own");
     symlink("own", &own).expect("a link");
-    assert!(refused(&own).contains("symbolic links"), "{}", refused(&own));
+    refused(&own, "symbolic links");
 }
 
 /// While the log is open: a pipe is retried until a file is there; a link is followed, and an event
@@ -63,32 +76,21 @@ fn what_is_no_plain_file_is_refused_and_nobody_waits_for_a_pipe() {
 #[test]
 fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     let (directory, path) = place();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let theirs = Arc::clone(&told);
-    let builder = small(&path).on_event(move |event: &Event<'_>| {
-        theirs.lock().expect("no panic").push(event.to_string());
-    });
-    let told = |word: &str| {
-        told.lock().expect("no panic").iter().filter(|told| told.contains(word)).count()
-    };
-    let (log, guard) = builder.open().expect("opened");
+    let told = Told::default();
+    let [moved, second, big] = ["moved", "second", "big"].map(|name| directory.path().join(name));
+    let (log, guard) = rotating(&path).on_event(told.hook()).open().expect("opened");
     put(&log, 0..100);
     guard.flush(LONG).expect("flushed");
-    let moved = directory.path().join("moved");
-    std::fs::rename(&path, &moved).expect("moved");
-    if Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()) {
-        log.reopen();
-        put(&log, 100..200);
-        wait_until("a word about the pipe", || told("no plain file") == 1);
-        std::fs::remove_file(&path).expect("removed");
-    } else {
-        eprintln!("NOT RUN: a pipe while the log is open: there is no mkfifo");
-        put(&log, 100..200);
+    fs::rename(&path, &moved).expect("moved");
+    let is_pipe = make_pipe(&path);
+    log.reopen();
+    put(&log, 100..200);
+    if is_pipe {
+        wait_until("a word about the pipe", || told.count("no plain file") == 1);
+        fs::remove_file(&path).expect("removed");
     }
     guard.flush(LONG).expect("flushed");
-    let second = directory.path().join("second");
-    std::fs::rename(&path, &second).expect("moved");
-    let big = directory.path().join("big");
+    fs::rename(&path, &second).expect("moved");
     symlink("big", &path).expect("a link");
     log.reopen();
     wait_until("the file that the link leads to", || big.exists());
@@ -96,16 +98,11 @@ fn a_target_that_is_replaced_meanwhile_is_told_and_loses_no_line() {
     guard.flush(LONG).expect("flushed");
     put(&log, 1000..1100);
     guard.close().expect("closed");
-    assert_eq!(told("symbolic link"), 1, "told, and once");
-    let mut text = std::fs::read_to_string(&moved).expect("text");
+    assert_eq!(told.count("symbolic link"), 1, "told, and once");
     // Lines put before the pipe was there may have gone to either.
-    for name in names(directory.path()).iter().filter(|name| name.starts_with("a.log.")) {
-        text += &std::fs::read_to_string(directory.path().join(name)).expect("text");
-    }
-    text += &std::fs::read_to_string(&second).expect("text");
-    text += &std::fs::read_to_string(&big).expect("text");
-    let (lines, _) = check_lines(&text, LINE);
-    assert_eq!(lines[&0], (0..1100).collect::<Vec<u64>>());
+    let rotated = names(directory.path()).into_iter().filter(|name| name.starts_with("a.log."));
+    let rotated: String = rotated.map(|name| read(&directory.path().join(name))).collect();
+    has_lines(&[read(&moved), rotated, read(&second), read(&big)].concat(), 0..1100);
 }
 
 /// A user who may write to the log's directory could make root write anywhere.
@@ -117,56 +114,52 @@ fn a_link_of_another_user_is_not_followed() {
     }
     let (directory, path) = place();
     let secret = directory.path().join("secret");
-    std::fs::write(&secret, "root's own\n").expect("written");
+    fs::write(&secret, "root's own\n").expect("written");
     let make = || {
         symlink("secret", &path).expect("a link");
-        std::os::unix::fs::lchown(&path, Some(65534), Some(65534)).expect("given away");
+        lchown(&path, Some(65534), Some(65534)).expect("given away");
     };
     make();
     let refused = LogWriter::builder(&path).open().expect_err("another user's").to_string();
     assert!(refused.contains("another user") && refused.contains("a.log"), "{refused}");
-    std::fs::remove_file(&path).expect("removed");
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let theirs = Arc::clone(&told);
-    let builder = small(&path).on_event(move |event: &Event<'_>| {
-        theirs.lock().expect("no panic").push(event.to_string());
-    });
-    let (log, guard) = builder.open().expect("opened");
-    std::fs::remove_file(&path).expect("removed");
+    fs::remove_file(&path).expect("removed");
+    let told = Told::default();
+    let (log, guard) = rotating(&path).on_event(told.hook()).open().expect("opened");
+    fs::remove_file(&path).expect("removed");
     make();
     log.reopen();
     put(&log, 0..100);
-    wait_until("a word about the link", || {
-        told.lock().expect("no panic").iter().any(|told| told.contains("another user"))
-    });
-    std::fs::remove_file(&path).expect("removed");
+    wait_until("a word about the link", || told.count("another user") > 0);
+    fs::remove_file(&path).expect("removed");
     guard.close().expect("closed");
-    assert_eq!(std::fs::read_to_string(&secret).expect("text"), "root's own\n");
-    let (lines, _) = check_lines(&std::fs::read_to_string(&path).expect("text"), LINE);
-    assert_eq!(lines[&0], (0..100).collect::<Vec<u64>>());
+    assert_eq!(read(&secret), "root's own\n");
+    has_lines(&read(&path), 0..100);
 }
 
 fn owner(path: &Path) -> (u32, u32, u32) {
-    let facts = std::fs::metadata(path).expect("there");
+    let facts = fs::metadata(path).expect("there");
     (facts.uid(), facts.gid(), facts.mode() & 0o7777)
+}
+
+/// The log's file, of another user if this one may give it away.
+fn give_away(path: &Path) -> (u32, u32, u32) {
+    fs::write(path, "old\n").expect("written");
+    if is_root() {
+        chown(path, Some(65534), Some(4)).expect("given away");
+    } else {
+        eprintln!("NOT RUN: another owner: that needs root; the mode is looked at");
+    }
+    set_mode(path, 0o640);
+    owner(path)
 }
 
 #[test]
 fn rotation_keeps_owner_and_mode() {
     let (directory, path) = place();
-    std::fs::write(&path, "old\n").expect("written");
-    let expected = if is_root() {
-        std::os::unix::fs::chown(&path, Some(65534), Some(4)).expect("given away");
-        (65534, 4, 0o640)
-    } else {
-        eprintln!("NOT RUN: another owner is kept: that needs root");
-        let (user, group, _) = owner(&path);
-        (user, group, 0o640)
-    };
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("mode");
+    let expected = give_away(&path);
     // The second finds what the first has left.
     for _ in 0..2 {
-        let builder = small(&path).rotate(Rotation::new().at_bytes(16 << 10).at_start());
+        let builder = rotating(&path).rotate(Rotation::new().at_bytes(16 << 10).at_start());
         #[cfg(feature = "gzip")]
         let builder = builder.compress(inkstone_appender::Compression::Gzip);
         let (log, guard) = builder.open().expect("opened");
@@ -177,7 +170,7 @@ fn rotation_keeps_owner_and_mode() {
             names(directory.path()).iter().any(|name| name.ends_with(".gz"))
         });
         // And when another user moves it away.
-        std::fs::rename(&path, directory.path().join("moved")).expect("moved");
+        fs::rename(&path, directory.path().join("moved")).expect("moved");
         log.reopen();
         wait_until("the file", || path.exists());
         guard.close().expect("closed");
@@ -195,29 +188,22 @@ fn rotation_keeps_owner_and_mode() {
 fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
     for what in ["a symbolic link", "a hard link", "a file with something in it"] {
         let (directory, path) = place();
-        std::fs::write(&path, "old\n").expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("mode");
-        if is_root() {
-            std::os::unix::fs::chown(&path, Some(65534), Some(4)).expect("given away");
-        } else {
-            eprintln!("NOT RUN: {what}: that no owner is given needs root; the mode is looked at");
-        }
-        let (log, guard) = small(&path).open().expect("opened");
-        let mut expected = owner(&path);
-        let secret = directory.path().join("secret");
-        std::fs::write(&secret, "root's own\n").expect("written");
-        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("mode");
+        let expected = give_away(&path);
+        let (log, guard) = rotating(&path).open().expect("opened");
+        let [secret, next] =
+            ["secret", ".a.log.inkstone-next"].map(|name| directory.path().join(name));
+        fs::write(&secret, "root's own\n").expect("written");
+        set_mode(&secret, 0o600);
         let before = owner(&secret);
-        let next = directory.path().join(".a.log.inkstone-next");
         match what {
             "a symbolic link" => symlink(&secret, &next).expect("a link"),
-            "a hard link" => std::fs::hard_link(&secret, &next).expect("a link"),
-            _ => std::fs::rename(&secret, &next).expect("moved"),
+            "a hard link" => fs::hard_link(&secret, &next).expect("a link"),
+            _ => fs::rename(&secret, &next).expect("moved"),
         }
-        let held = std::fs::File::open(&next).expect("the secret");
+        let held = fs::File::open(&next).expect("the secret");
         // No log gets the setuid and setgid bits.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6640)).expect("mode");
-        std::fs::rename(&path, directory.path().join("moved")).expect("moved");
+        set_mode(&path, 0o6640);
+        fs::rename(&path, directory.path().join("moved")).expect("moved");
         log.reopen();
         wait_until("the file", || path.exists());
         put(&log, 0..10);
@@ -226,8 +212,7 @@ fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
         assert_eq!((secret.uid(), secret.gid(), secret.mode() & 0o7777), before, "{what}");
         assert_eq!(secret.len(), 11, "{what}");
         assert!(!path.is_symlink() && !next.is_symlink());
-        assert_eq!(std::fs::metadata(&path).expect("there").nlink(), 1, "{what}");
-        expected.2 = 0o640;
+        assert_eq!(fs::metadata(&path).expect("there").nlink(), 1, "{what}");
         assert_eq!(owner(&path), expected, "{what}");
     }
 }
@@ -236,7 +221,7 @@ fn what_others_put_where_the_next_file_is_made_is_not_given_away() {
 fn the_mode_of_the_first_file_can_be_chosen() {
     for (mode, expected) in [(0o600, 0o600), (0o440, 0o640)] {
         let (directory, path) = place();
-        let (log, guard) = small(&path).file_mode(mode).open().expect("opened");
+        let (log, guard) = rotating(&path).file_mode(mode).open().expect("opened");
         put(&log, 0..1000);
         guard.close().expect("closed");
         for name in names(directory.path()) {
@@ -249,35 +234,69 @@ fn the_mode_of_the_first_file_can_be_chosen() {
 #[test]
 fn logrotate_by_hand_loses_no_line() {
     let (directory, path) = place();
-    let (log, guard) = LogWriter::builder(&path)
-        .buffers_bytes(64 << 10)
-        .buffer_bytes(4 << 10)
-        .open()
-        .expect("opened");
+    let (log, guard) = small(LogWriter::builder(&path)).open().expect("opened");
     let mut text = String::new();
     for round in 0..10 {
         put(&log, round * 200..round * 200 + 100);
         // `create`: moved away, a new one created, and a HUP.
         let old = directory.path().join("a.log.1");
-        std::fs::rename(&path, &old).expect("moved");
-        std::fs::File::create(&path).expect("made");
+        fs::rename(&path, &old).expect("moved");
+        fs::File::create(&path).expect("made");
         log.reopen();
         // It is reopened between two buffers; lines put before may be in either.
         put(&log, round * 200 + 100..round * 200 + 200);
-        wait_until("lines in the new file", || {
-            std::fs::metadata(&path).is_ok_and(|facts| facts.len() > 0)
-        });
+        wait_until("lines in the new file", || !read(&path).is_empty());
         guard.flush(LONG).expect("flushed");
-        text += &std::fs::read_to_string(&old).expect("text");
+        text += &read(&old);
         // `copytruncate`, while nothing is written: bytes written between the copy and the
         // truncation are always lost.
-        let copy = directory.path().join("a.log.2");
-        std::fs::copy(&path, &copy).expect("copied");
-        std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
-        text += &std::fs::read_to_string(&copy).expect("text");
+        text += &read(&path);
+        fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
     }
     guard.close().expect("closed");
-    assert!(!std::fs::read(&path).expect("read").contains(&0), "no hole");
-    let (lines, others) = check_lines(&text, LINE);
-    assert_eq!((lines[&0].clone(), others.len()), ((0..2000).collect::<Vec<u64>>(), 0));
+    assert!(!fs::read(&path).expect("read").contains(&0), "no hole");
+    has_lines(&text, 0..2000);
+}
+
+/// A log's directory is moved away, with another one in its place: rotating and removing stay where
+/// the log is, until it is reopened by its name.
+#[test]
+fn another_logs_files_in_its_old_place_are_not_touched() {
+    let made = tempfile::tempdir().expect("a directory");
+    let [logs, old] = ["logs", "old"].map(|name| made.path().join(name));
+    let path = logs.join("a.log");
+    let (log, guard) = rotating(&path).keep(Keep::new().files(2)).open().expect("opened");
+    put(&log, 0..50);
+    guard.flush(LONG).expect("flushed");
+    fs::rename(&logs, &old).expect("moved");
+    fs::create_dir(&logs).expect("made");
+    let others = [
+        "a.log",
+        "a.log.20251121T160533Z.0",
+        "a.log.20251121T160534Z.0",
+        "a.log.20251121T160535Z.0",
+    ];
+    for name in others {
+        fs::write(logs.join(name), "somebody's\n").expect("written");
+    }
+    put(&log, 50..1000);
+    guard.flush(LONG).expect("flushed");
+    assert!(log.stats().rotations > 3, "{:?}", log.stats());
+    assert_eq!(names(&logs), others);
+    assert!(others.iter().all(|name| read(&logs.join(name)) == "somebody's\n"));
+    // The janitor may remove older files meanwhile.
+    let texts = names(&old).into_iter().map(|name| fs::read_to_string(old.join(name)));
+    let is_last = |text: String| text.ends_with(&line(0, 999, LINE));
+    assert!(texts.flatten().any(is_last), "the last line is nowhere");
+    // Reopened, it follows its name. The janitor is in this directory then, and removes what has
+    // the names of older files. Only the log itself stays.
+    log.reopen();
+    wait_until("the file of its name", || {
+        put(&log, 1000..1001);
+        guard.flush(LONG).expect("flushed");
+        read(&path) != "somebody's\n"
+    });
+    guard.close().expect("closed");
+    let text = read(&path);
+    assert!(text.starts_with("somebody's\n") && text.ends_with(&line(0, 1000, LINE)), "{text}");
 }

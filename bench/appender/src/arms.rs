@@ -8,14 +8,11 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use flexi_logger::writers::{FileLogWriter, LogWriter as _};
-use flexi_logger::{DeferredNow, FileSpec, Record, WriteMode};
 use inkstone_appender::{Compression, Guard, LogWriter, Rotation, Survive};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 /// All writers with a thread of their own get as much.
 const BUFFERS_BYTES: usize = 16 << 20;
-const FLEXI_BUFFER_BYTES: usize = 1 << 20;
 pub const LINE_BYTES: usize = 120;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +24,6 @@ pub enum Arm {
     Mutex,
     Tracing,
     TracingLossy,
-    Spdlog,
-    Flexi,
     Inkstone,
     InkstoneKill,
     InkstoneRotating,
@@ -36,14 +31,12 @@ pub enum Arm {
 }
 
 impl Arm {
-    pub const ALL: [Arm; 11] = [
+    pub const ALL: [Arm; 9] = [
         Arm::Bare,
         Arm::Memory,
         Arm::Mutex,
         Arm::Tracing,
         Arm::TracingLossy,
-        Arm::Spdlog,
-        Arm::Flexi,
         Arm::Inkstone,
         Arm::InkstoneKill,
         Arm::InkstoneRotating,
@@ -57,8 +50,6 @@ impl Arm {
             Arm::Mutex => "Mutex<BufWriter 64 KiB>",
             Arm::Tracing => "tracing-appender, blocking",
             Arm::TracingLossy => "tracing-appender, lossy",
-            Arm::Spdlog => "spdlog-rs, async, blocking",
-            Arm::Flexi => "flexi_logger, buffer of 1 MiB",
             Arm::Inkstone => "inkstone",
             Arm::InkstoneKill => "inkstone, Survive::Kill",
             Arm::InkstoneRotating => "inkstone, every 8 MiB",
@@ -121,8 +112,6 @@ pub enum Writer {
     Memory(Vec<u8>),
     Mutex(Arc<Mutex<BufWriter<File>>>),
     Tracing(NonBlocking),
-    Spdlog(Arc<spdlog::Logger>),
-    Flexi(Arc<FileLogWriter>),
     Inkstone(LogWriter),
 }
 
@@ -131,8 +120,6 @@ pub enum End {
     Nothing,
     Mutex(Arc<Mutex<BufWriter<File>>>),
     Tracing(WorkerGuard, ErrorCounter),
-    Spdlog(Arc<spdlog::Logger>),
-    Flexi(Arc<FileLogWriter>),
     Inkstone(Guard),
 }
 
@@ -145,14 +132,6 @@ impl End {
             End::Tracing(guard, dropped) => {
                 drop(guard);
                 return dropped.dropped_lines() as u64;
-            }
-            End::Spdlog(logger) => {
-                logger.flush();
-                drop(logger);
-            }
-            End::Flexi(writer) => {
-                writer.flush().expect("written");
-                writer.shutdown();
             }
             End::Inkstone(guard) => guard.close().expect("written"),
         }
@@ -174,13 +153,6 @@ impl Writer {
                 file.lock().expect("no panic").write_all(line.as_bytes()).expect("written")
             }
             Writer::Tracing(writer) => writer.write_all(line.as_bytes()).expect("written"),
-            Writer::Spdlog(logger) => spdlog::info!(logger: logger, "{line}"),
-            Writer::Flexi(writer) => {
-                let line = &line[..line.len() - 1];
-                let text = format_args!("{line}");
-                let record = Record::builder().args(text).build();
-                writer.write(&mut DeferredNow::new(), &record).expect("written");
-            }
             Writer::Inkstone(log) => log.write_all(line.as_bytes()).expect("written"),
         }
     }
@@ -205,14 +177,6 @@ pub fn open(arm: Arm, path: &Path) -> (Writer, End) {
             let dropped = writer.error_counter();
             return (Writer::Tracing(writer), End::Tracing(guard, dropped));
         }
-        Arm::Spdlog => {
-            let logger = spdlog_logger(path);
-            return (Writer::Spdlog(Arc::clone(&logger)), End::Spdlog(logger));
-        }
-        Arm::Flexi => {
-            let writer = flexi_writer(path);
-            return (Writer::Flexi(Arc::clone(&writer)), End::Flexi(writer));
-        }
         Arm::Inkstone => inkstone,
         Arm::InkstoneKill => inkstone.survive(Survive::Kill),
         Arm::InkstoneRotating => inkstone.rotate(rotating),
@@ -220,33 +184,4 @@ pub fn open(arm: Arm, path: &Path) -> (Writer, End) {
     };
     let (log, guard) = inkstone.open().expect("opened");
     (Writer::Inkstone(log), End::Inkstone(guard))
-}
-
-fn spdlog_logger(path: &Path) -> Arc<spdlog::Logger> {
-    use spdlog::formatter::{PatternFormatter, pattern};
-    use spdlog::sink::{AsyncPoolSink, FileSink, OverflowPolicy};
-    let formatter = PatternFormatter::new(pattern!("{payload}"));
-    let file = FileSink::builder().path(path).truncate(true).formatter(formatter).build_arc();
-    let pool = spdlog::ThreadPool::builder()
-        .capacity(std::num::NonZeroUsize::new(BUFFERS_BYTES / LINE_BYTES).expect("some"))
-        .build_arc()
-        .expect("a thread");
-    let sink = AsyncPoolSink::builder()
-        .sink(file.expect("a file"))
-        .overflow_policy(OverflowPolicy::Block)
-        .thread_pool(pool)
-        .build_arc();
-    Arc::new(spdlog::Logger::builder().sink(sink.expect("a sink")).build().expect("a logger"))
-}
-
-/// Its fastest lossless way. Its queue (`Async`) has no limit, so that it cannot be given the same
-/// room, and writes line by line. `BufferAndFlush` is this with a thread besides that flushes every
-/// second and never ends: it would keep every run's file. With 16 MiB it is slower than with 1 MiB.
-fn flexi_writer(path: &Path) -> Arc<FileLogWriter> {
-    let file = FileSpec::try_from(path).expect("a file's name");
-    let builder =
-        FileLogWriter::builder(file).write_mode(WriteMode::BufferDontFlushWith(FLEXI_BUFFER_BYTES));
-    // Only the line, as with the others; it ends the line itself.
-    let writer = builder.format(|to, _, record| to.write_fmt(*record.args())).try_build();
-    Arc::new(writer.expect("a writer"))
 }

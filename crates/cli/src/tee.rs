@@ -4,6 +4,7 @@
 //! log writer's), reading and ending (the files of `tee/`).
 
 mod echo;
+mod outlet;
 mod pid_file;
 mod read;
 mod run;
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::{EnumValueParser, TypedValueParser as _};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use inkstone_appender::{
     Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull, Zone,
 };
@@ -48,8 +49,8 @@ pub(crate) struct TeeArguments {
     rotate_every: Option<Duration>,
     /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of
     /// rotated files are in UTC)
-    #[arg(long, value_name = "TIME", default_value = "utc")]
-    rotate_time: Time,
+    #[arg(long, value_name = "TIME", default_value = "utc", value_parser = one_of(TIMES))]
+    rotate_time: Zone,
     /// Start a new file now
     #[arg(long)]
     rotate_at_start: bool,
@@ -63,8 +64,8 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     keep_bytes: Option<u64>,
     /// Compress rotated files; zstd only if the command was built with the feature of that name
-    #[arg(long, value_name = "HOW", value_parser = EnumValueParser::<Compress>::new().try_map(is_built))]
-    compress: Option<Compress>,
+    #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS).try_map(is_built))]
+    compress: Option<Compression>,
     /// Permissions of the first file, in octal (0640); later files copy those of the previous one
     /// [default: 0666 less the umask]
     #[arg(long, value_name = "MODE", value_parser = mode)]
@@ -73,17 +74,17 @@ pub(crate) struct TeeArguments {
     #[arg(long, value_name = "NAME")]
     latest: Option<String>,
     /// What to do when every buffer is full because the disk is too slow
-    #[arg(long, value_name = "POLICY", default_value = "block")]
-    when_full: Full,
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = one_of(POLICIES))]
+    when_full: WhenFull,
     /// How long --when-full block-for blocks
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     block_for: Duration,
     /// Form of the notice in the log that lines were dropped
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    notice: Form,
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = one_of(NOTICES))]
+    notice: Notice,
     /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss
-    #[arg(long, value_name = "WHAT", default_value = "nothing")]
-    survive: Survives,
+    #[arg(long, value_name = "WHAT", default_value = "nothing", value_parser = one_of(SURVIVES))]
+    survive: Survive,
     /// Directory in memory (tmpfs) where --survive kill and power-loss keep what is not written yet
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     stage_directory: PathBuf,
@@ -109,8 +110,8 @@ pub(crate) struct TeeArguments {
     flush_every: Duration,
     /// Put before each line the time at which its first byte was read, as
     /// 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
-    #[arg(long, value_name = "TIME")]
-    stamp: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = one_of(TIMES))]
+    stamp: Option<Zone>,
     /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing
     /// there, never in the log
     #[arg(long)]
@@ -129,46 +130,37 @@ pub(crate) struct TeeArguments {
 const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the command with it in a clone of the \
                        repository: `cargo install --locked --path crates/cli --features zstd`";
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Compress {
-    Gzip,
-    Zstd,
-}
+const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
+const COMPRESSIONS: &[(&str, Option<Compression>)] = &[
+    ("gzip", Some(Compression::Gzip)),
+    #[cfg(feature = "zstd")]
+    ("zstd", Some(Compression::Zstd)),
+    #[cfg(not(feature = "zstd"))]
+    ("zstd", None),
+];
+/// `--block-for` has the time of the second.
+const POLICIES: &[(&str, WhenFull)] = &[
+    ("block", WhenFull::Block),
+    ("block-for", WhenFull::BlockFor(Duration::ZERO)),
+    ("drop-newest", WhenFull::DropNewest),
+    ("drop-oldest", WhenFull::DropOldest),
+];
+const NOTICES: &[(&str, Notice)] = &[("text", Notice::Text), ("json", Notice::Json)];
+/// `--sync-every` has the time of the last.
+const SURVIVES: &[(&str, Survive)] = &[
+    ("nothing", Survive::Nothing),
+    ("kill", Survive::Kill),
+    ("power-loss", Survive::PowerLoss(Duration::ZERO)),
+];
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Full {
-    Block,
-    BlockFor,
-    DropNewest,
-    DropOldest,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Form {
-    Text,
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Survives {
-    Nothing,
-    Kill,
-    PowerLoss,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Time {
-    Utc,
-    Local,
-}
-
-impl Time {
-    fn zone(self) -> Zone {
-        match self {
-            Time::Utc => Zone::Utc,
-            Time::Local => Zone::Local,
-        }
-    }
+/// Takes one of these words for its value.
+fn one_of<T: Clone + Send + Sync + 'static>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).map(move |given| {
+        let found = words.iter().find(|(word, _)| *word == given);
+        found.expect("the parser takes no other").1.clone()
+    })
 }
 
 fn period(text: &str) -> Result<Duration, String> {
@@ -190,68 +182,38 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 /// The C library of zstd is part of the command only where it is asked for.
-fn is_built(how: Compress) -> Result<Compress, &'static str> {
-    match how {
-        Compress::Zstd if !cfg!(feature = "zstd") => Err(NO_ZSTD),
-        how => Ok(how),
-    }
+fn is_built(how: Option<Compression>) -> Result<Compression, &'static str> {
+    how.ok_or(NO_ZSTD)
 }
 
 impl TeeArguments {
     fn builder(&self) -> anyhow::Result<Builder> {
-        let mut rotation = Rotation::new().zone(self.rotate_time.zone());
-        if let Some(bytes) = self.rotate_size {
-            rotation = rotation.at_bytes(bytes);
-        }
-        if let Some(every) = self.rotate_every {
-            rotation = rotation.every(every);
-        }
-        if self.rotate_at_start {
-            rotation = rotation.at_start();
-        }
-        let mut keep = Keep::new();
-        if let Some(files) = self.keep_files {
-            keep = keep.files(files);
-        }
-        if let Some(days) = self.keep_days {
-            keep = keep.days(days);
-        }
-        if let Some(bytes) = self.keep_bytes {
-            keep = keep.bytes(bytes);
-        }
+        let rotation = Rotation::new().zone(self.rotate_time);
+        let rotation = self.rotate_size.map_or(rotation, |bytes| rotation.at_bytes(bytes));
+        let rotation = self.rotate_every.map_or(rotation, |every| rotation.every(every));
+        let rotation = if self.rotate_at_start { rotation.at_start() } else { rotation };
+        let keep = Keep::new();
+        let keep = self.keep_files.map_or(keep, |files| keep.files(files));
+        let keep = self.keep_days.map_or(keep, |days| keep.days(days));
+        let keep = self.keep_bytes.map_or(keep, |bytes| keep.bytes(bytes));
         let when_full = match self.when_full {
-            Full::Block => WhenFull::Block,
-            Full::BlockFor => WhenFull::BlockFor(self.block_for),
-            Full::DropNewest => WhenFull::DropNewest,
-            Full::DropOldest => WhenFull::DropOldest,
+            WhenFull::BlockFor(_) => WhenFull::BlockFor(self.block_for),
+            other => other,
         };
         let survive = match self.survive {
-            Survives::Nothing => Survive::Nothing,
-            Survives::Kill => Survive::Kill,
-            Survives::PowerLoss => Survive::PowerLoss(self.sync_every),
-        };
-        let compression = match self.compress {
-            None => Compression::None,
-            Some(Compress::Gzip) => Compression::Gzip,
-            #[cfg(feature = "zstd")]
-            Some(Compress::Zstd) => Compression::Zstd,
-            #[cfg(not(feature = "zstd"))]
-            Some(Compress::Zstd) => unreachable!("`is_built` refused it"),
-        };
-        let notice = match self.notice {
-            Form::Text => Notice::Text,
-            Form::Json => Notice::Json,
+            Survive::PowerLoss(_) => Survive::PowerLoss(self.sync_every),
+            other => other,
         };
         let mut builder = LogWriter::builder(&self.file)
             .buffers_bytes(usize::try_from(self.buffers)?)
             .flush_every(self.flush_every)
             .rotate(rotation)
             .keep(keep)
-            .compress(compression)
+            .compress(self.compress.unwrap_or_default())
             .when_full(when_full)
             .survive(survive)
             .stage_directory(&self.stage_directory)
-            .notice(notice)
+            .notice(self.notice.clone())
             .drain_timeout(self.grace)
             .on_event(|event| match event {
                 // `run.rs` reports lost lines at the end.
@@ -286,10 +248,10 @@ impl TeeArguments {
             let gone = inkstone_appender::discard_lines(stage)?;
             crate::stdout::print(format!("discarded: {gone}\n"));
         } else if let Some(stage) = &self.bring_back {
-            let builder = match self.survive {
-                Survives::Nothing => self.builder()?.survive(Survive::Kill),
-                _ => self.builder()?,
-            };
+            let mut builder = self.builder()?;
+            if self.survive == Survive::Nothing {
+                builder = builder.survive(Survive::Kill);
+            }
             let (_log, guard) = builder.bring_back(stage).open()?;
             let done = guard.recovery().map(|recovery| format!("{recovery}\n"));
             guard.close()?;

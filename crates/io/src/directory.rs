@@ -123,10 +123,12 @@ impl OsDirectory {
         Ok(DirectoryIdentity { device, inode, born_nanos, system })
     }
 
+    #[cfg(feature = "text-log")]
     pub(crate) fn held(&self) -> &Arc<Held> {
         &self.held
     }
 
+    #[cfg(feature = "text-log")]
     pub(crate) fn mode_of_files(&self) -> u32 {
         self.file_mode
     }

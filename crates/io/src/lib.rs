@@ -46,6 +46,7 @@ mod shared_page;
 mod size_signal;
 mod strategy;
 mod sys;
+#[cfg(feature = "text-log")]
 mod text_log;
 pub mod transfer;
 mod yielding;
@@ -80,10 +81,12 @@ pub use seam::{
 pub use shared_page::{PAGE_WORDS, SharedPage, SharedPageReader};
 pub use size_signal::{NoSizeSignal, file_bytes_max};
 pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy};
+#[cfg(feature = "text-log")]
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::stage_file::{StageFile, StageLock};
+#[cfg(feature = "text-log")]
 pub use text_log::writer_lock::{Taken, WriterLock};
 pub use yielding::AdaptiveYielding;

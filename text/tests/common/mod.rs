@@ -1,8 +1,8 @@
-//! Directories and lines for tests of logs, waiting for conditions, and a disk on real files that
-//! can be stopped and made to fail.
+//! Directories, lines and kills for tests of logs, waiting for conditions, and disks on real files
+//! that can be stopped and made to fail.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use inkstone_appender::{
-    AppendFacts, Disk, Error, LogFile, LogWriter, OsDirectory, OsDisk, Result,
+    AppendFacts, Builder, Disk, Error, Event, LogFile, LogWriter, OsDirectory, OsDisk, Recovery,
+    Result, Survive,
 };
-use inkstone_io::Directory as _;
+use inkstone_host::in_forked_child;
 
 /// The length of the lines that [`put`] writes.
 pub(crate) const LINE: usize = 120;
 /// Longer than any wait here, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
-
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// The directory of stages.
 pub(crate) const SHM: &str = "/dev/shm";
+
+pub(crate) const EIO: i32 = 5;
+pub(crate) const EACCES: i32 = 13;
+pub(crate) const EFBIG: i32 = 27;
+pub(crate) const ENOSPC: i32 = 28;
 
 /// One test at a time: a forked child must find no lock that another test holds.
 static TURN: Mutex<()> = Mutex::new(());
@@ -33,6 +40,147 @@ pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The events of a log, as text.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    pub(crate) fn hook(&self) -> impl Fn(&Event<'_>) + Send + Sync + 'static {
+        let theirs = self.clone();
+        move |event| theirs.push(event)
+    }
+
+    pub(crate) fn push(&self, event: &Event<'_>) {
+        self.0.lock().expect("no panic").push(event.to_string());
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    /// How many events have this in their text.
+    pub(crate) fn count(&self, words: &str) -> usize {
+        self.all().iter().filter(|told| told.contains(words)).count()
+    }
+}
+
+/// A log whose lines go to the file at once, with its events.
+pub(crate) fn quick(path: &Path) -> (Builder, Told) {
+    let told = Told::default();
+    (LogWriter::builder(path).flush_every(MS).on_event(told.hook()), told)
+}
+
+/// The same, and a kill loses no line.
+pub(crate) fn kept(path: &Path) -> Builder {
+    quick(path).0.survive(Survive::Kill)
+}
+
+/// With small buffers.
+pub(crate) fn small(builder: Builder) -> Builder {
+    builder.buffers_bytes(64 << 10).buffer_bytes(4 << 10)
+}
+
+/// A process that puts lines, and is killed before it has closed its log: a forked child that ends
+/// when the disk has refused something.
+pub(crate) fn killed(builder: Builder, disk: impl Disk, put: impl FnOnce(&LogWriter)) {
+    let code = in_forked_child(|| {
+        let (log, guard) = builder.open_on(disk).expect("opened");
+        put(&log);
+        wait_until("an attempt", || log.stats().write_errors > 0);
+        std::mem::forget(guard);
+        1
+    });
+    assert_eq!(code.expect("a child"), 1);
+}
+
+/// Opens the log and closes it.
+pub(crate) fn next_start(builder: Builder) -> Option<Recovery> {
+    let (_log, guard) = builder.open().expect("opened");
+    let recovery = guard.recovery().cloned();
+    guard.close().expect("closed");
+    recovery
+}
+
+/// Asks for the log of another writer, which does not end.
+pub(crate) fn is_refused(builder: Builder) -> bool {
+    let refused = builder.drain_timeout(Duration::ZERO).open().expect_err("it is open");
+    refused.to_string().contains("another writer")
+}
+
+pub(crate) fn error(code: i32) -> Error {
+    Error::new("append", "a.log", io::Error::from_raw_os_error(code))
+}
+
+type Opening = dyn Fn(&OsDirectory, &str) -> Result<()> + Send + Sync;
+type Appending = dyn Fn(&dyn LogFile, &[u8]) -> Result<usize> + Send + Sync;
+type Doing = dyn Fn() -> Result<()> + Send + Sync;
+
+/// A disk on real files, with what a test does before it opens one, instead of appending and
+/// syncing, and when a file is dropped.
+#[derive(Clone)]
+pub(crate) struct Hooked {
+    pub(crate) open: Arc<Opening>,
+    pub(crate) append: Arc<Appending>,
+    pub(crate) sync: Arc<Doing>,
+    pub(crate) drop: Arc<Doing>,
+}
+
+impl Hooked {
+    pub(crate) fn appending(
+        append: impl Fn(&dyn LogFile, &[u8]) -> Result<usize> + Send + Sync + 'static,
+    ) -> Self {
+        let nothing = || Ok(());
+        Self {
+            open: Arc::new(|_, _| Ok(())),
+            append: Arc::new(append),
+            sync: Arc::new(nothing),
+            drop: Arc::new(nothing),
+        }
+    }
+
+    pub(crate) fn opening(
+        self,
+        open: impl Fn(&OsDirectory, &str) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { open: Arc::new(open), ..self }
+    }
+}
+
+impl Disk for Hooked {
+    fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
+        (self.open)(directory, name)?;
+        Ok(Box::new(HookedFile(OsDisk.open(directory, name)?, self.clone())))
+    }
+}
+
+struct HookedFile(Box<dyn LogFile>, Hooked);
+
+impl fmt::Debug for HookedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a file")
+    }
+}
+
+impl LogFile for HookedFile {
+    fn append(&self, bytes: &[u8]) -> Result<usize> {
+        (self.1.append)(&*self.0, bytes)
+    }
+
+    fn facts(&self) -> Result<AppendFacts> {
+        self.0.facts()
+    }
+
+    fn sync(&self) -> Result<()> {
+        (self.1.sync)()
+    }
+}
+
+impl Drop for HookedFile {
+    fn drop(&mut self) {
+        let _ = (self.1.drop)();
+    }
 }
 
 /// How the disk behaves now.
@@ -49,6 +197,7 @@ pub(crate) enum Mood {
     FailsToSync(i32),
 }
 
+/// A disk whose mood changes.
 #[derive(Debug, Clone)]
 pub(crate) struct MoodyDisk(Arc<(Mutex<Moods>, Condvar)>);
 
@@ -62,140 +211,142 @@ struct Moods {
 
 impl MoodyDisk {
     pub(crate) fn new(mood: Mood) -> Self {
-        Self(Arc::new((
-            Mutex::new(Moods { mood, calls: 0, syncs: 0, took_half: false }),
-            Condvar::new(),
-        )))
+        let moods = Moods { mood, calls: 0, syncs: 0, took_half: false };
+        Self(Arc::new((Mutex::new(moods), Condvar::new())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Moods> {
+        self.0.0.lock().expect("no panic")
     }
 
     pub(crate) fn set(&self, mood: Mood) {
-        let mut moods = self.0.0.lock().expect("no panic");
+        let mut moods = self.lock();
         (moods.mood, moods.took_half) = (mood, false);
         self.0.1.notify_all();
     }
 
-    /// Calls of append, including those that wait.
-    pub(crate) fn calls(&self) -> u64 {
-        self.0.0.lock().expect("no panic").calls
-    }
-
     pub(crate) fn syncs(&self) -> u64 {
-        self.0.0.lock().expect("no panic").syncs
+        self.lock().syncs
     }
 
     /// Waits until this many calls of append were made.
     pub(crate) fn wait_for_calls(&self, calls: u64) {
-        let mut moods = self.0.0.lock().expect("no panic");
-        while moods.calls < calls {
-            moods = self.0.1.wait(moods).expect("no panic");
+        let moods = self.0.1.wait_while(self.lock(), |moods| moods.calls < calls);
+        drop(moods.expect("no panic"));
+    }
+
+    pub(crate) fn append(&self, file: &dyn LogFile, bytes: &[u8]) -> Result<usize> {
+        let mut moods = self.lock();
+        moods.calls += 1;
+        self.0.1.notify_all();
+        let mut moods =
+            self.0.1.wait_while(moods, |moods| moods.mood == Mood::Stopped).expect("no panic");
+        match moods.mood {
+            Mood::Fails(code) => Err(error(code)),
+            Mood::FailsHalfway(code) if moods.took_half => Err(error(code)),
+            Mood::FailsHalfway(_) => {
+                moods.took_half = true;
+                file.append(&bytes[..(bytes.len() / 2).max(1)])
+            }
+            Mood::Works | Mood::FailsToSync(_) | Mood::Stopped => file.append(bytes),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut moods = self.lock();
+        moods.syncs += 1;
+        match moods.mood {
+            Mood::FailsToSync(code) => {
+                Err(Error::new("fdatasync", "a.log", io::Error::from_raw_os_error(code)))
+            }
+            _ => Ok(()),
         }
     }
 }
 
 impl Disk for MoodyDisk {
     fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
-        let path = directory.path().join(name);
-        Ok(Box::new(MoodyFile { inner: OsDisk.open(directory, name)?, path, disk: self.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct MoodyFile {
-    inner: Box<dyn LogFile>,
-    path: PathBuf,
-    disk: MoodyDisk,
-}
-
-impl LogFile for MoodyFile {
-    fn append(&self, bytes: &[u8]) -> Result<usize> {
-        let (moods, changed) = &*self.disk.0;
-        let mut moods = moods.lock().expect("no panic");
-        moods.calls += 1;
-        changed.notify_all();
-        while moods.mood == Mood::Stopped {
-            moods = changed.wait(moods).expect("no panic");
-        }
-        match moods.mood {
-            Mood::Fails(code) => Err(self.error("append", code)),
-            Mood::FailsHalfway(code) if moods.took_half => Err(self.error("append", code)),
-            Mood::FailsHalfway(_) => {
-                moods.took_half = true;
-                self.inner.append(&bytes[..(bytes.len() / 2).max(1)])
-            }
-            Mood::Works | Mood::FailsToSync(_) | Mood::Stopped => self.inner.append(bytes),
-        }
-    }
-
-    fn facts(&self) -> Result<AppendFacts> {
-        self.inner.facts()
-    }
-
-    fn sync(&self) -> Result<()> {
-        let mut moods = self.disk.0.0.lock().expect("no panic");
-        moods.syncs += 1;
-        match moods.mood {
-            Mood::FailsToSync(code) => Err(self.error("fdatasync", code)),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl MoodyFile {
-    fn error(&self, what: &'static str, code: i32) -> Error {
-        Error::new(what, &self.path, io::Error::from_raw_os_error(code))
+        let (appending, syncing) = (self.clone(), self.clone());
+        let hooked = Hooked::appending(move |file, bytes| appending.append(file, bytes));
+        Hooked { sync: Arc::new(move || syncing.sync()), ..hooked }.open(directory, name)
     }
 }
 
 /// The line number `line` of thread `thread`, of about this many bytes.
 pub(crate) fn line(thread: usize, line: u64, bytes: usize) -> String {
-    let mut text = format!("thread {thread} line {line} ");
-    while text.len() + 5 < bytes {
-        text.push(char::from(b'a' + (line % 26) as u8));
-    }
-    text.push_str(" end\n");
-    text
+    let text = format!("thread {thread} line {line} ");
+    let filler = char::from(b'a' + (line % 26) as u8);
+    let count = bytes.saturating_sub(text.len() + 5);
+    text + &filler.to_string().repeat(count) + " end\n"
 }
 
-/// The lines of a text by thread; checks that each is whole, there once, and in its thread's order.
-/// Returns the other lines too.
-pub(crate) fn check_lines(text: &str, bytes: usize) -> (BTreeMap<usize, Vec<u64>>, Vec<String>) {
-    let (mut lines, mut others) = (BTreeMap::<usize, Vec<u64>>::new(), Vec::new());
+/// Those lines of thread 0, each of [`LINE`] bytes.
+pub(crate) fn lines(numbers: Range<u64>) -> String {
+    numbers.map(|number| line(0, number, LINE)).collect()
+}
+
+/// The numbers of the lines of a text by thread; checks that each is whole, there once, and in its
+/// thread's order. `bytes`: how long a line of this number is. Returns the other lines too.
+pub(crate) fn threads_of(
+    text: &str,
+    bytes: impl Fn(usize, u64) -> usize,
+) -> ([Vec<u64>; 4], Vec<String>) {
+    let (mut found, mut others) = (<[Vec<u64>; 4]>::default(), Vec::new());
     assert!(text.is_empty() || text.ends_with('\n'), "the last line is cut");
-    for found in text.lines() {
-        let mut words = found.split(' ');
-        let numbers = (words.next(), words.next(), words.next(), words.next());
-        let (Some("thread"), Some(thread), Some("line"), Some(number)) = numbers else {
-            others.push(found.to_owned());
+    for one in text.lines() {
+        let words: Vec<&str> = one.splitn(5, ' ').collect();
+        let ["thread", thread, "line", number, ..] = words[..] else {
+            others.push(one.to_owned());
             continue;
         };
         let (thread, number) =
             (thread.parse().expect("a thread"), number.parse().expect("a number"));
-        assert_eq!(format!("{found}\n"), line(thread, number, bytes), "a line is torn");
-        let before = lines.entry(thread).or_default();
-        assert!(
-            before.last().is_none_or(|last| *last < number),
-            "thread {thread}: {number} after {:?}",
-            before.last()
-        );
-        before.push(number);
+        assert!(format!("{one}\n") == line(thread, number, bytes(thread, number)), "torn: {one}");
+        let before = found[thread].last();
+        assert!(before.is_none_or(|last| *last < number), "{thread}: {number} after {before:?}");
+        found[thread].push(number);
     }
-    (lines, others)
+    (found, others)
+}
+
+/// The numbers of the lines of thread 0, and the other lines.
+pub(crate) fn numbers_of(text: &str) -> (Vec<u64>, Vec<String>) {
+    let ([numbers, ..], others) = threads_of(text, |_, _| LINE);
+    (numbers, others)
+}
+
+/// Checks that exactly these lines of thread 0 are there.
+pub(crate) fn has_lines(text: &str, numbers: Range<u64>) {
+    let (found, others) = numbers_of(text);
+    assert!(found.iter().copied().eq(numbers.clone()), "{} of {numbers:?}", found.len());
+    assert_eq!(others, [""; 0]);
 }
 
 /// All files of the log in order, oldest first: rotated ones (plain), then the current one.
-pub(crate) fn all_text(folder: &Path, name: &str) -> String {
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .expect("a directory")
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
-        .filter(|other| other.starts_with(&format!("{name}.")))
-        .collect();
-    let key = |name: &String| {
+pub(crate) fn files(folder: &Path, name: &str) -> Vec<(String, String)> {
+    let mut names = names(folder);
+    names.retain(|other| other.starts_with(&format!("{name}.")));
+    names.sort_by_key(|name| {
         let (stamp, number) = name.rsplit_once('.').expect("a number");
-        (stamp.to_owned(), number.parse::<u64>().expect("a number"))
-    };
-    names.sort_by_key(key);
+        (stamp.to_owned(), number.parse::<u64>().ok())
+    });
     names.push(name.to_owned());
-    names.iter().map(|name| std::fs::read_to_string(folder.join(name)).expect("text")).collect()
+    names.into_iter().map(|name| (name.clone(), read(&folder.join(name)))).collect()
+}
+
+/// The text of those files.
+pub(crate) fn all_text(folder: &Path, name: &str) -> String {
+    files(folder, name).into_iter().map(|(_, text)| text).collect()
+}
+
+pub(crate) fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("text")
+}
+
+/// Another program appends to the file.
+pub(crate) fn append(path: &Path, text: &str) {
+    let mut file = std::fs::File::options().append(true).open(path).expect("open");
+    file.write_all(text.as_bytes()).expect("written");
 }
 
 /// A directory, and the path of a log in it.
@@ -208,9 +359,8 @@ pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
 /// The names in a directory, in order.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a directory");
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
-        .collect();
+    let entries = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().expect("text")).collect();
     names.sort_unstable();
     names
 }
@@ -220,15 +370,18 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
         assert!(since.elapsed() < LONG, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(MS);
     }
 }
 
-/// Writes these lines of thread 0, each of [`LINE`] bytes.
+/// Puts a line, or what a program takes for one.
+pub(crate) fn say(log: &LogWriter, text: impl AsRef<[u8]>) {
+    (&mut &*log).write_all(text.as_ref()).expect("accepted");
+}
+
+/// Puts these lines of thread 0, each of [`LINE`] bytes.
 pub(crate) fn put(log: &LogWriter, numbers: Range<u64>) {
-    for number in numbers {
-        (&mut &*log).write_all(line(0, number, LINE).as_bytes()).expect("accepted");
-    }
+    numbers.for_each(|number| say(log, line(0, number, LINE)));
 }
 
 /// The stage file of a log whose stage directory is `parent`: the one whose head has the log's

@@ -71,7 +71,7 @@ impl Reader {
             echo: echo.as_deref(),
             count: &count,
             piece_bytes: self.piece_bytes,
-            lines: Lines { stamps: self.stamp.map(Stamps::new), ..Lines::default() },
+            lines: Lines { stamp: self.stamp, ..Lines::default() },
             long: None,
             is_refused: false,
         };
@@ -140,16 +140,17 @@ impl Way<'_> {
     /// more.
     fn hand_over(&mut self, count: usize) -> bool {
         let count = self.lines.add(count);
-        let is_piece = self.lines.ends.is_empty() && self.lines.len >= self.piece_bytes;
+        let is_piece = self.lines.ends.is_empty() && self.lines.bytes.len() >= self.piece_bytes;
         {
             let mut guard = self.count.lock();
             let (read, has_beginning) = &mut *guard;
             read.lines += self.lines.ends.len() as u64;
             read.bytes += count as u64;
             let goes_on = self.lines.ends.is_empty() && self.long.is_some();
-            *has_beginning = goes_on || self.lines.len > self.lines.whole();
+            *has_beginning = goes_on || self.lines.bytes.len() > self.lines.whole();
         }
-        let put = if is_piece { self.put_piece(self.lines.len, false) } else { self.put_lines() };
+        let put =
+            if is_piece { self.put_piece(self.lines.bytes.len(), false) } else { self.put_lines() };
         self.is_refused = put.is_err();
         !self.is_refused
     }
@@ -191,7 +192,7 @@ impl Way<'_> {
 
     /// Hands over a last line without its end.
     fn hand_over_rest(mut self) {
-        let len = self.lines.len;
+        let len = self.lines.bytes.len();
         if self.is_refused || (len == 0 && self.long.is_none()) {
             return;
         }
@@ -209,80 +210,46 @@ impl Way<'_> {
     }
 }
 
-/// Bytes that were read, and where lines end in them.
+/// Bytes that were read and not handed over, and where lines end in them.
 #[derive(Debug, Default)]
 struct Lines {
-    bytes: Vec<u8>,
-    /// Bytes that are there.
-    len: usize,
-    ends: Vec<usize>,
-    stamps: Option<Stamps>,
-}
-
-/// The stamps of lines.
-#[derive(Debug)]
-struct Stamps {
-    zone: Zone,
-    /// Bytes as they were read.
+    /// What one read has given.
     read: Vec<u8>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The time to put before each line.
+    stamp: Option<Zone>,
     /// The line of the last byte has not ended.
     is_within: bool,
-}
-
-impl Stamps {
-    fn new(zone: Zone) -> Self {
-        Self { zone, read: Vec::new(), is_within: false }
-    }
-
-    /// Puts the first `count` bytes that were read behind `bytes`, with a stamp before each line
-    /// that begins.
-    fn put(&mut self, count: usize, bytes: &mut Vec<u8>) {
-        let stamp = self.zone.stamp(SystemTime::now());
-        for line in self.read[..count].split_inclusive(|byte| *byte == b'\n') {
-            if !self.is_within {
-                bytes.extend_from_slice(stamp.as_bytes());
-                bytes.push(b' ');
-            }
-            bytes.extend_from_slice(line);
-            self.is_within = !line.ends_with(b"\n");
-        }
-    }
 }
 
 impl Lines {
     /// Where the next bytes go.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
-        if let Some(Stamps { read, .. }) = &mut self.stamps {
-            read.resize(bytes.max(read.len()), 0);
-            return &mut read[..bytes];
-        }
-        if self.bytes.len() < self.len + bytes {
-            self.bytes.resize(self.len + bytes, 0);
-        }
-        &mut self.bytes[self.len..self.len + bytes]
+        self.read.resize(bytes.max(self.read.len()), 0);
+        &mut self.read[..bytes]
     }
 
     /// This many bytes have arrived; returns how many they are with stamps.
     fn add(&mut self, count: usize) -> usize {
-        let mut at = self.len;
-        let count = match &mut self.stamps {
-            None => count,
-            Some(stamps) => {
-                self.bytes.truncate(at);
-                stamps.put(count, &mut self.bytes);
-                self.bytes.len() - at
-            }
-        };
-        self.len += count;
-        while at < self.len {
-            let mut rest = &self.bytes[at..self.len];
+        let before = self.bytes.len();
+        let stamp = self.stamp.map(|zone| zone.stamp(SystemTime::now()) + " ");
+        let mut rest = &self.read[..count];
+        while !rest.is_empty() {
+            let mut behind = rest;
             // A slice never fails.
-            at += rest.skip_until(b'\n').unwrap_or(rest.len()).max(1);
-            if self.bytes[at - 1] == b'\n' {
-                self.ends.push(at);
+            let len = behind.skip_until(b'\n').unwrap_or(rest.len());
+            if let Some(stamp) = stamp.as_ref().filter(|_| !self.is_within) {
+                self.bytes.extend_from_slice(stamp.as_bytes());
             }
+            self.bytes.extend_from_slice(&rest[..len]);
+            self.is_within = rest[len - 1] != b'\n';
+            if !self.is_within {
+                self.ends.push(self.bytes.len());
+            }
+            rest = behind;
         }
-        count
+        self.bytes.len() - before
     }
 
     /// Bytes of whole lines.
@@ -292,8 +259,7 @@ impl Lines {
 
     /// This many bytes from the front have been handed over.
     fn take(&mut self, count: usize) {
-        self.bytes.copy_within(count..self.len, 0);
-        self.len -= count;
+        self.bytes.drain(..count);
         self.ends.retain_mut(|end| {
             let is_left = *end > count;
             *end = end.saturating_sub(count);
@@ -322,7 +288,7 @@ mod tests {
                 lines.take(lines.whole());
             }
             assert_eq!(taken, [&b"one\n"[..], b"\n", b"three\r\n"], "step {step}");
-            assert_eq!(&lines.bytes[..lines.len], b"and a beginning");
+            assert_eq!(lines.bytes, b"and a beginning");
         }
     }
 }

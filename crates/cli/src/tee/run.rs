@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use inkstone_appender::{Guard, LogWriter};
+use inkstone_appender::{Guard, LogWriter, Stats, Survive};
 use inkstone_io::{Input, InputStop};
 use signal_hook::consts::SIGHUP;
 
+use super::TeeArguments;
 use super::echo::{Echo, Missing};
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
 use super::told::{self, LAST_WORDS, say};
-use super::{Survives, TeeArguments, Time};
 use crate::signals::{self, ENDED};
 use crate::threads;
 
@@ -45,8 +45,6 @@ const READ_STILL: Duration = Duration::from_millis(500);
 const DISK_STILL: Duration = Duration::from_millis(250);
 /// The final messages get at least this long.
 const WORDS_LEAST: Duration = Duration::from_millis(100);
-/// How quickly a signal is noticed while waiting for something that sends no events.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// One read of a full pipe.
 const READ_BYTES: usize = 256 << 10;
 /// One page of a pipe: a kill loses no more than this, besides the pipe.
@@ -121,7 +119,7 @@ impl Run {
         // Only the writer of a pipe or socket loses something that is not read: a file stays, and a
         // person sits at a terminal.
         let is_read_on = input.is_stream();
-        let is_kept = !matches!(arguments.survive, Survives::Nothing);
+        let is_kept = arguments.survive != Survive::Nothing;
         let reader = Reader {
             input,
             log: log.clone(),
@@ -129,7 +127,7 @@ impl Run {
             count: count.clone(),
             read_bytes: if is_kept { READ_BYTES_KEPT } else { READ_BYTES },
             piece_bytes: usize::try_from(arguments.buffers).unwrap_or(usize::MAX),
-            stamp: arguments.stamp.map(Time::zone),
+            stamp: arguments.stamp,
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
         self.wait_for_input(&log, &count, stop, is_read_on)?;
@@ -368,13 +366,10 @@ impl Run {
             .behind_deadline(OVERTIME)
             .map_or(now + LAST_WORDS, |end| end.min(now + LAST_WORDS));
         let until = end.max(now + WORDS_LEAST);
-        while Instant::now() < until && !told::finish(LOOK_EVERY) {
-            if let Ok(Event::Signal(signal)) = self.events.try_recv()
-                && self.is_wish(signal)
-            {
-                return;
-            }
-        }
+        told::finish(until, || match self.events.try_recv() {
+            Ok(Event::Signal(signal)) => !self.is_wish(signal),
+            _ => true,
+        });
     }
 }
 
@@ -432,7 +427,7 @@ impl End<'_> {
 
     /// Reports the lines that were read but neither written nor dropped. A line with a part missing
     /// is one of them.
-    fn tell_unwritten(&self, read: super::read::Read, stats: inkstone_appender::Stats) -> bool {
+    fn tell_unwritten(&self, read: super::read::Read, stats: Stats) -> bool {
         let bytes = read.bytes.saturating_sub(stats.written_bytes + stats.dropped_bytes);
         let lines = read.lines.saturating_sub(stats.written_lines + stats.dropped_lines);
         let lines = lines.max(stats.unwritten_lines).max(u64::from(bytes > 0));
@@ -446,7 +441,7 @@ impl End<'_> {
         };
         if lines > 0 {
             let why = why.unwrap_or_else(|| "the log was closed".to_owned());
-            let is_kept = !matches!(self.arguments.survive, Survives::Nothing);
+            let is_kept = self.arguments.survive != Survive::Nothing;
             let kept =
                 if is_kept { "; the next start writes those that the log has taken" } else { "" };
             say(format_args!(

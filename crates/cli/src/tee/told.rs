@@ -1,154 +1,78 @@
 //! The messages of `tee` on stderr, which neither logging nor the end ever waits for.
 //!
-//! *Owns*: the messages that wait for stderr, their bound, the count of those left out. *May not
-//! touch*: the log, the messages' text.
-//!
-//! A write into a pipe that nobody reads does not return. So a thread of its own writes, and the
-//! others leave their messages here.
+//! *Owns*: how much may wait for stderr, the count of messages left out. *May not touch*: the log,
+//! the messages' text.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use inkstone_io::wait_to_write;
-
+use super::outlet::Outlet;
 use crate::threads;
 
-/// At most this many events wait. The few messages of `tee` itself always have room.
-const EVENTS_MAX: usize = 64;
+/// At most this much waits, besides the few messages of `tee` itself.
+const EVENTS_BYTES_MAX: usize = 64 << 10;
 /// At the end, a reader of stderr that reads nothing is waited for this long.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// There is one stderr.
-static STDERR: Told = Told::new();
+static STDERR: Told = Told { out: Outlet::new(), left_out: Mutex::new(0) };
 
 /// Prints a message on stderr. Never waits.
 pub(super) fn say(what: impl fmt::Display) {
-    STDERR.push(format!("inkstone: {what}\n"), usize::MAX);
+    STDERR.push(&format!("inkstone: {what}\n"), usize::MAX);
 }
 
 /// Prints an event of the log; if too many wait, it is only counted. Never waits.
 pub(super) fn say_event(what: impl fmt::Display) {
-    STDERR.push(format!("inkstone: {what}\n"), EVENTS_MAX);
+    STDERR.push(&format!("inkstone: {what}\n"), EVENTS_BYTES_MAX);
 }
 
 /// Starts the thread that writes.
 pub(super) fn start() -> anyhow::Result<()> {
     // Not `std::io::stderr()`: a write that does not return would hold its lock. A closed stderr is
-    // no error.
-    let out = io::stderr().as_fd().try_clone_to_owned().map(File::from).ok();
-    let write = move || STDERR.run(out.as_ref());
-    Ok(threads::start("stderr", write)?)
+    // no error: then nothing is written.
+    if let Ok(out) = io::stderr().as_fd().try_clone_to_owned() {
+        threads::start("stderr", move || STDERR.out.run(&File::from(out), false))?;
+    }
+    Ok(())
 }
 
-/// Waits until everything is written, at most this long; returns whether it is.
-pub(super) fn finish(at_most: Duration) -> bool {
-    STDERR.wait(Instant::now() + at_most)
+/// Waits until everything is written, while `goes_on` says so, for this long.
+pub(super) fn finish(until: Instant, mut goes_on: impl FnMut() -> bool) {
+    STDERR.put_left_out();
+    drop(STDERR.out.wait(|_| Instant::now() < until && goes_on()));
 }
 
 #[derive(Debug)]
 struct Told {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    waiting: VecDeque<String>,
+    out: Outlet,
     /// Events left out since the last one that had room.
-    left_out: u64,
-    is_writing: bool,
-}
-
-impl State {
-    fn put_left_out(&mut self) {
-        if self.left_out > 0 {
-            let count = std::mem::take(&mut self.left_out);
-            let line =
-                format!("inkstone: {count} messages left out here: nobody read stderr in time\n");
-            self.waiting.push_back(line);
-        }
-    }
+    left_out: Mutex<u64>,
 }
 
 impl Told {
-    const fn new() -> Self {
-        let state = State { waiting: VecDeque::new(), left_out: 0, is_writing: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, line: String, most: usize) {
-        let mut state = self.lock();
-        if state.waiting.len() < most {
-            state.put_left_out();
-            state.waiting.push_back(line);
-        } else {
-            state.left_out += 1;
+    fn push(&self, line: &str, most: usize) {
+        if self.out.lock().waiting_bytes() + line.len() > most {
+            *self.left_out.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            return;
         }
-        drop(state);
-        self.changed.notify_all();
+        self.put_left_out();
+        self.out.put(self.out.lock(), line.as_bytes());
     }
 
-    /// Writes lines for as long as the process lives. Without an output it drops them.
-    fn run(&self, out: Option<&File>) {
-        loop {
-            let mut state = self.lock();
-            state.is_writing = false;
-            self.changed.notify_all();
-            let line = loop {
-                if state.waiting.is_empty() {
-                    state.put_left_out();
-                }
-                match state.waiting.pop_front() {
-                    Some(line) => break line,
-                    None => {
-                        state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-                    }
-                }
-            };
-            state.is_writing = true;
-            drop(state);
-            if let Some(out) = out {
-                write(out, line.as_bytes());
-            }
-        }
-    }
-
-    fn wait(&self, until: Instant) -> bool {
-        let mut state = self.lock();
-        while state.is_writing || state.left_out > 0 || !state.waiting.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            state =
-                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
-    }
-}
-
-/// Writes a line. A failure is ignored: there is no other place to report it.
-fn write(mut out: &File, mut rest: &[u8]) {
-    while !rest.is_empty() {
-        match out.write(rest) {
-            Ok(0) => return,
-            Ok(count) => rest = &rest[count..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if wait_to_write(out).is_err() {
-                    return;
-                }
-            }
-            Err(_) => return,
+    fn put_left_out(&self) {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if *left_out > 0 {
+            let line = format!(
+                "inkstone: {left_out} messages left out here: nobody read stderr in time\n"
+            );
+            *left_out = 0;
+            self.out.put(self.out.lock(), line.as_bytes());
         }
     }
 }
@@ -156,73 +80,32 @@ fn write(mut out: &File, mut rest: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead as _, BufReader, PipeReader};
+    use std::io::{BufRead as _, BufReader};
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
 
-    fn told() -> (Arc<Told>, BufReader<PipeReader>) {
-        let (reader, writer) = io::pipe().expect("a pipe");
-        let told = Arc::new(Told::new());
-        let theirs = Arc::clone(&told);
-        let out = File::from(OwnedFd::from(writer));
-        std::thread::spawn(move || theirs.run(Some(&out)));
-        (told, BufReader::new(reader))
-    }
-
     #[test]
     fn a_reader_that_reads_nothing_holds_nobody_up_and_hears_how_many_were_left_out() {
-        let (told, mut reader) = told();
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let told = Arc::new(Told { out: Outlet::new(), left_out: Mutex::new(0) });
+        let theirs = Arc::clone(&told);
+        let out = File::from(OwnedFd::from(writer));
+        std::thread::spawn(move || theirs.out.run(&out, false));
         // More than any pipe takes.
         let long = "x".repeat(4 << 20) + "\n";
-        told.push(long.clone(), EVENTS_MAX);
-        while !told.lock().is_writing {
-            std::thread::yield_now();
+        told.push(&long, usize::MAX);
+        for number in 0..10 {
+            told.push(&format!("event {number}\n"), EVENTS_BYTES_MAX);
         }
-        for number in 0..EVENTS_MAX + 10 {
-            told.push(format!("event {number}\n"), EVENTS_MAX);
-        }
-        assert_eq!(told.lock().left_out, 10);
-        assert!(!told.wait(Instant::now()));
+        assert_eq!(*told.left_out.lock().expect("no panic"), 10);
+        assert!(told.out.wait(|_| false).waiting_bytes() > 0);
         // A message of `tee` itself has room, and comes after the count of those left out.
-        told.push("its own words\n".into(), usize::MAX);
-        let mut next = || {
-            let mut line = String::new();
-            reader.read_line(&mut line).expect("a line");
-            line
-        };
-        assert!(next() == long);
-        for number in 0..EVENTS_MAX {
-            assert_eq!(next(), format!("event {number}\n"));
-        }
-        let left_out = next();
+        told.push("its own words\n", usize::MAX);
+        let mut lines = BufReader::new(reader).lines().map(|line| line.expect("text") + "\n");
+        assert!(lines.next() == Some(long));
+        let left_out = lines.next().expect("a line");
         assert!(left_out.contains(": 10 messages left out here"), "{left_out}");
-        assert_eq!(next(), "its own words\n");
-        assert!(told.wait(Instant::now() + Duration::from_secs(120)));
-        assert!(!told.lock().is_writing);
-    }
-
-    #[test]
-    fn events_that_were_left_out_are_told_when_nothing_else_waits() {
-        let (told, mut reader) = told();
-        told.push("x".repeat(4 << 20) + "\n", 1);
-        while !told.lock().is_writing {
-            std::thread::yield_now();
-        }
-        told.push("one\n".into(), 1);
-        told.push("two\n".into(), 1);
-        let mut text = String::new();
-        for _ in 0..3 {
-            reader.read_line(&mut text).expect("a line");
-        }
-        assert!(text.contains("\none\ninkstone: 1 messages left out here"), "{}", &text[4 << 20..]);
-    }
-
-    #[test]
-    fn a_reader_that_has_gone_is_no_reason_to_wait() {
-        let (told, reader) = told();
-        drop(reader);
-        told.push("one\n".into(), EVENTS_MAX);
-        assert!(told.wait(Instant::now() + Duration::from_secs(120)));
-        assert!(told.lock().waiting.is_empty());
+        assert_eq!(lines.next().as_deref(), Some("its own words\n"));
+        assert_eq!(told.out.wait(|_| true).waiting_bytes(), 0);
     }
 }

@@ -15,7 +15,5 @@ mod tee_alone;
 mod tee_containers;
 mod tee_deadline;
 mod tee_ends;
-mod tee_full_disk;
 mod tee_rounds;
-mod tee_times;
 mod tee_told;

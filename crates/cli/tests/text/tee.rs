@@ -1,44 +1,27 @@
-//! `inkstone tee` as a user starts it.
+//! `inkstone tee` as a user starts it: every byte, long lines, its arguments, stamps and local
+//! days.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-#[cfg(not(feature = "zstd"))]
-use crate::with_tee::said;
-use crate::with_tee::{signal, start, text, wait_until};
+use crate::with_tee::{
+    LONG, all_text, code_and_words, ends, fed, len, place, put, said, start, tee, text, wait_until,
+};
 
 #[test]
 fn every_byte_of_stdin_is_in_the_files_in_order() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("logs/a.log");
-    let mut child =
-        start(&file, &["--rotate-size", "64KiB", "--buffers", "256KiB", "--latest", "latest"]);
-    let mut text: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
-    text += "and an end without a line end";
-    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
-    let output = child.wait_with_output().expect("its end");
-    assert!(
-        output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(),
-        "{output:?}"
-    );
-    let entries = std::fs::read_dir(directory.path().join("logs")).expect("a directory").flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().into_string().expect("text")).collect();
-    names.retain(|name| name != "latest");
-    assert!(names.len() >= 3, "{names:?}");
-    names.sort_by_key(|name| {
-        (
-            name == "a.log",
-            name.rsplit_once('.')
-                .map(|(stamp, number)| (stamp.to_owned(), number.parse::<u32>().ok())),
-        )
-    });
-    let found: String = names
-        .iter()
-        .map(|name| {
-            std::fs::read_to_string(directory.path().join("logs").join(name)).expect("text")
-        })
-        .collect();
-    assert!(found == text, "{names:?}");
+    let arguments = ["--rotate-size", "64KiB", "--buffers", "256KiB", "--latest", "latest"];
+    let lines: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+    let all = lines + "and an end without a line end";
+    let output = fed(start(&file, &arguments), all.as_bytes());
+    assert_eq!((code_and_words(&output), output.stdout), ((Some(0), String::new()), vec![]));
+    let texts = all_text(&file);
+    assert!(texts.len() >= 3 && texts.concat() == all, "{} files", texts.len());
+    assert!(all.ends_with(&text(&file.with_file_name("latest"))));
 }
 
 /// A line longer than all buffers: whole and in one file, or dropped whole and counted as one.
@@ -50,78 +33,139 @@ fn a_line_longer_than_all_buffers_is_one_line() {
         (format!("before\n{long}"), "block", true),
         (format!("before\n{long}\nafter\n"), "drop-newest", false),
     ] {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("a.log");
-        let arguments =
-            ["--rotate-size", "1MiB", "--buffers", "256KiB", "--when-full", when_full, "--echo"];
-        let mut child = start(&file, &arguments);
-        let mut stdin = child.stdin.take().expect("a pipe");
-        stdin.write_all(text.as_bytes()).expect("written");
-        drop(stdin);
-        let output = child.wait_with_output().expect("its end");
-        let told = String::from_utf8(output.stderr).expect("text");
-        let entries = std::fs::read_dir(directory.path()).expect("a directory").flatten();
-        let texts = entries.map(|entry| std::fs::read_to_string(entry.path()).expect("text"));
-        let is_whole = texts.map(|text| text.contains(&long)).filter(|is_whole| *is_whole).count();
-        assert_eq!(is_whole, usize::from(kept), "{when_full}: {told}");
+        let (_directory, file) = place();
+        let arguments = ["--rotate-size", "1MiB", "--buffers", "256KiB", "--when-full", when_full];
+        let output = fed(start(&file, &[&arguments[..], &["--echo"]].concat()), text.as_bytes());
+        let told = said(&output);
+        let whole = all_text(&file).iter().filter(|text| text.contains(&long)).count();
+        assert_eq!(whole, usize::from(kept), "{when_full}: {told}");
         // The echo has such a line as a whole too.
-        assert!(
-            output.stdout == text.as_bytes(),
-            "{when_full}: {} bytes: {told}",
-            output.stdout.len()
-        );
+        assert!(output.stdout == text.as_bytes(), "{} bytes: {told}", output.stdout.len());
         assert_eq!(told.contains("1 lines were dropped"), !kept, "{told}");
         assert!(!told.contains("not written") && !told.contains("not echoed"), "{told}");
     }
 }
 
 #[test]
-fn a_hangup_opens_the_file_again_and_sigterm_ends_it_with_all_lines() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("a.log");
-    let mut child = start(&file, &["--flush-every", "1ms", "--echo", "--grace", "100ms"]);
-    let mut stdin = child.stdin.take().expect("a pipe");
-    stdin.write_all(b"one\n").expect("written");
-    wait_until("the first line", || text(&file) == "one\n");
-    std::fs::rename(&file, directory.path().join("moved")).expect("moved");
-    signal("-HUP", child.id());
-    wait_until("a new file", || file.exists());
-    stdin.write_all(b"two\n").expect("written");
-    wait_until("the second line", || text(&file) == "two\n");
-    signal("-TERM", child.id());
-    let output = child.wait_with_output().expect("its end");
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(130), &b"one\ntwo\n"[..]),
-        "{output:?}"
-    );
-    assert_eq!(std::fs::read_to_string(directory.path().join("moved")).expect("text"), "one\n");
-}
-
-#[test]
 fn arguments_that_make_no_sense_are_refused() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let (directory, file) = place();
     for arguments in [&["--rotate-every", "10ms"][..], &["--when-full", "wait"]] {
-        let output =
-            start(&directory.path().join("a.log"), arguments).wait_with_output().expect("its end");
-        assert_eq!(output.status.code(), Some(2), "{arguments:?} {output:?}");
+        assert_eq!(fed(start(&file, arguments), b"").status.code(), Some(2), "{arguments:?}");
+    }
+    // The command has no C library unless it is asked for. Without it that is said before a line is
+    // taken.
+    if cfg!(not(feature = "zstd")) {
+        let (code, told) = code_and_words(&fed(start(&file, &["--compress", "zstd"]), b""));
+        assert!(told.contains("has no zstd") && told.contains("--features zstd"), "{told}");
+        assert!(code == Some(2) && !file.exists(), "{told}");
     }
     // A directory in its place.
-    let output = start(directory.path(), &[]).wait_with_output().expect("its end");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("open log"), "{output:?}");
+    let (code, told) = code_and_words(&fed(start(directory.path(), &[]), b""));
+    assert!(code == Some(1) && told.contains("open log"), "{told}");
+    // A log that is its own input. Less would be read to its end before any of it is written.
+    let lines = b"a line\n".repeat(4 << 20);
+    std::fs::write(&file, &lines).expect("written");
+    let mut own = tee(&file, &[]).stdin(File::open(&file).expect("opened")).spawn().expect("tee");
+    ends(&mut own);
+    let (code, told) = code_and_words(&own.wait_with_output().expect("its end"));
+    assert!(code == Some(1) && told.contains("stdin is the log"), "{told}");
+    assert_eq!(len(&file), lines.len() as u64);
 }
 
-/// The command has no C library unless it is asked for. Without it, `--compress zstd` is an error
-/// that says how to get it, before a line is taken.
-#[cfg(not(feature = "zstd"))]
+/// The value of `TZ` for a zone this many minutes ahead of UTC.
+fn zone(minutes_ahead: u64) -> String {
+    format!("<ahead>-{:02}:{:02}", minutes_ahead / 60, minutes_ahead % 60)
+}
+
+/// The stamps of the lines, without which the text is what was read.
+fn stamps(text: &[u8], len: usize, read: &[u8]) -> Vec<String> {
+    let mut rest = Vec::new();
+    let stamps = text.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let (stamp, line) = line.split_at_checked(len).expect("a stamp");
+        rest.extend_from_slice(line.strip_prefix(b" ").expect("a blank"));
+        String::from_utf8(stamp.to_vec()).expect("text")
+    });
+    let stamps = stamps.collect();
+    assert_eq!(rest, read);
+    stamps
+}
+
 #[test]
-fn a_build_without_zstd_says_how_to_get_one() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("a.log");
-    let output = start(&file, &["--compress", "zstd"]).wait_with_output().expect("its end");
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let told = said(&output);
-    assert!(told.contains("has no zstd") && told.contains("--features zstd"), "{told}");
-    assert!(!file.exists(), "it was opened");
+fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
+    let pieces: [&[u8]; 5] =
+        [b"one\n\nth", b"r\xff\0ee\r\nfour\n", &[b'x'; 9000], b"\nand ", b"an end"];
+    let read = pieces.concat();
+    for (form, minutes_ahead, end) in
+        [("utc", 345, "Z"), ("local", 345, "+05:45"), ("local", 0, "+00:00")]
+    {
+        // A line longer than a buffer, and one longer than all buffers: it is put in pieces.
+        for buffers in ["1MiB", "8KiB"] {
+            let (_directory, file) = place();
+            let mut tee = tee(&file, &["--stamp", form, "--echo", "--buffers", buffers]);
+            let mut tee = tee.env("TZ", zone(minutes_ahead)).spawn().expect("inkstone");
+            // Each piece comes when the log has all lines before.
+            let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+            for (at, piece) in pieces.iter().enumerate() {
+                put(&mut tee, piece);
+                let expected = lines(&pieces[..=at].concat());
+                let found = || std::fs::read(&file).unwrap_or_default();
+                wait_until("its lines", || lines(&found()) == expected);
+            }
+            let output = fed(tee, b"");
+            assert_eq!(code_and_words(&output), (Some(0), String::new()));
+            let found = std::fs::read(&file).expect("the log");
+            assert!(output.stdout == found, "the echo has them too");
+            let len = "2026-11-21T16:05:33.123456".len() + end.len();
+            let stamps = stamps(&found, len, &read);
+            assert!(stamps.len() == 6 && stamps.is_sorted(), "{stamps:?}");
+            assert!(stamps[0] == stamps[2] && stamps[2] < stamps[3], "{stamps:?}");
+            let shown = stamps[0].strip_suffix(end).expect("its zone");
+            let shown = format!("{shown}{}", if form == "utc" { "Z" } else { end });
+            let since = Command::new("date").args(["+%s", "-d", &shown]).output().expect("date");
+            let since: u64 = String::from_utf8_lossy(&since.stdout).trim().parse().expect("a time");
+            let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(since));
+            assert!(age.is_ok_and(|age| age < LONG), "{stamps:?}");
+        }
+    }
+    // One that is dropped is counted with its stamp.
+    let (_directory, file) = place();
+    let arguments = ["--stamp", "utc", "--when-full", "drop-newest", "--buffers", "8KiB"];
+    let line = format!("{}\n", "x".repeat(600_000));
+    let (code, told) = code_and_words(&fed(start(&file, &arguments), line.as_bytes()));
+    let bytes = line.len() + "2026-11-21T16:05:33.123456Z ".len();
+    let expected = format!("1 lines were dropped ({bytes} bytes), as --when-full says");
+    assert!(code == Some(0) && told.contains(&expected) && !text(&file).contains("xx"), "{told}");
+}
+
+#[test]
+fn a_local_day_begins_at_local_midnight() {
+    const MINUTES: u64 = 24 * 60;
+    let now = SystemTime::now();
+    let minute = now.duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 60 % MINUTES;
+    // 10 minutes after local midnight, and at noon.
+    for (since_midnight, texts) in
+        [(10, &["yesterday\n", "today\n"][..]), (720, &["yesterday\ntoday\n"])]
+    {
+        let (_directory, file) = place();
+        std::fs::write(&file, "yesterday\n").expect("written");
+        let written = File::options().write(true).open(&file).expect("open");
+        written.set_modified(now - Duration::from_secs(30 * 60)).expect("dated");
+        let zone = zone((since_midnight + MINUTES - minute) % MINUTES);
+        let mut tee = tee(&file, &["--rotate-every", "day", "--rotate-time", "local"]);
+        let output = fed(tee.env("TZ", &zone).spawn().expect("inkstone"), b"today\n");
+        assert_eq!(code_and_words(&output), (Some(0), String::new()));
+        assert_eq!(all_text(&file), texts, "{zone}");
+    }
+}
+
+#[test]
+fn an_error_says_its_cause_once() {
+    let (directory, file) = place();
+    let not_there = fed(start(Path::new("/dev/null/s.log"), &[]), b"");
+    let stdin = File::open(directory.path()).expect("opened");
+    let no_input = tee(&file, &[]).stdin(stdin).output().expect("inkstone");
+    for (output, cause) in [(not_there, "not a directory"), (no_input, "os error 21")] {
+        let (code, told) = code_and_words(&output);
+        assert_eq!((code, told.matches(cause).count()), (Some(1), 1), "{told}");
+    }
 }

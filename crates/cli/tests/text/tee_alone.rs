@@ -5,70 +5,39 @@
 //! --test text -- tee_alone:: --nocapture`
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use crate::with_tee::{said, signal, start, text, wait_until};
+use crate::with_tee::{
+    all_text, code_and_words, fed, place, put, said, signal, start, text, wait_until,
+};
 
-const ROUNDS: &str = "INKSTONE_TEE_ROUNDS";
 const LINES: u64 = 400;
 
-/// What a tee was given, and how it ended.
-struct Ended {
-    name: String,
-    output: Output,
-}
-
-impl Ended {
-    fn is_refused(&self) -> bool {
-        said(&self.output).contains("another writer has it open")
-    }
+fn lines_of(name: &str) -> impl Iterator<Item = String> {
+    (0..LINES).map(move |number| format!("{name} {number}"))
 }
 
 /// Gives a tee its lines, and ends it by the end of its input or by a signal besides.
-fn feed(mut child: Child, name: String, is_signalled: bool) -> Ended {
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let lines: String = (0..LINES).map(|number| format!("{name} {number}\n")).collect();
+fn feed(mut tee: Child, name: &str, is_signalled: bool) -> Output {
+    let lines: String = lines_of(name).map(|line| line + "\n").collect();
     // A tee that is refused closes its pipe.
-    let _ = stdin.write_all(lines.as_bytes());
+    let _ = tee.stdin.as_mut().expect("a pipe").write_all(lines.as_bytes());
     if is_signalled {
         // Before that a signal ends it as any program, with nothing read.
-        let status = format!("/proc/{}/status", child.id());
-        let caught = || {
-            text(Path::new(&status))
-                .lines()
-                .find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok())
+        let status = format!("/proc/{}/status", tee.id());
+        let caught = || -> Option<u64> {
+            let status = text(Path::new(&status));
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(mask.trim(), 16).ok()
         };
         wait_until("its handlers", || caught().is_some_and(|caught| caught & 1 << 14 != 0));
-        signal("-TERM", child.id());
+        signal("-TERM", tee.id());
     }
-    drop(stdin);
-    Ended { name, output: child.wait_with_output().expect("its end") }
-}
-
-/// How often each line is in the log, rotated files and compressed ones included.
-fn lines_of(file: &Path) -> BTreeMap<String, u32> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(file.parent().expect("a directory")).expect("listed").flatten() {
-        let path = entry.path();
-        let text = if path.extension().is_some_and(|extension| extension == "gz") {
-            let output = Command::new("gzip").arg("-dc").arg(&path).output().expect("gzip");
-            assert!(output.status.success(), "{}: {}", path.display(), said(&output));
-            // The compressed form counts only once its plain one is gone.
-            if path.with_extension("").exists() {
-                continue;
-            }
-            String::from_utf8(output.stdout).expect("text")
-        } else {
-            text(&path)
-        };
-        for line in text.lines() {
-            *found.entry(line.to_owned()).or_insert(0) += 1;
-        }
-    }
-    found
+    fed(tee, b"")
 }
 
 /// Two, three and four at once, with rotation and compression, and restarted again and again. Each
@@ -76,7 +45,7 @@ fn lines_of(file: &Path) -> BTreeMap<String, u32> {
 #[test]
 fn of_several_on_one_file_each_has_all_its_lines_in_the_log_or_was_refused_before_it_read() {
     let rounds: u32 =
-        std::env::var(ROUNDS).map_or(4, |rounds| rounds.parse().expect("a number of rounds"));
+        std::env::var("INKSTONE_TEE_ROUNDS").map_or(4, |rounds| rounds.parse().expect("a number"));
     let (mut written, mut refused) = (0, 0);
     for round in 0..rounds {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -86,84 +55,71 @@ fn of_several_on_one_file_each_has_all_its_lines_in_the_log_or_was_refused_befor
         let grace = if round % 3 == 2 { "0s" } else { "60s" };
         let arguments = ["--rotate-size", "4KiB", "--compress", "gzip", "--flush-every", "1ms"];
         let arguments = [&arguments[..], &["--survive", survive, "--grace", grace]].concat();
-        let tees: Vec<_> = (0..2 + round % 3)
-            .map(|number| {
-                let child = start(&file, &arguments);
+        let mut ended: Vec<(String, Output)> = std::thread::scope(|scope| {
+            let tees = (0..2 + round % 3).map(|number| {
+                let tee = start(&file, &arguments);
                 let name = format!("{round}-{number}");
                 // One keeps its input open for longer than another that has no grace waits.
                 let hold = if grace == "0s" && number == 0 { 4000 } else { fastrand::u64(..20) };
                 std::thread::sleep(Duration::from_millis(fastrand::u64(..5)));
                 let is_signalled = fastrand::bool() && grace != "0s";
-                std::thread::spawn(move || {
+                scope.spawn(move || {
                     std::thread::sleep(Duration::from_millis(hold));
-                    feed(child, name, is_signalled)
+                    let output = feed(tee, &name, is_signalled);
+                    (name, output)
                 })
-            })
-            .collect();
-        let mut ended: Vec<Ended> = tees.into_iter().map(|tee| tee.join().expect("fed")).collect();
+            });
+            let tees: Vec<_> = tees.collect();
+            tees.into_iter().map(|tee| tee.join().expect("fed")).collect()
+        });
         // A restart, which finds the log free.
-        ended.push(feed(start(&file, &arguments), format!("{round}-last"), false));
-        let found = lines_of(&file);
-        for ended in &ended {
-            let of = |count: u32| {
-                let lines = (0..LINES).map(|number| format!("{} {number}", ended.name));
-                lines.filter(|line| found.get(line).copied().unwrap_or(0) == count).count() as u64
-            };
-            let told = said(&ended.output);
-            if ended.is_refused() && ended.output.status.code() == Some(1) {
-                refused += 1;
-                assert_eq!(of(0), LINES, "{}: refused, and yet it read: {told}", ended.name);
-            } else {
-                written += 1;
-                assert!(
-                    matches!(ended.output.status.code(), Some(0 | 130)),
-                    "{}: {told}",
-                    ended.name
-                );
-                let ends = (of(0), of(1));
-                assert_eq!(ends, (0, LINES), "{}: missing, once: {told}", ended.name);
-            }
+        let last = format!("{round}-last");
+        ended.push((last.clone(), feed(start(&file, &arguments), &last, false)));
+        let mut found = BTreeMap::<String, u32>::new();
+        for line in all_text(&file).concat().lines() {
+            *found.entry(line.to_owned()).or_default() += 1;
+        }
+        for (name, output) in &ended {
+            let times = |line: String| found.get(&line).copied().unwrap_or(0);
+            let (code, told) = code_and_words(output);
+            let is_refused = told.contains("another writer has it open") && code == Some(1);
+            (written, refused) =
+                (written + u32::from(!is_refused), refused + u32::from(is_refused));
+            assert!(is_refused || matches!(code, Some(0 | 130)), "{name}: {told}");
+            let expected = u32::from(!is_refused);
+            assert!(lines_of(name).map(times).all(|times| times == expected), "{name}: {told}");
         }
         assert_eq!(found.len() as u64 % LINES, 0, "other lines: {round}");
     }
-    println!(
-        "{rounds} rounds: {written} tees wrote all their lines, {refused} were refused before they read"
-    );
+    println!("{rounds} rounds: {written} wrote all their lines, {refused} were refused before");
 }
 
 /// The second one says that it waits, takes nothing from its pipe, and is refused with words when
 /// the grace is over.
 #[test]
 fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("a.log");
+    let (directory, file) = place();
     let mut first = start(&file, &["--flush-every", "1ms"]);
-    first.stdin.as_mut().expect("a pipe").write_all(b"one\n").expect("written");
+    put(&mut first, "one\n");
     wait_until("the first line", || text(&file) == "one\n");
     // A second name of the file is no other log.
     let link = directory.path().join("link.log");
-    std::fs::hard_link(&file, &link).expect("linked");
+    fs::hard_link(&file, &link).expect("linked");
     for name in [&file, &link] {
         let since = Instant::now();
-        let mut second = start(name, &["--grace", "300ms"]);
-        let _ = second.stdin.take().expect("a pipe").write_all(b"two\n");
-        let output = second.wait_with_output().expect("its end");
-        let told = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(since.elapsed() >= Duration::from_millis(300), "{told}");
-        assert!(
-            told.contains("waiting for another writer") && told.contains("end that one first"),
-            "{told}"
-        );
+        let (code, told) = code_and_words(&fed(start(name, &["--grace", "300ms"]), b"two\n"));
+        assert!(code == Some(1) && since.elapsed() >= Duration::from_millis(300), "{told}");
+        for words in ["waiting for another writer", "end that one first"] {
+            assert!(told.contains(words), "{told}");
+        }
         assert_eq!(text(&file), "one\n");
     }
     // One that comes while the first ends has the log then.
     let second = start(&file, &[]);
     std::thread::sleep(Duration::from_millis(100));
-    drop(first.stdin.take());
-    assert!(first.wait().expect("its end").success());
-    let second = feed(second, "second".to_owned(), false);
-    assert!(second.output.status.success(), "{}", said(&second.output));
+    assert!(fed(first, b"").status.success());
+    let output = feed(second, "second", false);
+    assert!(output.status.success(), "{}", said(&output));
     assert_eq!(text(&file).lines().count() as u64, 1 + LINES);
 }
 
@@ -177,37 +133,32 @@ fn lines_that_wait_are_told_listed_and_brought_back_or_discarded() {
     let made = tempfile::tempdir().expect("a directory");
     let (logs, file) = (made.path().join("logs"), made.path().join("logs/a.log"));
     let stages = ["--stage-directory", memory.path().to_str().expect("text")];
-    let arguments = [&stages[..], &["--survive", "kill", "--buffers", "64KiB"]].concat();
-    let ask = |more: &[&str]| {
-        start(&file, &[&stages[..], more].concat()).wait_with_output().expect("its end")
-    };
+    let kept = [&stages[..], &["--survive", "kill", "--buffers", "64KiB"]].concat();
+    let ask = |more: &[&str]| fed(start(&file, &[&stages[..], more].concat()), b"");
+    let listed = || String::from_utf8(ask(&["--waiting"]).stdout).expect("text");
     for command in ["--bring-back", "--discard"] {
-        let mut killed = start(&file, &[&arguments[..], &["--flush-every", "1h"]].concat());
-        killed.stdin.as_mut().expect("a pipe").write_all(b"one\ntwo\n").expect("written");
-        let holds = |bytes: &[u8]| bytes.windows(8).any(|found| found == b"one\ntwo\n");
+        let mut killed = start(&file, &[&kept[..], &["--flush-every", "1h"]].concat());
+        put(&mut killed, "one\ntwo\n");
+        let holds = |bytes: Vec<u8>| bytes.windows(8).any(|found| found == b"one\ntwo\n");
         let stage = || {
-            let own = std::fs::read_dir(memory.path()).ok()?.flatten().next()?.path();
-            let mut stages = std::fs::read_dir(own).ok()?.flatten().map(|stage| stage.path());
-            stages.find(|stage| std::fs::read(stage).is_ok_and(|bytes| holds(&bytes)))
+            let own = fs::read_dir(memory.path()).ok()?.flatten().next()?.path();
+            let mut stages = fs::read_dir(own).ok()?.flatten().map(|stage| stage.path());
+            stages.find(|stage| fs::read(stage).is_ok_and(holds))
         };
         wait_until("its lines in a stage", || stage().is_some());
         killed.kill().and_then(|()| killed.wait()).expect("killed");
-        std::fs::remove_dir_all(&logs).expect("removed");
-        std::fs::create_dir(&logs).expect("made");
-        let next = feed(start(&file, &arguments), "next".to_owned(), false);
-        let told = said(&next.output);
+        fs::remove_dir_all(&logs).expect("removed");
+        fs::create_dir(&logs).expect("made");
+        let told = said(&feed(start(&file, &kept), "next", false));
         let stage = stage().expect("it stays").display().to_string();
         assert!(told.contains("2 lines (8 bytes)") && told.contains(&stage), "{told}");
-        let listed = ask(&["--waiting"]);
-        assert!(String::from_utf8_lossy(&listed.stdout).contains(&stage), "{listed:?}");
+        assert!(listed().contains(&stage));
         let done = ask(&[command, &stage]);
         assert!(done.status.success(), "{done:?}");
         let is_back = text(&file).ends_with("\none\ntwo\n");
         assert_eq!(is_back, command == "--bring-back", "{done:?}");
-        assert!(!std::path::Path::new(&stage).exists());
-        let listed = ask(&["--waiting"]);
-        assert!(String::from_utf8_lossy(&listed.stdout).contains("no lines"), "{listed:?}");
+        assert!(!Path::new(&stage).exists() && listed().contains("no lines"));
         assert_eq!(ask(&[command, &stage]).status.code(), Some(1));
-        std::fs::remove_file(&file).expect("removed");
+        fs::remove_file(&file).expect("removed");
     }
 }

@@ -1,132 +1,20 @@
-//! How `inkstone tee` ends, and what is in the log then: with a service beside it, signals to both,
-//! a disk that fails.
+//! How `inkstone tee` ends, and what is in the log and in the echo then: a terminal, a disk that
+//! fails, readers that leave. `tee_rounds.rs` has a service beside it.
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::with_tee::{said, signal, start, tee, text, wait_until};
-
-/// Acts like a service: prints its last steps when it gets a signal. It creates the file `$1` when
-/// it could print them all.
-const SERVICE: &str = r#"
-    steps() { for step in 1 2 3 4 5; do echo "step $step"; sleep 0.1; done; printf unfinished; : >"$1"; exit 0; }
-    trap 'steps "$1"' TERM INT
-    echo up
-    while :; do sleep 0.02; done
-"#;
-const ITS_LINES: &str = "up\nstep 1\nstep 2\nstep 3\nstep 4\nstep 5\nunfinished";
-
-/// A service and a tee in one group, as a terminal or a supervisor starts them.
-fn group(directory: &Path, arguments: &[&str]) -> (Child, Child) {
-    let file = directory.join("s.log");
-    let mut tee = tee(&file, arguments).process_group(0).spawn().expect("inkstone");
-    let pipe = tee.stdin.take().expect("a pipe");
-    let service = Command::new("sh")
-        .args(["-c", SERVICE, "service"])
-        .arg(directory.join("done"))
-        .stdin(Stdio::null())
-        .stdout(pipe)
-        .stderr(Stdio::null())
-        .process_group(i32::try_from(tee.id()).expect("a number"))
-        .spawn()
-        .expect("sh");
-    wait_until("the service is up", || text(&file) == "up\n");
-    (tee, service)
-}
-
-fn ends_with_all_steps(directory: &Path, tee: Child, mut service: Child) {
-    let ended: ExitStatus = service.wait().expect("its end");
-    assert!(
-        ended.success() && directory.join("done").exists(),
-        "the service met a closed pipe: {ended}"
-    );
-    let output = tee.wait_with_output().expect("its end");
-    assert_eq!((output.status.code(), said(&output).as_str()), (Some(130), ""));
-    assert_eq!(text(&directory.join("s.log")), ITS_LINES);
-}
-
-#[test]
-fn a_group_that_is_signalled_has_the_services_last_lines_in_the_log() {
-    for name in ["-TERM", "-INT"] {
-        for survive in ["nothing", "kill"] {
-            let directory = tempfile::tempdir().expect("a directory");
-            let (tee, service) = group(directory.path(), &["--survive", survive, "--grace", "2m"]);
-            signal(name, format_args!("-{}", tee.id()));
-            ends_with_all_steps(directory.path(), tee, service);
-        }
-    }
-}
-
-#[test]
-fn a_signal_that_comes_twice_at_once_is_one() {
-    // As `timeout` sends it: to the process and to its group. Repeated if this machine is too slow
-    // for the two to count as one.
-    for _ in 0..20 {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (mut tee, mut service) = group(directory.path(), &["--grace", "2m"]);
-        let since = Instant::now();
-        let mut twice = Command::new("sh");
-        twice.args(["-c", "kill -TERM $1; kill -TERM -$1", "sh"]);
-        assert!(twice.arg(tee.id().to_string()).status().expect("sh").success());
-        if since.elapsed() < Duration::from_millis(500) {
-            return ends_with_all_steps(directory.path(), tee, service);
-        }
-        for child in [&mut tee, &mut service] {
-            child.kill().and_then(|()| child.wait()).expect("killed");
-        }
-    }
-    panic!("NOT RUN: a shell takes half a second to send two signals");
-}
-
-#[test]
-fn a_service_that_ends_first_leaves_all_its_lines() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let (tee, mut service) = group(directory.path(), &[]);
-    signal("-TERM", service.id());
-    assert!(service.wait().expect("its end").success());
-    let output = tee.wait_with_output().expect("its end");
-    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
-    assert_eq!(text(&directory.path().join("s.log")), ITS_LINES);
-}
-
-#[test]
-fn reading_on_has_an_end_and_what_was_in_the_pipe_is_in_the_log() {
-    for grace in ["0s", "300ms"] {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("s.log");
-        let mut tee = start(&file, &["--grace", grace]);
-        let mut stdin = tee.stdin.take().expect("a pipe");
-        wait_until("the log is open", || file.exists());
-        let lines: String = (0..3000).map(|line| format!("line {line}\n")).collect();
-        stdin.write_all(lines.as_bytes()).expect("written");
-        stdin.write_all(b"unfinished").expect("written");
-        signal("-TERM", tee.id());
-        let output = tee.wait_with_output().expect("its end");
-        assert_eq!(output.status.code(), Some(130));
-        assert!(
-            text(&file) == lines.clone() + "unfinished",
-            "{grace}: {} bytes",
-            text(&file).len()
-        );
-        let told = said(&output);
-        assert!(
-            grace == "0s" && told.is_empty() || told.contains("SIGTERM: stdin did not end in time"),
-            "{told}"
-        );
-        drop(stdin);
-    }
-}
+use crate::with_tee::{
+    code_and_words, fed, not_run, numbers, place, put, said, signal, start, tee, text, wait_until,
+};
 
 #[test]
 fn a_second_signal_ends_reading() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("s.log");
+    let (_directory, file) = place();
     let mut tee = start(&file, &["--grace", "60m"]);
-    let mut stdin = tee.stdin.take().expect("a pipe");
-    stdin.write_all(b"one\ntwo").expect("written");
+    put(&mut tee, "one\ntwo");
     wait_until("a line", || text(&file) == "one\n");
     wait_until("its end", || {
         signal("-INT", tee.id());
@@ -134,121 +22,98 @@ fn a_second_signal_ends_reading() {
         tee.try_wait().expect("asked").is_some()
     });
     let output = tee.wait_with_output().expect("its end");
-    assert_eq!((output.status.code(), text(&file).as_str()), (Some(130), "one\ntwo"));
     // Nothing had run out of time: the user wanted it.
-    assert_eq!(said(&output), "");
+    assert_eq!(code_and_words(&output), (Some(130), String::new()));
+    assert_eq!(text(&file), "one\ntwo");
 }
 
+/// `script` makes one; at its other end nobody types.
 #[test]
 fn a_terminal_had_no_time_to_run_out_of() {
-    // `script` makes one; at its other end nobody types.
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("s.log");
-    let (told, code) = (directory.path().join("told"), directory.path().join("code"));
-    let line = format!(
-        "trap : INT; {} tee {} 2>{}; echo $? >{}",
-        env!("CARGO_BIN_EXE_inkstone"),
-        file.display(),
-        told.display(),
-        code.display()
-    );
+    let (directory, file) = place();
+    let [told, code] = ["told", "code"].map(|name| directory.path().join(name));
+    let tee = format!("{} tee {}", env!("CARGO_BIN_EXE_inkstone"), file.display());
+    let line = format!("trap : INT; {tee} 2>{}; echo $? >{}", told.display(), code.display());
     let mut script = Command::new("script");
     script.args(["-q", "-c", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut script = match script.spawn() {
         Ok(script) => script,
         Err(error) => {
-            // Bypasses the test harness, which hides the output of passing tests.
-            let why = format!("\nNOT RUN: a_terminal_had_no_time_to_run_out_of: script: {error}\n");
-            return std::io::stderr().write_all(why.as_bytes()).expect("said");
+            return not_run(
+                "a_terminal_had_no_time_to_run_out_of",
+                format_args!("script: {error}"),
+            );
         }
     };
     wait_until("the log is open", || file.exists());
-    let mut keys = script.stdin.take().expect("a pipe");
     // The terminal makes a SIGINT of it.
     wait_until("its end", || {
-        keys.write_all(b"\x03").expect("typed");
+        put(&mut script, b"\x03");
         std::thread::sleep(Duration::from_millis(50));
         !text(&code).is_empty()
     });
-    drop(keys);
+    drop(script.stdin.take());
     script.wait().expect("its end");
     assert_eq!((text(&code).trim(), text(&told).as_str()), ("130", ""));
 }
 
+/// It may end by the end of its input, or by a signal while it holds lines that there is no room
+/// for.
 #[test]
 fn lines_that_were_read_and_cannot_be_written_are_counted() {
-    // It may end by the end of its input, or by a signal while it holds lines that there is no room
-    // for.
     for is_signalled in [false, true] {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("logs/s.log");
         let mut tee = start(&file, &["--grace", "300ms", "--buffers", "64KiB"]);
-        let mut stdin = tee.stdin.take().expect("a pipe");
-        stdin.write_all(b"1\n2\n3\n").expect("written");
+        put(&mut tee, "1\n2\n3\n");
         wait_until("three lines", || text(&file) == "1\n2\n3\n");
         std::fs::remove_dir_all(directory.path().join("logs")).expect("removed");
         let lines: String = (0..60_000).map(|line| format!("line {line:08}\n")).collect();
         // There is room for the first of them, and not for all.
         let (before, behind) = lines.split_at(if is_signalled { 400_000 } else { 20_000 });
-        stdin.write_all(before.as_bytes()).expect("written");
-        let pipe = if is_signalled {
-            let writer = std::thread::spawn({
-                let behind = behind.to_owned();
-                move || {
-                    // It may end before it has read everything.
+        put(&mut tee, before);
+        let output = if is_signalled {
+            signal("-TERM", tee.id());
+            let mut stdin = tee.stdin.take().expect("a pipe");
+            std::thread::scope(|scope| {
+                // It may end before it has read everything; the pipe stays open.
+                let writer = scope.spawn(move || {
                     let _ = stdin.write_all(behind.as_bytes());
                     stdin
-                }
-            });
-            signal("-TERM", tee.id());
-            Some(writer)
+                });
+                let output = tee.wait_with_output().expect("its end");
+                drop(writer.join().expect("a thread"));
+                output
+            })
         } else {
-            drop(stdin);
-            None
+            fed(tee, b"")
         };
-        let output = tee.wait_with_output().expect("its end");
-        drop(pipe.map(|writer| writer.join().expect("a thread")));
-        let told = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        let numbers: Vec<u64> = told
-            .lines()
-            .find(|line| line.contains("were not written"))
-            .unwrap_or_else(|| panic!("{told}"))
-            .split(|other: char| !other.is_ascii_digit())
-            .filter_map(|word| word.parse().ok())
-            .take(3)
-            .collect();
-        let [read, lost, bytes] = numbers[..] else { panic!("{told}") };
-        assert_eq!(read - lost, 3, "{told}");
-        if is_signalled {
-            // Everything that was written, except what may be in the pipe.
-            assert!(bytes >= 400_000 - 65_536, "{told}");
-            assert_eq!(bytes.div_ceil(14), lost, "{told}");
-        } else {
-            assert_eq!((lost, bytes), (20_000_u64.div_ceil(14), 20_000), "{told}");
-        }
+        let (code, told) = code_and_words(&output);
+        assert_eq!(code, Some(1), "{told}");
+        let [read, lost, bytes, ..] = numbers(&told, "were not written")[..] else {
+            panic!("{told}")
+        };
+        assert_eq!((read - lost, bytes.div_ceil(14)), (3, lost), "{told}");
+        // Everything that was written, except what may be in the pipe.
+        let is_all = if is_signalled { bytes >= 400_000 - 65_536 } else { bytes == 20_000 };
+        assert!(is_all, "{told}");
     }
 }
 
 #[test]
 fn nobody_who_reads_stderr_is_no_reason_to_lose_a_line() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("s.log");
+    let (_directory, file) = place();
     let mut tee = start(&file, &["--survive", "kill", "--flush-every", "60m", "--echo"]);
-    let mut stdin = tee.stdin.take().expect("a pipe");
-    stdin.write_all(b"one\n").expect("written");
+    put(&mut tee, "one\n");
     // Echoed bytes were handed to the log before.
     let mut echoed = [0; 4];
     tee.stdout.take().expect("a pipe").read_exact(&mut echoed).expect("echoed");
-    tee.kill().expect("killed");
-    tee.wait().expect("its end");
+    tee.kill().and_then(|()| tee.wait()).expect("killed");
     // The next start must report that it wrote this line.
     let mut tee = start(&file, &["--survive", "kill"]);
     drop(tee.stderr.take());
-    tee.stdin.take().expect("a pipe").write_all(b"two\n").expect("written");
-    assert_eq!(tee.wait().expect("its end").code(), Some(0));
+    assert_eq!(fed(tee, b"two\n").status.code(), Some(0));
     assert_eq!(text(&file), "one\ntwo\n");
-    drop(stdin);
 }
 
 #[test]
@@ -259,12 +124,9 @@ fn an_idle_tee_sleeps() {
         &["--survive", "kill", "--rotate-size", "1MiB", "--compress", "gzip", "--pid-file", "pid"],
     ];
     crate::support::side_by_side(&ways, |way| {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("s.log");
-        let mut command = tee(&file, way);
-        let mut tee = command.current_dir(directory.path()).spawn().expect("inkstone");
-        let mut stdin = tee.stdin.take().expect("a pipe");
-        stdin.write_all(b"one\n").expect("written");
+        let (directory, file) = place();
+        let mut tee = tee(&file, way).current_dir(directory.path()).spawn().expect("inkstone");
+        put(&mut tee, "one\n");
         wait_until("a line", || text(&file) == "one\n");
         // Once a second would be three in each; what it does just after a line may be in the first
         // few.
@@ -277,8 +139,7 @@ fn an_idle_tee_sleeps() {
             assert!(seen.len() < 10, "{way:?}: it wakes too often, times in {window:?}: {seen:?}");
             seen.last().is_some_and(|count| *count <= 3)
         });
-        drop(stdin);
-        assert_eq!(tee.wait().expect("its end").code(), Some(0));
+        assert_eq!(fed(tee, b"").status.code(), Some(0));
     });
 }
 
@@ -286,7 +147,7 @@ fn an_idle_tee_sleeps() {
 fn switches(process: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
     let of = |thread: std::fs::DirEntry| -> u64 {
-        let status = std::fs::read_to_string(thread.path().join("status")).expect("its status");
+        let status = text(&thread.path().join("status"));
         let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         count.expect("a count").trim().parse().expect("a number")
     };
@@ -298,86 +159,58 @@ fn lines(count: usize) -> String {
     (0..count).map(|line| format!("{line:099}\n")).collect()
 }
 
-/// The lines and bytes that were not echoed, according to stderr.
-fn not_echoed(told: &str) -> (usize, usize) {
-    let line = told
-        .lines()
-        .find(|line| line.contains("were not echoed"))
-        .unwrap_or_else(|| panic!("{told}"));
-    let mut numbers =
-        line.split(|other: char| !other.is_ascii_digit()).filter_map(|word| word.parse().ok());
-    (numbers.next().expect("lines"), numbers.next().expect("bytes"))
-}
-
 #[test]
 fn a_reader_of_the_echo_that_stands_still_stops_no_line_of_the_log() {
     for full in ["block", "drop-oldest", "drop-newest", "block-for"] {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("s.log");
+        let (_directory, file) = place();
         // With room for all of them, so that no policy drops a line for the disk's sake.
         let mut tee = start(&file, &["--echo", "--when-full", full, "--buffers", "64MiB"]);
         let all = lines(300_000);
-        let (mut stdin, theirs) = (tee.stdin.take().expect("a pipe"), all.clone());
-        let writer = std::thread::spawn(move || stdin.write_all(theirs.as_bytes()));
-        wait_until("it reads on", || writer.is_finished());
-        writer.join().expect("a thread").expect("written");
+        put(&mut tee, &all);
         // Nobody has read a byte of it so far.
         let mut out = tee.stdout.take().expect("a pipe");
-        let output = tee.wait_with_output().expect("its end");
+        let (code, told) = code_and_words(&fed(tee, b""));
         assert!(text(&file) == all, "{full}: {} of {} bytes", text(&file).len(), all.len());
         let mut echoed = String::new();
         out.read_to_string(&mut echoed).expect("what is in the pipe");
-        let told = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("did not keep up"), "{told}");
-        let (lost, bytes) = not_echoed(&told);
-        assert_eq!(echoed.bytes().filter(|byte| *byte == b'\n').count() + lost, 300_000, "{told}");
-        assert_eq!(echoed.len() + bytes, all.len(), "{told}");
+        assert!(code == Some(1) && told.contains("did not keep up"), "{told}");
+        let missing = numbers(&told, "were not echoed");
+        let found = [echoed.matches('\n').count() as u64, echoed.len() as u64];
+        assert_eq!([missing[0] + found[0], missing[1] + found[1]], [300_000, all.len() as u64]);
     }
 }
 
 #[test]
 fn a_reader_of_the_echo_that_leaves_ends_nothing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("s.log");
-    let mut tee = start(&file, &["--echo"]);
-    drop(tee.stdout.take());
+    let (_directory, file) = place();
+    let mut tee_left = start(&file, &["--echo"]);
+    drop(tee_left.stdout.take());
     let all = lines(100_000);
-    let mut stdin = tee.stdin.take().expect("a pipe");
-    stdin.write_all(&all.as_bytes()[..100]).expect("written");
+    put(&mut tee_left, &all[..100]);
     wait_until("a line", || text(&file).len() == 100);
-    stdin.write_all(&all.as_bytes()[100..]).expect("it reads on");
-    drop(stdin);
-    let output = tee.wait_with_output().expect("its end");
+    let output = fed(tee_left, &all.as_bytes()[100..]);
     assert!(text(&file) == all);
-    assert_eq!(
-        (output.status.code(), not_echoed(&said(&output))),
-        (Some(1), (100_000, 10_000_000))
-    );
-    assert!(said(&output).contains("its reader closed it"), "{}", said(&output));
     // A failing output is reported as such.
     let full = std::fs::File::create("/dev/full").expect("/dev/full");
-    let mut tee = tee_into(&file, full);
-    tee.stdin.take().expect("a pipe").write_all(b"one\ntwo").expect("written");
-    let output = tee.wait_with_output().expect("its end");
+    let into_full = tee(&file, &["--echo"]).stdout(full).spawn().expect("inkstone");
+    let failed = fed(into_full, b"one\ntwo");
     assert!(text(&file) == all + "one\ntwo");
-    assert_eq!((output.status.code(), not_echoed(&said(&output))), (Some(1), (2, 7)));
-    assert!(said(&output).contains("No space left"), "{}", said(&output));
-}
-
-fn tee_into(file: &Path, stdout: std::fs::File) -> Child {
-    tee(file, &["--echo"]).stdout(stdout).spawn().expect("inkstone")
+    for (output, missing, why) in
+        [(output, [100_000, 10_000_000], "its reader closed it"), (failed, [2, 7], "No space left")]
+    {
+        let (code, told) = code_and_words(&output);
+        assert!(code == Some(1) && told.contains(why), "{told}");
+        assert_eq!(numbers(&told, "were not echoed")[..2], missing);
+    }
 }
 
 #[test]
 fn a_slow_reader_of_the_echo_gets_everything_that_fits() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("s.log");
+    let (_directory, file) = place();
     let mut tee = start(&file, &["--echo"]);
     let all = lines(20_000);
     let mut out = tee.stdout.take().expect("a pipe");
-    let mut stdin = tee.stdin.take().expect("a pipe");
-    stdin.write_all(all.as_bytes()).expect("written");
+    put(&mut tee, &all);
     let (mut echoed, mut piece) = (Vec::new(), vec![0; 50_000]);
     // The input stays open meanwhile: at its end tee would not wait for a reader that takes nothing
     // for a second.
@@ -387,8 +220,49 @@ fn a_slow_reader_of_the_echo_gets_everything_that_fits() {
         echoed.extend_from_slice(&piece[..count]);
         std::thread::sleep(Duration::from_millis(5));
     }
-    drop(stdin);
-    let output = tee.wait_with_output().expect("its end");
-    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
+    assert_eq!(code_and_words(&fed(tee, b"")), (Some(0), String::new()));
     assert!(text(&file) == all && echoed == all.as_bytes());
+}
+
+#[test]
+fn a_signal_does_not_hide_that_something_was_not_echoed() {
+    let (_directory, file) = place();
+    let mut tee = start(&file, &["--echo", "--grace", "60m"]);
+    drop(tee.stdout.take());
+    put(&mut tee, "one\n");
+    wait_until("a line", || text(&file) == "one\n");
+    signal("-TERM", tee.id());
+    // After it has handled the signal, by which it would have ended with 130.
+    let status = format!("/proc/{}/status", tee.id());
+    let pending = || {
+        let status = text(Path::new(&status));
+        let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("a mask");
+        u64::from_str_radix(mask.trim(), 16).expect("a number")
+    };
+    wait_until("the signal is taken", || pending() == 0);
+    let output = fed(tee, b"");
+    assert!(said(&output).contains("1 lines were not echoed"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The lengths of the echoed lines, and how it ended, with a reader that reads at once.
+fn echo_of(line: usize, arguments: &[&str]) -> (Vec<usize>, Option<i32>, String) {
+    let (_directory, file) = place();
+    let input = [&b"first\n"[..], &vec![b'x'; line], b"\nlast\n"].concat();
+    let output = fed(start(&file, &[arguments, &["--echo"]].concat()), &input);
+    assert!(std::fs::read(&file).expect("the log") == input);
+    let (code, told) = code_and_words(&output);
+    (output.stdout.split(|byte| *byte == b'\n').map(<[u8]>::len).collect(), code, told)
+}
+
+#[test]
+fn a_line_is_echoed_to_a_reader_that_reads_unless_it_is_too_long_for_memory() {
+    for buffers in ["8MiB", "64MiB"] {
+        let echoed = echo_of(9 << 20, &["--buffers", buffers]);
+        assert_eq!(echoed, (vec![5, 9 << 20, 4, 0], Some(0), String::new()));
+    }
+    let (echoed, code, told) = echo_of(33 << 20, &[]);
+    assert_eq!((echoed, code), (vec![5, 4, 0], Some(1)), "{told}");
+    let amount = format!("1 lines were not echoed to stdout ({} bytes)", (33 << 20) + 1);
+    assert!(told.contains(&amount) && told.contains("longer than 32 MiB"), "{told}");
 }

@@ -185,6 +185,7 @@ pub(crate) fn take_pending(set: &libc::sigset_t, signal: i32) -> bool {
 }
 
 /// Lets every other thread go first, from now on. On Linux "this process" is the calling thread.
+#[cfg(feature = "text-log")]
 pub(crate) fn let_others_go_first() -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, 19)?)
 }

@@ -17,6 +17,7 @@ pub(crate) enum LockedBytes {
     All,
     /// One byte far behind the end of any file: where locks are mandatory (SMB), others may still
     /// read and write the file.
+    #[allow(dead_code, reason = "only the text log takes it")]
     FarAway,
 }
 

@@ -135,6 +135,7 @@ pub(crate) fn take_pending(_: &libc::sigset_t, signal: i32) -> bool {
 }
 
 /// A priority is the whole process's here, which does not ask for it.
+#[cfg(feature = "text-log")]
 pub(crate) fn let_others_go_first() -> io::Result<()> {
     Err(unsupported())
 }

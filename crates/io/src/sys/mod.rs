@@ -29,11 +29,13 @@ compile_error!("inkstone-io knows the system calls of Linux, and those of macOS 
 use rustix::fs::{Mode, RawMode, Stat};
 
 pub(crate) use locks::{LockInTheWay, LockedBytes, lock_in_the_way, set_description_lock};
+#[cfg(feature = "text-log")]
+pub(crate) use system::let_others_go_first;
 pub(crate) use system::{
     GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, ask_nothing, born_nanos,
     cached_pages, device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system,
-    let_others_go_first, mount_id, pwrite_dsync, random_bytes, replace, size, sync_directory,
-    take_pending, unnamed_file, wipe_in_children,
+    mount_id, pwrite_dsync, random_bytes, replace, size, sync_directory, take_pending,
+    unnamed_file, wipe_in_children,
 };
 
 /// A file system, as the kernel names it.
@@ -52,12 +54,14 @@ pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 /// How many names a file has, and its permissions.
+#[cfg(feature = "text-log")]
 #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
 pub(crate) fn names_and_mode(stat: &Stat) -> (u64, u32) {
     (stat.st_nlink as u64, stat.st_mode as u32 & 0o7777)
 }
 
 /// When a file was last written: seconds and nanoseconds since 1970, 0 before that.
+#[cfg(feature = "text-log")]
 #[allow(
     clippy::unnecessary_cast,
     clippy::useless_conversion,

@@ -376,29 +376,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_file_is_opened_and_nobody_waits_for_a_pipe() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let held = OsDirectory::open(directory.path()).expect("held");
-        let made = std::process::Command::new("mkfifo").arg(directory.path().join("pipe")).status();
-        if made.is_ok_and(|status| status.success()) {
-            let error = AppendFile::open(&held, "pipe").expect_err("no plain file").to_string();
-            assert!(error.contains("pipe") && error.contains("no plain file"), "{error}");
-        } else {
-            eprintln!("NOT RUN: a pipe is refused: there is no mkfifo");
-        }
-        std::os::unix::fs::symlink("/dev/null", directory.path().join("device")).expect("a link");
-        assert!(
-            AppendFile::open(&held, "device")
-                .expect_err("a device")
-                .to_string()
-                .contains("no plain file")
-        );
-        std::os::unix::fs::symlink("log", directory.path().join("link")).expect("a link");
-        AppendFile::open(&held, "link").expect("opened").append(b"one\n").expect("taken");
-        assert_eq!(std::fs::read(directory.path().join("log")).expect("read"), b"one\n");
-    }
-
-    #[test]
     fn a_file_is_given_to_another_with_its_mode() {
         let directory = tempfile::tempdir().expect("a directory");
         let held = OsDirectory::open(directory.path()).expect("held");
@@ -417,20 +394,5 @@ mod tests {
                 eprintln!("NOT RUN: a file given to another user: that needs root");
             }
         }
-    }
-
-    #[test]
-    fn appending_goes_on_behind_a_truncation_and_a_removal_shows() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("log");
-        let held = OsDirectory::open(directory.path()).expect("held");
-        let file = AppendFile::open(&held, "log").expect("created");
-        file.append(b"one\n").expect("taken");
-        std::fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
-        file.append(b"two\n").expect("taken");
-        assert_eq!(std::fs::read(&path).expect("read"), b"two\n");
-        assert_eq!(file.facts().expect("facts").names, 1);
-        std::fs::remove_file(&path).expect("removed");
-        assert_eq!(file.facts().expect("facts").names, 0);
     }
 }

@@ -453,33 +453,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_into_a_buffer_is_in_the_file() {
-        let Some(path) = in_memory("bytes") else { return };
-        let stage = StageFile::open(&path).expect("opened").expect("free");
-        assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
-        let (stage, mut buffers) = stage.into_buffers(LAYOUT, b"head").expect("mapped");
-        buffers[1].push(b"a line\n");
-        // Its lock given back (as by a kill), the next one reads what is there.
-        drop(stage);
-        let stage = StageFile::open(&path).expect("opened").expect("free");
-        let bytes = stage.read().expect("read");
-        assert_eq!(&bytes[..4], b"head");
-        assert_eq!(&bytes[LAYOUT.buffer_at(1)..][..7], b"a line\n");
-        assert_eq!(bytes[LAYOUT.words_at(1)..][..8], 7_u64.to_ne_bytes());
-        stage.remove().expect("removed");
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_second_opening_is_refused_until_the_first_is_dropped() {
-        let Some(path) = in_memory("lock") else { return };
-        let first = StageFile::open(&path).expect("opened").expect("free");
-        assert!(StageFile::open(&path).expect("asked").is_none());
-        drop(first);
-        StageFile::open(&path).expect("opened").expect("free again").remove().expect("removed");
-    }
-
-    #[test]
     fn its_directory_is_of_this_user_alone_and_no_link() {
         let Some(parent) = in_memory("own") else { return };
         let own = parent.join(format!("inkstone-{}", rustix::process::geteuid().as_raw()));
@@ -565,29 +538,6 @@ mod tests {
         }
         assert!(StageFile::open_below(&parent, "b").is_err(), "there is an end to it");
         std::fs::remove_dir_all(&parent).expect("removed");
-    }
-
-    /// The lock on the file decides, and not what a child has from its parent.
-    #[test]
-    fn a_forked_child_has_the_stage_when_its_parent_has_it_no_more() {
-        let Some(path) = in_memory("daemon") else { return };
-        let parents = StageFile::open(&path).expect("opened").expect("free");
-        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
-        let (mut asked, mut ask) = std::io::pipe().expect("a pipe");
-        let child = inkstone_host::fork_child(|| {
-            let is_refused = StageFile::open(&path).is_ok_and(|stage| stage.is_none());
-            std::io::Write::write_all(&mut ask, b"x").expect("told");
-            std::io::Read::read_exact(&mut told, &mut [0]).expect("told");
-            let stage = StageFile::open(&path);
-            let is_second_refused = StageFile::open(&path).is_ok_and(|stage| stage.is_none());
-            u8::from(is_refused && stage.is_ok_and(|stage| stage.is_some()) && is_second_refused)
-        });
-        let child = child.expect("a child");
-        std::io::Read::read_exact(&mut asked, &mut [0]).expect("told");
-        drop(parents);
-        std::io::Write::write_all(&mut tell, b"x").expect("told");
-        assert_eq!(child.wait().expect("its end"), 1);
-        std::fs::remove_file(&path).expect("removed");
     }
 
     #[test]

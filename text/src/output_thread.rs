@@ -1,4 +1,4 @@
-//! The back thread: writes full buffers, and those that are old enough, to the file.
+//! The output thread: writes full buffers, and those that are old enough, to the file.
 //!
 //! *Owns*: when a buffer is written, retries, notices, syncs, the end. *May not touch*: the lock
 //! during I/O.
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Error, NoSizeSignal, Result};
 
-use crate::alone::Alone;
-use crate::buffer::{Buffer, Place};
+use crate::buffer::{Buffer, Part};
 use crate::event::{Event, Events};
+use crate::folder::Alone;
 use crate::notice::{Dropped, Notice};
 use crate::output::Output;
-use crate::passage::{Passage, Source};
+use crate::passage::Passage;
 use crate::shared::{Shared, not_durable};
 use crate::stage::{Renewed, Stage};
-use crate::state::State;
+use crate::state::{Activity, Life, State, Turn};
 use crate::time::later;
 
 /// How soon a failed write is retried, at first and later: well within the second after which lines
@@ -32,35 +32,48 @@ const ASK_FOR_ROOM_EVERY: Duration = Duration::from_secs(5);
 /// How soon it notices a set flag or a removed stage while no lines come.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 
-pub(crate) struct Back {
+pub(crate) struct OutputThread {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) output: Output,
+    output: Output,
+    writing: Option<Writing>,
     /// Keeps the buffers if this process is killed.
     pub(crate) stage: Option<Stage>,
-    pub(crate) is_stage_gone: bool,
+    is_stage_gone: bool,
     /// When the stage and the flag were last checked.
-    pub(crate) looked_around: Instant,
+    looked_around: Instant,
     /// An interval has passed without a line: nothing is due until the next one.
-    pub(crate) may_idle: bool,
+    may_idle: bool,
+    timing: Timing,
+    last_sync: Instant,
+    notice: Notice,
+    events: Events,
+    /// Set by the caller to have the file reopened.
+    flag: Option<Arc<AtomicBool>>,
+    tick: Instant,
+    scratch: Vec<u8>,
+    /// Since when writing fails, and with which error.
+    failing: Option<(Instant, ErrorKind)>,
+    closed_at: Option<Instant>,
+    asked_for_room: Instant,
+}
+
+/// The buffer that is being written, and how much of it is in which file. Both stay here if writing
+/// panics.
+struct Writing {
+    buffer: Buffer,
+    passage: Passage,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
     pub(crate) flush_every: Duration,
     /// `Survive::PowerLoss`.
     pub(crate) sync_every: Option<Duration>,
-    pub(crate) last_sync: Instant,
-    pub(crate) notice: Notice,
-    pub(crate) events: Events,
-    /// Set by the caller to have the file reopened.
-    pub(crate) flag: Option<Arc<AtomicBool>>,
     /// How long closing retries a failing disk.
     pub(crate) drain_timeout: Duration,
-    pub(crate) tick: Instant,
-    pub(crate) scratch: Vec<u8>,
-    /// Since when writing fails, and with which error.
-    pub(crate) failing: Option<(Instant, ErrorKind)>,
-    pub(crate) closed_at: Option<Instant>,
-    pub(crate) asked_for_room: Instant,
 }
 
-/// The end of the back thread.
+/// The end of the output thread.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Why some lines are not written or not durable.
@@ -89,13 +102,42 @@ fn keep(shared: &Shared, stage: Option<Stage>, lost: Lost) -> Option<Stage> {
 
 /// The next thing to do, found under the lock.
 enum Work {
-    Write(Buffer),
+    Write,
     /// Something other than a line is due.
     Maintain,
     Close,
 }
 
-impl Back {
+impl OutputThread {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        output: Output,
+        stage: Option<Stage>,
+        timing: Timing,
+        (notice, flag): (Notice, Option<Arc<AtomicBool>>),
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            events: output.events.clone(),
+            output,
+            writing: None,
+            stage,
+            is_stage_gone: false,
+            looked_around: now,
+            may_idle: false,
+            timing,
+            last_sync: now,
+            notice,
+            flag,
+            tick: later(now, timing.flush_every),
+            scratch: Vec::with_capacity(256),
+            failing: None,
+            closed_at: None,
+            asked_for_room: now,
+        }
+    }
+
     /// Runs until the log is closed.
     ///
     /// The disk, the hooks and the clock may be the caller's own code: whatever panics, no thread
@@ -104,15 +146,15 @@ impl Back {
         let _no_signal = NoSizeSignal::here();
         // Not dropped after a panic: dropping its parts may run code that panics again, which would
         // abort the process.
-        let mut back = ManuallyDrop::new(self);
-        let ended = catch_unwind(AssertUnwindSafe(|| back.until_closed()));
-        let (shared, events) = (Arc::clone(&back.shared), back.events.clone());
+        let mut thread = ManuallyDrop::new(self);
+        let ended = catch_unwind(AssertUnwindSafe(|| thread.until_closed()));
+        let (shared, events) = (Arc::clone(&thread.shared), thread.events.clone());
         let panic = match ended {
             Ok(result) => {
-                let stage = back.stage.take();
-                let lost = back.tell_loss();
+                let stage = thread.stage.take();
+                let lost = thread.tell_loss();
                 // Whatever dropping the caller's objects does: all lines are written by now.
-                let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(back)));
+                let drop_all = AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(thread)));
                 catch_unwind(drop_all).unwrap_or_else(std::mem::forget);
                 return Ended { result, stage: keep(&shared, stage, lost), lost };
             }
@@ -121,21 +163,17 @@ impl Back {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         std::mem::forget(panic);
-        let path = back.output.path();
-        let error = Error::new(
-            "write log",
-            path,
-            std::io::Error::other(format!("its back thread panicked: {text}")),
-        );
-        shared.died(error.clone());
+        let why = std::io::Error::other(format!("its output thread panicked: {text}"));
+        let error = Error::new("write log", thread.output.path(), why);
+        shared.died(error.clone(), thread.part());
         events.tell(&Event::WriteFailed(&error));
         // This part of it is ours, and the log is over.
-        back.output.alone = Alone::default();
+        thread.output.alone = Alone::default();
         // Otherwise its thread would wait for an order for ever.
-        catch_unwind(AssertUnwindSafe(|| back.output.janitor.stop()))
+        catch_unwind(AssertUnwindSafe(|| thread.output.janitor.stop()))
             .unwrap_or_else(std::mem::forget);
         // Its lines stay for the next start.
-        Ended { result: Err(error), stage: back.stage.take(), lost: back.tell_loss() }
+        Ended { result: Err(error), stage: thread.stage.take(), lost: thread.tell_loss() }
     }
 
     /// What is lost at the end. The hook gets it too, since the caller may ignore the result of
@@ -150,26 +188,26 @@ impl Back {
         Lost { unwritten_lines, untold }
     }
 
+    /// What is in a file of the buffer that is being written.
+    fn part(&self) -> Part {
+        let part = |Writing { buffer, passage }: &Writing| buffer.part(passage.done);
+        self.writing.as_ref().map(part).unwrap_or_default()
+    }
+
     fn until_closed(&mut self) -> Result<()> {
         self.shared.be_own_thread();
         let mut result = Ok(());
         loop {
-            self.look_at_stage(None);
+            self.look_at_stage();
             match self.next_work() {
-                Work::Write(mut buffer) => match self.write(&mut buffer) {
-                    Ok(()) => {
-                        let mut state = self.shared.lock();
-                        state.written(buffer);
-                        state.stats.rotations = self.output.rotations;
-                        state.trouble = None;
-                        self.shared.tell_progress(state);
-                    }
-                    Err(error) => {
-                        self.shared.lock().abandon();
-                        result = Err(error);
+                Work::Write => {
+                    result = self.write();
+                    if result.is_err() {
+                        let part = self.part();
+                        self.shared.lock().abandon(part);
                         break;
                     }
-                },
+                }
                 Work::Maintain => {}
                 Work::Close => {
                     self.end_file_if_due();
@@ -182,17 +220,17 @@ impl Back {
         let mut state = self.shared.lock();
         // Any failed sync: some lines may not be durable, whatever later syncs returned.
         let synced = state.sync_failure.clone().map_or(Ok(()), |error| Err(not_durable(error)));
-        state.is_over = true;
+        state.life = Life::Over;
         state.stats.rotations = self.output.rotations;
         self.shared.tell_progress(state);
         // Only now: a hook in the janitor's thread may be waiting for it.
-        self.output.finish();
+        self.output.janitor.stop();
         result.and(synced)
     }
 
     /// Checks the stage with one system call for each buffer. If it was removed, or belongs to a
     /// directory that the log has left, creates a new one and moves all waiting lines there.
-    fn look_at_stage(&mut self, writing: Option<&mut Buffer>) {
+    fn look_at_stage(&mut self) {
         let Some(stage) = &mut self.stage else { return };
         // Creating one costs more than checking.
         if self.is_stage_gone && self.looked_around.elapsed() < LOOK_AROUND {
@@ -209,6 +247,7 @@ impl Back {
         match stage.renew(&directory, &mut self.output) {
             Ok(Renewed { buffers, recovery, news }) => {
                 if !buffers.is_empty() {
+                    let writing = self.writing.as_mut().map(|writing| &mut writing.buffer);
                     self.shared.lock().move_into(buffers, writing);
                 }
                 self.is_stage_gone = false;
@@ -232,40 +271,41 @@ impl Back {
             if let Some(buffer) = state.take_next() {
                 self.may_idle = false;
                 shared.is_writing.store(true, Ordering::Relaxed);
-                return Work::Write(buffer);
+                self.writing = Some(Writing { buffer, passage: Passage::default() });
+                return Work::Write;
             }
             let now = Instant::now();
             let is_time = now >= self.tick;
             if !state.current.is_empty()
-                && (is_time || state.is_closed || state.flush_to >= state.current.number())
-            {
+                && (is_time
+                    || state.life == Life::Closed
+                    || state.flush_to >= state.current.number())
                 // All other buffers are free: the queue is empty, and nothing is being written.
-                if state.hand_over() {
-                    self.tick = later(now, self.flush_every);
-                    continue;
-                }
+                && state.hand_over()
+            {
+                self.tick = later(now, self.timing.flush_every);
+                continue;
             }
             if is_time {
-                self.tick = later(now, self.flush_every);
+                self.tick = later(now, self.timing.flush_every);
                 self.may_idle = state.current.is_empty();
             }
-            if state.is_closed && state.current.is_empty() && !state.has_turn {
+            let is_empty = state.current.is_empty();
+            if state.life == Life::Closed && is_empty && state.turn == Turn::Free {
                 // The last notice is a line to write, too.
                 return if state.untold().lines == 0 { Work::Close } else { Work::Maintain };
             }
-            let is_idle = self.may_idle && state.current.is_empty();
+            let is_idle = self.may_idle && is_empty;
             let Some(left) = self.rest(&state, now, is_idle) else {
                 return Work::Maintain;
             };
             shared.is_writing.store(false, Ordering::Relaxed);
-            state.is_asleep = true;
-            state.is_idle = is_idle;
+            state.activity = if is_idle { Activity::Idle } else { Activity::Asleep };
             state = shared.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            let was_idle = is_idle && !state.is_idle;
-            (state.is_asleep, state.is_idle) = (false, false);
-            if was_idle {
+            let is_woken = !state.wake();
+            if is_idle && is_woken {
                 // The first line after a rest: it is written an interval from now.
-                self.tick = later(Instant::now(), self.flush_every);
+                self.tick = later(Instant::now(), self.timing.flush_every);
                 self.may_idle = false;
             }
         }
@@ -273,22 +313,22 @@ impl Back {
 
     /// How long to sleep; `None` if something is due now.
     fn rest(&self, state: &State, now: Instant, is_idle: bool) -> Option<Duration> {
-        let sync_in = self
-            .sync_every
-            .filter(|_| self.output.is_dirty)
-            .map(|every| later(self.last_sync, every).saturating_duration_since(now));
-        let is_flush_waiting = self.sync_every.is_some() && state.flush_to > state.durable_to;
+        let sync_every = self.timing.sync_every.filter(|_| self.output.is_dirty);
+        let sync_in =
+            sync_every.map(|every| later(self.last_sync, every).saturating_duration_since(now));
+        let is_flush_waiting =
+            self.timing.sync_every.is_some() && state.flush_to > state.durable_to;
         // A file ends only at the end of a line; the thread that ends the line wakes this one.
         let may_end_file = !state.is_within_line();
         let has_wish = may_end_file && self.wants_to_reopen();
-        let has_notice = state.untold().lines > 0 && !state.free.is_empty() && !state.has_turn;
+        let has_notice = state.untold().lines > 0 && !state.free.is_empty();
+        let has_notice = has_notice && state.turn == Turn::Free;
+        let looks = later(self.looked_around, LOOK_AROUND).saturating_duration_since(now);
+        let ticks = self.tick.saturating_duration_since(now).max(Duration::from_millis(1));
         let next = [
-            (!is_idle)
-                .then(|| self.tick.saturating_duration_since(now).max(Duration::from_millis(1))),
+            (!is_idle).then_some(ticks),
             self.flag.as_ref().map(|_| LOOK_AROUND),
-            self.stage
-                .as_ref()
-                .map(|_| later(self.looked_around, LOOK_AROUND).saturating_duration_since(now)),
+            self.stage.as_ref().map(|_| looks),
             self.output.due_in().filter(|_| may_end_file),
             sync_in,
         ];
@@ -326,7 +366,7 @@ impl Back {
         self.end_file_if_due();
         self.shared.lock().stats.rotations = self.output.rotations;
         self.tell_dropped();
-        let Some(every) = self.sync_every else { return };
+        let Some(every) = self.timing.sync_every else { return };
         let state = self.shared.lock();
         let is_waited_for = state.flush_to > state.durable_to && state.oldest() > state.flush_to;
         drop(state);
@@ -360,7 +400,7 @@ impl Back {
 
     /// Makes what was written durable, and notifies threads that flush.
     fn sync(&mut self) -> Result<()> {
-        if self.sync_every.is_none() {
+        if self.timing.sync_every.is_none() {
             return Ok(());
         }
         let written_to = self.shared.lock().oldest() - 1;
@@ -385,46 +425,47 @@ impl Back {
 
     /// Writes a whole buffer, with as many attempts as it takes; an error if the log was closed and
     /// the disk still fails.
-    fn write(&mut self, buffer: &mut Buffer) -> Result<()> {
-        let mut passage = Passage::default();
-        loop {
-            match self.attempt(buffer, &mut passage) {
-                Ok(()) => {
-                    if let Some((since, _)) = self.failing.take() {
-                        self.events.tell(&Event::Resumed { after: since.elapsed() });
-                    }
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.failed(&error);
-                    self.output.look_for_disk(&error);
-                    if !self.pause() {
-                        return Err(error);
-                    }
-                    self.look_at_stage(Some(buffer));
-                    // The request may follow a file moved away to make room. Done within a line
-                    // too: the line cannot end here.
-                    if self.take_wish_to_reopen() {
-                        self.output.reopen();
-                    }
-                }
+    fn write(&mut self) -> Result<()> {
+        while let Err(error) = self.attempt() {
+            self.failed(&error);
+            self.output.look_for_disk(&error);
+            if !self.pause() {
+                return Err(error);
+            }
+            self.look_at_stage();
+            // The request may follow a file moved away to make room. Done within a line too: the
+            // line cannot end here.
+            if self.take_wish_to_reopen() {
+                self.output.reopen();
             }
         }
+        if let Some((since, _)) = self.failing.take() {
+            self.events.tell(&Event::Resumed { after: since.elapsed() });
+        }
+        let mut state = self.shared.lock();
+        if let Some(Writing { buffer, .. }) = self.writing.take() {
+            state.written(buffer);
+        }
+        state.stats.rotations = self.output.rotations;
+        state.stats.vanished_bytes = self.output.vanished_bytes;
+        state.trouble = None;
+        self.shared.tell_progress(state);
+        Ok(())
     }
 
-    fn attempt(&mut self, buffer: &mut Buffer, passage: &mut Passage) -> Result<()> {
+    fn attempt(&mut self) -> Result<()> {
         let facts = self.output.ready()?;
         // Before anything goes to another directory: the stage must belong to it.
         let directory = self.output.folder.get()?;
         if self.stage.as_ref().is_some_and(|stage| !stage.was_found_in(&directory)) {
-            self.look_at_stage(Some(buffer));
+            self.look_at_stage();
         }
-        let mut source = Placed { buffer, shared: &self.shared };
-        if passage.is_between_lines(&source) {
-            let left = source.bytes().len() - passage.done;
+        let Some(Writing { buffer, passage }) = &mut self.writing else { return Ok(()) };
+        if passage.is_between_lines(buffer) {
+            let left = buffer.len() - passage.done;
             self.output.rotate_if_due(facts, left as u64);
         }
-        passage.advance(&mut self.output, &mut source)
+        passage.advance(&mut self.output, buffer)
     }
 
     fn failed(&mut self, error: &Error) {
@@ -453,53 +494,17 @@ impl Back {
         let mut state = self.shared.lock();
         loop {
             let now = Instant::now();
-            if state.is_closed {
-                let closed_at = *self.closed_at.get_or_insert(now);
-                if now.duration_since(closed_at)
-                    >= state.drain_timeout.unwrap_or(self.drain_timeout)
-                {
+            if state.life == Life::Closed {
+                let closed_for = now.duration_since(*self.closed_at.get_or_insert(now));
+                if closed_for >= state.drain_timeout.unwrap_or(self.timing.drain_timeout) {
                     return false;
                 }
             }
             if now >= until {
                 return true;
             }
-            let (again, _) = self
-                .shared
-                .work
-                .wait_timeout(state, until - now)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = again;
+            let waited = self.shared.work.wait_timeout(state, until - now);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-}
-
-/// A buffer that is being written.
-struct Placed<'a> {
-    buffer: &'a mut Buffer,
-    shared: &'a Shared,
-}
-
-impl Source for Placed<'_> {
-    fn bytes(&self) -> &[u8] {
-        self.buffer.bytes()
-    }
-
-    fn begins(&self) -> bool {
-        !self.buffer.continues()
-    }
-
-    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
-        self.buffer.place(place, elsewhere as u64);
-        Ok(())
-    }
-
-    fn in_file(&mut self, done: usize) {
-        let part = self.buffer.part(done);
-        self.shared.lock().in_file(part);
-    }
-
-    fn vanished(&mut self, bytes: u64) {
-        self.shared.lock().stats.vanished_bytes += bytes;
     }
 }

@@ -1,7 +1,9 @@
-//! Which rotated files are removed.
+//! Rotated files: their names, and which of them are removed.
 //!
-//! *Owns*: the limits of [`Keep`], and removing the files above them. *May not touch*: the current
-//! file; compressing.
+//! *Owns*: `NAME.STAMP.N`, followed by `.gz` or `.zst` when compressed, and by `.part` while that
+//! is not whole yet; the limits of [`Keep`], and removing the files above them. *May not touch*:
+//! the current file; compressing. A name that this does not parse is not ours, and its file is left
+//! alone.
 //!
 //! The thread that rotates makes room *before* it rotates a file: so there are never more files
 //! than asked for, however far compression lags behind, and whether or not it works. A file and its
@@ -13,52 +15,122 @@ use std::sync::{Mutex, PoisonError};
 use inkstone_io::{Directory as _, OsDirectory, Result, kept_by_age};
 
 use crate::event::{Cause, Event, Events};
-use crate::names::{self, Rotated};
 use crate::options::Keep;
-use crate::time::Clock;
+use crate::time::{self, Clock};
+
+/// Extensions of compressed files.
+pub(crate) const EXTENSIONS: [&str; 2] = ["gz", "zst"];
+
+/// How many bytes the longest name of a rotated file has behind the log's own.
+pub(crate) const BYTES_BEHIND: usize = ".20261121T160533Z.4294967295.zst.part".len();
+
+/// A name that this crate gave.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rotated {
+    /// When it was rotated, in seconds since 1970.
+    pub(crate) seconds: u64,
+    /// Its number within that second.
+    pub(crate) number: u32,
+    /// `gz`, `zst`, with `.part`; empty for plain text.
+    pub(crate) extension: String,
+}
+
+impl Rotated {
+    /// The whole name.
+    pub(crate) fn name(&self, log: &str) -> String {
+        let plain = plain(log, self.seconds, self.number);
+        if self.extension.is_empty() { plain } else { format!("{plain}.{}", self.extension) }
+    }
+
+    /// When it was rotated: the second, and the number within it.
+    pub(crate) fn place(&self) -> (u64, u32) {
+        (self.seconds, self.number)
+    }
+
+    /// Whether it is an unfinished compressed file.
+    pub(crate) fn is_part(&self) -> bool {
+        self.extension.ends_with(".part")
+    }
+}
+
+/// `NAME.STAMP.N`.
+pub(crate) fn plain(log: &str, seconds: u64, number: u32) -> String {
+    format!("{log}.{}.{number}", time::stamp(seconds))
+}
+
+/// The place after this one, in the next second if need be; `None` if no name can express it.
+pub(crate) fn after((seconds, number): (u64, u32)) -> Option<(u64, u32)> {
+    if let Some(number) = number.checked_add(1) {
+        return Some((seconds, number));
+    }
+    let seconds = seconds.checked_add(1)?;
+    time::parse(&time::stamp(seconds)).map(|seconds| (seconds, 0))
+}
+
+/// The name of the next file until it takes the place of the current one.
+pub(crate) fn next(log: &str) -> String {
+    format!(".{log}.inkstone-next")
+}
+
+/// Parses `name` if it is that of a rotated file of the log.
+pub(crate) fn parse(log: &str, name: &str) -> Option<Rotated> {
+    let rest = name.strip_prefix(log)?.strip_prefix('.')?;
+    let (stamp, rest) = rest.split_once('.')?;
+    let (number, extension) = rest.split_once('.').unwrap_or((rest, ""));
+    let known = ["", "gz", "zst", "gz.part", "zst.part"];
+    let rotated = Rotated {
+        seconds: time::parse(stamp)?,
+        number: number.parse().ok()?,
+        extension: known.contains(&extension).then(|| extension.to_owned())?,
+    };
+    // `+1`, `01` and names that end with a dot parse as well, but this crate never wrote them.
+    (rotated.name(log) == name).then_some(rotated)
+}
 
 #[derive(Debug)]
 pub(crate) struct Retention {
-    pub(crate) name: String,
-    pub(crate) keep: Keep,
-    pub(crate) clock: Clock,
+    name: String,
+    keep: Keep,
+    clock: Clock,
     /// Held while a file is removed in all its forms, and while a compressed form gets its name: so
     /// a removed file cannot come back.
     pub(crate) forms: Mutex<()>,
-    pub(crate) events: Events,
+    events: Events,
     /// Why a file could not be removed. The rotating thread and the janitor share it.
-    pub(crate) failing: Mutex<Cause>,
+    failing: Mutex<Cause>,
 }
 
 impl Retention {
+    pub(crate) fn new(name: &str, keep: Keep, clock: Clock, events: Events) -> Self {
+        let (forms, failing) = (Mutex::default(), Mutex::default());
+        Self { name: name.to_owned(), keep, clock, forms, events, failing }
+    }
+
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keep == Keep::new()
+    }
+
     /// Removes files above the limits. `arriving`: a file of this many bytes is about to be
     /// rotated, and counts. A file that cannot be removed is an event; the rotation continues.
     pub(crate) fn make_room(&self, directory: &OsDirectory, arriving: Option<u64>) {
-        let removed = self.remove_excess(directory, arriving);
-        // If nothing was to be removed, it is unknown whether an earlier failure persists.
-        if matches!(removed, Ok(0)) {
+        if self.keeps_all() {
             return;
         }
+        let removed = match self.excess(directory, arriving) {
+            // Nothing was to be removed: it is unknown whether an earlier failure persists.
+            Ok(excess) if excess.is_empty() => return,
+            // Oldest first: if this ends early, the remaining files have no gap.
+            Ok(excess) => excess
+                .iter()
+                .rev()
+                .map(|rotated| self.remove(directory, rotated))
+                .fold(Ok(()), Result::and),
+            Err(error) => Err(error),
+        };
         let is_news = self.failing.lock().unwrap_or_else(PoisonError::into_inner).is_news(&removed);
-        if let Err(error) = removed
-            && is_news
-        {
+        if let (Err(error), true) = (removed, is_news) {
             self.events.tell(&Event::HousekeepingFailed(&error));
         }
-    }
-
-    /// Removes every file it can; returns how many, or the first error.
-    fn remove_excess(&self, directory: &OsDirectory, arriving: Option<u64>) -> Result<usize> {
-        if self.keep == Keep::new() {
-            return Ok(0);
-        }
-        let excess = self.excess(directory, arriving)?;
-        let mut result = Ok(());
-        // Oldest first: if this ends early, the remaining files have no gap.
-        for rotated in excess.iter().rev() {
-            result = result.and(self.remove(directory, rotated));
-        }
-        result.map(|()| excess.len())
     }
 
     /// Newest first.
@@ -66,15 +138,11 @@ impl Retention {
         // The time in a name only gives the order: the clock may have been wrong then.
         let (mut there, mut times, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         let files = rotated_files(directory, &self.name)?;
-        for forms in
-            files.chunk_by(|one, other| (one.seconds, one.number) == (other.seconds, other.number))
-        {
-            let names =
-                forms.iter().filter(|form| !form.is_part()).map(|form| form.name(&self.name));
+        for forms in files.chunk_by(|one, other| one.place() == other.place()) {
+            let whole = forms.iter().filter(|form| !form.is_part());
             // A person may have removed it by now.
-            let named: Vec<_> = names
-                .filter_map(|name| directory.look(&name).transpose())
-                .collect::<Result<_>>()?;
+            let named = whole.filter_map(|form| directory.look(&form.name(&self.name)).transpose());
+            let named: Vec<_> = named.collect::<Result<_>>()?;
             let Some(modified) = named.iter().map(|named| named.facts.modified).min() else {
                 continue;
             };
@@ -100,9 +168,9 @@ impl Retention {
 
     fn remove(&self, directory: &OsDirectory, rotated: &Rotated) -> Result<()> {
         let _forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
-        let plain = names::plain(&self.name, rotated.seconds, rotated.number);
+        let plain = plain(&self.name, rotated.seconds, rotated.number);
         let mut result = remove(directory, &plain);
-        for extension in names::EXTENSIONS {
+        for extension in EXTENSIONS {
             result = result.and(remove(directory, &format!("{plain}.{extension}")));
         }
         result
@@ -113,7 +181,7 @@ impl Retention {
 pub(crate) fn rotated_files(directory: &OsDirectory, log: &str) -> Result<Vec<Rotated>> {
     // Regular files only: this crate made no directory or link with such a name.
     let names = directory.list()?;
-    let mut files: Vec<_> = names.iter().filter_map(|name| names::parse(log, name)).collect();
+    let mut files: Vec<_> = names.iter().filter_map(|name| parse(log, name)).collect();
     files.sort_unstable();
     files.reverse();
     Ok(files)
@@ -127,10 +195,18 @@ pub(crate) fn remove(directory: &OsDirectory, name: &str) -> Result<()> {
     }
 }
 
+/// The place of the newest rotated file: the next one is named after it.
+pub(crate) fn newest(directory: &OsDirectory, log: &str) -> (u64, u32) {
+    let places = rotated_files(directory, log).unwrap_or_default();
+    // No name comes after the last possible one: such a file is not the log's, and no reason to end
+    // rotation.
+    let places = places.iter().map(Rotated::place).filter(|place| after(*place).is_some());
+    places.max().unwrap_or((0, 0))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::time;
     use std::fs;
     use std::path::Path;
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -138,17 +214,8 @@ pub(crate) mod tests {
     const DAY: u64 = 86_400;
 
     fn retention(keep: Keep, now: SystemTime) -> Retention {
-        let clock = Clock::of(move || now);
-        let (events, failing) =
-            (Events::to(|event: &Event<'_>| panic!("{event}")), Mutex::default());
-        Retention {
-            name: "a.log".to_owned(),
-            keep,
-            clock,
-            forms: Mutex::default(),
-            events,
-            failing,
-        }
+        let events = Events::to(|event: &Event<'_>| panic!("{event}"));
+        Retention::new("a.log", keep, Clock::of(move || now), events)
     }
 
     /// The names in a directory, in order.
@@ -159,6 +226,49 @@ pub(crate) mod tests {
             .collect();
         names.sort_unstable();
         names
+    }
+
+    #[test]
+    fn names_are_known_again_and_nothing_else_is() {
+        for (number, extension) in [(0, ""), (7, "gz"), (12, "zst"), (3, "gz.part")] {
+            let rotated = Rotated { seconds: 1_795_277_133, number, extension: extension.into() };
+            assert_eq!(parse("app.log", &rotated.name("app.log")), Some(rotated));
+        }
+        let foreign = [
+            "app.log",
+            "app.log.1",
+            "app.log.20261121T160533Z",
+            "app.log.20261121T160533Z.",
+            "app.log.20261121T160533Z.1.",
+            "app.log.20261121T160533Z.01",
+            "app.log.20261121T160533Z.+1",
+            "app.log.20261121T160533Z.1.bak",
+            "app.log.20261121T160533Z.1.gz.old",
+            "app.log.20261121T160533Z.99999999999",
+            "app.log.old.20261121T160533Z.1",
+            "app.logs.20261121T160533Z.1",
+            "my.app.log.20261121T160533Z.1",
+            ".app.log.inkstone-next",
+        ];
+        for name in foreign {
+            assert_eq!(parse("app.log", name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn behind_the_last_place_of_a_second_is_the_next_and_behind_the_last_year_nothing() {
+        let last = time::parse("99991231T235959Z").expect("a time");
+        assert_eq!(after((5, 6)), Some((5, 7)));
+        assert_eq!(after((5, u32::MAX)), Some((6, 0)));
+        assert_eq!(after((last, u32::MAX - 1)), Some((last, u32::MAX)));
+        assert_eq!(after((last, u32::MAX)), None);
+        assert_eq!(after((u64::MAX, u32::MAX)), None);
+    }
+
+    #[test]
+    fn later_files_sort_behind() {
+        let at = |seconds, number| Rotated { seconds, number, extension: String::new() };
+        assert!(at(5, 2) < at(5, 10) && at(5, 10) < at(6, 0));
     }
 
     #[test]
@@ -182,13 +292,11 @@ pub(crate) mod tests {
             for name in foreign {
                 fs::write(folder.join(name), "ten bytes.").expect("written");
             }
-            let old: Vec<_> =
-                (0..4).map(|age| names::plain("a.log", seconds - age * DAY, 0)).collect();
+            let old: Vec<_> = (0..4).map(|age| plain("a.log", seconds - age * DAY, 0)).collect();
             for (age, name) in (0..).zip(&old) {
                 write_at(&folder.join(name), now - Duration::from_secs(age * DAY));
             }
-            fs::create_dir(folder.join(names::plain("a.log", 0, 0)))
-                .expect("a directory of such a name");
+            fs::create_dir(folder.join(plain("a.log", 0, 0))).expect("a directory of such a name");
             let held = OsDirectory::open(folder).expect("held");
             retention(keep, now).make_room(&held, arriving);
             let kept: Vec<_> = (0..4).filter(|age| folder.join(&old[*age]).exists()).collect();
@@ -235,13 +343,10 @@ pub(crate) mod tests {
             let directory = tempfile::tempdir().expect("a directory");
             let folder = directory.path();
             if gone > 0 {
-                write_at(&folder.join(names::plain("a.log", named, 0)), at(week_ago));
+                write_at(&folder.join(plain("a.log", named, 0)), at(week_ago));
             }
             for number in 1..4 {
-                write_at(
-                    &folder.join(names::plain("a.log", named, number)),
-                    at(60 + u64::from(number)),
-                );
+                write_at(&folder.join(plain("a.log", named, number)), at(60 + u64::from(number)));
             }
             let held = OsDirectory::open(folder).expect("held");
             let make_room = |now| retention(Keep::new().days(3), at(now)).make_room(&held, None);
@@ -249,32 +354,11 @@ pub(crate) mod tests {
             assert_eq!(left(folder).len(), 3 + gone, "in 1970");
             make_room(right);
             assert_eq!(left(folder).len(), 3, "the clock is set: they are minutes old");
-            write_at(&folder.join(names::plain("a.log", right + 9, 0)), at(right + 9));
+            write_at(&folder.join(plain("a.log", right + 9, 0)), at(right + 9));
             make_room(right + 2 * DAY);
             assert_eq!(left(folder).len(), 4);
             make_room(right + 4 * DAY);
             assert_eq!(left(folder), [""; 0], "nothing stays for ever");
-        }
-    }
-
-    /// Names of 2099: one written when the clock was ahead, and one of each of the three days after
-    /// it was put right.
-    #[test]
-    fn files_of_a_clock_that_was_ahead_go_when_those_behind_them_are_old() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let folder = directory.path();
-        let right = UNIX_EPOCH + Duration::from_secs(1_795_277_133);
-        let ahead = UNIX_EPOCH + Duration::from_secs(4_070_908_800);
-        let written =
-            [ahead, right, right + Duration::from_secs(DAY), right + Duration::from_secs(2 * DAY)];
-        for (number, modified) in written.iter().enumerate() {
-            write_at(&folder.join(names::plain("a.log", 4_070_908_800, number as u32)), *modified);
-        }
-        let held = OsDirectory::open(folder).expect("held");
-        for (days, expected) in [(2, 4), (3, 2), (4, 1), (5, 0)] {
-            let now = right + Duration::from_secs(days * DAY - 60);
-            retention(Keep::new().days(2), now).make_room(&held, None);
-            assert_eq!(left(folder).len(), expected, "after {days} days: {:?}", left(folder));
         }
     }
 }
