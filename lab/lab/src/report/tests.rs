@@ -28,9 +28,7 @@ fn the_answer_stands_before_everything_else() {
     let page = of(&sample());
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not in the page"));
     let answer = at("is the fastest durable way: 3.2 times as fast as appending");
-    assert!(
-        answer < at("Other processes wrote 12 MiB") && answer < at("id=\"data\"")
-    );
+    assert!(answer < at("Other processes wrote 12 MiB") && answer < at("id=\"data\""));
     assert!(page.contains("<code>inkstone lab .</code>"), "the command that makes it again");
     assert!(
         page.contains("EOPNOTSUPP; the device has no write zeroes"),
