@@ -15,7 +15,7 @@
 //! Hesterberg (2015), "What Teachers Should Know About the Bootstrap: Resampling in the
 //! Undergraduate Statistics Curriculum", The American Statistician 69(4), 371-386, corrects it by
 //! the *expanded percentile interval*: instead of the 2.5% quantile the one at `Phi(-sqrt(n/(n-1))
-//! * t_{0.975,n-1})`. Alone that is not enough at n = 5: no percentile interval reaches beyond the
+//! t_{0.975,n-1})`. Alone that is not enough at n = 5: no percentile interval reaches beyond the
 //! smallest and largest `d`, and five equal pairs agree in sign once in 16 (6.25%), whatever the
 //! noise. So the same correction is applied a second way, as a factor on the distance of the
 //! ordinary 2.5% quantiles from the centre, and the wider end of the two counts.

@@ -72,6 +72,34 @@ pub struct Violation {
 }
 
 impl Certificate {
+    /// One of a run that begins.
+    pub fn begin(lab: &str, file_system: String, subject: String, command: String) -> Self {
+        Self {
+            lab: lab.into(),
+            inkstone: env!("CARGO_PKG_VERSION").into(),
+            kernel: kernel(),
+            command,
+            subject,
+            file_system,
+            seed: 0,
+            seeds: 1,
+            classes: Vec::new(),
+            seconds: 0.0,
+            violations: Vec::new(),
+            not_run: Vec::new(),
+        }
+    }
+
+    /// Counts states of a class.
+    pub fn count(&mut self, name: &str, states: u64) {
+        match self.classes.iter_mut().find(|class| class.name == name) {
+            Some(class) => class.states += states,
+            None => {
+                self.classes.push(Class { name: name.into(), states, ..Class::default() });
+            }
+        }
+    }
+
     /// States that were opened, read and compared.
     pub fn states(&self) -> u64 {
         self.classes.iter().map(|class| class.states).sum()
@@ -137,27 +165,17 @@ mod tests {
 
     #[test]
     fn nothing_looked_at_is_no_promise_held() {
-        let class = |states| Class { name: "any".into(), states, ..Class::default() };
-        let mut certificate = Certificate {
-            lab: "run".into(),
-            inkstone: "1".into(),
-            kernel: "6".into(),
-            command: "again".into(),
-            subject: "a log".into(),
-            file_system: "ext4".into(),
-            seed: 1,
-            seeds: 0,
-            classes: vec![class(0)],
-            seconds: 0.0,
-            violations: Vec::new(),
-            not_run: vec!["it needs root".into()],
-        };
+        let mut certificate =
+            Certificate::begin("run", "ext4".into(), "a log".into(), "again".into());
+        certificate.not_run.push("it needs root".into());
+        certificate.count("any", 0);
         let said = certificate.to_string();
         assert!(
             said.contains("nothing was checked in 0 states") && !said.contains("held"),
             "{said}"
         );
-        certificate.classes = vec![class(3)];
+        certificate.count("any", 1);
+        certificate.count("any", 2);
         assert!(certificate.to_string().contains("every promise held in 3 states"));
     }
 }

@@ -184,11 +184,14 @@ pub fn plan(operation: &Op, before: &Model) -> Plan {
             after.cut(lsn.get());
         }
     }
-    let mut during =
-        Allowed { at_least: before.acked, firsts: [before.first, after.first], ..after.allowed() };
-    if let Op::TruncateAfter(_) = operation {
-        during = Allowed { cut: Some(lsn.get()), ..before.allowed() };
-    }
+    let during = match operation {
+        Op::TruncateAfter(_) => Allowed { cut: Some(lsn.get()), ..before.allowed() },
+        _ => Allowed {
+            at_least: before.acked,
+            firsts: vec![before.first, after.first],
+            ..after.allowed()
+        },
+    };
     // An operation that makes one record durable makes everything before it durable.
     if !matches!(operation, Op::LetGo(_) | Op::Kill | Op::Drop) {
         after.acked = after.last();

@@ -6,32 +6,40 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`model`] | what a log may hold, and comparing a log with it |
-//! | [`verdict`] | opening what a crash left, comparing it, appending to it |
-//! | [`history`] | operations on a log, from a seed, and what each means to the model |
-//! | [`certificate`] | the result of a run, for machines and people |
-//! | [`faults`] | a log in use on real kernel file systems whose disk fails |
-//! | [`kernel`] | histories on real kernel file systems, on disks in memory that are cut at every write |
-//! | [`any`] | any writer and reader, crashed in between |
-//! | [`kill`] | writers that are killed with SIGKILL, and an outside witness |
-//! | [`mistake`] | the mistake that is built into a log, in the copy that `.ci/mistaken` makes |
-//! | [`mistakes`] | which lab catches which mistake, and how fast |
-//! | [`raft`] | calls of a raft log, and what each means; the same labs look at it |
-//! | [`sim`] | histories on the simulated disk, crashed at every instant |
-//! | [`strategies`] | the plain ways in which programs write files, and what each loses |
+//! | [`runner`], [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |
+//! | [`replay`] | the states of a recording again |
+//! | [`certificate`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
+//! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |
+//! | [`words`], [`writer`] | what a writer of ours does, as words; the process that does it |
+//! | [`log_run`] | lab: histories of a log under real file systems |
+//! | [`in_use`], [`kill`], [`faults`] | labs: a log in use by threads, killed; on a disk that fails |
+//! | [`any`] | lab: any writer and reader |
+//! | [`strategies`] | lab: the plain ways in which programs write files, and what each loses |
+//! | [`sim`] | lab: histories on the simulated disk, crashed at every instant |
+//! | [`history`], [`model`], [`verdict`] | operations on a log, what each means, comparing a log with it |
+//! | [`raft`] | the same of a raft log |
+//! | [`mistake`], [`mistakes`] | mistakes to be caught, and which lab catches which |
 #![forbid(unsafe_code)]
 
 pub mod any;
 pub mod certificate;
 pub mod faults;
 pub mod history;
+pub mod in_use;
 pub mod keep;
 pub mod kernel;
 pub mod kill;
+pub mod log_run;
+pub mod medium;
 pub mod mistake;
 pub mod mistakes;
 pub mod model;
+pub mod process;
 pub mod raft;
+pub mod replay;
+pub mod runner;
 pub mod sim;
 pub mod strategies;
 pub mod verdict;
+pub mod words;
+pub mod writer;

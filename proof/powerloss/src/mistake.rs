@@ -3,9 +3,12 @@
 //! *Owns*: what a mistake is in either build, and building it in. *May not touch*: what a mistake
 //! does (`proof/mistakes/` at the root of the repository), which lab catches it (`mistakes.rs`).
 
-use inkstone::Options;
+use std::sync::Arc;
+
 #[cfg(inkstone_mistakes)]
 pub use inkstone::mistake::Mistake;
+use inkstone::{Directory, Log, Options};
+use inkstone_raft::RaftLog;
 #[cfg(not(inkstone_mistakes))]
 pub use none::Mistake;
 
@@ -35,6 +38,31 @@ mod none {
     }
 }
 
+/// Opens a log that makes the mistake, if there is one.
+///
+/// # Errors
+/// Those of the opening.
+pub fn open_in(
+    directory: impl Directory,
+    options: Options,
+    mistake: Option<Mistake>,
+) -> inkstone::Result<Log> {
+    Log::open_in(Arc::new(directory), build_in(options, mistake))
+}
+
+/// Opens a raft log on a log that makes the mistake, if there is one.
+///
+/// # Errors
+/// Those of the opening.
+pub fn open_raft_in(
+    directory: impl Directory,
+    log: Options,
+    options: fn(Options) -> inkstone_raft::Options,
+    mistake: Option<Mistake>,
+) -> inkstone_raft::Result<RaftLog> {
+    RaftLog::open_in(Arc::new(directory), options(build_in(log, mistake)))
+}
+
 /// The same options, with the mistake built in if there is one.
 pub fn build_in(options: Options, mistake: Option<Mistake>) -> Options {
     match mistake {
@@ -42,16 +70,4 @@ pub fn build_in(options: Options, mistake: Option<Mistake>) -> Options {
         #[cfg(inkstone_mistakes)]
         Some(mistake) => options.with_mistake(mistake),
     }
-}
-
-/// The mistake that these options build in.
-#[cfg(inkstone_mistakes)]
-pub fn built_into(options: &Options) -> Option<Mistake> {
-    options.mistake()
-}
-
-/// The mistake that these options build in: none, in this build.
-#[cfg(not(inkstone_mistakes))]
-pub fn built_into(_: &Options) -> Option<Mistake> {
-    None
 }

@@ -22,7 +22,7 @@ use crate::sim::threads;
 use crate::sim::variant::{SEGMENT_BYTES, Variant, variant};
 
 /// Mistakes about threads, which the labs here cannot catch: the explorer does
-/// (docs/interleavings.md).
+/// (docs/mistakes-table.md).
 #[cfg(inkstone_mistakes)]
 pub const EXPLORED: [Mistake; 8] = [
     Mistake::WakesUnderLock,
@@ -262,7 +262,7 @@ fn faults(mut variant: Variant, seed: u64, states: &mut u64) -> Result<(), Strin
 
 /// A full disk poisons nothing, and a budget is kept.
 fn full(seed: u64, mistake: Option<Mistake>, states: &mut u64) -> Result<(), String> {
-    let Variant { mut disk, options } = variant(seed);
+    let Variant { mut disk, options, .. } = variant(seed);
     let room = SEGMENT_BYTES * (2 + seed % 3) + 4096 * (seed % 16);
     // With padding, four openings of a full disk use up the room that a segment reserves for
     // control groups.
@@ -272,7 +272,7 @@ fn full(seed: u64, mistake: Option<Mistake>, states: &mut u64) -> Result<(), Str
     let options = options.segment_bytes(SEGMENT_BYTES).pad_groups(pad);
     let mut operations = history(seed, 30);
     operations.retain(|operation| !pad || !matches!(operation, Op::Reopen | Op::Drop | Op::Kill));
-    let variant = Variant { disk, options }.making(mistake);
+    let variant = Variant::new(disk, options).making(mistake);
     let disk = SimDisk::new(seed, disk);
     let run = faulty(disk, variant.clone(), seed, Trouble::Full, &operations, states)?;
     if run.poisoned > 0 {

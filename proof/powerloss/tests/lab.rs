@@ -28,7 +28,6 @@ fn plan(classes: &[FaultClass], until: Until) -> Plan {
         all_of: 8,
         mistake: None,
         operations: None,
-        kernel: "none".into(),
         command: "a test".into(),
     }
 }
@@ -63,7 +62,7 @@ fn every_class_holds_and_looks_at_something() {
 /// A cut with sectors of a segment and of a file that is not a segment yet, and a name.
 fn cuts_of_a_segment_change(new_blocks: NewBlocks) -> (Vec<PowerCut>, Variant) {
     let disk = SimDisk::new(3, DiskOptions { new_blocks, ..DiskOptions::default() });
-    let variant = Variant { disk: disk.options(), options: small() };
+    let variant = Variant::new(disk.options(), small());
     let log = open(&disk, &variant).unwrap();
     let mut model = Model::new();
     disk.record_epochs();
@@ -127,7 +126,7 @@ fn disks_of_one_fingerprint_have_one_outcome() {
 #[test]
 fn an_unfinished_file_is_not_read() {
     let disk = SimDisk::new(5, DiskOptions::default());
-    let variant = Variant { disk: disk.options(), options: small() };
+    let variant = Variant::new(disk.options(), small());
     open(&disk, &variant).unwrap().abandon();
     let read_bytes = |content: Option<u8>| {
         let found = disk.crash(1);

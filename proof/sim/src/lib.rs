@@ -115,6 +115,7 @@ mod pending;
 pub mod shrink;
 mod state;
 mod sum;
+pub mod survival;
 mod transfer;
 
 pub use counters::Counters;

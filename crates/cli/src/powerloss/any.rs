@@ -8,8 +8,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use inkstone_powerloss::any::{self, AnyError, AnyOptions, Killed, Place, PowerCut, States};
+use inkstone_powerloss::any::{self, AnyOptions};
+use inkstone_powerloss::certificate::Certificate;
+use inkstone_powerloss::kernel::each::on_each;
 use inkstone_powerloss::kernel::machine::FsKind;
+use inkstone_powerloss::medium::{Killed, PowerCut, RunError};
 
 use crate::parse::{duration, names};
 
@@ -44,8 +47,8 @@ pub(crate) struct AnyArguments {
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     /// How many writers to start
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
     /// Cut the power under this file system, on a disk in memory (root), instead of only killing
     /// the writer
     #[arg(long = "fs", value_name = "FS", value_parser = names::<FsKind>())]
@@ -55,8 +58,8 @@ pub(crate) struct AnyArguments {
     #[arg(long, value_name = "N", default_value_t = 40)]
     states: usize,
     /// How many writers work in one directory before it is emptied
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    lives: u32,
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    lives: u64,
     /// Kill each writer after at most this many lines
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     lines: u32,
@@ -72,17 +75,25 @@ pub(crate) struct AnyArguments {
     certificate: Option<PathBuf>,
 }
 
-fn place(arguments: &AnyArguments) -> Result<Box<dyn Place>, String> {
-    let AnyArguments { directory, kind, states, seed, lives, .. } = arguments;
-    let Some(kind) = *kind else { return Ok(Box::new(Killed::new(directory, *lives)?)) };
-    let states = States { at_lines: states / 2, sampled: states - states / 2, seed: *seed };
-    Ok(Box::new(PowerCut::new(directory, kind, states)?))
+/// What a run shows, or why it was not possible.
+type Run = Result<(Certificate, any::Figures), RunError>;
+
+fn run(arguments: &AnyArguments, options: &AnyOptions, stop: &AtomicBool) -> Run {
+    let AnyArguments { directory, kind, lives, .. } = arguments;
+    let Some(kind) = *kind else {
+        return any::run(options, &mut Killed::new(directory, *lives)?, stop);
+    };
+    let on = |kind, machine: Result<&_, String>| {
+        let mut medium = PowerCut::new(machine?, kind);
+        Ok(any::run(options, &mut medium, stop))
+    };
+    let mut ran = on_each(&[kind], directory, stop, on)?;
+    ran.remove(0).done
 }
 
 /// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
-    let mut place = place(arguments).map_err(anyhow::Error::msg)?;
     let options = AnyOptions {
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),
@@ -90,23 +101,24 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         seed: arguments.seed,
         lines_max: arguments.lines,
         limit: arguments.limit,
+        states: arguments.states,
         keep_in: arguments.directory.clone(),
         command: super::again(),
     };
-    let outcome = match any::run(&options, &mut *place, stop) {
-        Ok(outcome) => outcome,
-        Err(AnyError::Command(words)) => {
+    let (certificate, figures) = match run(arguments, &options, stop) {
+        Ok(shown) => shown,
+        Err(RunError::Command(words)) => {
             complain!("{words}");
             return Ok(ExitCode::from(2));
         }
-        Err(AnyError::Other(words)) => return Err(anyhow::Error::msg(words)),
+        Err(RunError::Other(words)) => return Err(anyhow::Error::msg(words)),
     };
     say!(
         "{} kills; {} lines acknowledged; {} acknowledged lines read back, and {} that were in flight",
-        outcome.kills,
-        outcome.acknowledged,
-        outcome.confirmed,
-        outcome.in_flight
+        figures.kills,
+        figures.acknowledged,
+        figures.confirmed,
+        figures.in_flight
     );
-    super::conclude(&[outcome.certificate], file, stop)
+    super::conclude(&[certificate], file, stop)
 }

@@ -3,7 +3,6 @@
 //! *Owns*: the list of subcommands, and where certificates go. *May not touch*: crash states.
 
 mod any;
-mod faults;
 mod kill;
 mod mistake;
 #[cfg(inkstone_mistakes)]
@@ -11,7 +10,6 @@ mod mistakes;
 mod recording;
 mod run;
 mod sim;
-mod strategies;
 mod writer;
 
 use std::fs::File;
@@ -38,15 +36,15 @@ enum PowerlossCommand {
     /// Cut the power under the kernel's own file systems, at any write (root)
     Run(run::RunArguments),
     /// Show what the plain ways of writing files lose, on which file system (root)
-    Strategies(strategies::StrategiesArguments),
-    /// Record what a log sends to its disk in one history (root)
+    Strategies(run::StrategiesArguments),
+    /// Record what a log, or a plain way of writing, sends to its disk (root)
     Record(recording::RecordArguments),
     /// Check crash states of a recording again (root)
     Replay(recording::ReplayArguments),
     /// Show a recording or a certificate in words
     Show(recording::ShowArguments),
     /// Use a log on the kernel's own file systems while their disk fails (root)
-    Faults(faults::FaultsArguments),
+    Faults(run::FaultsArguments),
     /// Kill a writer of the log with SIGKILL at random moments, with an outside witness
     Kill(kill::KillArguments),
     /// Crash any program that writes, and compare what a reader finds with what was acknowledged
@@ -54,18 +52,9 @@ enum PowerlossCommand {
     /// Build mistakes into the log, and show which lab notices each, and how fast
     #[cfg(inkstone_mistakes)]
     Mistakes(mistakes::MistakesArguments),
-    /// The writer of `run` and `record`
+    /// The writer that a lab starts
     #[command(hide = true)]
     Writer(writer::WriterArguments),
-    /// The writer of `strategies`
-    #[command(hide = true)]
-    StrategyWriter(strategies::StrategyWriterArguments),
-    /// The process that uses the log in `faults`
-    #[command(hide = true)]
-    FaultsWorker(faults::WorkerArguments),
-    /// The writer that `kill` kills
-    #[command(hide = true)]
-    KillWriter(kill::WriterArguments),
 }
 
 /// Runs a subcommand and prints its result.
@@ -76,19 +65,16 @@ pub(crate) fn powerloss(
     match &arguments.command {
         PowerlossCommand::Sim(sim) => sim::sim(sim, stop),
         PowerlossCommand::Run(run) => run::run(run, stop),
-        PowerlossCommand::Strategies(strategies) => strategies::strategies(strategies, stop),
+        PowerlossCommand::Strategies(strategies) => run::strategies(strategies, stop),
         PowerlossCommand::Record(record) => recording::record(record, stop),
         PowerlossCommand::Replay(replay) => recording::replay(replay, stop),
         PowerlossCommand::Show(show) => recording::show(show),
-        PowerlossCommand::Faults(faults) => faults::faults(faults, stop),
+        PowerlossCommand::Faults(faults) => run::faults(faults, stop),
         PowerlossCommand::Kill(kill) => kill::kill(kill, stop),
         PowerlossCommand::Any(any) => any::any(any, stop),
         #[cfg(inkstone_mistakes)]
         PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
-        PowerlossCommand::StrategyWriter(writer) => strategies::write(writer),
-        PowerlossCommand::FaultsWorker(worker) => faults::worker(worker),
-        PowerlossCommand::KillWriter(writer) => kill::write(writer),
     }
 }
 

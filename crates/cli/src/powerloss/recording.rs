@@ -1,9 +1,10 @@
-//! `inkstone powerloss record`, `replay` and `show`: makes one recording, checks it again, and
-//! describes it in words.
+//! `inkstone powerloss record`, `replay` and `show`: makes one recording, judges its states again,
+//! and describes it in words.
 //!
 //! *Owns*: their arguments and words. *May not touch*: how states are created or judged.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use inkstone_powerloss::certificate::Certificate;
-use inkstone_powerloss::kernel::chronicle::Chronicle;
-use inkstone_powerloss::kernel::image::Image;
 use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for};
-use inkstone_powerloss::kernel::record::record as make;
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
-use inkstone_powerloss::kernel::replay::{Again, look};
-use inkstone_powerloss::kernel::spec::{Spec, Subject, Way};
-use inkstone_powerloss::kernel::states::{Player, choose};
+use inkstone_powerloss::log_run::record as make;
+use inkstone_powerloss::log_run::spec::{Spec, Subject};
+use inkstone_powerloss::medium::{Judge, PowerCut, RunError, State, Which};
+use inkstone_powerloss::replay::Recorded;
+use inkstone_powerloss::words::Way;
 
 use super::writer::program;
 use crate::parse::names;
@@ -67,9 +67,9 @@ pub(crate) struct ReplayArguments {
     /// States for each cut
     #[arg(long, value_name = "N", default_value_t = 3)]
     states: usize,
-    /// Cut the power again this many times while each state is opened
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    again: usize,
+    /// Cut the power again while each state is judged
+    #[arg(long)]
+    again: bool,
     /// Seed of the choice of states
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -94,22 +94,23 @@ fn can_run(kind: FsKind) -> anyhow::Result<()> {
 
 /// Makes a recording.
 pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let RecordArguments { file, kind, way, seed, length, raft } = arguments;
-    can_run(*kind)?;
+    let &RecordArguments { ref file, kind, way, seed, length, raft } = arguments;
+    can_run(kind)?;
     if file.exists() {
         bail!(
             "{} exists already: name another file, since a recording overwrites nothing",
             file.display()
         );
     }
-    let subject = if *raft { Subject::Raft } else { Subject::Log };
-    let spec =
-        Spec { kind: *kind, way: *way, seed: *seed, length: *length, mistake: None, subject };
+    let subject = if raft { Subject::Raft } else { Subject::Log };
+    let spec = Spec { kind, way, seed, length, mistake: None, subject };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
-    let recording = make(&machine, &spec, &program()?, stop).map_err(|why| anyhow!(why))?;
+    let mut medium = PowerCut::new(&machine, kind);
+    let chronicle = make(&mut medium, &spec, &program()?, stop).map_err(|why| anyhow!(why))?;
+    let recording = std::mem::take(&mut medium.recording);
+    drop(medium);
     machine.remove().map_err(|why| anyhow!(why))?;
     recording.save(file).with_context(|| format!("write {}", file.display()))?;
-    let chronicle = Chronicle::read(&recording).map_err(|why| anyhow!(why))?;
     say!("{}: {} entries", file.display(), recording.entries.len());
     match chronicle.failed {
         Some(why) => bail!("the writer reports: {why}"),
@@ -117,61 +118,60 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     }
 }
 
-fn load(file: &std::path::Path) -> anyhow::Result<(Recording, Chronicle)> {
-    let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
-    let chronicle = Chronicle::read(&recording);
-    let chronicle = chronicle.map_err(|why| anyhow!("{}: {why}", file.display()))?;
-    Ok((recording, chronicle))
+/// Says what is broken, and counts.
+struct Looking<'a> {
+    recorded: Recorded,
+    stop: &'a AtomicBool,
+    states: u64,
+    broken: u64,
 }
 
-/// Checks states of a recording.
-pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let (recording, chronicle) = load(&arguments.file)?;
-    let spec = chronicle.spec;
-    can_run(spec.kind)?;
-    let range = match arguments.entry {
-        Some(entry) if !(chronicle.first..=chronicle.last).contains(&entry) => {
-            bail!(
-                "entry {entry}: the log is written in entries {}..={}",
-                chronicle.first,
-                chronicle.last
-            )
+impl Looking<'_> {
+    fn take(&mut self, state: &State<'_>, judged: Result<(), String>) -> ControlFlow<()> {
+        self.states += 1;
+        if let Err(why) = judged {
+            self.broken += 1;
+            let (entry, subset) = state.place.clone().unwrap_or_default();
+            say!("BROKEN at entry {entry}, {subset}: {why}");
         }
-        Some(entry) => entry..=entry,
-        None => chronicle.first..=chronicle.last,
-    };
-    say!("{spec}");
-    let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
-    let mut player = Player::new(&recording, Image::new(spec.kind.disk_bytes()));
-    let (mut states, mut broken) = (0_u64, 0_u64);
-    for entry in range {
-        player.play(entry);
-        let cut = player.cut();
-        let (allowed, moment) = chronicle.at(entry);
-        let seed = arguments.seed ^ ((entry as u64) << 20);
-        let chosen = match &arguments.subset {
-            Some(words) => {
-                vec![(words.clone(), cut.kept_by_words(words).map_err(|why| anyhow!(why))?)]
-            }
-            None => choose(&cut.units, arguments.states, seed)
-                .into_iter()
-                .map(|(subset, kept)| (subset.to_string(), kept))
-                .collect(),
-        };
-        for (number, (words, kept)) in chosen.into_iter().enumerate() {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(ExitCode::from(130));
-            }
-            states += 1;
-            let again = Again { states: arguments.again, seed: seed ^ number as u64 };
-            let again = (arguments.again > 0).then_some(again);
-            if let Err(why) = look(&machine, &spec, cut.state(&kept), allowed, false, again) {
-                broken += 1;
-                say!("BROKEN at entry {entry}, {moment}, {words} of {} sectors: {why}", kept.len());
-            }
-        }
+        let is_over = self.stop.load(Ordering::Relaxed);
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+}
+
+impl Judge for Looking<'_> {
+    fn judge(&mut self, state: &State<'_>) -> Result<ControlFlow<()>, RunError> {
+        let judged = self.recorded.judge(state);
+        Ok(self.take(state, judged))
+    }
+
+    fn is_dead(&mut self, state: &State<'_>, why: String) -> Result<ControlFlow<()>, RunError> {
+        Ok(self.take(state, Err(why)))
+    }
+}
+
+/// Judges states of a recording.
+pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let file = &arguments.file;
+    let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
+    let recorded = Recorded::of(&recording);
+    let recorded = recorded.map_err(|why| anyhow!("{}: {why}", file.display()))?;
+    can_run(recorded.kind())?;
+    say!("{}", recording.head().unwrap_or_default());
+    let &ReplayArguments { entry, ref subset, states, again, seed, .. } = arguments;
+    let which = Which { entry, subset: subset.clone(), states, again, seed };
+    let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
+    let mut looking = Looking { recorded, stop, states: 0, broken: 0 };
+    let mut medium = PowerCut::new(&machine, looking.recorded.kind());
+    let range = looking.recorded.range();
+    let shown = medium.show_all(&recording, range, &which, &mut looking);
+    drop(medium);
     machine.remove().map_err(|why| anyhow!(why))?;
+    shown?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(130));
+    }
+    let Looking { states, broken, .. } = looking;
     say!("{states} states, {broken} broken");
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -204,25 +204,17 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
             say!("{number:>8}  {words}");
         }
     }
-    say!(
-        "{} entries, {:.1} MiB of disk",
-        recording.entries.len(),
-        recording.end_bytes() as f64 / 1_048_576.0
-    );
+    let mib = recording.end_bytes() as f64 / 1_048_576.0;
+    say!("{} entries, {mib:.1} MiB of disk", recording.entries.len());
     counts.iter().for_each(|(kind, count)| say!("  {count:>8} {kind}"));
-    match Chronicle::read(&recording) {
-        Ok(chronicle) => {
-            say!(
-                "{}\n  a log is written in entries {}..={}",
-                chronicle.spec,
-                chronicle.first,
-                chronicle.last
-            );
-            if let Some(why) = &chronicle.failed {
-                say!("  the writer reports: {why}");
-            }
+    match Recorded::of(&recording) {
+        Ok(recorded) => {
+            let range = recorded.range();
+            say!("{}", recording.head().unwrap_or_default());
+            say!("  it was written in entries {}..={}", range.start(), range.end());
+            recorded.failed().iter().for_each(|why| say!("  the writer reports: {why}"));
         }
-        Err(why) => say!("not the recording of a log: {why}"),
+        Err(why) => say!("not the recording of a lab: {why}"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,23 +1,58 @@
-//! `inkstone powerloss run`.
+//! `inkstone powerloss run`, `faults` and `strategies`: the labs under the kernel's own file
+//! systems.
 //!
-//! *Owns*: its arguments, and printing the certificates. *May not touch*: how states are created or
+//! *Owns*: their arguments, and printing what they show. *May not touch*: how states are created or
 //! judged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
+use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::kernel::run::{Campaign, run as run_campaign};
-use inkstone_powerloss::kernel::spec::{Subject, Way};
+use inkstone_powerloss::log_run::spec::Subject;
+use inkstone_powerloss::strategies::plain::Plain;
+use inkstone_powerloss::strategies::report::{Report, Row};
+use inkstone_powerloss::words::Way;
+use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
 
 use super::mistake::MistakeArgument;
 use super::writer::program;
 use crate::parse::names;
 
-const EXAMPLES: &str = "\
+/// Unless somebody says otherwise.
+const PROJECTED: u64 = 6000;
+
+#[derive(Debug, Args)]
+struct KernelArguments {
+    /// File systems [default: all]
+    #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
+    kinds: Vec<FsKind>,
+    /// Seed of the first writer
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where to mount file systems
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// Write the certificates to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+}
+
+impl KernelArguments {
+    fn kinds(&self) -> Vec<FsKind> {
+        super::all_or(&self.kinds)
+    }
+
+    fn parent(&self) -> PathBuf {
+        self.directory.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
 Examples:
   sudo inkstone powerloss run                 60 mounted states on each file system: about a minute
   sudo inkstone powerloss run --fs ext4 --strategy direct-rwf-dsync --mounted 1000 --projected 100000
@@ -25,17 +60,10 @@ Examples:
   sudo inkstone powerloss run --raft          the same for a raft log: entries, votes, truncations, purges
 
 Exit code 0: every promise held in every state that was checked, and at least one state was checked. 1: a promise was
-broken, or nothing could run. The output always names what did not run.";
-
-/// Unless somebody says otherwise.
-const PROJECTED: u64 = 6000;
-
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+broken, or nothing could run. The output always names what did not run.")]
 pub(crate) struct RunArguments {
-    /// File systems [default: all]
-    #[arg(long = "fs", value_name = "LIST", value_delimiter = ',', value_parser = names::<FsKind>())]
-    kinds: Vec<FsKind>,
+    #[command(flatten)]
+    kernel: KernelArguments,
     /// Ways of writing [default: all]
     #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
     ways: Vec<Way>,
@@ -49,39 +77,151 @@ pub(crate) struct RunArguments {
     /// Test a raft log instead of a plain log
     #[arg(long)]
     raft: bool,
-    /// Seed of the first history
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Where to mount file systems
-    #[arg(long, value_name = "DIRECTORY")]
-    directory: Option<PathBuf>,
     /// Where to keep the recording of a violation
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     keep: PathBuf,
-    /// Write the certificates to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
     #[command(flatten)]
     mistake: MistakeArgument,
 }
 
 /// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let file = super::certificate_file(arguments.certificate.as_deref())?;
-    let campaign = Campaign {
-        kinds: super::all_or(&arguments.kinds),
-        ways: super::all_or(&arguments.ways),
-        mounted: arguments.mounted,
-        projected: arguments.projected.unwrap_or(if arguments.raft { 0 } else { PROJECTED }),
-        seed: arguments.seed,
-        parent: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
-        keep_in: arguments.keep.clone(),
+    let RunArguments { kernel, ways, mounted, projected, raft, keep, mistake } = arguments;
+    let file = super::certificate_file(kernel.certificate.as_deref())?;
+    let campaign = log_run::Campaign {
+        kinds: kernel.kinds(),
+        ways: super::all_or(ways),
+        mounted: *mounted,
+        projected: projected.unwrap_or(if *raft { 0 } else { PROJECTED }),
+        seed: kernel.seed,
+        parent: kernel.parent(),
+        keep_in: keep.clone(),
         program: program()?,
         command: super::again(),
-        mistake: arguments.mistake.chosen(),
-        subject: if arguments.raft { Subject::Raft } else { Subject::Log },
+        mistake: mistake.chosen(),
+        subject: if *raft { Subject::Raft } else { Subject::Log },
     };
-    let certificates = run_campaign(&campaign, stop, &mut |line| crate::stdout::note(line));
-    let certificates = certificates.map_err(|why| anyhow!(why))?;
+    let certificates = log_run::run(&campaign, stop, &mut |line| crate::stdout::note(line));
+    super::conclude(&certificates.map_err(|why| anyhow!(why))?, file, stop)
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo inkstone powerloss faults                              each fault on each file system, 4 times
+  sudo inkstone powerloss faults --fs xfs --fault flush-once,dead --rounds 20
+  sudo inkstone powerloss faults --rounds 50 --certificate faults.json
+
+Exit code 0: every promise held, and at least one state was checked. 1: a promise was broken, or nothing could run.")]
+pub(crate) struct FaultsArguments {
+    #[command(flatten)]
+    kernel: KernelArguments,
+    /// Faults [default: all]
+    #[arg(long = "fault", value_name = "LIST", value_delimiter = ',', value_parser = names::<Fault>())]
+    faults: Vec<Fault>,
+    /// Ways of writing [default: all, in turn]
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Way>())]
+    ways: Vec<Way>,
+    /// How many logs to use with each fault on each file system
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// Crash states to check after each, besides the harshest
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    states: usize,
+    #[command(flatten)]
+    mistake: MistakeArgument,
+}
+
+/// Runs the lab and prints its result.
+pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let FaultsArguments { kernel, faults, ways, rounds, states, mistake } = arguments;
+    let file = super::certificate_file(kernel.certificate.as_deref())?;
+    let campaign = faults_lab::Campaign {
+        kinds: kernel.kinds(),
+        faults: super::all_or(faults),
+        ways: super::all_or(ways),
+        rounds: *rounds,
+        sampled: *states,
+        seed: kernel.seed,
+        parent: kernel.parent(),
+        program: program()?,
+        mistake: mistake.chosen(),
+    };
+    let shown = faults_lab::run(&campaign, stop, &mut |line| crate::stdout::note(line));
+    let shown = shown.map_err(|why| anyhow!(why))?;
+    let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
     super::conclude(&certificates, file, stop)
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo inkstone powerloss strategies                every strategy on every file system: minutes
+  sudo inkstone powerloss strategies --fs xfs --strategy replace,replace-no-sync --states 200
+  sudo inkstone powerloss strategies --fs ext4 --strategy write-only --keep .     and `replay` shows a loss again
+
+Exit code 0: every strategy that claims durability kept its data in every state, and every other one was caught losing some.
+1: not so, or nothing could run. The output always names what did not run.")]
+pub(crate) struct StrategiesArguments {
+    #[command(flatten)]
+    kernel: KernelArguments,
+    /// Strategies [default: all]
+    #[arg(long = "strategy", value_name = "LIST", value_delimiter = ',', value_parser = names::<Plain>())]
+    strategies: Vec<Plain>,
+    /// States for each strategy on each file system
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    states: u32,
+    /// Keep the recording of each loss and each hole in this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
+    /// Write every row to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn save(path: Option<&Path>, what: &impl serde::Serialize) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let json = serde_json::to_string_pretty(what)?;
+    std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))
+}
+
+/// Runs the lab and prints its table.
+pub(crate) fn strategies(
+    arguments: &StrategiesArguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    let StrategiesArguments { kernel, strategies, states, keep, json } = arguments;
+    let campaign = strategies_lab::Campaign {
+        kinds: kernel.kinds(),
+        strategies: super::all_or(strategies),
+        states: *states as usize,
+        seed: kernel.seed,
+        parent: kernel.parent(),
+        keep_in: keep.clone(),
+        program: program()?,
+        command: super::again(),
+    };
+    let ran = strategies_lab::run(&campaign, stop, &mut |line| crate::stdout::note(line));
+    let (report, certificates) = ran.map_err(|why| anyhow!(why))?;
+    show(&report);
+    save(kernel.certificate.as_deref(), &certificates)?;
+    save(json.as_deref(), &report)?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(130));
+    }
+    Ok(if report.is_as_claimed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(report: &Report) {
+    say!("{}", report.table());
+    report.not_run.iter().for_each(|why| say!("NOT RUN: {why}"));
+    let rows = |which: fn(&&Row) -> bool| report.rows.iter().filter(which);
+    rows(|row| row.not_run.is_some()).for_each(|row| say!("{row}"));
+    rows(|row| !row.as_claimed).for_each(|row| say!("NOT AS CLAIMED ({}): {row}", row.claim));
+    let verdict = match report.states() {
+        0 => "NOTHING RAN",
+        _ if report.is_as_claimed() => "every strategy is as claimed",
+        _ => "not every strategy is as claimed",
+    };
+    say!("{verdict}: {} states, Linux {}", report.states(), report.kernel);
 }

@@ -4,19 +4,16 @@
 
 use std::io::{IsTerminal, stderr};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use inkstone_host::process_cpu_ns;
 use inkstone_io::NamedChoice;
-use inkstone_powerloss::certificate::kernel;
 use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
-use inkstone_powerloss::sim::scenes::scenes;
 
 use super::mistake::MistakeArgument;
 use crate::parse::duration;
@@ -59,10 +56,6 @@ pub(crate) struct SimArguments {
     /// Write the certificate to this file, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Write the corpus (disks that were once hard for the log) into this directory; files already
-    /// there stay
-    #[arg(long, value_name = "DIR")]
-    save_corpus: Option<PathBuf>,
     /// List the classes
     #[arg(long)]
     list: bool,
@@ -92,29 +85,11 @@ fn classes() -> String {
     FaultClass::ALL.iter().map(line).collect()
 }
 
-/// Keeps files that exist: each is a disk that an earlier version of the log has left.
-fn save_corpus(directory: &Path) -> anyhow::Result<ExitCode> {
-    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    for (name, scene) in scenes().map_err(anyhow::Error::msg)? {
-        let path = directory.join(format!("{name}.txt"));
-        if path.exists() {
-            say!("{} exists already", path.display());
-        } else {
-            std::fs::write(&path, scene.to_text()).with_context(|| path.display().to_string())?;
-            say!("{}", path.display());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Runs the lab and prints its result.
 pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if arguments.list {
         crate::stdout::print(classes());
         return Ok(ExitCode::SUCCESS);
-    }
-    if let Some(directory) = &arguments.save_corpus {
-        return save_corpus(directory);
     }
     let until = match (arguments.seeds, arguments.states) {
         (Some(seeds), _) => Until::Seeds(seeds),
@@ -132,7 +107,6 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         all_of: arguments.all_of as usize,
         mistake: arguments.mistake.chosen(),
         operations: arguments.operations.clone().map(|numbers| numbers.0),
-        kernel: kernel(),
         command: super::again(),
     };
     let file = super::certificate_file(arguments.certificate.as_deref())?;

@@ -1,34 +1,31 @@
-//! `inkstone powerloss writer`: the process that a recorder starts.
+//! `inkstone powerloss writer`: the process that a lab starts.
 //!
 //! *Owns*: its arguments. *May not touch*: what it does.
 
-use std::io::{BufReader, stdin, stdout};
+use std::io::{stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use inkstone_powerloss::kernel::record::Program;
-use inkstone_powerloss::kernel::spec::Spec;
-use inkstone_powerloss::kernel::writer::write as run;
+use inkstone_powerloss::process::Program;
+use inkstone_powerloss::writer::write as run;
 
 #[derive(Debug, Args)]
 pub(crate) struct WriterArguments {
-    /// Where the log is
+    /// Where it writes
     directory: PathBuf,
-    /// What is done, in the words of a recording's first mark
-    #[arg(value_parser = str::parse::<Spec>)]
-    spec: Spec,
+    /// What it does, in the words of a recording's first mark
+    words: String,
 }
 
-/// The recorder already has the error.
+/// Who started it has the error already, but for one about its words.
 pub(crate) fn write(arguments: &WriterArguments) -> anyhow::Result<ExitCode> {
-    match run(&arguments.spec, &arguments.directory, BufReader::new(stdin()), stdout()) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(_) => Ok(ExitCode::FAILURE),
-    }
+    let WriterArguments { directory, words } = arguments;
+    run(words, directory, stdin(), &mut stdout()).map_err(anyhow::Error::msg)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// How a recorder starts this writer.
+/// How a lab starts this writer.
 pub(crate) fn program() -> anyhow::Result<Program> {
     let arguments = ["powerloss", "writer"].map(String::from).to_vec();
     Ok(Program { path: std::env::current_exe()?, arguments })

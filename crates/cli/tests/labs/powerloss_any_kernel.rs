@@ -47,7 +47,7 @@ fn the_power_finds_what_a_kill_cannot() {
         }
         let (code, said) = any(kind, "sync items");
         assert!(code == Some(0) && said.contains("every promise held"), "{kind}: {code:?} {said}");
-        assert!(said.contains("a line was read, nothing unflushed kept"), "{kind}: {said}");
+        assert!(said.contains("right behind a line, nothing unflushed kept"), "{kind}: {said}");
         let (code, said) = any(kind, "true");
         assert!(code == Some(1) && said.contains("is missing"), "{kind}: {code:?} {said}");
     }

@@ -10,11 +10,11 @@ use std::sync::atomic::AtomicBool;
 use crate::support::side_by_side;
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::faults::plan::Fault;
-use inkstone_powerloss::faults::run::{Campaign, Shown, run};
+use inkstone_powerloss::faults::{Campaign, Told, run};
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
-use inkstone_powerloss::kernel::record::Program;
-use inkstone_powerloss::kernel::spec::Way;
 use inkstone_powerloss::mistake::Mistake;
+use inkstone_powerloss::process::Program;
+use inkstone_powerloss::words::Way;
 
 /// Whether it can run on this file system; if not, that is said loudly.
 fn can_run(test: &str, kind: FsKind) -> bool {
@@ -35,13 +35,13 @@ fn campaign(parent: &Path, kind: FsKind) -> Campaign {
         parent: parent.to_path_buf(),
         program: Program {
             path: env!("CARGO_BIN_EXE_inkstone").into(),
-            arguments: ["powerloss", "faults-worker"].map(String::from).to_vec(),
+            arguments: ["powerloss", "writer"].map(String::from).to_vec(),
         },
         mistake: None,
     }
 }
 
-fn shown(campaign: &Campaign) -> Shown {
+fn shown(campaign: &Campaign) -> Told {
     let mut shown = run(campaign, &AtomicBool::new(false), &mut |_| {}).unwrap();
     assert_eq!(shown.len(), 1);
     shown.remove(0)
@@ -102,7 +102,7 @@ fn a_full_file_system_is_met_and_left_behind() {
 fn syncs(trace: &str) -> Vec<(String, bool)> {
     let mut seen = Vec::new();
     for line in trace.lines() {
-        if line.contains("write(1") && line.contains("begin\\t0\\topen") {
+        if line.contains("write(1") && line.contains("begin\\t") {
             seen.push((String::new(), false));
         } else if line.contains(" fsync(") || line.contains(" fdatasync(") {
             // `7 fdatasync(9</mnt/log/1.ink>) = -1 EIO (...)`, where the answer may stand on a
@@ -137,9 +137,7 @@ fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usi
             ["-f", "-qq", "-y", "-s", "40", "-e", "signal=none"].map(String::from).into();
         arguments.extend(["-e", "trace=fsync,fdatasync,write", "-o"].map(String::from));
         arguments.push(trace.display().to_string());
-        arguments.extend(
-            [env!("CARGO_BIN_EXE_inkstone"), "powerloss", "faults-worker"].map(String::from),
-        );
+        arguments.extend([env!("CARGO_BIN_EXE_inkstone"), "powerloss", "writer"].map(String::from));
         let program = Program { path: strace.into(), arguments };
         let (faults, ways) = (vec![Fault::WriteDataForEver], vec![Way::BufferedFdatasync]);
         let base = campaign(directory.path(), FsKind::Ext4);
@@ -192,7 +190,7 @@ mod mistaken {
             let (sound, _) = shown(&base);
             assert!(sound.is_clean(), "{sound}");
             let is_loss = |what: &str| {
-                what.contains("acknowledged records are lost")
+                what.contains("was acknowledged, but the last is")
                     || what.contains("promised to be durable")
             };
             // What a round shows depends on what was in flight when the disk failed, which is the

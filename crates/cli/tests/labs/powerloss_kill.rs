@@ -1,7 +1,9 @@
 //! `inkstone powerloss kill`: writers that are killed, and the witness that catches a writer that
 //! lies.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::support::{directory, inkstone, json, run, spawn, text};
 
@@ -51,7 +53,7 @@ fn every_lie_of_a_writer_is_found_out() {
         ("twice", &["is the next of that thread"]),
         ("unsaid", &["was not announced", "is the next of that thread"]),
         ("swapped", &["is the next of that thread"]),
-        ("flipped", &["not a whole record of any writer"]),
+        ("flipped", &["no whole record of any writer"]),
         ("truncates-more", &["the first LSN is"]),
     ] {
         let directory = directory();
@@ -100,11 +102,18 @@ fn what_makes_no_sense_is_refused() {
     let output = run(directory.path(), &["powerloss", "kill", "nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nowhere"), "{}", text(&output.stderr));
-    // It is hidden, but a command of its own: it reports what it could not do.
-    let writer = inkstone()
-        .args(["powerloss", "kill-writer", "--seed", "1", "/dev/null/log", "1"])
-        .output()
+    // It is hidden, but a command of its own: it reports what it could not do. It ends with its
+    // input.
+    let mut writer = inkstone()
+        .args(["powerloss", "writer", "/dev/null/log", "inkstone-use 1 threads=1 seed=1 life=1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .expect("the command runs");
-    assert_eq!(writer.status.code(), Some(1));
-    assert!(text(&writer.stdout).starts_with("failed "), "{}", text(&writer.stdout));
+    let said = BufReader::new(writer.stdout.take().expect("a pipe"));
+    let mut lines = said.lines().map_while(Result::ok);
+    let failed = lines.find(|line| line.starts_with("failed\t256\topen\t"));
+    drop(writer.stdin.take());
+    writer.wait().expect("it ends");
+    assert!(failed.is_some(), "it did not say that it could not open the log");
 }

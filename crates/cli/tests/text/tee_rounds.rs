@@ -369,7 +369,7 @@ fn kill_of_tee(survive: &'static str, lost_most: usize) -> [usize; 3] {
 }
 
 fn kill_or_power_loss(round: u32) -> &'static str {
-    if round % 2 == 0 { "kill" } else { "power-loss" }
+    if round.is_multiple_of(2) { "kill" } else { "power-loss" }
 }
 
 #[test]

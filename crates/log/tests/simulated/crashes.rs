@@ -113,10 +113,10 @@ fn segments_filled_to_the_last_byte() {
             Op::TruncateBefore(255),
             Op::Append(1),
         ]);
-        let Variant { mut disk, options } = variant(seed);
+        let Variant { mut disk, options, .. } = variant(seed);
         disk.garbage_at_crash = false;
-        let variant =
-            Variant { disk, options: options.segment_bytes(SEGMENT_BYTES).pad_groups(false) };
+        let options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false);
+        let variant = Variant::new(disk, options);
         let effort = Effort { samples: 2, all_of: 4, deep: 5 };
         must_hold(
             "segments_filled_to_the_last_byte",
@@ -231,12 +231,12 @@ fn faults_at_any_time() {
 fn a_full_disk() {
     let mut count = Count::default();
     for seed in seeds(40_001, 100) {
-        let Variant { mut disk, options } = variant(seed);
+        let Variant { mut disk, options, .. } = variant(seed);
         disk.capacity_bytes = Some(SEGMENT_BYTES * (2 + seed % 3) + 4096 * (seed % 16));
         // Padded, four openings of a full disk use up what a segment keeps for control groups.
         disk.garbage_at_crash = false;
-        let variant =
-            Variant { disk, options: options.segment_bytes(SEGMENT_BYTES).pad_groups(false) };
+        let options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false);
+        let variant = Variant::new(disk, options);
         must_hold("a_full_disk", seed, &history(seed, 30), &disk, |operations, seed| {
             count.run(seed, &SimDisk::new(seed, disk), &variant, Trouble::Full, operations)
         });

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use inkstone_powerloss::raft::history::{Draw, carry_out};
 use inkstone_powerloss::raft::model::{Model, Op};
+use inkstone_powerloss::raft::verdict::Allowed;
 use inkstone_raft::{Options, RaftLog};
+use inkstone_sim::survival::Past;
 use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
 
 pub(crate) type Raft = RaftLog;
@@ -65,14 +67,14 @@ pub(crate) struct History<'a> {
 struct Subject {
     disk: SimDisk,
     raft: Raft,
-    past: Vec<Model>,
+    past: Past<Model>,
     acks: Acks,
     called: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Subject {
     fn now(&self) -> &Model {
-        self.past.last().expect("it began with one")
+        self.past.now()
     }
 
     /// What must be there at the least when the disk was cut in this epoch.
@@ -82,16 +84,8 @@ impl Subject {
     }
 
     fn acknowledge(&self) {
-        self.acks.lock().unwrap().push((self.disk.epochs_recorded(), self.past.len() - 1));
+        self.acks.lock().unwrap().push((self.disk.epochs_recorded(), self.past.calls()));
     }
-}
-
-fn compare(allowed: &[Model], shown: &Model) -> Result<(), String> {
-    if allowed.iter().any(|model| model.may_be_shown_as(shown)) {
-        return Ok(());
-    }
-    let models: Vec<_> = allowed.iter().map(|model| format!("\n  {}", model.brief())).collect();
-    Err(format!("shows {}, which is none of:{}", shown.brief(), models.concat()))
 }
 
 impl History<'_> {
@@ -100,7 +94,7 @@ impl History<'_> {
         disk.record_epochs();
         let raft = open(disk, self.options)?;
         let shown = Model::of(&raft)?;
-        compare(&[Model::new()], &shown)?;
+        Allowed::new(&[Model::new()]).check(&shown)?;
         let raft = self.go_on(disk, raft, shown, 0)?;
         raft.close().map_err(|error| format!("does not close: {error}"))
     }
@@ -117,7 +111,7 @@ impl History<'_> {
         let mut subject = Subject {
             disk: disk.clone(),
             raft,
-            past: vec![shown],
+            past: Past::new(shown),
             acks: Arc::default(),
             called: Arc::default(),
         };
@@ -200,13 +194,13 @@ impl History<'_> {
         let mut cuts = subject.disk.take_epochs();
         cuts.push(subject.disk.power_cut());
         for cut in cuts {
-            let allowed = &subject.past[subject.certain(cut.epoch())..];
-            self.cut(&cut, allowed, depth)?;
+            let allowed = Allowed::new(subject.past.after(subject.certain(cut.epoch())));
+            self.cut(&cut, &allowed, depth)?;
         }
         Ok(())
     }
 
-    fn cut(&mut self, cut: &PowerCut, allowed: &[Model], depth: usize) -> Result<(), String> {
+    fn cut(&mut self, cut: &PowerCut, allowed: &Allowed, depth: usize) -> Result<(), String> {
         for _ in 0..if depth == 0 { self.effort.samples } else { 1 } {
             let found = cut.sample(self.draw.rng.u64(..));
             found.change_options(|options| options.rates = FaultRates::default());
@@ -217,7 +211,7 @@ impl History<'_> {
             }
             let raft = open(&found, self.options)?;
             let shown = Model::of(&raft)?;
-            compare(allowed, &shown)?;
+            allowed.check(&shown)?;
             if !is_deep {
                 raft.abandon();
                 continue;
@@ -244,15 +238,17 @@ impl History<'_> {
         let certain = acks.lock().unwrap().iter().map(|(_, what)| *what).max().unwrap_or(0);
         let raft = open(&disk, self.options).map_err(|why| format!("killed: {why}"))?;
         let shown = Model::of(&raft)?;
-        compare(&past[certain..], &shown).map_err(|why| format!("killed: {why}"))?;
+        let allowed = Allowed::new(past.after(certain));
+        allowed.check(&shown).map_err(|why| format!("killed: {why}"))?;
         disk.take_epochs();
         let _ = called;
-        Ok(Subject { disk, raft, past: vec![shown], acks: Arc::default(), called: Arc::default() })
+        let past = Past::new(shown);
+        Ok(Subject { disk, raft, past, acks: Arc::default(), called: Arc::default() })
     }
 }
 
 fn carry_out_with(subject: &Subject, op: &Op) -> inkstone_raft::Result<()> {
-    let what = subject.past.len() - 1;
+    let what = subject.past.calls();
     let (acks, called, disk) =
         (Arc::clone(&subject.acks), Arc::clone(&subject.called), subject.disk.clone());
     carry_out(&subject.raft, op, move |result| {

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use inkstone_raft::Error;
+use inkstone_sim::survival::Past;
 use inkstone_sim::{Fate, PowerCut, SimDisk};
 
 use crate::ledger::{Kind, Moment, fail};
@@ -409,27 +410,28 @@ impl Ledger {
     /// Compares what was found with what some number of steps have led to.
     pub fn check_found(&self, expected: &Expected, found: &Found) {
         let Expected { certain, called, purged, why } = expected;
-        let (mut entries, mut vote) = (Vec::new(), 0);
-        let is_it = |entries: &[u32], vote: u64| {
-            let there =
-                (found.first..).zip(entries.iter().skip(found.first.saturating_sub(1) as usize));
-            vote == found.vote
-                && there.eq(found
-                    .entries
-                    .iter()
-                    .map(|(index, number)| (*index, number.as_ref().unwrap_or(&u32::MAX))))
-                && (found.next == entries.len() as u64 + 1 || found.next == 0 && entries.is_empty())
-        };
-        let mut is_found = *certain == 0 && is_it(&entries, vote);
-        for (at, step) in self.steps[..*called].iter().enumerate() {
+        let mut past = Past::<(Vec<u32>, u64)>::new((Vec::new(), 0));
+        for step in &self.steps[..*called] {
+            let (mut entries, mut vote) = past.now().clone();
             match step {
                 Step::Append(numbers) => entries.extend(numbers),
                 Step::Truncate(from) => entries.truncate((from - 1) as usize),
                 Step::Vote(term) => vote = *term,
                 Step::Refused => {}
             }
-            is_found |= at + 1 >= *certain && is_it(&entries, vote);
+            past.push((entries, vote));
         }
+        let is_it = |(entries, vote): &(Vec<u32>, u64)| {
+            let there =
+                (found.first..).zip(entries.iter().skip(found.first.saturating_sub(1) as usize));
+            *vote == found.vote
+                && there.eq(found
+                    .entries
+                    .iter()
+                    .map(|(index, number)| (*index, number.as_ref().unwrap_or(&u32::MAX))))
+                && (found.next == entries.len() as u64 + 1 || found.next == 0 && entries.is_empty())
+        };
+        let is_found = past.after(*certain).iter().any(is_it);
         let up_to = found.first.saturating_sub(1);
         if !is_found || up_to < purged.0 || up_to > purged.1 {
             fail(Kind::Lost, || {

@@ -14,11 +14,8 @@ use std::time::Duration;
 
 use super::fault::{Access, Effect, Faults};
 use super::image::{Image, SECTOR_BYTES};
-use super::recording::{Entry, Recording};
+use super::recording::{CACHE_DROPPED, Entry, Recording};
 use super::states::{Cut, Player};
-
-/// A mark: here a flush failed, and the unflushed writes are lost.
-pub const CACHE_DROPPED: &str = "the cache was dropped";
 
 /// Why a request was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::machine::{FsKind, Machine, missing, missing_for};
+use crate::certificate::Certificate;
 
 /// What was done on one file system.
 pub struct Ran<T> {
@@ -20,6 +21,16 @@ pub struct Ran<T> {
     /// Why something of the machine is still there. The result counts all the same; the next start
     /// removes what is left.
     pub not_removed: Option<String>,
+}
+
+impl<T> Ran<T> {
+    /// The result, with what its certificate says of the run.
+    pub fn finish(mut self, certificate: impl FnOnce(&mut T) -> &mut Certificate) -> T {
+        let certificate = certificate(&mut self.done);
+        certificate.seconds = self.seconds;
+        certificate.not_run.extend(self.not_removed);
+        self.done
+    }
 }
 
 /// Runs `one` on each file system until `stop` is set. It gets a machine, or the reason why that

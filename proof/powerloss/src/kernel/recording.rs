@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::image::{Image, SECTOR_BYTES};
@@ -26,6 +26,9 @@ const ENTRY_BYTES: usize = 32;
 /// Longer marks are shortened: a mark shares a sector with its entry, and the kernel keeps a zero
 /// after it.
 pub const MARK_BYTES_MAX: usize = SECTOR_BYTES - ENTRY_BYTES - 1;
+
+/// A mark of the disk's own: here a flush failed, and the unflushed writes are lost.
+pub const CACHE_DROPPED: &str = "the cache was dropped";
 
 /// A request that reached the disk, or a mark of the writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +70,23 @@ impl Recording {
         self.entries.push(Entry::Mark(text[..end].to_string()));
     }
 
+    /// What was recorded, by the first mark.
+    pub fn head(&self) -> Option<&str> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::Mark(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Behind how many entries each line of the writer was heard.
+    pub fn lines(&self) -> Vec<usize> {
+        let marks = self.entries.iter().enumerate();
+        let is_line = |entry: &Entry| matches!(entry, Entry::Mark(text) if text != CACHE_DROPPED);
+        // The first mark says what was recorded.
+        let lines = marks.filter(|(_, entry)| is_line(entry)).map(|(at, _)| at + 1);
+        lines.skip(1).collect()
+    }
+
     /// The first byte after everything that was written.
     pub fn end_bytes(&self) -> u64 {
         let end = |entry: &Entry| match entry {
@@ -91,6 +111,22 @@ impl Recording {
         self.write_to(&mut out)?;
         out.flush()?;
         out.get_ref().sync_all()
+    }
+
+    /// Writes it to a new file in `parent` and returns its path: `name` with a number.
+    ///
+    /// # Errors
+    /// Which file could not be written, and why.
+    pub fn save_in(&self, parent: &Path, name: &str) -> Result<PathBuf, String> {
+        let paths = (0..1000).map(|number| parent.join(format!("{name}-{number}.log-writes")));
+        for path in paths {
+            match self.save(&path) {
+                Ok(()) => return Ok(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            }
+        }
+        Err(format!("no name {name} is left in {}", parent.display()))
     }
 
     fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {

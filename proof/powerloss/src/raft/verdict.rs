@@ -36,8 +36,16 @@ impl Allowed {
         let raft = RaftLog::open_in(Arc::new(directory), options)
             .map_err(|error| format!("the raft log does not open: {error}"))?;
         let shown = Model::of(&raft)?;
-        if self.models.iter().any(|model| model.may_be_shown_as(&shown)) {
-            return Ok((raft, shown));
+        self.check(&shown).map(|()| (raft, shown))
+    }
+
+    /// Compares what was found.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn check(&self, shown: &Model) -> Result<(), String> {
+        if self.models.iter().any(|model| model.may_be_shown_as(shown)) {
+            return Ok(());
         }
         let models: Vec<_> =
             self.models.iter().map(|model| format!("; {}", model.brief())).collect();

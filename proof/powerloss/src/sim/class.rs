@@ -19,7 +19,7 @@ use super::space::Pick;
 use super::variant::{SEGMENT_BYTES, Variant, variant};
 use super::{stale, threads};
 use crate::history::{Op, history, recycling_history};
-use crate::mistake::{Mistake, build_in};
+use crate::mistake::Mistake;
 
 named_choice! {
     /// What goes wrong.
@@ -110,7 +110,7 @@ impl Unit {
     /// The log and its disk.
     pub fn variant(&self) -> Variant {
         let seed = self.seed;
-        let Variant { mut disk, mut options } = variant(seed);
+        let Variant { mut disk, mut options, .. } = variant(seed);
         options = options.tail_bytes([0, 32 << 10, 4 << 20][(seed % 3) as usize]);
         // Only padded logs survive garbage in a sector that is rewritten: it has a class of its
         // own.
@@ -136,7 +136,7 @@ impl Unit {
             FaultClass::Full => options = options.segment_bytes(SEGMENT_BYTES).pad_groups(false),
             _ => {}
         }
-        Variant { disk, options: build_in(options, self.mistake) }
+        Variant { disk, options, mistake: self.mistake }
     }
 
     fn is_stopped(&self) -> bool {

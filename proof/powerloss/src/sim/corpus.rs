@@ -1,8 +1,7 @@
 //! Disks that once were hard, each a text of a few KiB that says which outcome is right.
 //!
-//! *Owns*: the format of those files, opening what they hold. *May not touch*: how the disks came
-//! to be (`scenes.rs`); a file that was written once stays, even when a later version would make
-//! another disk of the same scene.
+//! *Owns*: the format of those files, opening what they hold. *May not touch*: the files; one that
+//! was written once stays, even when a later version would make another disk of the same scene.
 //!
 //! ```text
 //! what: the first sector of a group is lost, the others arrived
@@ -139,7 +138,7 @@ impl Scene {
             return Err(format!("found {found:?} instead of {:?}", self.right));
         }
         let Right::Records(mut lives) = found else { return Ok(()) };
-        let variant = Variant { disk: disk.options(), options: small() };
+        let variant = Variant::new(disk.options(), small());
         let log =
             open(&disk, &variant).map_err(|error| format!("the log does not reopen: {error}"))?;
         let next = log.last().get() + 1;
@@ -160,7 +159,7 @@ impl Scene {
 /// # Errors
 /// The disk holds neither a log of such records nor damage.
 pub fn look(disk: &SimDisk) -> Result<Right, String> {
-    let variant = Variant { disk: disk.options(), options: small() };
+    let variant = Variant::new(disk.options(), small());
     let log = match open(disk, &variant) {
         Ok(log) => log,
         Err(error) if error.corruption().is_some() => return Ok(Right::Corrupt),

@@ -14,7 +14,8 @@ use inkstone_sim::{FaultRates, PowerCut, SimDisk};
 
 use super::space::{Pick, Space, is_unread};
 use super::variant::Variant;
-use crate::model::{Allowed, Shown};
+use crate::mistake::open_in;
+use crate::model::{Allowed, Record, Shown};
 use crate::verdict::{self, probe};
 
 /// The directory of every log here.
@@ -99,7 +100,7 @@ pub struct Explorer {
 
 /// Opens the log of a disk.
 pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log> {
-    Log::open_in(Arc::new(disk.directory(PATH)), variant.options.clone())
+    open_in(disk.directory(PATH), variant.options.clone(), variant.mistake)
 }
 
 /// Opens what was found, reads it, and compares it.
@@ -111,7 +112,8 @@ pub fn open_and_check(
     variant: &Variant,
     allowed: &Allowed,
 ) -> Result<(Log, Shown), String> {
-    verdict::open_and_check(disk.directory(PATH), variant.options.clone(), allowed)
+    let Variant { options, mistake, .. } = variant;
+    verdict::open_and_check(disk.directory(PATH), options.clone(), *mistake, allowed)
 }
 
 /// Whether the last segment has old bytes after the log's end, beyond what an opening writes there.
@@ -230,13 +232,13 @@ impl Explorer {
         for cut in found.take_epochs() {
             self.cut(&cut, allowed).map_err(|why| format!("crashed {}: {why}", at("within")))?;
         }
-        let exactly = allowed.exactly(shown);
+        let exactly = allowed.exactly(shown.first, shown.last);
         let cut = found.power_cut();
         self.cut(&cut, &exactly).map_err(|why| format!("crashed {}: {why}", at("after")))?;
         // A full disk is no reason for an opening to fail, but it is one for an append.
         found.change_options(|options| options.capacity_bytes = None);
         probe(&log, shown)?;
-        let with_probe = exactly.and_probe();
+        let with_probe = exactly.and(Record::probe());
         let words = |why| format!("crashed {}: {why}", at("and while one more was appended after"));
         for cut in found.take_epochs() {
             self.cut(&cut, &with_probe).map_err(words)?;

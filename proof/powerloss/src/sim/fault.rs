@@ -10,6 +10,7 @@ use inkstone_sim::{Effect, FaultRates, SimDisk};
 use super::explore::{Explorer, open};
 use crate::history::{Op, Plan, carry_out, plan};
 use crate::model::{Allowed, Model, Shown};
+use crate::verdict::{check, check_records};
 
 /// How often an operation that a fault may hit is tried.
 const TRIES: usize = 50;
@@ -88,9 +89,9 @@ impl FaultyRun {
             let before = self.faults();
             match open(&self.disk, &self.explorer.variant) {
                 Ok(log) => {
-                    let shown = self.steadily(|| allowed.check(&log))?;
+                    let shown = self.steadily(|| check(&log, allowed))?;
                     self.log = Some(log);
-                    self.model = allowed.model(shown, self.model.numbers);
+                    self.model = Model::found(allowed, shown, self.model.numbers);
                     return self.look(&allowed.clone(), self.faults() > before);
                 }
                 Err(error) if error.corruption().is_some() || self.faults() == before => {
@@ -162,7 +163,7 @@ impl FaultyRun {
         if (log.first().get(), log.last().get()) != (self.model.first, self.model.last()) {
             return Err(format!("the log has {}..={}", log.first(), log.last()));
         }
-        self.steadily(|| self.model.allowed().check_records(log, shown))
+        self.steadily(|| check_records(log, &self.model.allowed(), shown))
     }
 
     /// An operation returned an error: the log continues, or it is poisoned.
@@ -176,8 +177,10 @@ impl FaultyRun {
                 }
                 let shown =
                     Shown { first: self.log().first().get(), last: self.log().last().get() };
-                plan.during.check_ends(shown).map_err(|why| format!("after {error}: {why}"))?;
-                self.model = plan.during.model(shown, plan.after.numbers);
+                plan.during
+                    .ends(shown.first, shown.last)
+                    .map_err(|why| format!("after {error}: {why}"))?;
+                self.model = Model::found(&plan.during, shown, plan.after.numbers);
                 self.check_living().map_err(|why| format!("after {error}: {why}"))?;
                 self.look(&plan.during, true)?;
                 if self.trouble == Trouble::Once { self.step(operation, true) } else { Ok(()) }
@@ -231,7 +234,7 @@ impl FaultyRun {
             }
         }
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
-        self.steadily(|| plan.during.check_records(log, shown))
+        self.steadily(|| check_records(log, &plan.during, shown))
             .map_err(|why| format!("poisoned: {why}"))?;
         let at_least = plan.during.at_least.max(shown.last);
         Ok(Allowed { at_least, ..plan.during.clone() })

@@ -15,7 +15,9 @@ use inkstone_sim::hooked::{Call, FileCall, Hook, Hooked};
 
 use super::explore::{Explorer, PATH};
 use crate::history::{Op, carry_out, plan};
+use crate::mistake::open_in;
 use crate::model::{Allowed, Model};
+use crate::verdict::check;
 
 /// No call is as far away as this.
 const NEVER: u64 = u64::MAX / 2;
@@ -71,7 +73,8 @@ impl Killed {
         self.explorer.variant.redraw_options(self.rng.u64(..));
         let mortal = Mortal { left: Arc::clone(calls) };
         let directory = Hooked::new(self.disk.directory(PATH), Arc::new(mortal));
-        Log::open_in(Arc::new(directory), self.explorer.variant.options.clone())
+        let variant = &self.explorer.variant;
+        open_in(directory, variant.options.clone(), variant.mistake)
     }
 
     /// Runs a history: before each operation a process opens the log, and is killed within the
@@ -90,7 +93,7 @@ impl Killed {
         let calls = Arc::new(AtomicU64::new(NEVER));
         let allowed = self.model.allowed();
         let log = self.open(&calls).map_err(|error| format!("the log does not open: {error}"))?;
-        let shown = allowed.check(&log)?;
+        let shown = check(&log, &allowed)?;
         self.model.settle(shown);
         self.look(&self.model.allowed(), "after the opening that followed a kill")?;
         let plan = plan(operation, &self.model);
@@ -112,9 +115,9 @@ impl Killed {
         let log = self
             .open(&calls)
             .map_err(|error| format!("after the kill the log does not open: {error}"))?;
-        let shown = now.check(&log).map_err(|why| format!("killed: {why}"))?;
+        let shown = check(&log, &now).map_err(|why| format!("killed: {why}"))?;
         log.abandon();
-        self.model = now.model(shown, self.model.numbers);
+        self.model = Model::found(&now, shown, self.model.numbers);
         self.look(&self.model.allowed(), "killed, opened")
     }
 

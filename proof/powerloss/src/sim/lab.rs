@@ -49,8 +49,6 @@ pub struct Plan {
     pub mistake: Option<Mistake>,
     /// Only these operations of each history, by number: used to repeat a shortened failure.
     pub operations: Option<Vec<usize>>,
-    /// The kernel, for the certificate.
-    pub kernel: String,
     /// The command, for the certificate.
     pub command: String,
 }
@@ -307,21 +305,17 @@ impl Plan {
         let mistake = self
             .mistake
             .map_or_else(String::new, |mistake| format!(", with the mistake {mistake}"));
+        let subject =
+            format!("segments of 64 and 256 KiB, every option drawn from the seed{mistake}");
+        let command = self.command.clone();
         let certificate = Certificate {
-            lab: "sim".into(),
-            inkstone: env!("CARGO_PKG_VERSION").into(),
-            kernel: self.kernel.clone(),
-            command: self.command.clone(),
-            subject: format!(
-                "segments of 64 and 256 KiB, every option drawn from the seed{mistake}"
-            ),
-            file_system: "simulated".into(),
             seed: self.seed,
             seeds: turns.iter().map(|turns| turns.seeds).max().unwrap_or(0),
             classes: classes.collect(),
             seconds: took.as_secs_f64(),
             violations,
             not_run,
+            ..Certificate::begin("sim", "simulated".into(), subject, command)
         };
         let looked =
             self.classes.iter().copied().zip(all.into_iter().map(|(looked, _)| looked)).collect();

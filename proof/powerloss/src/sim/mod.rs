@@ -13,7 +13,6 @@ pub mod lab;
 pub mod lies;
 pub mod readers;
 pub mod run;
-pub mod scenes;
 pub mod space;
 pub mod stale;
 pub mod threads;

@@ -12,6 +12,7 @@ use inkstone_sim::{AfterEffect, Effect, Fault, OperationKind, SimDisk, errno};
 use super::explore::{PATH, open, open_and_check};
 use super::variant::Variant;
 use crate::history::{Op, carry_out, plan};
+use crate::mistake::build_in;
 use crate::model::{Allowed, Model, Record};
 
 /// How many segments the archiver holds at a time.
@@ -105,7 +106,7 @@ impl Readers {
         }
         lock(&self.held).clear();
         let (log, shown) = open_and_check(&self.disk, &self.variant, allowed)?;
-        self.model = allowed.model(shown, numbers);
+        self.model = Model::found(allowed, shown, numbers);
         self.slow = Some(log.reader().from(Lsn::new(next.get().min(shown.last + 1))));
         self.log = Some(log);
         self.look(false)
@@ -174,7 +175,8 @@ impl Readers {
     /// Opens the log for reading while the writer is open.
     fn look_beside(&self, allowed: &Allowed) -> Result<(), String> {
         let directory = Arc::new(self.disk.directory(PATH));
-        let reader = Reader::open_in(directory, self.variant.options.clone())
+        let options = build_in(self.variant.options.clone(), self.variant.mistake);
+        let reader = Reader::open_in(directory, options)
             .map_err(|error| format!("a reader beside the writer: {error}"))?;
         let (durable, known) = (reader.durable(), self.log().durable());
         if durable > known {
@@ -186,7 +188,7 @@ impl Readers {
         for (next, record) in (reader.first().get()..).zip(records) {
             let record =
                 record.map_err(|error| format!("beside the writer, LSN {next}: {error}"))?;
-            let wanted = allowed.records.get(next as usize - 1).map(Record::payload);
+            let wanted = allowed.at(next).map(Record::payload);
             if record.lsn.get() != next || wanted != Some(&record.bytes[..]) {
                 return Err(format!("beside the writer, LSN {} instead of {next}", record.lsn));
             }

@@ -12,6 +12,7 @@ use super::explore::{Explorer, open};
 use super::variant::SEGMENT_BYTES;
 use crate::history::{Op, carry_out, plan};
 use crate::model::{Allowed, Model, Shown};
+use crate::verdict::{check, check_records};
 
 /// A log in use.
 pub struct Run {
@@ -51,7 +52,7 @@ impl Run {
     fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
         let log = open(&self.disk, &self.explorer.variant)
             .map_err(|error| format!("the log does not open: {error}"))?;
-        let shown = allowed.check(&log)?;
+        let shown = check(&log, allowed)?;
         self.log = Some(log);
         Ok(shown)
     }
@@ -129,7 +130,7 @@ impl Run {
         self.disk = cuts[rng.usize(..cuts.len())].sample(rng.u64(..));
         self.disk.record_epochs();
         let shown = self.open(during).map_err(|why| format!("after the power cut: {why}"))?;
-        self.model = during.model(shown, numbers);
+        self.model = Model::found(during, shown, numbers);
         Ok(())
     }
 
@@ -150,7 +151,7 @@ impl Run {
         if (log.first().get(), log.last().get()) != (after.first, after.last()) {
             return Err(format!("the log has {}..={}", log.first(), log.last()));
         }
-        after.allowed().check_records(log, shown)
+        check_records(log, &after.allowed(), shown)
     }
 
     /// Runs a history.

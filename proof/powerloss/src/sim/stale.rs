@@ -23,7 +23,7 @@ pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), S
     let log = open(disk, own).map_err(|error| error.to_string())?;
     log.close().map_err(|error| error.to_string())?;
     let other = SimDisk::new(seed ^ 0x6F74_6865_7221, DiskOptions::default());
-    let variant = Variant { disk: other.options(), options: small() };
+    let variant = Variant::new(other.options(), small());
     let log = open(&other, &variant).map_err(|error| error.to_string())?;
     let records = (0..).map(|number| Record {
         number,

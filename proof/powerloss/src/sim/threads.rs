@@ -1,16 +1,19 @@
 //! Several threads that append to one log, and power cuts while they do.
 //!
 //! *Owns*: what each thread appends, and what was acknowledged when. *May not touch*: the order in
-//! which they come.
+//! which they come; the rule ([`inkstone_sim::survival`]).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone::{Log, Lsn};
+use inkstone::Log;
+use inkstone_sim::survival::{InOrder, Writer, Writers};
 use inkstone_sim::{PowerCut, SimDisk};
 
 use super::explore::{PATH, open};
 use super::variant::Variant;
+use crate::mistake::open_in;
+use crate::verdict::read_all;
 
 const THREADS: u8 = 4;
 const APPENDS: u32 = 60;
@@ -30,6 +33,11 @@ fn payload(thread: u8, number: u32) -> Vec<u8> {
     let mut bytes = vec![thread; length];
     bytes[1..5].copy_from_slice(&number.to_le_bytes());
     bytes
+}
+
+fn author(bytes: &[u8]) -> Option<(u8, u32)> {
+    let number = u32::from_le_bytes(*bytes.get(1..)?.first_chunk()?);
+    (payload(bytes[0], number) == bytes).then_some((bytes[0], number))
 }
 
 /// One thread's appends: with a wait for each, without a wait, or as batches of two.
@@ -64,24 +72,35 @@ fn lock(acks: &Mutex<Vec<Ack>>) -> MutexGuard<'_, Vec<Ack>> {
     acks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What the threads have said by this epoch.
+fn writers(acks: &[Ack], epoch: u64) -> Writers {
+    let joined = (0..APPENDS).filter(|number| number % 5 == 4).collect();
+    let writer = Writer { begun: APPENDS, joined, ..Writer::default() };
+    let mut writers: Writers =
+        (0..THREADS).map(|thread| (u32::from(thread), writer.clone())).collect();
+    for ack in acks.iter().filter(|ack| ack.epochs <= epoch) {
+        if let Some(writer) = writers.get_mut(&u32::from(ack.thread)) {
+            writer.certain = writer.certain.max(ack.number + 1);
+        }
+    }
+    writers
+}
+
 /// Checks that the log has every record that was acknowledged by then, and of each thread a prefix.
 fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result<(), String> {
     let log = open(found, variant).map_err(|error| format!("the log does not open: {error}"))?;
+    let writers = writers(acks, epoch);
+    let mut order = InOrder::new(&writers, true);
     let mut shown = Vec::new();
-    let mut next = [0; THREADS as usize];
-    for record in log.reader().records(Lsn::FIRST) {
-        let record = record.map_err(|error| error.to_string())?;
-        let thread = record.bytes[0];
-        let number = next[usize::from(thread)];
-        if record.lsn.get() != shown.len() as u64 + 1 || record.bytes != payload(thread, number) {
-            return Err(format!("LSN {} is not thread {thread}'s append {number}", record.lsn));
-        }
-        next[usize::from(thread)] += 1;
+    read_all(&log, 1, |lsn, bytes| {
+        let (thread, number) =
+            author(bytes).ok_or_else(|| format!("LSN {lsn} holds bytes that nobody appended"))?;
         shown.push((thread, number));
-    }
-    if next.iter().any(|&next| next < APPENDS && next % 5 == 4) {
-        return Err(format!("half a batch: {next:?}"));
-    }
+        order
+            .take(u32::from(thread), number)
+            .map_err(|why| format!("LSN {lsn} is record {number} of thread {thread}, {why}"))
+    })?;
+    order.finish(false)?;
     for ack in acks.iter().filter(|ack| ack.epochs <= epoch) {
         if shown.get(ack.lsn as usize - 1) != Some(&(ack.thread, ack.number)) {
             return Err(format!("{ack:?} is not among the {} found at epoch {epoch}", shown.len()));
@@ -93,11 +112,14 @@ fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result
 }
 
 /// Runs the threads; returns how many states were checked.
+///
+/// # Errors
+/// Which promise is broken.
 pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();
     let threaded = variant.options.clone().own_thread(true).linger(Duration::from_micros(50));
-    let log = Log::open_in(Arc::new(disk.directory(PATH)), threaded)
+    let log = open_in(disk.directory(PATH), threaded, variant.mistake)
         .map_err(|error| error.to_string())?;
     let acks = Mutex::new(Vec::new());
     let mut cuts: Vec<PowerCut> = Vec::new();

@@ -6,7 +6,7 @@
 use inkstone::{Access, Durability, Options, Preparation};
 use inkstone_sim::{DirectoryOrder, DiskOptions, NewBlocks};
 
-use crate::mistake::{Mistake, build_in, built_into};
+use crate::mistake::Mistake;
 
 /// The smallest possible segment: it makes rolls frequent.
 pub const SEGMENT_BYTES: u64 = 64 << 10;
@@ -20,6 +20,8 @@ pub struct Variant {
     pub disk: DiskOptions,
     /// How the log writes.
     pub options: Options,
+    /// A mistake that the log makes, to see it caught.
+    pub mistake: Option<Mistake>,
 }
 
 /// A small log without a background thread: everything that it does follows from its callers.
@@ -48,7 +50,7 @@ pub fn variant(seed: u64) -> Variant {
         ..DiskOptions::default()
     };
     let options = options(&mut rng, &disk, pad);
-    Variant { disk, options }
+    Variant::new(disk, options)
 }
 
 fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
@@ -74,16 +76,20 @@ fn options(rng: &mut fastrand::Rng, disk: &DiskOptions, pad: bool) -> Options {
 }
 
 impl Variant {
+    /// A sound log.
+    pub fn new(disk: DiskOptions, options: Options) -> Self {
+        Self { disk, options, mistake: None }
+    }
+
     /// The same log with a mistake built in, or without.
     pub fn making(self, mistake: Option<Mistake>) -> Self {
-        Self { options: build_in(self.options, mistake), ..self }
+        Self { mistake, ..self }
     }
 
     /// Other options for the next opening of the same log.
     pub fn redraw_options(&mut self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x6F70_7469_6F6E_7321);
         let pad = self.disk.garbage_at_crash || rng.bool();
-        let mistake = built_into(&self.options);
-        self.options = build_in(options(&mut rng, &self.disk, pad), mistake);
+        self.options = options(&mut rng, &self.disk, pad);
     }
 }

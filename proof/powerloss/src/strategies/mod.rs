@@ -1,23 +1,291 @@
 //! The plain ways in which programs write files, without any log: what each loses when the power is
 //! cut, on which file system.
 //!
-//! *Owns*: these ways, what each claims, and the verdict, which comes from checking crash states
-//! and from nothing else. *May not touch*: how disks, file systems and crash states are made
-//! (`kernel`).
+//! *Owns*: these ways, what each claims, and the verdict, which comes from judging crash states and
+//! from nothing else. *May not touch*: how file systems and crash states are made
+//! ([`crate::medium`]).
 //!
 //! | module | |
 //! |---|---|
 //! | [`plain`] | the strategies: what each does, step by step, and what it may claim |
-//! | [`trial`], [`writer`], [`record`] | one run of a strategy, the process that does it, recording it |
+//! | [`trial`], [`writer`] | one run of a strategy, and the process that does it |
 //! | [`content`] | the bytes of each step, and what is left of them |
-//! | [`moment`] | when the power is cut, and what reaches the medium |
-//! | [`run`], [`report`] | all of it; the rows, the table, the certificates |
+//! | [`report`] | the rows and the table |
+//!
+//! The plainest power loss comes first: right behind an acknowledgement, and nothing unflushed is
+//! there. The newest acknowledgements show most, since the older ones may have been written back
+//! meanwhile.
 
 pub mod content;
-pub mod moment;
 pub mod plain;
-pub mod record;
 pub mod report;
-pub mod run;
 pub mod trial;
 pub mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use self::content::{Left, look};
+use self::plain::Plain;
+use self::report::{Report, Row, Verdict as Seen};
+use self::trial::Trial;
+use self::writer::DIRECTORY;
+use crate::certificate::{Certificate, Violation, kernel};
+use crate::kernel::each::on_each;
+use crate::kernel::machine::{FsKind, Machine};
+use crate::kernel::recording::Recording;
+use crate::medium::{Choice, Medium, PowerCut, RunError, State};
+use crate::process::{Process, Program};
+use crate::runner::{self, Lab, Plan, Verdict, Written, replay};
+use crate::words::FAILED;
+
+/// States that are taken from one recording; more come from recordings of the next seeds.
+const STATES_OF_A_RUN: usize = 60;
+/// Steps of a run.
+pub const STEPS: usize = 8;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// On these file systems.
+    pub kinds: Vec<FsKind>,
+    /// These strategies.
+    pub strategies: Vec<Plain>,
+    /// States of each strategy on each file system.
+    pub states: usize,
+    /// The first run's.
+    pub seed: u64,
+    /// Where work directories are made.
+    pub parent: PathBuf,
+    /// Where recordings that show a loss or a hole are kept.
+    pub keep_in: Option<PathBuf>,
+    /// The writer.
+    pub program: Program,
+    /// The command that repeats the run.
+    pub command: String,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The work directory or a file system cannot be created.
+pub fn run(
+    campaign: &Campaign,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Report, Vec<Certificate>), String> {
+    let command = campaign.command.clone();
+    let mut report = Report { kernel: kernel(), command: command.clone(), ..Report::default() };
+    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
+        let subject = format!(
+            "{} plain strategies, each verdict compared with its claim",
+            campaign.strategies.len()
+        );
+        let mut certificate =
+            Certificate::begin("strategies", kind.to_string(), subject, command.clone());
+        certificate.seed = campaign.seed;
+        match machine {
+            Ok(machine) => {
+                let rows = on(campaign, machine, kind, &mut certificate, stop, progress)
+                    .map_err(|error| error.to_string())?;
+                report.rows.extend(rows);
+            }
+            Err(why) => certificate.not_run.push(format!("{kind}: {why}")),
+        }
+        Ok(certificate)
+    })?;
+    let certificates: Vec<_> =
+        ran.into_iter().map(|ran| ran.finish(|certificate| certificate)).collect();
+    let not_run = certificates.iter().flat_map(|certificate| &certificate.not_run);
+    report.not_run.extend(not_run.cloned());
+    Ok((report, certificates))
+}
+
+fn on(
+    campaign: &Campaign,
+    machine: &Machine,
+    kind: FsKind,
+    certificate: &mut Certificate,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, RunError> {
+    let runs = campaign.states.div_ceil(STATES_OF_A_RUN) as u64;
+    let trial = |strategy| Trial { kind, strategy, seed: campaign.seed, steps: STEPS };
+    let rows = campaign.strategies.iter().map(|strategy| Row::new(&trial(*strategy)));
+    let mut lab = Strategies {
+        campaign,
+        runs,
+        trial: trial(campaign.strategies[0]),
+        rows: rows.collect(),
+        at: 0,
+        telling: None,
+    };
+    let plan = Plan {
+        rounds: runs * campaign.strategies.len() as u64,
+        violations_max: usize::MAX,
+        keep_in: None,
+    };
+    runner::run(&plan, &mut PowerCut::new(machine, kind), &mut lab, certificate, stop, progress)?;
+    let mut rows = lab.rows;
+    rows.retain(|row| row.states > 0 || row.not_run.is_some() || !stop.load(Ordering::Relaxed));
+    for row in &rows {
+        let why = row.not_run.as_ref().map(|why| format!("{}: {why}", row.strategy));
+        certificate.not_run.extend(why);
+        if !row.as_claimed {
+            let what = row.to_string().replace("\n ", ";");
+            let what = format!("claimed: {}; {what}", row.claim);
+            let command = row.command.clone().unwrap_or_default();
+            certificate.violations.push(Violation { what, command });
+        }
+    }
+    Ok(rows)
+}
+
+/// Judges a state of a run.
+///
+/// # Errors
+/// A file that is there and cannot be read: after a crash this is a finding.
+pub fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
+    let acked = acked(trial, state.heard);
+    let mut left = look(trial, &state.directory.join(DIRECTORY), acked)?;
+    // What e2fsck found without a name.
+    let strays = std::fs::read_dir(state.directory.join("lost+found")).map_or(0, Iterator::count);
+    if strays > 0 && left.missing() > 0 {
+        left.words.push_str(&format!("; {strays} files in lost+found"));
+    }
+    Ok(left)
+}
+
+/// How many steps were acknowledged when so many lines were heard: the first line says that the
+/// writer is ready.
+pub fn acked(trial: &Trial, heard: usize) -> usize {
+    heard.saturating_sub(1).min(trial.steps)
+}
+
+struct Strategies<'a> {
+    campaign: &'a Campaign,
+    /// Recordings of each strategy.
+    runs: u64,
+    trial: Trial,
+    rows: Vec<Row>,
+    /// The row that is filled.
+    at: usize,
+    /// The recording that shows most of the row, and its seed.
+    telling: Option<(u64, Recording)>,
+}
+
+impl Strategies<'_> {
+    /// Records a run of the strategy; returns after how many requests the writer was ready.
+    fn record(&mut self, medium: &mut PowerCut<'_>, stop: &AtomicBool) -> Result<usize, String> {
+        let trial = self.trial;
+        let words = trial.to_string();
+        let directory = medium.ground(&words)?.directory.join(DIRECTORY);
+        let mut process = Process::of(&self.campaign.program, &directory, &words)?;
+        let (mut ready, mut failed) = (None, None);
+        medium.hear_all(&mut process, stop, |line, medium| {
+            ready.get_or_insert_with(|| medium.requests());
+            failed = line.strip_prefix(FAILED).map(|why| format!("the writer:{why}"));
+        })?;
+        medium.stop_recording();
+        drop(process);
+        // What a kill of the process left, while the machine kept running.
+        let after_kill = look(&trial, &directory, trial.steps);
+        medium.crash()?;
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        let row = &mut self.rows[self.at];
+        row.lost_at_kill = row.lost_at_kill.max(after_kill?.missing());
+        Ok(ready.unwrap_or(0))
+    }
+
+    fn command(&self, seed: u64, recording: &Recording, state: Option<&str>) -> String {
+        let Trial { kind, strategy, .. } = self.trial;
+        let again = format!(
+            "inkstone powerloss strategies --fs {kind} --strategy {strategy} --seed {seed}"
+        );
+        let Some(parent) = &self.campaign.keep_in else { return again };
+        // The kernel's timing does not follow from the seed.
+        match recording.save_in(parent, &format!("strategy-{kind}-{strategy}-{seed}")) {
+            Ok(path) => replay(&path, state),
+            Err(why) => format!("{again} (the recording could not be kept: {why})"),
+        }
+    }
+}
+
+impl Lab<PowerCut<'_>> for Strategies<'_> {
+    fn write(
+        &mut self,
+        round: u64,
+        medium: &mut PowerCut<'_>,
+        stop: &AtomicBool,
+    ) -> Result<Written, RunError> {
+        let Campaign { strategies, states, seed, .. } = self.campaign;
+        self.at = (round / self.runs) as usize;
+        let run = round % self.runs;
+        self.trial.strategy = strategies[self.at];
+        self.trial.seed = seed + run;
+        let states = (states - run as usize * STATES_OF_A_RUN).min(STATES_OF_A_RUN);
+        let choice = match self.record(medium, stop) {
+            Ok(from) => {
+                let plainest = states.div_ceil(2).min(STEPS + 1);
+                let (sampled, seed) = (states - plainest, self.trial.seed);
+                Some(Choice { plainest, sampled, from, again_every: 0, seed })
+            }
+            Err(why) => {
+                self.rows[self.at].not_run = Some(why);
+                None
+            }
+        };
+        Ok(Written { choice, broken: Vec::new() })
+    }
+
+    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
+        self.add(state, left(&self.trial, state));
+        Ok(Verdict::Held)
+    }
+
+    fn is_dead(&mut self, state: &State<'_>, why: String) -> Verdict {
+        self.add(state, Err(why));
+        Verdict::Held
+    }
+
+    fn words(&self) -> String {
+        self.trial.to_string()
+    }
+
+    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+        self.campaign.command.clone()
+    }
+
+    fn is_over(&mut self, medium: &mut PowerCut<'_>) -> Option<String> {
+        let row = &mut self.rows[self.at];
+        if self.telling.is_none() || std::mem::take(&mut row.has_news) {
+            self.telling = Some((self.trial.seed, medium.recording.clone()));
+        }
+        if self.trial.seed + 1 < self.campaign.seed + self.runs {
+            return None;
+        }
+        row.conclude();
+        // A run that did not reach its end proves nothing.
+        row.as_claimed &= row.not_run.is_none();
+        let has_something = row.verdict != Seen::Held || row.hole.is_some() || !row.as_claimed;
+        if let (Some((seed, recording)), true) = (self.telling.take(), has_something) {
+            let command = self.command(seed, &recording, self.rows[self.at].telling_state());
+            self.rows[self.at].command = Some(command);
+        }
+        Some(self.rows[self.at].to_string())
+    }
+}
+
+impl Strategies<'_> {
+    fn add(&mut self, state: &State<'_>, found: Result<Left, String>) {
+        let place = state.place.as_ref();
+        let place = place.map(|(entry, subset)| format!("--entry {entry} --subset {subset}"));
+        let acked = acked(&self.trial, state.heard);
+        let row = &mut self.rows[self.at];
+        let before = row.telling_state().map(str::to_owned);
+        row.add(&place.unwrap_or_default(), state.is_plainest, acked, found);
+        row.has_news |= row.telling_state().map(str::to_owned) != before;
+    }
+}

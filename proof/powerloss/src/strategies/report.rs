@@ -1,6 +1,6 @@
 //! The results of each strategy on each file system, for machines and people.
 //!
-//! *Owns*: the rows, the verdicts, the table, the certificates. *May not touch*: the checks.
+//! *Owns*: the rows, the verdicts, the table. *May not touch*: the checks.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::content::Left;
 use super::plain::{Claim, Plain, Shape};
 use super::trial::Trial;
-use crate::certificate::kernel;
-use crate::certificate::{Certificate, Class, Violation};
 
 /// The result of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +90,9 @@ pub struct Row {
     pub note: Option<String>,
     /// Why nothing was checked.
     pub not_run: Option<String>,
+    /// The telling state has changed.
+    #[serde(skip)]
+    pub has_news: bool,
     #[serde(skip)]
     claimed: Option<Claim>,
 }
@@ -121,6 +122,7 @@ impl Row {
             command: None,
             note: note.map(String::from),
             not_run: None,
+            has_news: false,
             claimed: Some(claim),
         }
     }
@@ -342,50 +344,6 @@ impl Report {
         }
         text
     }
-
-    /// A certificate for each file system.
-    pub fn certificates(&self, seed: u64, seconds: &[(String, f64)]) -> Vec<Certificate> {
-        let of = |kind: &String, seconds: f64| {
-            let rows: Vec<_> = self.rows.iter().filter(|row| row.file_system == *kind).collect();
-            let plainest: u64 = rows.iter().map(|row| row.plainest).sum();
-            let states: u64 = rows.iter().map(|row| row.states).sum();
-            let class =
-                |name: &str, states| Class { name: name.into(), states, ..Class::default() };
-            let not_run = rows
-                .iter()
-                .filter_map(|row| Some(format!("{}: {}", row.strategy, row.not_run.as_ref()?)));
-            let missing =
-                self.not_run.iter().filter(|why| why.starts_with(&format!("{kind}: "))).cloned();
-            Certificate {
-                lab: "strategies".into(),
-                inkstone: env!("CARGO_PKG_VERSION").into(),
-                kernel: kernel(),
-                command: self.command.clone(),
-                subject: format!(
-                    "{} plain strategies, each verdict compared with its claim",
-                    rows.len()
-                ),
-                file_system: kind.clone(),
-                seed,
-                seeds: 1,
-                classes: vec![
-                    class("right at an acknowledgement, nothing unflushed kept", plainest),
-                    class(
-                        "any subset of unflushed sectors, at and between acknowledgements",
-                        states - plainest,
-                    ),
-                ],
-                seconds,
-                violations: rows
-                    .iter()
-                    .filter(|row| !row.as_claimed)
-                    .map(|row| violation(row))
-                    .collect(),
-                not_run: missing.chain(not_run).collect(),
-            }
-        };
-        seconds.iter().map(|(kind, seconds)| of(kind, *seconds)).collect()
-    }
 }
 
 /// A verdict with the number of its note.
@@ -396,11 +354,6 @@ fn noted<'a>(row: &'a Row, notes: &mut Vec<&'a str>) -> String {
         notes.len() - 1
     });
     format!("{} [{}]", row.short(), number + 1)
-}
-
-fn violation(row: &Row) -> Violation {
-    let what = format!("claimed: {}; {}", row.claim, row.to_string().replace("\n ", ";"));
-    Violation { what, command: row.command.clone().unwrap_or_default() }
 }
 
 fn markdown(lines: &[Vec<String>]) -> String {
@@ -431,7 +384,7 @@ mod tests {
     fn row(strategy: Plain, found: &[Result<Left, String>]) -> Row {
         let mut row = Row::new(&Trial { kind: FsKind::Xfs, strategy, seed: 1, steps: 3 });
         for left in found {
-            row.add("ack:3/none", true, 3, left.clone());
+            row.add("--entry 9 --subset none", true, 3, left.clone());
         }
         row.conclude();
         row
@@ -470,8 +423,6 @@ mod tests {
         assert!(table.contains("**NOT AS CLAIMED: lost 1 of 3**"), "{table}");
         assert!(table.contains("**NOT AS CLAIMED: held in 1**"), "{table}");
         assert!(!report.is_as_claimed() && !Report::default().is_as_claimed());
-        let certificates = report.certificates(1, &[("xfs".into(), 1.0)]);
-        assert_eq!((certificates[0].states(), certificates[0].violations.len()), (2, 2));
         let json = serde_json::to_string(&report).expect("data");
         let read: Report = serde_json::from_str(&json).expect("its own");
         assert_eq!(read.rows[0].worst, report.rows[0].worst);

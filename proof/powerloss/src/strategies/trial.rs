@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use super::plain::Plain;
 use crate::kernel::machine::FsKind;
+use crate::words::Words;
 
 /// One run of a strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Trial {
     pub steps: usize,
 }
 
-const HEAD: &str = "inkstone-strategy 1";
+pub(crate) const HEAD: &str = "inkstone-strategy 1";
 
 impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,24 +36,12 @@ impl FromStr for Trial {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let words = text
-            .strip_prefix(HEAD)
-            .ok_or_else(|| format!("{text:?} does not begin with {HEAD:?}"))?;
-        let value = |name: &str| {
-            let found = words
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            found.ok_or_else(|| format!("{text:?}: {name} is missing"))
-        };
-        let number = |name: &str| {
-            let word = value(name)?;
-            word.parse::<u64>().map_err(|_| format!("{text:?}: {name}={word} is not a number"))
-        };
+        let words = Words::of(text, HEAD)?;
         Ok(Self {
-            kind: value("fs")?.parse()?,
-            strategy: value("strategy")?.parse()?,
-            seed: number("seed")?,
-            steps: number("steps")? as usize,
+            kind: words.needed("fs")?,
+            strategy: words.needed("strategy")?,
+            seed: words.needed("seed")?,
+            steps: words.needed("steps")?,
         })
     }
 }

@@ -21,7 +21,7 @@ use inkstone_io::{
 use super::content::{DATA, NEW, bytes_of, file_of};
 use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape};
 use super::trial::Trial;
-use crate::kernel::writer::words::{END, FAILED, GO};
+use crate::words::InStep;
 
 /// The writer is ready for its first step: what a strategy takes for granted is durable.
 pub const READY: &str = "ready";
@@ -40,54 +40,35 @@ pub fn write(
     trial: &Trial,
     directory: &Path,
     input: impl BufRead,
-    output: impl Write,
+    output: &mut (dyn Write + Send),
 ) -> Result<(), String> {
-    let mut told = Told { input, output };
-    let result = steps(trial, directory, &mut told);
-    if let Err(why) = &result {
-        // The recorder may have ended already.
-        let _ = told.say(&format!("{FAILED} {}", why.replace('\n', " ")));
-    }
-    result
-}
-
-struct Told<R, W> {
-    input: R,
-    output: W,
-}
-
-impl<R: BufRead, W: Write> Told<R, W> {
-    fn say(&mut self, line: &str) -> Result<(), String> {
-        let gone =
-            |what: &dyn std::fmt::Display| format!("after {line:?} the recorder has ended: {what}");
-        writeln!(self.output, "{line}")
-            .and_then(|()| self.output.flush())
-            .map_err(|error| gone(&error))?;
-        let mut answer = String::new();
-        self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
-        if answer.trim_end() == GO { Ok(()) } else { Err(gone(&format!("it answers {answer:?}"))) }
-    }
+    let mut recorder = InStep::new(input, output);
+    // The files are still open at the last line: its reader may kill the process, and no orderly
+    // end flushes a buffer in it.
+    let (_open, done) = match steps(trial, directory, &mut recorder) {
+        Ok(open) => (Some(open), Ok(())),
+        Err(why) => (None, Err(why)),
+    };
+    recorder.end(done)
 }
 
 fn steps(
     trial: &Trial,
     path: &Path,
-    told: &mut Told<impl BufRead, impl Write>,
-) -> Result<(), String> {
+    recorder: &mut InStep<'_, impl BufRead>,
+) -> Result<Stepper, String> {
     let failed = |error: inkstone_io::Error| error.to_string();
     let directory = OsDirectory::create(path).map_err(failed)?;
-    let stepper = Stepper::new(trial, &directory).map_err(failed)?;
-    told.say(READY)?;
+    let stepper = Stepper::new(*trial, directory).map_err(failed)?;
+    recorder.say(READY)?;
     for step in 1..=trial.steps {
         stepper.step(step).map_err(|error| format!("step {step}: {error}"))?;
-        told.say(&format!("{ACK} {step}"))?;
+        recorder.say(&format!("{ACK} {step}"))?;
         if step % BYSTANDER_EVERY == 0 {
             bystander(path, step).map_err(|error| format!("the bystander: {error}"))?;
         }
     }
-    // The file is still open: the reader of this line may kill the process, and no orderly end
-    // flushes a buffer in it.
-    told.say(END)
+    Ok(stepper)
 }
 
 fn bystander(directory: &Path, step: usize) -> std::io::Result<()> {
@@ -97,15 +78,15 @@ fn bystander(directory: &Path, step: usize) -> std::io::Result<()> {
     file.sync_all()
 }
 
-struct Stepper<'a> {
-    trial: &'a Trial,
+struct Stepper {
+    trial: Trial,
     plan: Plan,
-    directory: &'a OsDirectory,
+    directory: OsDirectory,
     file: Option<LabFile>,
 }
 
-impl<'a> Stepper<'a> {
-    fn new(trial: &'a Trial, directory: &'a OsDirectory) -> inkstone_io::Result<Self> {
+impl Stepper {
+    fn new(trial: Trial, directory: OsDirectory) -> inkstone_io::Result<Self> {
         let plan = trial.strategy.plan();
         let mut stepper = Self { trial, plan, directory, file: None };
         match plan.shape {
@@ -138,7 +119,7 @@ impl<'a> Stepper<'a> {
         };
         self.durable_file(&old)?;
         let how = OpenFile::existing().access(access).durability(durability);
-        let file = LabFile::open_in(self.directory, DATA, &how)?;
+        let file = LabFile::open_in(&self.directory, DATA, &how)?;
         match before {
             Before::Empty | Before::Written => {}
             Before::Fallocated => file.prepare(Preparation::Fallocate, len_bytes)?,
@@ -159,10 +140,10 @@ impl<'a> Stepper<'a> {
         let new = OpenFile::new_file();
         let (mut own, offset) = match self.plan.shape {
             Shape::Files => {
-                (Some(LabFile::open_in(self.directory, &file_of(step), &new).map_err(failed)?), 0)
+                (Some(LabFile::open_in(&self.directory, &file_of(step), &new).map_err(failed)?), 0)
             }
             Shape::Replaced => {
-                (Some(LabFile::open_in(self.directory, NEW, &new).map_err(failed)?), 0)
+                (Some(LabFile::open_in(&self.directory, NEW, &new).map_err(failed)?), 0)
             }
             Shape::Slots | Shape::Batches | Shape::Size => {
                 (None, ((step - 1) * self.plan.record_bytes()) as u64)
@@ -222,6 +203,7 @@ mod tests {
     use super::super::plain::Plain;
     use super::*;
     use crate::kernel::machine::FsKind;
+    use crate::words::GO;
 
     #[test]
     fn without_a_crash_every_strategy_has_done_all_its_steps() {
@@ -243,7 +225,7 @@ mod tests {
             assert_eq!(beyond.missing(), 1, "{strategy}");
             fs::remove_dir_all(&parent).expect("removed");
             let why =
-                write(&trial, &directory, &b"go\n"[..], Vec::new()).expect_err("nobody answers");
+                write(&trial, &directory, &b"go\n"[..], &mut Vec::new()).expect_err("no answer");
             assert!(why.contains("recorder has ended"), "{strategy}: {why}");
             fs::remove_dir_all(&parent).expect("removed");
         }

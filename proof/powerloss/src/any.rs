@@ -1,0 +1,476 @@
+//! Any log, database or file format: a program that writes, a program that reads, and crashes in
+//! between.
+//!
+//! *Owns*: what the two programs must do, when a writer is killed, the judgement. *May not touch*:
+//! where a writer runs and how it crashes ([`crate::medium`]).
+//!
+//! **The writer** gets a directory. It makes one item after the other durable there. For each it
+//! prints one line on stdout when, and only when, the item is durable, and flushes stdout. No two
+//! lines are the same. It continues until it is killed, or ends with exit code 0. Started in a
+//! directory that an earlier writer has left, it continues after the items that are there.
+//!
+//! **The reader** gets a directory. It prints the items that it finds, one line each, the same as
+//! the writer's, in order, and ends with exit code 0. In an empty directory it prints nothing.
+//!
+//! **The rule**: after a crash the reader's lines begin with all lines that an earlier reading has
+//! shown, followed by all that were acknowledged since: in order, whole, none twice. After those
+//! there may be lines that were not acknowledged: items that were in flight.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use inkstone_sim::survival::{Broken, Must};
+
+use crate::certificate::Certificate;
+use crate::keep::keep;
+use crate::medium::{Choice, Medium, RunError, State};
+use crate::process::{Heard, Process};
+use crate::runner::{self, Lab, Plan, Verdict, Written};
+
+const PLACEHOLDER: &str = "{dir}";
+/// The shell's exit codes for a program that it cannot run, and for one that it cannot find.
+const CANNOT_START: [i32; 2] = [126, 127];
+/// After a kill the pipe ends at once, unless another process holds it.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct AnyOptions {
+    /// The writer, as the shell takes it; `{dir}` is the directory.
+    pub writer: String,
+    /// The reader likewise.
+    pub reader: String,
+    /// How many writers are started.
+    pub rounds: u64,
+    /// Decides when each is killed; the exact moments depend on the machine.
+    pub seed: u64,
+    /// A writer is killed after at most this many lines.
+    pub lines_max: u32,
+    /// How long a writer may be silent, and how long a reader may take.
+    pub limit: Duration,
+    /// States of each writer, where the medium has many.
+    pub states: usize,
+    /// Where broken states are kept.
+    pub keep_in: PathBuf,
+    /// The command that repeats the run.
+    pub command: String,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Writers that were killed.
+    pub kills: u64,
+    /// Lines that were acknowledged.
+    pub acknowledged: u64,
+    /// Lines that had to be there and were read back from crash states.
+    pub confirmed: u64,
+    /// Lines that were read back although they were not acknowledged.
+    pub in_flight: u64,
+}
+
+/// Crashes writers until there were enough, a state broke the rule, or `stop` is set.
+///
+/// # Errors
+/// A command that cannot be used, or an error of the medium.
+pub fn run(
+    options: &AnyOptions,
+    medium: &mut impl Medium,
+    stop: &AtomicBool,
+) -> Result<(Certificate, Figures), RunError> {
+    let began = Instant::now();
+    let subject = format!("what `{}` writes and `{}` reads", options.writer, options.reader);
+    let mut certificate =
+        Certificate::begin("any", medium.file_system(), subject, options.command.clone());
+    certificate.seed = options.seed;
+    certificate.not_run = medium.not_shown();
+    let mut any = Any {
+        options,
+        writer: Shell::new("--writer", &options.writer)?,
+        reader: Shell::new("--reader", &options.reader)?,
+        certain: Vec::new(),
+        told: Vec::new(),
+        round: 0,
+        figures: Figures::default(),
+        first_line: None,
+    };
+    let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
+    runner::run(&plan, medium, &mut any, &mut certificate, stop, &mut |_| {})?;
+    // A run that was stopped may have ended before the first line.
+    let is_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
+    if any.figures.acknowledged == 0 && certificate.is_clean() && !is_stopped {
+        return Err(RunError::Command(format!(
+            "--writer acknowledged no line in {} rounds, so nothing was tested: {}",
+            options.rounds, options.writer
+        )));
+    }
+    certificate.seconds = began.elapsed().as_secs_f64();
+    Ok((certificate, any.figures))
+}
+
+struct Any<'a> {
+    options: &'a AnyOptions,
+    writer: Shell,
+    reader: Shell,
+    /// What the last reading has shown of the log that the next writer continues.
+    certain: Vec<Vec<u8>>,
+    /// The lines of the writer.
+    told: Vec<Vec<u8>>,
+    round: u64,
+    figures: Figures,
+    /// The time from a writer's start to its first line, as seen last.
+    first_line: Option<Duration>,
+}
+
+impl Any<'_> {
+    /// When the writer is killed: after so many lines, and so long after them. One in four is
+    /// killed before its first line or soon after.
+    fn moment(&self, rng: &mut fastrand::Rng) -> (u32, Duration) {
+        match (rng.u8(..4), self.first_line) {
+            (0, Some(first)) => (0, first.mul_f64(f64::from(rng.u32(..1500)) / 1000.0)),
+            _ => {
+                let lines = 1 + rng.u32(..self.options.lines_max);
+                (lines, Duration::from_micros(rng.u64(..2000)))
+            }
+        }
+    }
+
+    fn kept(&self, directory: &Path, what: &str) -> String {
+        let name = format!("inkstone-any-broken-seed-{}-round-{}", self.options.seed, self.round);
+        match keep(directory, &self.options.keep_in, &name) {
+            Ok(kept) => format!("{what}; a copy of the directory is in {}", kept.display()),
+            Err(error) => format!("{what}; the directory could not be copied: {error}"),
+        }
+    }
+}
+
+/// The directory that the programs get, below the medium's. Its own name is not part of the test.
+fn directory_in(ground: &Path) -> PathBuf {
+    ground.join("any")
+}
+
+impl<M: Medium> Lab<M> for Any<'_> {
+    fn write(&mut self, round: u64, medium: &mut M, _: &AtomicBool) -> Result<Written, RunError> {
+        self.round = round + 1;
+        let ground = medium.ground("any")?;
+        let directory = directory_in(&ground.directory);
+        if ground.is_new {
+            self.certain.clear();
+            let made = std::fs::create_dir(&directory).and_then(|()| {
+                File::open(&directory)?.sync_all()?;
+                File::open(&ground.directory)?.sync_all()
+            });
+            made.map_err(|error| format!("{}: {error}", directory.display()))?;
+        }
+        let from = medium.requests();
+        let seed = self.options.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
+        let (lines, delay) = self.moment(&mut fastrand::Rng::with_seed(seed));
+        let written =
+            self.writer.write(&directory, lines, delay, self.options.limit, &mut |line| {
+                medium.heard(&String::from_utf8_lossy(line));
+            })?;
+        self.figures.kills += u64::from(written.was_killed);
+        self.figures.acknowledged += written.lines.len() as u64;
+        self.first_line = written.first_line.or(self.first_line);
+        if let Some(why) = &written.failed {
+            if ground.is_new && written.lines.is_empty() {
+                return Err(RunError::Command(format!("{why}; it had acknowledged nothing")));
+            }
+            let why = self.kept(&directory, &format!("the writer could not continue: {why}"));
+            return Ok(Written { choice: None, broken: vec![why] });
+        }
+        self.told = written.lines;
+        let states = self.options.states;
+        let (plainest, sampled) = (states / 2, states - states / 2);
+        let choice = Choice { plainest, sampled, from, again_every: 0, seed };
+        Ok(Written { choice: Some(choice), broken: Vec::new() })
+    }
+
+    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
+        let directory = directory_in(state.directory);
+        let shown = match self.reader.read(&directory, self.options.limit)? {
+            Ok(lines) => lines,
+            Err(why) => {
+                let why = self.kept(&directory, &format!("the reader failed: {why}"));
+                return Ok(Verdict::Broken(why, None));
+            }
+        };
+        match judge(&self.certain, &self.told, state.heard, &shown) {
+            Ok((confirmed, in_flight)) => {
+                self.figures.confirmed += confirmed;
+                self.figures.in_flight += in_flight;
+                // With more than one state of a writer, the next one begins anew.
+                if state.place.is_none() {
+                    self.certain = shown;
+                }
+                Ok(Verdict::Held)
+            }
+            Err(what) => Ok(Verdict::Broken(self.kept(&directory, &what), None)),
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("round {}", self.round)
+    }
+
+    fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
+        self.options.command.clone()
+    }
+}
+
+/// Compares the lines that a reader has `shown` with those that are `certain` from earlier
+/// readings, followed by the lines that this writer has `told`. The first `acknowledged` of these
+/// came before the crash. Returns how many lines had to be there, and how many were there besides.
+fn judge(
+    certain: &[Vec<u8>],
+    told: &[Vec<u8>],
+    acknowledged: usize,
+    shown: &[Vec<u8>],
+) -> Result<(u64, u64), String> {
+    let needed = (certain.len() + acknowledged.min(told.len())) as u64;
+    let expected = certain.iter().chain(told).cloned().collect();
+    // Lines that were in flight may follow, and are not known.
+    let must = Must { at_most: u64::MAX, ..Must::of(expected, needed) };
+    let why = |number: u64| {
+        if number <= certain.len() as u64 {
+            "an earlier reading showed it"
+        } else {
+            "it was acknowledged"
+        }
+    };
+    for (number, found) in (1..).zip(shown) {
+        match must.at(number) {
+            Some(line) if line != found && number <= needed => {
+                return Err(format!(
+                    "line {number} is {} instead of {}; {}",
+                    words(found),
+                    words(line),
+                    why(number)
+                ));
+            }
+            // Acknowledged after the crash that made this state: it need not be there, but nothing
+            // else may be in its place.
+            Some(line) if line != found => {
+                return Err(format!(
+                    "line {number} is {}, but the writer's next was {}",
+                    words(found),
+                    words(line)
+                ));
+            }
+            _ => {}
+        }
+    }
+    let count = shown.len() as u64;
+    if let Err(Broken::Lost { .. }) = must.ends(1, count) {
+        let line = must.at(count + 1).map_or_else(String::new, |line| words(line));
+        return Err(format!(
+            "line {} is missing: {line}; {}, but only {count} lines are there",
+            count + 1,
+            why(count + 1)
+        ));
+    }
+    let mut seen = HashSet::new();
+    match (1..).zip(shown).find(|(_, line)| !seen.insert(*line)) {
+        Some((number, line)) => Err(format!("line {number} is there twice: {}", words(line))),
+        None => Ok((needed, count - needed)),
+    }
+}
+
+/// The beginning of a line, for a message.
+fn words(line: &[u8]) -> String {
+    const MOST: usize = 60;
+    let text = String::from_utf8_lossy(&line[..line.len().min(MOST)]).into_owned();
+    if line.len() > MOST {
+        format!("{text:?}... ({} bytes)", line.len())
+    } else {
+        format!("{text:?}")
+    }
+}
+
+/// What a writer has printed, and how it ended.
+#[derive(Debug, Default)]
+struct Printed {
+    lines: Vec<Vec<u8>>,
+    /// From its start to its first line.
+    first_line: Option<Duration>,
+    /// It had not ended by itself.
+    was_killed: bool,
+    /// It ended by itself, with an error.
+    failed: Option<String>,
+}
+
+/// A command for the shell.
+#[derive(Debug)]
+struct Shell {
+    /// The argument that named it.
+    what: &'static str,
+    command: String,
+}
+
+impl Shell {
+    fn new(what: &'static str, command: &str) -> Result<Self, RunError> {
+        if !command.contains(PLACEHOLDER) {
+            return Err(RunError::Command(format!(
+                "{what} {command:?} has no place for the directory: put {PLACEHOLDER} there"
+            )));
+        }
+        Ok(Self { what, command: command.to_owned() })
+    }
+
+    fn start(&self, directory: &Path) -> Result<Process, RunError> {
+        let Some(directory) = directory.to_str() else {
+            let path = directory.display();
+            return Err(RunError::Other(format!("the shell cannot take the path {path}")));
+        };
+        let quoted = format!("'{}'", directory.replace('\'', r"'\''"));
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(self.command.replace(PLACEHOLDER, &quoted));
+        shell.stdin(Stdio::null()).stderr(Stdio::piped());
+        let started = Process::start(&mut shell);
+        started.map_err(|error| self.fault(&format!("cannot be started: sh: {error}")))
+    }
+
+    fn fault(&self, words: &str) -> RunError {
+        RunError::Command(format!("{} {:?} {words}", self.what, self.command))
+    }
+
+    fn check_started(&self, status: ExitStatus, complaint: &str) -> Result<(), RunError> {
+        match status.code() {
+            Some(code) if CANNOT_START.contains(&code) => {
+                Err(self.fault(&format!("cannot be started: exit code {code}{}", said(complaint))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts a writer and kills it at its moment; `told` gets each whole line.
+    fn write(
+        &self,
+        directory: &Path,
+        lines: u32,
+        delay: Duration,
+        limit: Duration,
+        told: &mut dyn FnMut(&[u8]),
+    ) -> Result<Printed, RunError> {
+        let began = Instant::now();
+        let mut process = self.start(directory)?;
+        let mut printed = Printed::default();
+        let mut take = |line: Vec<u8>, printed: &mut Printed| {
+            if let Some(line) = line.strip_suffix(b"\n") {
+                printed.lines.push(line.to_vec());
+                printed.first_line.get_or_insert_with(|| began.elapsed());
+                told(line);
+            }
+        };
+        while (printed.lines.len() as u64) < u64::from(lines) {
+            match process.hear(limit) {
+                Heard::Line(line) => take(line, &mut printed),
+                Heard::Ended => break,
+                Heard::Silent => {
+                    let complaint = process.end(Duration::ZERO).map(|(_, complaint)| complaint);
+                    return Err(self.fault(&format!(
+                        "has printed nothing for {limit:?}, after {} lines: it must flush each line when its item is durable{}",
+                        printed.lines.len(),
+                        said(&complaint.unwrap_or_default())
+                    )));
+                }
+            }
+        }
+        std::thread::sleep(delay);
+        process.kill();
+        loop {
+            match process.hear(GONE_WITHIN) {
+                Heard::Line(line) => take(line, &mut printed),
+                Heard::Ended => break,
+                Heard::Silent => {
+                    return Err(self.fault(
+                        "was killed, but a process that it started still holds its stdout: that must not leave the process group",
+                    ));
+                }
+            }
+        }
+        let (status, complaint) = process.end(limit).ok_or_else(|| self.fault("does not end"))?;
+        self.check_started(status, &complaint)?;
+        printed.was_killed = status.signal() == Some(9);
+        if !printed.was_killed && !status.success() {
+            let command = &self.command;
+            printed.failed =
+                Some(format!("{} {command:?}: {status}{}", self.what, said(&complaint)));
+        }
+        Ok(printed)
+    }
+
+    /// Starts a reader and collects its lines; the inner error is its own.
+    fn read(
+        &self,
+        directory: &Path,
+        limit: Duration,
+    ) -> Result<Result<Vec<Vec<u8>>, String>, RunError> {
+        let until = Instant::now() + limit;
+        let left = || until.saturating_duration_since(Instant::now());
+        let mut process = self.start(directory)?;
+        let mut lines = Vec::new();
+        let too_slow = || Ok(Err(format!("it did not end within {limit:?}")));
+        loop {
+            match process.hear(left()) {
+                Heard::Line(line) => lines.push(line),
+                Heard::Ended => break,
+                Heard::Silent => return too_slow(),
+            }
+        }
+        let Some((status, complaint)) = process.end(left()) else { return too_slow() };
+        self.check_started(status, &complaint)?;
+        if !status.success() {
+            return Ok(Err(format!("{status}{}", said(&complaint))));
+        }
+        let number = lines.len();
+        if lines.last().is_some_and(|line: &Vec<u8>| !line.ends_with(b"\n")) {
+            let why = format!("ends inside line {number}: each item must be a whole line");
+            return Err(self.fault(&why));
+        }
+        lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
+        Ok(Ok(lines))
+    }
+}
+
+fn said(complaint: &str) -> String {
+    if complaint.is_empty() { String::new() } else { format!(", with the message {complaint:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<Vec<u8>> {
+        text.split_ascii_whitespace().map(|line| line.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn what_was_acknowledged_must_be_there_and_what_was_in_flight_may() {
+        let judge = |certain: &str, told: &str, acknowledged, shown: &str| {
+            judge(&lines(certain), &lines(told), acknowledged, &lines(shown))
+        };
+        assert_eq!(judge("", "", 0, ""), Ok((0, 0)));
+        assert_eq!(judge("1 2", "3 4", 2, "1 2 3 4"), Ok((4, 0)));
+        assert_eq!(judge("1 2", "3 4", 2, "1 2 3 4 5 6"), Ok((4, 2)));
+        assert_eq!(judge("1 2", "3 4 5", 1, "1 2 3"), Ok((3, 0)));
+        assert_eq!(judge("1 2", "3 4 5", 1, "1 2 3 4"), Ok((3, 1)));
+        for (certain, told, acknowledged, shown, wanted) in [
+            ("1 2", "3 4", 2, "1 2 3", "line 4 is missing"),
+            ("1 2", "", 0, "1", "line 2 is missing"),
+            ("1 2", "3 4", 2, "1 3 2 4", "line 2 is \"3\""),
+            ("1 2", "33 4", 2, "1 2 3 4", "line 3 is \"3\" instead of \"33\"; it was acknowledged"),
+            ("1 2", "3", 1, "1 2 3 2", "line 4 is there twice"),
+            ("1 2", "3", 1, "1 2 2 3", "line 3 is \"2\""),
+            ("1", "2 3 4", 1, "1 2 4", "the writer's next was \"3\""),
+        ] {
+            let found = judge(certain, told, acknowledged, shown).expect_err(wanted);
+            assert!(found.contains(wanted), "{found}");
+        }
+    }
+}

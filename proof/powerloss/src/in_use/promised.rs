@@ -1,0 +1,198 @@
+//! What the log promised the process that uses it, and comparing a log with that.
+//!
+//! *Owns*: reading the lines. *May not touch*: how a log comes to be opened; the rule
+//! ([`inkstone_sim::survival`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use inkstone::Log;
+use inkstone_sim::survival::{InOrder, Must, Writers};
+
+use super::lines::{Call, Line, Made};
+use super::usage::Id;
+use crate::verdict::read_all;
+
+/// What must be found.
+#[derive(Debug, Clone)]
+pub struct Promised {
+    /// Of all records: those of `shown` are known.
+    pub must: Must<Id>,
+    writers: Writers,
+    /// The log was closed, and said `Ok`: everything is certain.
+    is_closed: bool,
+}
+
+/// What an earlier opening has shown: the first LSN, and the records from there on.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The first LSN.
+    pub first: u64,
+    /// The records.
+    pub records: Arc<[Id]>,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { first: 1, records: Arc::default() }
+    }
+}
+
+/// The counts of one look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records read back.
+    pub records: u64,
+    /// Of these, records that an earlier opening had shown.
+    pub again: u64,
+    /// Of these, records that were acknowledged by LSN since then.
+    pub acknowledged: u64,
+}
+
+impl Promised {
+    /// By the first `heard` lines, after what an earlier opening has shown. What may be there
+    /// besides comes from all lines, since a line comes later than its call.
+    pub fn by(shown: &Shown, lines: &[Line], heard: usize) -> Self {
+        let last = shown.first + shown.records.len() as u64 - 1;
+        let mut must = Must {
+            records: Arc::clone(&shown.records),
+            from: shown.first,
+            told: BTreeMap::new(),
+            at_least: last,
+            at_most: u64::MAX,
+            firsts: vec![shown.first],
+            cut: None,
+        };
+        let mut writers = Writers::new();
+        let mut gathered: BTreeMap<u64, Id> = BTreeMap::new();
+        let (mut openings, mut is_closed) = (0, false);
+        for line in &lines[..heard.min(lines.len())] {
+            match *line {
+                Line::Done(made, lsn) => {
+                    let Made { writer, call, number, count } = made;
+                    let said = writers.entry(writer).or_default();
+                    let ids = (number as u32..).take(count as usize);
+                    let ids = ids.map(|number| Id { writer, number });
+                    match call {
+                        Call::Append | Call::Wait => {
+                            said.certain = said.certain.max(number as u32 + 1);
+                            must.told.insert(lsn, Id { writer, number: number as u32 });
+                            must.at_least = must.at_least.max(lsn);
+                        }
+                        Call::Gather => {
+                            gathered.extend((lsn + 1 - u64::from(count)..).zip(ids));
+                        }
+                        Call::Sync => {
+                            said.certain = said.certain.max(number as u32);
+                            must.at_least = must.at_least.max(lsn);
+                        }
+                        Call::TruncateBefore => must.firsts = vec![must.firsts[0].max(number)],
+                        // What an opening before this one took may have been lost with a failure.
+                        Call::Close => is_closed = lsn > 0 && openings <= 1,
+                        Call::Open | Call::Read => {}
+                    }
+                }
+                Line::Begin(Made { call: Call::Open, .. }) => {
+                    (openings, is_closed) = (openings + 1, false);
+                }
+                Line::Shown(_, last) => {
+                    must.at_least = must.at_least.max(last);
+                    // Not there, and their LSNs are given to others.
+                    gathered.retain(|lsn, _| *lsn <= last);
+                }
+                _ => {}
+            }
+        }
+        for line in lines {
+            let (Line::Begin(made) | Line::Failed(made, _)) = line else { continue };
+            let Made { writer, call, number, count } = *made;
+            let said = writers.entry(writer).or_default();
+            match (call, line) {
+                (Call::TruncateBefore, _) if number > must.firsts[0] => must.firsts.push(number),
+                (Call::Append | Call::Gather, Line::Begin(_)) => {
+                    let (first, end) = (number as u32, number as u32 + count);
+                    said.begun = said.begun.max(end);
+                    said.joined.extend(first + 1..end);
+                }
+                (Call::Append | Call::Gather | Call::Wait, Line::Failed(..)) => {
+                    said.refused.extend(number as u32..number as u32 + count);
+                }
+                _ => {}
+            }
+        }
+        // A record that became durable by another call is durable too.
+        let at_least = must.at_least;
+        for (lsn, id) in gathered.into_iter().filter(|(lsn, _)| *lsn <= at_least) {
+            must.told.entry(lsn).or_insert(id);
+        }
+        Self { must, writers, is_closed }
+    }
+
+    /// Compares a log; returns what it shows.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn check(&self, log: &Log) -> Result<(Shown, Counts), String> {
+        let (first, last) = (log.first().get(), log.last().get());
+        self.must.ends(first, last)?;
+        let mut order = InOrder::new(&self.writers, first <= self.must.known_to() + 1);
+        let mut counts = Counts::default();
+        let mut records = Vec::new();
+        let read = read_all(log, first, |lsn, bytes| {
+            let id = Id::of(bytes).ok_or_else(|| {
+                format!(
+                    "LSN {lsn} holds {} bytes that are no whole record of any writer",
+                    bytes.len()
+                )
+            })?;
+            let known = self.must.at(lsn).copied();
+            if lsn <= self.must.known_to() {
+                if let Some(before) = known.filter(|before| *before != id) {
+                    return Err(format!("LSN {lsn} was shown as {before}, but is now {id}"));
+                }
+                counts.again += 1;
+            } else {
+                order
+                    .take(id.writer, id.number)
+                    .map_err(|why| format!("LSN {lsn} is {id}, {why}"))?;
+                if let Some(told) = known.filter(|told| *told != id) {
+                    return Err(format!("LSN {lsn} was acknowledged as {told}, but is {id}"));
+                }
+                counts.acknowledged += u64::from(known.is_some());
+            }
+            records.push(id);
+            Ok(())
+        })?;
+        if read != last {
+            return Err(format!("the log says that its last LSN is {last}, but shows {read}"));
+        }
+        order.finish(self.is_closed)?;
+        counts.records = records.len() as u64;
+        Ok((Shown { first, records: records.into() }, counts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_promised_grows_line_by_line() {
+        let made = |writer, call, number| Made { writer, call, number, count: 1 };
+        let lines = [
+            Line::Begin(made(0, Call::Append, 0)),
+            Line::Done(made(0, Call::Append, 0), 1),
+            Line::Begin(made(1, Call::Gather, 0)),
+            Line::Done(made(1, Call::Gather, 0), 2),
+            Line::Done(made(0, Call::Sync, 1), 2),
+            Line::Begin(made(0, Call::TruncateBefore, 2)),
+            Line::Done(made(0, Call::Close, 0), 2),
+        ];
+        let promised = |heard| Promised::by(&Shown::default(), &lines, heard);
+        let told = promised(4);
+        assert_eq!((told.must.at_least, told.must.told.len(), told.writers[&1].begun), (1, 1, 1));
+        assert_eq!(told.must.firsts, [1, 2]);
+        assert_eq!(promised(5).must.told[&2], Id { writer: 1, number: 0 });
+        assert!(promised(7).is_closed && !promised(6).is_closed);
+    }
+}

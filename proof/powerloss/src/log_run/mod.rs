@@ -1,0 +1,347 @@
+//! `run`: histories of a log, or of a raft log, recorded on each file system, and states of each
+//! recording judged.
+//!
+//! *Owns*: how many states of which history, what is said of one. *May not touch*: how a state is
+//! made ([`crate::medium`]).
+//!
+//! | module | |
+//! |---|---|
+//! | [`spec`], [`writer`] | what is done, and the process that does it (of a raft log: `raft.rs`) |
+//! | [`chronicle`] | what is allowed at each moment of a recording |
+//! | [`project`] | states that follow from a mounted one without a mount |
+
+pub mod chronicle;
+pub mod project;
+mod raft;
+pub mod spec;
+pub mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use inkstone::Access;
+use inkstone_io::OsDirectory;
+
+use self::chronicle::{Again, Chronicle, May};
+use self::project::{Projection, Projector, Seen, read_files};
+use self::spec::{Spec, Subject};
+use crate::certificate::Certificate;
+use crate::kernel::each::on_each;
+use crate::kernel::machine::{FsKind, Machine};
+use crate::kernel::states::Cut;
+use crate::medium::{Choice, Medium, PowerCut, RunError, State};
+use crate::mistake::Mistake;
+use crate::process::{Process, Program};
+use crate::runner::{self, Lab, Plan, Verdict, Written, replay};
+use crate::sim::explore::log2_of_sum;
+use crate::words::Way;
+
+/// Mounted states that are taken from one history.
+const STATES_OF_A_HISTORY: u64 = 40;
+/// Operations of a history.
+const LENGTH: usize = 24;
+/// One mounted state in this many is cut again while it is judged.
+const AGAIN_EVERY: u64 = 8;
+/// After this many violations on one file system the rest would show the same.
+const VIOLATIONS_MAX: usize = 5;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// On these file systems.
+    pub kinds: Vec<FsKind>,
+    /// In these ways, in turn.
+    pub ways: Vec<Way>,
+    /// States that the kernel mounts, on each file system.
+    pub mounted: u64,
+    /// States that are projected from these, on each file system.
+    pub projected: u64,
+    /// The first history's.
+    pub seed: u64,
+    /// Where work directories are made.
+    pub parent: PathBuf,
+    /// Where the recording of a violation is kept.
+    pub keep_in: PathBuf,
+    /// The writer.
+    pub program: Program,
+    /// The command that does the same again.
+    pub command: String,
+    /// A mistake in the log, to see that it is found.
+    pub mistake: Option<Mistake>,
+    /// What is written. Of a raft log no states are projected.
+    pub subject: Subject,
+}
+
+/// Runs it: a certificate for each file system, in order. A part that cannot run is named in its
+/// certificate.
+///
+/// # Errors
+/// The work directory cannot be created or removed.
+pub fn run(
+    campaign: &Campaign,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Certificate>, String> {
+    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
+        let ways: Vec<_> = campaign.ways.iter().map(ToString::to_string).collect();
+        let what = match campaign.subject {
+            Subject::Log => "operations",
+            Subject::Raft => "calls of a raft log",
+        };
+        let subject = format!("histories of {LENGTH} {what}; {}", ways.join(", "));
+        let command = campaign.command.clone();
+        let mut certificate = Certificate::begin("run", kind.to_string(), subject, command);
+        certificate.seed = campaign.seed;
+        match machine {
+            Ok(machine) => on(campaign, machine, kind, &mut certificate, stop, progress)
+                .map_err(|error| error.to_string())?,
+            Err(why) => certificate.not_run.push(why),
+        }
+        Ok(certificate)
+    })?;
+    Ok(ran.into_iter().map(|ran| ran.finish(|certificate| certificate)).collect())
+}
+
+fn on(
+    campaign: &Campaign,
+    machine: &Machine,
+    kind: FsKind,
+    certificate: &mut Certificate,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), RunError> {
+    let has_way = |way: &&Way| way.access() == Access::Buffered || kind.has_direct();
+    let (ways, lack): (Vec<_>, Vec<_>) = campaign.ways.iter().partition(has_way);
+    let why = |way| format!("{kind}: {way}: this file system has no O_DIRECT");
+    certificate.not_run.extend(lack.into_iter().map(why));
+    if ways.is_empty() {
+        return Ok(());
+    }
+    let histories = campaign.mounted.div_ceil(STATES_OF_A_HISTORY).max(ways.len() as u64);
+    let mut lab = LogRun {
+        campaign,
+        histories,
+        ways,
+        judging: None,
+        seen: None,
+        states: [0; 3],
+        mounted: 0,
+        again: 0,
+        projection: Projection::default(),
+        possible_log2: 0.0,
+        done: 0,
+    };
+    let keep_in = Some(campaign.keep_in.clone());
+    let plan = Plan { rounds: histories, violations_max: VIOLATIONS_MAX, keep_in };
+    let mut medium = PowerCut::new(machine, kind);
+    runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
+    certificate.seeds = lab.done;
+    certificate.classes.clear();
+    certificate.count("mounted by the kernel: any subset of unflushed sectors", lab.mounted);
+    certificate.classes[0].possible_log2 = Some(lab.possible_log2);
+    certificate.count("cut again while they were opened", lab.again);
+    lab.projection.describe(certificate, kind, campaign.projected);
+    Ok(())
+}
+
+struct LogRun<'a> {
+    campaign: &'a Campaign,
+    histories: u64,
+    ways: Vec<&'a Way>,
+    judging: Option<Judging>,
+    /// What the last mount showed, if states are projected from it.
+    seen: Option<Seen>,
+    /// States to mount of this history, to project from them, and what was mounted so far.
+    states: [u64; 3],
+    mounted: u64,
+    again: u64,
+    projection: Projection,
+    /// The binary logarithm of the number of all states that are possible at the judged cuts.
+    possible_log2: f64,
+    done: u64,
+}
+
+/// Records a history: what reaches the disk from mkfs on, and the writer's lines. An error that the
+/// writer found is in the recording too.
+///
+/// # Errors
+/// The file system could not be made or mounted; the writer ended without a message; `stop` was
+/// set.
+pub fn record(
+    medium: &mut PowerCut<'_>,
+    spec: &Spec,
+    program: &Program,
+    stop: &AtomicBool,
+) -> Result<Chronicle, String> {
+    let ground = medium.ground(&spec.to_string())?;
+    let directory = ground.directory.join(DIRECTORY);
+    let mut process = Process::of(program, &directory, &spec.to_string())?;
+    medium.hear_all(&mut process, stop, |_, _| {})?;
+    // It is killed with the log open; the recording ends before that.
+    medium.stop_recording();
+    drop(process);
+    medium.crash()?;
+    Chronicle::read(&medium.recording)
+}
+
+/// The log's directory within the file system.
+pub const DIRECTORY: &str = "log";
+
+impl Lab<PowerCut<'_>> for LogRun<'_> {
+    fn write(
+        &mut self,
+        round: u64,
+        medium: &mut PowerCut<'_>,
+        stop: &AtomicBool,
+    ) -> Result<Written, RunError> {
+        let campaign = self.campaign;
+        let spec = Spec {
+            kind: medium.kind,
+            way: *self.ways[round as usize % self.ways.len()],
+            // It does not depend on the way's number, so each way gets logs of every kind.
+            seed: campaign.seed + round,
+            length: LENGTH,
+            mistake: campaign.mistake,
+            subject: campaign.subject,
+        };
+        let chronicle = record(medium, &spec, &campaign.program, stop)
+            .map_err(|why| format!("{spec}: {why}"))?;
+        let broken = chronicle.failed.iter().map(|why| format!("the writer itself failed: {why}"));
+        let broken = broken.collect();
+        let states = share(campaign.mounted, self.histories, round);
+        self.states = [states, share(campaign.projected, self.histories, round), 0];
+        let choice = Choice {
+            plainest: 0,
+            sampled: states as usize,
+            from: chronicle.first,
+            again_every: AGAIN_EVERY,
+            seed: spec.seed,
+        };
+        self.judging = Some(Judging::new(chronicle));
+        Ok(Written { choice: Some(choice), broken })
+    }
+
+    fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
+        let judging = self.judging.as_mut().ok_or_else(|| "nothing was recorded".to_owned())?;
+        if state.again.is_some() {
+            self.again += 1;
+            return Ok(judging.judge(state).into());
+        }
+        let [states, projected, done] = self.states;
+        let seen = match state.disk {
+            Some(disk) if share(projected, states, done) > 0 => {
+                let files = read_files(&state.directory.join(DIRECTORY))?;
+                Some(Seen { files, mount: disk.recorded() })
+            }
+            _ => None,
+        };
+        let judged = judging.judge(state);
+        self.seen = seen.filter(|_| judged.is_ok());
+        self.mounted += 1;
+        Ok(judged.into())
+    }
+
+    fn after(&mut self, machine: &Machine, cut: &Cut, kept: &[bool]) -> Result<Verdict, RunError> {
+        self.possible_log2 = log2_of_sum(self.possible_log2, cut.units.len() as f64);
+        let [states, projected, done] = &mut self.states;
+        let quota = share(*projected, *states, *done);
+        *done += 1;
+        let (Some(seen), Some(judging)) = (self.seen.take(), &self.judging) else {
+            return Ok(Verdict::Held);
+        };
+        let Chronicle { spec, .. } = &judging.chronicle;
+        let (May::Log(allowed), _) = judging.chronicle.at(cut.entry) else {
+            return Ok(Verdict::Held);
+        };
+        let mut projector = Projector { machine, spec, cut, kept, seen: &seen, allowed };
+        let seed = spec.seed ^ (self.mounted << 20);
+        let projected = projector.project(&mut self.projection, quota, seed);
+        Ok(projected.map_or_else(|(why, kept)| Verdict::Broken(why, kept), |()| Verdict::Held))
+    }
+
+    fn words(&self) -> String {
+        let spec = self.judging.as_ref().map(|judging| judging.chronicle.spec.to_string());
+        spec.unwrap_or_default()
+    }
+
+    fn again(&self, kept: Option<&Path>, place: Option<&str>) -> String {
+        kept.map_or_else(|| self.campaign.command.clone(), |kept| replay(kept, place))
+    }
+
+    fn is_over(&mut self, _: &mut PowerCut<'_>) -> Option<String> {
+        self.done += 1;
+        let kind = self.judging.as_ref()?.chronicle.spec.kind;
+        Some(format!(
+            "{kind}: {} of {} histories, {} states mounted, {} projected",
+            self.done,
+            self.histories,
+            self.mounted + self.again,
+            self.projection.states
+        ))
+    }
+}
+
+/// Judges states of a recording of a log, and those of a second cut.
+#[derive(Debug)]
+pub struct Judging {
+    chronicle: Chronicle,
+    /// What may be found when the last state is cut again.
+    allowed: Option<Again>,
+}
+
+impl Judging {
+    /// By what a recording says.
+    pub fn new(chronicle: Chronicle) -> Self {
+        Self { chronicle, allowed: None }
+    }
+
+    /// What the recording says.
+    pub fn chronicle(&self) -> &Chronicle {
+        &self.chronicle
+    }
+
+    /// Judges a state.
+    ///
+    /// # Errors
+    /// Which promise is broken.
+    pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
+        let entry = state.place.as_ref().map_or(0, |(entry, _)| *entry);
+        let (first, moment) = self.chronicle.at(entry);
+        let (allowed, again) = match (state.again, &self.allowed) {
+            (Some(marks), Some(again)) => {
+                let when = ["before it was shown", "after it was shown", "after one more append"];
+                (&again[marks.min(2)], format!("; after a second cut, {}", when[marks.min(2)]))
+            }
+            _ => (first, String::new()),
+        };
+        let directory = OsDirectory::create(state.directory.join(DIRECTORY));
+        let directory = directory.map_err(|error| error.to_string())?;
+        let mark = |text: &str| state.disk.iter().for_each(|disk| disk.mark(text));
+        let shown = allowed.check(directory, &self.chronicle.spec, mark);
+        let shown = shown.map_err(|why| format!("{moment}{again}: {why}"))?;
+        if state.again.is_none() {
+            self.allowed = Some(shown);
+        }
+        Ok(())
+    }
+}
+
+/// The part of `all` that falls to number `number` of `parts`, so that they add up.
+fn share(all: u64, parts: u64, number: u64) -> u64 {
+    let parts = parts.max(1);
+    all / parts + u64::from(number % parts < all % parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn shares_add_up() {
+        for (all, parts) in [(0, 3), (10, 3), (9, 3), (2, 5), (100_000, 1001)] {
+            let shares: Vec<_> = (0..parts).map(|number| share(all, parts, number)).collect();
+            assert_eq!(shares.iter().sum::<u64>(), all);
+            assert!(shares.iter().max().expect("some") - shares.iter().min().expect("some") <= 1);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the writer of `run` does: a history from a seed, on a log that writes in one way.
+//!
+//! *Owns*: the options that follow from a seed, the text form. *May not touch*: the writing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use inkstone::{Options, Preparation};
+use inkstone_io::named_choice;
+
+use crate::history::{Op, history};
+use crate::kernel::machine::FsKind;
+use crate::mistake::Mistake;
+use crate::sim::variant::small;
+use crate::words::{Way, Words};
+
+named_choice! {
+    /// What is written.
+    Subject, "subject" {
+        Log = "log", "a log";
+        Raft = "raft", "a raft log on a log";
+    }
+}
+
+/// What the writer does; everything else follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// On which file system.
+    pub kind: FsKind,
+    /// How the log writes.
+    pub way: Way,
+    /// The seed of the history and of the other options.
+    pub seed: u64,
+    /// Operations.
+    pub length: usize,
+    /// A mistake in the log, to see that it is found.
+    pub mistake: Option<Mistake>,
+    /// What is written.
+    pub subject: Subject,
+}
+
+pub(crate) const HEAD: &str = "inkstone-powerloss 1";
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, way, seed, length, mistake, subject } = self;
+        write!(f, "{HEAD} fs={kind} strategy={way} seed={seed} length={length} subject={subject}")?;
+        mistake.map_or(Ok(()), |mistake| write!(f, " mistake={mistake}"))
+    }
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words = Words::of(text, HEAD)?;
+        Ok(Self {
+            kind: words.needed("fs")?,
+            way: words.needed("strategy")?,
+            seed: words.needed("seed")?,
+            length: words.needed("length")?,
+            mistake: words.get("mistake")?,
+            subject: words.get("subject")?.unwrap_or(Subject::Log),
+        })
+    }
+}
+
+impl Spec {
+    /// What the writer does with a log.
+    pub fn operations(&self) -> Vec<Op> {
+        history(self.seed, self.length)
+    }
+
+    /// Whether the log has threads of its own: every other seed.
+    pub fn has_threads(&self) -> bool {
+        self.seed % 2 == 1
+    }
+
+    /// The options of the log, without its mistake. A log that is only checked has no threads.
+    pub fn options(&self, own_thread: bool) -> Options {
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ 0x6B65_726E_656C_2121);
+        small()
+            .access(self.way.access())
+            .durability(self.way.durability())
+            .preparation(if rng.bool() { Preparation::Zeros } else { Preparation::Fallocate })
+            .pad_groups(rng.bool())
+            .free_segments_max(rng.usize(..4))
+            .buffer_bytes(if rng.bool() { 8 << 10 } else { 32 << 10 })
+            .own_thread(own_thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inkstone_io::{Access, NamedChoice};
+
+    #[test]
+    fn its_words_say_it_all() {
+        for (index, &way) in Way::ALL.iter().enumerate() {
+            let (kind, seed) = (FsKind::ALL[index % FsKind::ALL.len()], u64::MAX - index as u64);
+            for subject in [Subject::Log, Subject::Raft] {
+                let spec = Spec { kind, way, seed, length: index, mistake: None, subject };
+                assert_eq!(spec.to_string().parse(), Ok(spec));
+                spec.options(index % 2 == 0).check().expect("the log can be told");
+            }
+            assert_eq!(way.to_string().starts_with("direct"), way.access() == Access::Direct);
+            assert!(way.to_string().ends_with(&way.durability().to_string()), "{way}");
+        }
+        let bad = |words: &str| format!("{HEAD} {words}").parse::<Spec>().expect_err("no spec");
+        assert!(bad("fs=ext4 strategy=direct-fsync seed=1").contains("length"));
+        assert!(bad("fs=ext5").contains("ext4-nojournal"));
+        assert!(bad("speed").contains("speed"));
+        assert!("dm-log".parse::<Spec>().is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! The medium that works on every machine: a directory, and SIGKILL.
+//!
+//! *Owns*: the directory, and when to begin a new one. *May not touch*: the processes.
+
+use std::path::{Path, PathBuf};
+
+use inkstone_host::WorkDir;
+use inkstone_io::Capabilities;
+
+use super::{Choice, Ground, Judge, Medium, RunError, State};
+
+/// A directory whose writer is killed; what it has written stays in the page cache. The next
+/// writers continue there, a few of them, and then one begins in a new directory.
+#[derive(Debug)]
+pub struct Killed {
+    workdir: WorkDir,
+    file_system: String,
+    /// How many writers follow each other in one directory.
+    lives: u64,
+    lived: u64,
+    heard: usize,
+}
+
+impl Killed {
+    /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it,
+    /// one after the other.
+    ///
+    /// # Errors
+    /// The directory could not be created.
+    pub fn new(parent: &Path, lives: u64) -> Result<Self, String> {
+        let workdir = WorkDir::create(parent).map_err(|error| error.to_string())?;
+        let capabilities = Capabilities::of(workdir.path()).map_err(|error| error.to_string())?;
+        let file_system = capabilities.mount.file_system;
+        Ok(Self { workdir, file_system, lives: lives.max(1), lived: 0, heard: 0 })
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.workdir.path().join((self.lived.saturating_sub(1) / self.lives).to_string())
+    }
+}
+
+impl Medium for Killed {
+    fn file_system(&self) -> String {
+        self.file_system.clone()
+    }
+
+    fn not_shown(&self) -> Vec<String> {
+        vec!["power loss: the writes of a killed writer stay in the page cache".into()]
+    }
+
+    fn ground(&mut self, _: &str) -> Result<Ground, String> {
+        let is_new = self.lived.is_multiple_of(self.lives);
+        let old = self.directory();
+        self.lived += 1;
+        self.heard = 0;
+        let directory = self.directory();
+        if is_new {
+            let fail =
+                |what: &str, path: &Path, error| format!("{what} {}: {error}", path.display());
+            if self.lived > 1 {
+                std::fs::remove_dir_all(&old).map_err(|error| fail("remove", &old, error))?;
+            }
+            std::fs::create_dir(&directory).map_err(|error| fail("create", &directory, error))?;
+        }
+        Ok(Ground { directory, is_new })
+    }
+
+    fn heard(&mut self, _: &str) {
+        self.heard += 1;
+    }
+
+    fn states(&mut self, _: &Choice, judge: &mut dyn Judge) -> Result<(), RunError> {
+        let directory = self.directory();
+        let state = State {
+            directory: &directory,
+            heard: self.heard,
+            class: "killed with SIGKILL",
+            is_plainest: false,
+            is_repaired: false,
+            place: None,
+            again: None,
+            disk: None,
+        };
+        // There is only one state: whether more are wanted makes no difference.
+        judge.judge(&state).map(drop)
+    }
+}

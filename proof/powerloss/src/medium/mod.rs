@@ -1,0 +1,170 @@
+//! Where a writer writes and how it crashes.
+//!
+//! *Owns*: what the runner needs of such a medium. *May not touch*: writers, judging.
+//!
+//! | medium | the crash |
+//! |---|---|
+//! | [`Killed`] | the process is killed; the page cache survives |
+//! | [`PowerCut`] | the power is cut under a real kernel file system, on a disk in memory that records every request, and that may fail |
+//!
+//! The simulated disk is a medium of its own ([`crate::sim`]): what is on it never is a path.
+
+mod killed;
+mod power;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+pub use self::killed::Killed;
+pub use self::power::PowerCut;
+use crate::kernel::disk::Disk;
+use crate::kernel::machine::Machine;
+use crate::kernel::recording::Recording;
+use crate::kernel::states::Cut;
+
+/// Why a run was not possible. It says nothing about what is tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunError {
+    /// A command of the user's cannot be used: it does not start, or prints nothing.
+    Command(String),
+    /// The lab lacks something else that it needs.
+    Other(String),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Command(words) | Self::Other(words)) = self;
+        f.write_str(words)
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<String> for RunError {
+    fn from(words: String) -> Self {
+        Self::Other(words)
+    }
+}
+
+/// Where the next writer writes.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    /// The directory.
+    pub directory: PathBuf,
+    /// It is empty. Otherwise it is the crash state that was judged last, and the writer continues
+    /// there.
+    pub is_new: bool,
+}
+
+/// Which of the states of a writer are shown, where there are many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Cut right when one of the newest so many lines was heard, nothing unflushed kept.
+    pub plainest: usize,
+    /// Cut at any moment, any part of the unflushed sectors kept.
+    pub sampled: usize,
+    /// These only after so many requests to the disk.
+    pub from: usize,
+    /// One state in so many is cut again while it is judged; 0: none.
+    pub again_every: u64,
+    /// Decides which.
+    pub seed: u64,
+}
+
+/// Which states of a recording are meant.
+#[derive(Debug, Clone)]
+pub struct Which {
+    /// Cut after so many entries; `None`: everywhere.
+    pub entry: Option<usize>,
+    /// Which of the sectors in flight are there; `None`: some of each kind.
+    pub subset: Option<String>,
+    /// States of each cut.
+    pub states: usize,
+    /// Each is cut again while it is judged.
+    pub again: bool,
+    /// Decides which.
+    pub seed: u64,
+}
+
+/// What a crash has left.
+#[derive(Debug)]
+pub struct State<'a> {
+    /// The writer's directory as the crash has left it. A judge may write there (a database that
+    /// recovers does). Afterwards it is used only as [`Ground`].
+    pub directory: &'a Path,
+    /// How many of the writer's lines were heard before the last write of this state.
+    pub heard: usize,
+    /// What kind of state it is; the certificate counts them by this name.
+    pub class: &'static str,
+    /// Whether it is one of [`Choice::plainest`].
+    pub is_plainest: bool,
+    /// Whether the file system mounted only after a repair.
+    pub is_repaired: bool,
+    /// What leads back to it: the requests before the cut, and which of the unflushed sectors are
+    /// there.
+    pub place: Option<(usize, String)>,
+    /// It was cut again, while a judge looked at another state, after so many of that judge's
+    /// marks.
+    pub again: Option<usize>,
+    /// The disk below, for marks of a judge.
+    pub disk: Option<&'a Disk>,
+}
+
+/// Judges states.
+pub trait Judge {
+    /// Judges a state; breaks when no more are wanted.
+    ///
+    /// # Errors
+    /// It could not be judged.
+    fn judge(&mut self, state: &State<'_>) -> Result<ControlFlow<()>, RunError>;
+
+    /// Looks at what follows from a state that was judged, when it is not mounted any more.
+    ///
+    /// # Errors
+    /// Something could not be looked at.
+    fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<ControlFlow<()>, RunError> {
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// A state could not be shown, since its file system does not come up.
+    ///
+    /// # Errors
+    /// That is an error of the lab.
+    fn is_dead(&mut self, state: &State<'_>, why: String) -> Result<ControlFlow<()>, RunError>;
+}
+
+/// A medium. Each round calls `ground`, then `heard` for every line, then crashes the writer and
+/// everything that it has started, then calls `states`.
+pub trait Medium {
+    /// The file system, in words.
+    fn file_system(&self) -> String;
+
+    /// What such a medium cannot show, for the certificate.
+    fn not_shown(&self) -> Vec<String>;
+
+    /// Prepares for a writer that does what the words say.
+    ///
+    /// # Errors
+    /// What could not be made, in words.
+    fn ground(&mut self, words: &str) -> Result<Ground, String>;
+
+    /// A line of the writer was heard. Called as soon as it was read.
+    fn heard(&mut self, line: &str);
+
+    /// How many requests have reached the disk, for [`Choice::from`].
+    fn requests(&self) -> usize {
+        0
+    }
+
+    /// Shows what a crash may have left, one state after the other, until the judge breaks. A
+    /// medium whose next [`Ground`] is not new shows exactly one.
+    ///
+    /// # Errors
+    /// A state could not be made, or those of the judge.
+    fn states(&mut self, choice: &Choice, judge: &mut dyn Judge) -> Result<(), RunError>;
+
+    /// What reached the disk until the crash, from which every state can be made again.
+    fn recording(&self) -> Option<&Recording> {
+        None
+    }
+}

@@ -1,0 +1,200 @@
+//! A process that a lab starts, hears line by line, and kills with everything that it has started.
+//!
+//! *Owns*: the process and the clock. *May not touch*: what its lines mean.
+
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use inkstone_host::{Signal, has_ended, signal_group, signal_process};
+
+/// A message of a program is shown up to this length.
+const COMPLAINT_BYTES: usize = 600;
+/// A killed process ends at once, unless the kernel holds it.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
+/// How often a wait checks whether it must stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How a writer of ours is started: this program with these arguments, then a directory and the
+/// words of what it does.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// What comes first.
+    pub arguments: Vec<String>,
+}
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A line, with its end; the last one of a killed process may have none.
+    Line(Vec<u8>),
+    /// Its output has ended.
+    Ended,
+    /// Nothing in that time.
+    Silent,
+}
+
+/// A process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    lines: Receiver<Vec<u8>>,
+    complaint: Option<JoinHandle<String>>,
+    is_over: bool,
+}
+
+impl Process {
+    /// Starts a command in a process group of its own, so that a kill reaches everything that it
+    /// starts.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
+        let complaint =
+            child.stderr.take().map(|pipe| std::thread::spawn(move || first_bytes(pipe)));
+        let (tell, lines) = channel();
+        let out = child.stdout.take();
+        // Ends with the process, whose output it reads.
+        std::thread::spawn(move || {
+            let Some(mut out) = out.map(BufReader::new) else { return };
+            loop {
+                let mut line = Vec::new();
+                // An error is the pipe's end too.
+                if out.read_until(b'\n', &mut line).unwrap_or(0) == 0 || tell.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, lines, complaint, is_over: false })
+    }
+
+    /// Starts a program of ours, which listens.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn of(program: &Program, directory: &Path, words: &str) -> Result<Self, String> {
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).arg(directory).arg(words).stdin(Stdio::piped());
+        Self::start(&mut command).map_err(|error| format!("{}: {error}", program.path.display()))
+    }
+
+    /// Waits for a line.
+    pub fn hear(&self, within: Duration) -> Heard {
+        match self.lines.recv_timeout(within) {
+            Ok(line) => Heard::Line(line),
+            Err(RecvTimeoutError::Disconnected) => Heard::Ended,
+            Err(RecvTimeoutError::Timeout) => Heard::Silent,
+        }
+    }
+
+    /// Waits for a whole line of a program of ours.
+    ///
+    /// # Errors
+    /// It has ended, it hangs, or `stop` was set.
+    pub fn line(&self, within: Duration, stop: &AtomicBool) -> Result<String, String> {
+        let until = Instant::now() + within;
+        loop {
+            match self.hear(LOOK_EVERY) {
+                Heard::Line(line) => {
+                    return whole(&line).ok_or_else(|| "the process ended inside a line".into());
+                }
+                Heard::Ended => return Err("the process ended without a message".into()),
+                Heard::Silent if stop.load(Ordering::Relaxed) => return Err("stopped".into()),
+                Heard::Silent if Instant::now() > until => {
+                    return Err(format!("the process hangs: no line for {within:?}"));
+                }
+                Heard::Silent => {}
+            }
+        }
+    }
+
+    /// Sends it a word.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn say(&mut self, word: &str) -> Result<(), String> {
+        let input = self.child.stdin.as_mut().ok_or("the process has no input")?;
+        writeln!(input, "{word}").map_err(|error| format!("the process has ended: {error}"))
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops it or lets it go on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> Result<(), String> {
+        signal_process(self.id(), signal).map_err(|error| error.to_string())
+    }
+
+    /// Kills every process of its group. Nobody has waited for the leader yet, so the number is
+    /// still its own.
+    pub fn kill(&mut self) {
+        if !self.is_over {
+            // It fails only when no process is left.
+            let _ = signal_group(self.child.id(), Signal::Kill);
+        }
+    }
+
+    /// Waits this long, then kills what is left. Returns the exit status and the message; `None`:
+    /// it had not ended in time, although it was given some, or not even the kill ends it.
+    pub fn end(&mut self, within: Duration) -> Option<(ExitStatus, String)> {
+        // The leader is reaped only after the whole group is killed: until then the group's number
+        // is its own.
+        let is_in_time = self.is_gone(within);
+        self.kill();
+        if !self.is_gone(GONE_WITHIN) {
+            return None;
+        }
+        self.is_over = true;
+        let status = self.child.wait().ok();
+        let complaint =
+            self.complaint.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        status.filter(|_| is_in_time || within.is_zero()).map(|status| (status, complaint))
+    }
+
+    fn is_gone(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        let has_ended = || has_ended(self.child.id()).unwrap_or(true);
+        while !has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        has_ended()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _ = self.end(Duration::ZERO);
+        }
+    }
+}
+
+/// A whole line, without its end.
+pub fn whole(line: &[u8]) -> Option<String> {
+    Some(String::from_utf8_lossy(line.strip_suffix(b"\n")?).into_owned())
+}
+
+/// The first bytes of a message: what follows is often a backtrace.
+fn first_bytes(mut pipe: impl Read) -> String {
+    let mut first = Vec::new();
+    let mut piece = [0; 4096];
+    // Read to the end all the same: a full pipe would block the program.
+    while let Ok(count @ 1..) = pipe.read(&mut piece) {
+        let room = COMPLAINT_BYTES.saturating_sub(first.len());
+        first.extend_from_slice(&piece[..count.min(room)]);
+    }
+    String::from_utf8_lossy(&first).trim().to_owned()
+}

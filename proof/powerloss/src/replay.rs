@@ -1,0 +1,82 @@
+//! Judging states of a recording again, from its file.
+//!
+//! *Owns*: whose judge a recording needs. *May not touch*: how it judges.
+
+use std::ops::RangeInclusive;
+
+use crate::kernel::machine::FsKind;
+use crate::kernel::recording::Recording;
+use crate::log_run::Judging;
+use crate::log_run::chronicle::Chronicle;
+use crate::medium::State;
+use crate::strategies::trial::Trial;
+use crate::strategies::{left, trial};
+
+/// What was recorded.
+#[derive(Debug)]
+pub enum Recorded {
+    /// A history of a log or of a raft log.
+    Log(Box<Judging>),
+    /// A plain way of writing, and the first and last entry of its steps.
+    Plain(Trial, RangeInclusive<usize>),
+}
+
+impl Recorded {
+    /// Of this recording.
+    ///
+    /// # Errors
+    /// It is another program's.
+    pub fn of(recording: &Recording) -> Result<Self, String> {
+        let head = recording.head().unwrap_or_default();
+        if !head.starts_with(trial::HEAD) {
+            return Chronicle::read(recording)
+                .map(|chronicle| Self::Log(Box::new(Judging::new(chronicle))));
+        }
+        let lines = recording.lines();
+        let (first, last) = lines.first().zip(lines.last()).ok_or("the writer said nothing")?;
+        Ok(Self::Plain(head.parse()?, *first..=*last))
+    }
+
+    /// On which file system.
+    pub fn kind(&self) -> FsKind {
+        match self {
+            Self::Log(judging) => judging.chronicle().spec.kind,
+            Self::Plain(trial, _) => trial.kind,
+        }
+    }
+
+    /// The cuts that can be judged.
+    pub fn range(&self) -> RangeInclusive<usize> {
+        match self {
+            Self::Log(judging) => judging.chronicle().first..=judging.chronicle().last,
+            Self::Plain(_, range) => range.clone(),
+        }
+    }
+
+    /// What the writer itself found wrong.
+    pub fn failed(&self) -> Option<&str> {
+        match self {
+            Self::Log(judging) => judging.chronicle().failed.as_deref(),
+            Self::Plain(..) => None,
+        }
+    }
+
+    /// Judges a state.
+    ///
+    /// # Errors
+    /// Which promise is broken, or what is lost.
+    pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
+        match self {
+            Self::Log(judging) => judging.judge(state),
+            Self::Plain(trial, _) => {
+                let left = left(trial, state)?;
+                let hole = left.hole.as_ref().map(|hole| format!("a hole: {hole}"));
+                let [lost, torn, garbage] = [&left.lost, &left.torn, &left.garbage].map(Vec::len);
+                let missing = (left.missing() > 0).then(|| {
+                    format!("{lost} lost, {torn} torn, {garbage} garbage: {}", left.words)
+                });
+                missing.or(hole).map_or(Ok(()), Err)
+            }
+        }
+    }
+}

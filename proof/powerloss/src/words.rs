@@ -1,0 +1,126 @@
+//! What a writer of ours does, as words: on its command line, and at the beginning of a recording.
+//!
+//! *Owns*: reading words, the durable ways of writing, the lines between a writer and who records
+//! it. *May not touch*: the writing.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+use std::io::{BufRead, Write};
+use std::str::FromStr;
+
+use inkstone::{Access, Durability};
+use inkstone_io::named_choice;
+
+named_choice! {
+    /// A durable way of writing that the log's options can choose.
+    Way, "strategy" {
+        BufferedFdatasync = "buffered-fdatasync", "through the page cache, then fdatasync";
+        BufferedFsync = "buffered-fsync", "through the page cache, then fsync";
+        BufferedRwfDsync = "buffered-rwf-dsync", "through the page cache with RWF_DSYNC on each write";
+        BufferedODsync = "buffered-o-dsync", "through the page cache, opened with O_DSYNC";
+        BufferedOSync = "buffered-o-sync", "through the page cache, opened with O_SYNC";
+        DirectFdatasync = "direct-fdatasync", "O_DIRECT, then fdatasync";
+        DirectFsync = "direct-fsync", "O_DIRECT, then fsync";
+        DirectRwfDsync = "direct-rwf-dsync", "O_DIRECT with RWF_DSYNC on each write";
+        DirectODsync = "direct-o-dsync", "O_DIRECT, opened with O_DSYNC";
+        DirectOSync = "direct-o-sync", "O_DIRECT, opened with O_SYNC";
+    }
+}
+
+impl Way {
+    /// Whether it writes past the page cache.
+    pub fn access(self) -> Access {
+        match self {
+            Self::BufferedFdatasync
+            | Self::BufferedFsync
+            | Self::BufferedRwfDsync
+            | Self::BufferedODsync
+            | Self::BufferedOSync => Access::Buffered,
+            _ => Access::Direct,
+        }
+    }
+
+    /// What makes a commit durable.
+    pub fn durability(self) -> Durability {
+        match self {
+            Self::BufferedFdatasync | Self::DirectFdatasync => Durability::Fdatasync,
+            Self::BufferedFsync | Self::DirectFsync => Durability::Fsync,
+            Self::BufferedRwfDsync | Self::DirectRwfDsync => Durability::RwfDsync,
+            Self::BufferedODsync | Self::DirectODsync => Durability::ODsync,
+            Self::BufferedOSync | Self::DirectOSync => Durability::OSync,
+        }
+    }
+}
+
+/// Words of the form `name=value` behind a head that says whose they are.
+pub(crate) struct Words<'a> {
+    text: &'a str,
+    words: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Words<'a> {
+    /// Reads them.
+    pub(crate) fn of(text: &'a str, head: &str) -> Result<Self, String> {
+        let rest = text
+            .strip_prefix(head)
+            .ok_or_else(|| format!("{text:?} does not begin with {head:?}"))?;
+        let words = rest.split_whitespace().map(|word| {
+            word.split_once('=').ok_or_else(|| format!("{word:?} in {text:?} is no word of it"))
+        });
+        Ok(Self { text, words: words.collect::<Result<_, _>>()? })
+    }
+
+    /// The value of this name, if there is one.
+    pub(crate) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, String> {
+        let Some(word) = self.words.get(name) else { return Ok(None) };
+        let wrong = |why: T::Err| format!("{:?}: {name}={word}: {why}", self.text);
+        word.parse().map(Some).map_err(wrong)
+    }
+
+    /// The value of this name.
+    pub(crate) fn needed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, String> {
+        self.get(name)?.ok_or_else(|| format!("{:?}: {name} is missing", self.text))
+    }
+}
+
+/// The line of a writer that has failed: the rest says why.
+pub const FAILED: &str = "failed";
+/// The line of a writer that has done everything.
+pub const END: &str = "end";
+/// The answer to each line of a writer that goes step by step.
+pub const GO: &str = "go";
+
+/// A writer that goes step by step: it says a line, and waits until whoever records has noted it.
+pub(crate) struct InStep<'a, R> {
+    input: R,
+    output: &'a mut (dyn Write + Send),
+}
+
+impl<'a, R: BufRead> InStep<'a, R> {
+    pub(crate) fn new(input: R, output: &'a mut (dyn Write + Send)) -> Self {
+        Self { input, output }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) -> Result<(), String> {
+        let gone = |what: &dyn Display| format!("after {line:?} the recorder has ended: {what}");
+        let said = writeln!(self.output, "{line}").and_then(|()| self.output.flush());
+        said.map_err(|error| gone(&error))?;
+        let mut answer = String::new();
+        self.input.read_line(&mut answer).map_err(|error| gone(&error))?;
+        if answer.trim_end() == GO { Ok(()) } else { Err(gone(&format!("it answers {answer:?}"))) }
+    }
+
+    /// Says how it ended.
+    pub(crate) fn end(&mut self, done: Result<(), String>) -> Result<(), String> {
+        match &done {
+            Ok(()) => self.say(END),
+            Err(why) => {
+                let mut line = FAILED.to_owned();
+                let _infallible = write!(line, " {}", why.replace('\n', " "));
+                // The recorder may have ended already.
+                let _ = self.say(&line);
+                done
+            }
+        }
+    }
+}

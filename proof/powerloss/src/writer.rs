@@ -1,0 +1,33 @@
+//! The process that a lab starts: the right writer, by its words.
+//!
+//! *Owns*: that choice. *May not touch*: the writing.
+
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use crate::in_use::{usage, worker};
+use crate::log_run::{spec, writer};
+use crate::strategies;
+
+/// Runs the writer of these words in `directory`.
+///
+/// # Errors
+/// No such words; what failed: who hears the output has got it too.
+pub fn write(
+    words: &str,
+    directory: &Path,
+    input: impl Read + Send + 'static,
+    output: &mut (dyn Write + Send),
+) -> Result<(), String> {
+    let input = BufReader::new(input);
+    if words.starts_with(usage::HEAD) {
+        return worker::work(directory, &words.parse()?, input, output);
+    }
+    if words.starts_with(strategies::trial::HEAD) {
+        return strategies::writer::write(&words.parse()?, directory, input, output);
+    }
+    if words.starts_with(spec::HEAD) {
+        return writer::write(&words.parse()?, directory, input, output);
+    }
+    Err(format!("{words:?} is not what a writer does"))
+}

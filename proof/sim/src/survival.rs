@@ -1,0 +1,418 @@
+//! What must be found after a crash and what may be: one model for every lab.
+//!
+//! *Owns*: the rule, for records in a row ([`Must`]), for writers that each append their own
+//! records in order ([`Writers`]), and for calls that each lead to a state ([`Past`]). *May not
+//! touch*: logs, disks, how something came to be found.
+//!
+//! The rule is always the same. What was acknowledged or shown must be there, in order, whole,
+//! once. What was begun may be there. Nothing else may be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+/// What a record knows of the batch that it is in.
+pub trait Piece {
+    /// Whether the next record is of the same batch: a crash keeps both or none.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// What followed in its batch is truncated, so its batch ends with it.
+    fn end_batch(&mut self) {}
+}
+
+impl Piece for u32 {}
+impl Piece for Vec<u8> {}
+
+/// What must be found of a row of records, each with a number: an LSN, or a line.
+#[derive(Debug, Clone)]
+pub struct Must<R> {
+    /// What is in the row wherever it is there, without a gap.
+    pub records: Arc<[R]>,
+    /// The number of the first of them.
+    pub from: u64,
+    /// What else is known of single numbers.
+    pub told: BTreeMap<u64, R>,
+    /// Up to here every record must be there...
+    pub at_least: u64,
+    /// No record is behind this one.
+    pub at_most: u64,
+    /// The row begins at one of these: a truncation of its front is in flight if there are several.
+    pub firsts: Vec<u64>,
+    /// ...unless a truncation of its end is in flight, which may have left this as the last.
+    pub cut: Option<u64>,
+}
+
+/// How the ends of a row that was found break the rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Broken {
+    /// It begins at another number than it may.
+    First {
+        /// Where it begins.
+        first: u64,
+        /// Where it may begin.
+        may: Vec<u64>,
+    },
+    /// It begins behind its end.
+    NoRow {
+        /// Where it begins.
+        first: u64,
+        /// Where it ends.
+        last: u64,
+    },
+    /// It ends too early.
+    Lost {
+        /// This one must be there.
+        at_least: u64,
+        /// Where it ends.
+        last: u64,
+    },
+    /// It ends too late.
+    Beyond {
+        /// Nothing was begun behind this one.
+        at_most: u64,
+        /// Where it ends.
+        last: u64,
+    },
+    /// It ends inside a batch.
+    Split {
+        /// Where it ends.
+        last: u64,
+    },
+}
+
+impl Display for Broken {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::First { first, may } => {
+                let may: Vec<_> = may.iter().map(u64::to_string).collect();
+                write!(f, "the first LSN is {first}; it may be {}", may.join(" or "))
+            }
+            Self::NoRow { first, last } => write!(f, "the first LSN is {first}, the last {last}"),
+            Self::Lost { at_least, last } => {
+                write!(f, "LSN {at_least} was acknowledged, but the last is {last}")
+            }
+            Self::Beyond { at_most, last } => {
+                write!(f, "LSN {at_most} was appended last, but the last is {last}")
+            }
+            Self::Split { last } => write!(f, "the log ends inside a batch, at {last}"),
+        }
+    }
+}
+
+impl From<Broken> for String {
+    fn from(broken: Broken) -> Self {
+        broken.to_string()
+    }
+}
+
+impl<R: Piece> Must<R> {
+    /// Of a row from number 1 on, whose every record is known, and certain up to `at_least`.
+    pub fn of(records: Arc<[R]>, at_least: u64) -> Self {
+        let at_most = records.len() as u64;
+        let told = BTreeMap::new();
+        Self { records, from: 1, told, at_least, at_most, firsts: vec![1], cut: None }
+    }
+
+    /// What this number holds, where that is known.
+    pub fn at(&self, number: u64) -> Option<&R> {
+        let here = number.checked_sub(self.from).and_then(|at| self.records.get(at as usize));
+        here.or_else(|| self.told.get(&number))
+    }
+
+    /// The last number whose record is known without a gap.
+    pub fn known_to(&self) -> u64 {
+        self.from + self.records.len() as u64 - 1
+    }
+
+    /// Whether a row may begin and end there.
+    ///
+    /// # Errors
+    /// How it breaks the rule.
+    pub fn ends(&self, first: u64, last: u64) -> Result<(), Broken> {
+        if !self.firsts.contains(&first) {
+            return Err(Broken::First { first, may: self.firsts.clone() });
+        }
+        if first > last + 1 {
+            return Err(Broken::NoRow { first, last });
+        }
+        if self.cut == Some(last) {
+            return Ok(());
+        }
+        if last < self.at_least {
+            return Err(Broken::Lost { at_least: self.at_least, last });
+        }
+        if last > self.at_most {
+            return Err(Broken::Beyond { at_most: self.at_most, last });
+        }
+        match self.at(last) {
+            Some(record) if record.has_more() => Err(Broken::Split { last }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<R: Piece + Clone> Must<R> {
+    /// Exactly what was found, nothing more: it was shown.
+    #[must_use]
+    pub fn exactly(&self, first: u64, last: u64) -> Self {
+        let known = last.saturating_sub(self.from - 1).min(self.records.len() as u64);
+        let mut records = self.records[..known as usize].to_vec();
+        records.last_mut().into_iter().for_each(R::end_batch);
+        Self {
+            records: records.into(),
+            at_least: last,
+            at_most: last,
+            firsts: vec![first],
+            cut: None,
+            ..self.clone()
+        }
+    }
+
+    /// One more is being appended.
+    #[must_use]
+    pub fn and(&self, one: R) -> Self {
+        let records: Arc<[R]> = self.records.iter().cloned().chain([one]).collect();
+        Self { records, at_most: self.at_most + 1, ..self.clone() }
+    }
+
+    /// Everything that was appended is certain.
+    #[must_use]
+    pub fn all(&self) -> Self {
+        Self { at_least: self.at_most, ..self.clone() }
+    }
+}
+
+/// What one writer has said of its records, which it counts from 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Writer {
+    /// Records before this one were begun.
+    pub begun: u32,
+    /// Records before this one are certain.
+    pub certain: u32,
+    /// Records that are of one batch with the record before them.
+    pub joined: BTreeSet<u32>,
+    /// Records whose append was refused: each may be there, and may be left out.
+    pub refused: BTreeSet<u32>,
+}
+
+impl Writer {
+    /// The first record from `next` on that may not be left out, or `wanted` before it.
+    fn next(&self, next: u32, wanted: Option<u32>) -> u32 {
+        let is_it = |number: &u32| Some(*number) == wanted || !self.refused.contains(number);
+        (next..).find(is_it).unwrap_or(next)
+    }
+}
+
+/// Several writers, by number.
+pub type Writers = BTreeMap<u32, Writer>;
+
+/// Checks that records of several writers are found in each writer's order, from its first on, none
+/// left out and none twice.
+#[derive(Debug)]
+pub struct InOrder<'a> {
+    writers: &'a Writers,
+    next: BTreeMap<u32, u32>,
+    last: Option<(u32, u32)>,
+    is_from_start: bool,
+}
+
+impl<'a> InOrder<'a> {
+    /// `is_from_start`: no record of these writers was truncated.
+    pub fn new(writers: &'a Writers, is_from_start: bool) -> Self {
+        Self { writers, next: BTreeMap::new(), last: None, is_from_start }
+    }
+
+    /// The next record that was found.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn take(&mut self, writer: u32, number: u32) -> Result<(), String> {
+        let said = self.writers.get(&writer).filter(|said| number < said.begun);
+        let said = said.ok_or("which was not announced")?;
+        let next = match self.next.get(&writer) {
+            Some(next) => *next,
+            None if self.is_from_start => 0,
+            // The writer's first records were truncated.
+            None => number,
+        };
+        let next = said.next(next, Some(number));
+        if number != next {
+            return Err(format!("but number {next} is the next of that thread"));
+        }
+        let may_be_truncated = self.last.is_none() && !self.is_from_start;
+        let before = (number > 0).then(|| (writer, number - 1));
+        if said.joined.contains(&number) && !may_be_truncated && self.last != before {
+            return Err("but the rest of its batch is not before it".into());
+        }
+        self.next.insert(writer, next + 1);
+        self.last = Some((writer, number));
+        Ok(())
+    }
+
+    /// Nothing more was found. `is_all`: everything that was begun is certain.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn finish(&self, is_all: bool) -> Result<(), String> {
+        for (number, said) in self.writers {
+            let next = match self.next.get(number) {
+                Some(next) => *next,
+                None if self.is_from_start => 0,
+                // All its records were truncated.
+                None => continue,
+            };
+            if said.joined.contains(&next) && !said.refused.contains(&next) {
+                return Err(format!("writer {number}: the log ends inside a batch, before {next}"));
+            }
+            let next = said.next(next, None);
+            if next < said.certain {
+                return Err(format!(
+                    "writer {number}: record {next} was acknowledged, but is missing"
+                ));
+            }
+            if is_all && next < said.begun {
+                return Err(format!(
+                    "writer {number}: record {next} is missing, though the log was closed"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a thing was after each call, where a call changes more than a row of records. A crash
+/// leaves what some call has led to: at the earliest the last one that is certain.
+#[derive(Debug, Clone)]
+pub struct Past<S> {
+    /// The first is what the last certain call has led to.
+    states: Vec<S>,
+}
+
+impl<S> Past<S> {
+    /// Nothing was called yet.
+    pub fn new(first: S) -> Self {
+        Self { states: vec![first] }
+    }
+
+    /// A call leads to this.
+    pub fn push(&mut self, state: S) {
+        self.states.push(state);
+    }
+
+    /// What the last call has led to.
+    pub fn now(&self) -> &S {
+        self.states.last().expect("it began with one")
+    }
+
+    /// How many calls are not certain.
+    pub fn calls(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    /// So many calls more are certain.
+    pub fn is_certain(&mut self, calls: usize) {
+        self.states.drain(..calls.min(self.calls()));
+    }
+
+    /// What may be found when so many calls are certain.
+    pub fn after(&self, certain: usize) -> &[S] {
+        &self.states[certain.min(self.calls())..]
+    }
+
+    /// What may be found.
+    pub fn states(&self) -> &[S] {
+        &self.states
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq)]
+    struct Half(bool);
+
+    impl Piece for Half {
+        fn has_more(&self) -> bool {
+            self.0
+        }
+
+        fn end_batch(&mut self) {
+            self.0 = false;
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_must_be_there_and_what_was_begun_may() {
+        let row: Arc<[Half]> = [false, false, true, false].map(Half).into();
+        let must = Must { firsts: vec![1, 2], ..Must::of(row, 2) };
+        for (first, last, how) in [
+            (1, 2, None),
+            (2, 4, None),
+            (1, 1, Some(Broken::Lost { at_least: 2, last: 1 })),
+            (1, 3, Some(Broken::Split { last: 3 })),
+            (1, 5, Some(Broken::Beyond { at_most: 4, last: 5 })),
+            (3, 4, Some(Broken::First { first: 3, may: vec![1, 2] })),
+            (2, 0, Some(Broken::NoRow { first: 2, last: 0 })),
+        ] {
+            assert_eq!(must.ends(first, last).err(), how, "{first}..={last}");
+        }
+        let cut = Must { cut: Some(0), ..must.clone() };
+        assert_eq!(
+            (cut.ends(1, 0), cut.ends(1, 1).is_err(), cut.ends(1, 2)),
+            (Ok(()), true, Ok(()))
+        );
+        let shown = must.exactly(2, 3);
+        assert_eq!((shown.ends(2, 3), shown.ends(2, 4).is_err()), (Ok(()), true));
+        let more = shown.and(Half(false));
+        assert_eq!(
+            (more.ends(2, 3), more.ends(2, 4), more.all().ends(2, 3).is_err()),
+            (Ok(()), Ok(()), true)
+        );
+    }
+
+    #[test]
+    fn each_writer_has_its_order() {
+        let joined = BTreeSet::from([2]);
+        let refused = BTreeSet::from([3]);
+        let writers = Writers::from([
+            (1, Writer { begun: 6, certain: 5, joined, refused }),
+            (2, Writer { begun: 1, ..Writer::default() }),
+        ]);
+        let read = |is_from_start, is_all, found: &[(u32, u32)]| {
+            let mut order = InOrder::new(&writers, is_from_start);
+            found.iter().try_for_each(|(writer, number)| order.take(*writer, *number))?;
+            order.finish(is_all)
+        };
+        let sound = [(1, 0), (2, 0), (1, 1), (1, 2), (1, 4)];
+        assert_eq!(read(true, false, &sound), Ok(()));
+        assert_eq!(read(true, false, &[(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]), Ok(()));
+        assert_eq!(read(false, false, &[(1, 2), (1, 4)]), Ok(()));
+        for (is_all, found, words) in [
+            (false, &sound[..3], "inside a batch"),
+            (false, &sound[..4], "record 4 was acknowledged"),
+            (true, &sound[..], "record 5 is missing"),
+            (false, &[(1, 0), (1, 2)], "number 1 is the next"),
+            (false, &[(1, 0), (1, 0)], "number 1 is the next"),
+            (false, &[(1, 0), (1, 1), (2, 0), (1, 2)], "rest of its batch"),
+            (false, &[(2, 1)], "not announced"),
+            (false, &[(3, 0)], "not announced"),
+        ] {
+            let why = read(true, is_all, found).expect_err(words);
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_past_forgets_what_is_certain() {
+        let mut past = Past::new(0);
+        (1..=3).for_each(|state| past.push(state));
+        past.is_certain(1);
+        assert_eq!(
+            (past.states(), past.after(1), past.calls(), *past.now()),
+            (&[1, 2, 3][..], &[2, 3][..], 2, 3)
+        );
+    }
+}
