@@ -16,7 +16,7 @@ use crate::strategies::{left, trial};
 #[derive(Debug)]
 pub enum Recorded {
     /// A history of a log or of a raft log.
-    Log(Judging),
+    Log(Box<Judging>),
     /// A plain way of writing, and the first and last entry of its steps.
     Plain(Trial, RangeInclusive<usize>),
 }
@@ -29,7 +29,8 @@ impl Recorded {
     pub fn of(recording: &Recording) -> Result<Self, String> {
         let head = recording.head().unwrap_or_default();
         if !head.starts_with(trial::HEAD) {
-            return Chronicle::read(recording).map(|chronicle| Self::Log(Judging::new(chronicle)));
+            let chronicle = Chronicle::read(recording)?;
+            return Ok(Self::Log(Box::new(Judging::new(chronicle))));
         }
         let lines = recording.lines();
         let (first, last) = lines.first().zip(lines.last()).ok_or("the writer said nothing")?;

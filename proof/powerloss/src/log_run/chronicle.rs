@@ -161,16 +161,18 @@ impl Chronicle {
 
 /// A history, followed by the writer's lines.
 enum Story {
-    Log { operations: Vec<Op>, model: Model, current: Option<(usize, Plan)> },
+    Log { operations: Vec<Op>, model: Box<Model>, current: Option<(usize, Plan)> },
     Raft(raft::Story),
 }
 
 impl Story {
     fn new(spec: &Spec) -> Self {
         match spec.subject {
-            Subject::Log => {
-                Self::Log { operations: spec.operations(), model: Model::new(), current: None }
-            }
+            Subject::Log => Self::Log {
+                operations: spec.operations(),
+                model: Box::new(Model::new()),
+                current: None,
+            },
             Subject::Raft => Self::Raft(raft::Story::new(spec)),
         }
     }
@@ -210,7 +212,7 @@ impl Story {
                 if facts.shown.last > plan.after.last() {
                     return Err("more than was appended");
                 }
-                *model = facts.settle(&operations[number], plan.after);
+                **model = facts.settle(&operations[number], plan.after);
             }
             Self::Raft(story) => story.end(line).ok_or("it does not say what is certain")?,
         }
