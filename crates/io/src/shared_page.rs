@@ -472,6 +472,7 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_woken_and_a_mark_that_was_left_behind_is_cleared_by_one_publication() {
+        let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lock = lock_file();
         let shared_page = published(&lock);
         let reader = open(&shared_page, &lock).expect("there");
@@ -501,6 +502,7 @@ mod tests {
 
     #[test]
     fn who_polls_is_woken_when_it_suits_the_publisher_and_with_who_sleeps() {
+        let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lock = lock_file();
         let shared_page = published(&lock);
         let (reader, long) = (&open(&shared_page, &lock).expect("there"), Duration::from_secs(60));
@@ -535,8 +537,11 @@ mod tests {
         assert!(reader.poll(reader.rings(), Duration::from_millis(1)), "it ends by itself");
     }
 
+    /// One test at a time: sleepers are counted for the whole process.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     /// Threads of this process that sleep on a word that processes share, as the kernel shows their
-    /// calls.
+    /// calls. The caller has [`TURN`].
     fn futex_sleepers() -> usize {
         let number = format!("{} ", libc::SYS_futex);
         let threads = std::fs::read_dir("/proc/self/task").expect("listed");
