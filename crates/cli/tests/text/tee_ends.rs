@@ -34,8 +34,10 @@ fn a_terminal_had_no_time_to_run_out_of() {
     let [told, code] = ["told", "code"].map(|name| directory.path().join(name));
     let tee = format!("{} tee {}", env!("CARGO_BIN_EXE_inkstone"), file.display());
     let line = format!("trap : INT; {tee} 2>{}; echo $? >{}", told.display(), code.display());
-    let mut script = Command::new("script");
-    script.args(["-q", "-c", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    // A shell in the background, and what it starts, may have been told to ignore the signal.
+    let mut script = Command::new("env");
+    script.args(["--default-signal=INT", "script", "-q", "-c", &line, "/dev/null"]);
+    script.stdin(Stdio::piped()).stdout(Stdio::null());
     let mut script = match script.spawn() {
         Ok(script) => script,
         Err(error) => {
