@@ -40,7 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   inkstone lab                             the fastest durable way on this disk: under a minute
   inkstone lab /mnt/nvme /mnt/ssd          which of these disks is best for a log
-  inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync --write-size 4KiB,64KiB
+  inkstone lab write --reuse new,reuse --access direct --durability o-dsync,rwf-dsync
   sudo inkstone lab bill --timeline        the block requests that one commit causes
   sudo inkstone lab filesystems            ext4 with and without journal, xfs, btrfs, side by side
   inkstone lab fallocate                   what each mode of fallocate does to a file
@@ -63,7 +63,7 @@ const FILESYSTEMS_EXAMPLES: &str = "\
 Examples:
   sudo inkstone lab filesystems            every file system on both kinds of loop devices: minutes
   sudo inkstone lab filesystems --file-systems ext4,ext4-nojournal --loops direct --bills
-  sudo inkstone lab filesystems --file-systems xfs --reuse new,reuse --durability fdatasync,o-dsync";
+  sudo inkstone lab filesystems --file-systems xfs --durability fdatasync,o-dsync";
 const FALLOCATE_EXAMPLES: &str = "\
 Examples:
   inkstone lab fallocate                   this directory's file system only

@@ -80,7 +80,7 @@
 //! | `writer` | one write and one flush |
 //! | `sleepers` | how threads sleep, yield before it, and are woken |
 //! | `tasks` | futures and callbacks |
-//! | `shared_page` | what readers in other processes are told |
+//! | `shared_page` | publishing the watermark to readers in other processes |
 //! | `state` | everything under the lock, and its guard |
 //! | `shared` | the lock, the order of locks, the watermark, the poison |
 //! | `turn` | the turn, with the guard |

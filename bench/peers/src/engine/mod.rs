@@ -1,6 +1,6 @@
 //! The engines behind one trait, and how each is opened.
 //!
-//! *Owns*: the trait, the names, who is a Rust crate. *May not touch*: any engine's calls: each has
+//! *Owns*: the trait, the names, which engines are built in. *May not touch*: any engine's calls: each has
 //! a file of its own.
 
 mod inkstone;

@@ -131,7 +131,7 @@ impl Pollers {
 }
 
 impl Publishing {
-    /// From now on readers in other processes are told.
+    /// From now on each new watermark is published to readers in other processes.
     pub(crate) fn begin(&mut self, shared_page: Option<Arc<SharedPage>>) {
         self.shared_page = shared_page;
     }
