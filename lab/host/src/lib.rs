@@ -18,7 +18,6 @@
 
 mod child;
 mod counters;
-mod discard;
 mod engine;
 mod extents;
 mod fallocate;
@@ -54,7 +53,6 @@ pub use counters::{
     BlockStat, ProcessIo, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads,
     process_cpu_ns, process_io, process_usage, thread_faults, thread_usage,
 };
-pub use discard::trim_free_space;
 pub use engine::LabEngine;
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use fallocate::FallocateMode;

@@ -8,7 +8,7 @@ use std::path::Path;
 use host_support::{BTRFS, EXT4, FileSystem, XFS, XFS_MIB, can_run, image, run, temporary};
 use inkstone_host::{
     BtrfsChunkKind, DeviceNumber, LoopDevice, LoopOptions, WorkDir, block_stat, btrfs_data_chunks,
-    log_area, loops_backed_under, mount_points, mounts_under, trim_free_space,
+    log_area, loops_backed_under, mount_points, mounts_under,
 };
 
 #[test]
@@ -227,37 +227,5 @@ fn btrfs_chunks_are_where_btrfs_says() {
     assert!(
         has(BtrfsChunkKind::Metadata) && has(BtrfsChunkKind::System) && has(BtrfsChunkKind::Data)
     );
-    made.remove();
-}
-
-/// On a loop device a discard punches holes into the backing file: seen there, and by the kernel's
-/// own answer.
-#[test]
-fn free_blocks_are_given_back_to_the_device() {
-    if !can_run("free_blocks_are_given_back_to_the_device", &["mkfs.ext4"]) {
-        return;
-    }
-    let made = FileSystem::new("ext4", 64, &[EXT4, &["-E", "nodiscard"]].concat());
-    let allocated = || {
-        use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(made.dir.path().join("image")).expect("the image").blocks() * 512
-    };
-    let file = made.target().join("file");
-    std::fs::write(&file, vec![7; 16 << 20]).expect("written");
-    std::fs::File::open(&file).and_then(|file| file.sync_all()).expect("synced");
-    let before = allocated();
-    trim_free_space(made.target()).expect("trimmed");
-    let with_file = allocated();
-    std::fs::remove_file(&file).expect("removed");
-    let trimmed = trim_free_space(made.target()).expect("trimmed");
-    let without_file = allocated();
-    assert!(
-        with_file < before && with_file >= 16 << 20,
-        "{before} {with_file}: a file's blocks stay"
-    );
-    assert!(with_file - without_file >= 16 << 20, "{with_file} {without_file}");
-    assert!(trimmed >= 16 << 20, "{trimmed}");
-    let error = trim_free_space(Path::new("/proc")).expect_err("no blocks");
-    assert!(error.is_unsupported() || error.raw_os_error() == Some(25), "{error}");
     made.remove();
 }

@@ -54,23 +54,6 @@ pub fn statements() -> impl Iterator<Item = &'static Statement> {
     EXPERIMENTS.iter().flat_map(|experiment| experiment.statements)
 }
 
-/// What a page shows that has this result alone; `None` if it is unknown here.
-pub fn subject(result: &str) -> Option<&'static str> {
-    const SUBJECTS: [(&str, &str); 6] = [
-        ("log", "A key-value store's log"),
-        ("mixed", "Reads and durable writes together"),
-        ("pool", "A pool of threads"),
-        ("read", "Reading a file"),
-        ("text", "A text log"),
-        ("practice", "Changes of segment"),
-    ];
-    let gives = |name: &str| {
-        let rest = result.strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    SUBJECTS.iter().find(|(name, _)| gives(name)).map(|(_, subject)| *subject)
-}
-
 /// Whether the figures of this result are those of memory and processors rather than of the disk:
 /// then two results differ by more.
 pub fn is_of_memory(result: &str) -> bool {
