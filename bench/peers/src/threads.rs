@@ -1,8 +1,8 @@
 //! The loops between two readings of the clock: threads that wait for each record, or append and
 //! sync at the end.
 //!
-//! *Owns*: the clock, and what runs while it runs. *May not touch*: which engine it is, what the figures
-//! mean.
+//! *Owns*: the clock, and what runs while it runs. *May not touch*: which engine it is, what the
+//! figures mean.
 
 use std::sync::Barrier;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The engines behind one trait, and how each is opened.
 //!
-//! *Owns*: the trait, the names, which engines are built in. *May not touch*: any engine's calls: each has
-//! a file of its own.
+//! *Owns*: the trait, the names, which engines are built in. *May not touch*: any engine's calls:
+//! each has a file of its own.
 
 mod inkstone;
 mod okaywal;
