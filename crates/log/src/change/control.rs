@@ -102,12 +102,18 @@ impl HeldTurn<'_> {
         begun
     }
 
-    /// Writes a promise of what is durable, unless the room is needed for other control groups.
+    /// Writes what is gathered, then a promise of all that is durable, unless the room is needed for
+    /// other control groups. Not while records come: their group leaves a promise to be written.
     ///
     /// # Errors
     /// The poison.
     pub(crate) fn promise(&mut self, reason: PromiseReason) -> Result<()> {
-        let promised = self.write().and_then(|()| self.write_promise(reason));
+        self.write()?;
+        // Records that came during the write: a promise in their group would not cover them.
+        if !self.open_group.is_empty() {
+            return Ok(());
+        }
+        let promised = self.write_promise(reason);
         // Also if there is no room for it: then it would be tried again and again.
         self.wanted.promise = false;
         promised

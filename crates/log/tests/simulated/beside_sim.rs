@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::gate::{Gate, behind};
 use crate::watched::{Call, watched};
 use inkstone::inspect::{Entry, Kind, dump_in, look_in, verify_in};
 use inkstone::{Cursor, Directory, Error, Log, Lsn, Options, Reader, Verdict};
@@ -462,4 +463,24 @@ fn a_writer_that_removes_what_is_listed_before_it_is_read_is_named_and_no_damage
         written_during_looks(&disk, &log, |writer| writer.truncate_before(writer.last()).unwrap());
     let error = verify_in(directory).unwrap_err().to_string();
     assert!(error.contains("try again when it writes less"), "{error}");
+}
+
+/// The committer writes a record that nobody waits for, and another one comes meanwhile.
+#[test]
+fn a_record_that_comes_during_the_write_before_a_promise_is_promised_too() {
+    let (disk, gate) = (SimDisk::new(1, DiskOptions::default()), Arc::new(Gate::default()));
+    let options = small().own_thread(true).idle(std::time::Duration::from_millis(2));
+    let directory = behind(&gate, disk.directory("/log"));
+    let log = Log::open_in(Arc::new(directory), options).unwrap();
+    append(&log, 1..=1, 0);
+    gate.shut();
+    // A handle that is kept may be waited for: the committer leaves the record until it promises.
+    let second = log.append(&record(2, 0)).unwrap();
+    gate.wait_until_held();
+    let third = log.append(&record(3, 0)).unwrap();
+    gate.let_go();
+    let mut cursor = read(&disk).from(Lsn::new(3));
+    let last = cursor.next_within(std::time::Duration::from_secs(20)).unwrap();
+    assert!(last.is_some_and(|last| last.bytes == record(3, 0)));
+    drop((second, third));
 }
