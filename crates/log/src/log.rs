@@ -254,7 +254,9 @@ impl Log {
         let mut state = self.shared.lock();
         loop {
             let refused = match self.gather(&mut state, &records)? {
-                Ok(append) => return Ok(append),
+                Ok((first, last)) => {
+                    return Ok(Append::new(&self.shared, first, last, state.cut_count()));
+                }
                 Err(refused) => refused,
             };
             state = match refused {
@@ -493,7 +495,9 @@ impl Log {
         let mut state = self.shared.lock();
         loop {
             let full = match self.gather(&mut state, records)? {
-                Ok(append) => return Ok(append),
+                Ok((first, last)) => {
+                    return Ok(Append::new(&self.shared, first, last, state.cut_count()));
+                }
                 Err(full) => full,
             };
             state = match full {
@@ -519,12 +523,14 @@ impl Log {
         }
     }
 
-    /// Puts the records into the open group; the inner error says why there is no room.
+    /// Puts the records into the open group; returns the LSNs of the first and of the last. The inner
+    /// error says why there is no room.
+    #[inline]
     fn gather<P: Payload>(
         &self,
         state: &mut Guard<'_>,
         records: &[(P, PayloadSum)],
-    ) -> Result<std::result::Result<Append<'_>, EncodeError>> {
+    ) -> Result<std::result::Result<(Lsn, Lsn), EncodeError>> {
         state.check_appends()?;
         if state.is_changing() {
             return Ok(Err(EncodeError::BufferFull { needed: 0, room: 0 }));
@@ -538,7 +544,7 @@ impl Log {
                 self.shared.claim(state);
             }
         }
-        Ok(gathered.map(|last| Append::new(&self.shared, first, last, state.cut_count())))
+        Ok(gathered.map(|last| (first, last)))
     }
 
     /// For callers that may not block: asks the log's own thread to make room.
