@@ -33,6 +33,7 @@ const FEW: usize = 8;
 pub(crate) struct Headers<'d> {
     directory: &'d AnyDirectory,
     pub(crate) options: &'d Options,
+    /// The lowest number is first.
     pub(crate) files: Vec<FileHeader>,
 }
 
@@ -69,18 +70,24 @@ impl<'d> Headers<'d> {
         }
         if let Some(mut blocks) = blocks {
             while blocks.take(&mut files)? {}
-            files.sort_by_key(|file| file.number);
         }
-        Ok(Self { directory, options, files })
+        Ok(Self::of(directory, options, files))
     }
 
     /// First blocks that the caller has read.
     pub(crate) fn of(
         directory: &'d AnyDirectory,
         options: &'d Options,
-        files: Vec<FileHeader>,
+        mut files: Vec<FileHeader>,
     ) -> Self {
+        files.sort_by_key(|file| file.number);
         Self { directory, options, files }
+    }
+
+    /// The file with this number.
+    pub(crate) fn file(&self, number: SegmentNumber) -> Option<&FileHeader> {
+        let place = self.files.binary_search_by_key(&number, |file| file.number);
+        place.ok().map(|place| &self.files[place])
     }
 
     pub(crate) fn path(&self, number: SegmentNumber) -> std::path::PathBuf {
@@ -107,8 +114,7 @@ impl<'d> Headers<'d> {
 
     /// The error of a file of a version that this code does not know.
     fn unknown_version(&self, number: SegmentNumber) -> Error {
-        let file = self.files.iter().find(|file| file.number == number);
-        let (version, flags) = match file.map(|file| &file.block) {
+        let (version, flags) = match self.file(number).map(|file| &file.block) {
             Some(HeaderBlock::Unknown { version, flags }) => (*version, *flags),
             _ => (0, 0),
         };
