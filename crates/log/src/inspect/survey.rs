@@ -319,6 +319,7 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, span: &Span) -> Resul
             reason: Reason::FileShort,
             row: "F1",
             details: vec![format!("expected: {end} bytes or more, found: {file_bytes}")],
+            is_without_records: false,
         };
         damage.push(corruption);
     }
@@ -549,6 +550,7 @@ impl Read {
             reason,
             row: row.name,
             details,
+            is_without_records: false,
         });
         Ok(true)
     }
@@ -568,6 +570,7 @@ impl Read {
                     "expected: LSN {}, with which segment {} begins; found: LSN {}",
                     next.first_lsn, next.number, self.tail.next_lsn
                 )],
+                is_without_records: false,
             });
         }
     }

@@ -108,6 +108,7 @@ impl<'d> Headers<'d> {
             reason,
             row,
             details: vec![],
+            is_without_records: false,
         };
         corruption.into()
     }
@@ -158,7 +159,11 @@ impl<'d> Headers<'d> {
             let row = judge_header(&HeaderFacts { state, named: false, groups, dirty });
             match row.verdict {
                 Verdict::Corrupt(reason) => {
-                    return Err(self.corrupt(file.number, reason, row.name));
+                    let error = self.corrupt(file.number, reason, row.name);
+                    return Err(match no_header && self.holds_nothing()? {
+                        true => error.without_records(),
+                        false => error,
+                    });
                 }
                 Verdict::Torn => torn = Some(row.name),
                 Verdict::Unknown => return Err(self.unknown_version(file.number)),
@@ -166,6 +171,17 @@ impl<'d> Headers<'d> {
             }
         }
         Ok(torn)
+    }
+
+    /// Whether no file has any byte other than zero behind its first block: of files of which none
+    /// has a header.
+    fn holds_nothing(&self) -> Result<bool> {
+        for file in self.files.iter().filter(|file| file.block != HeaderBlock::Short) {
+            if self.look_for_groups(file, None, true)? != (false, false) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the file has a sound group of its own number and, if that matters, whether it has
@@ -245,6 +261,7 @@ impl<'d> Headers<'d> {
             reason: Reason::MissingSegment,
             row: "D2",
             details: vec![details.into()],
+            is_without_records: false,
         })
     }
 }
