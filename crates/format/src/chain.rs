@@ -124,13 +124,15 @@ impl Chain {
     ) -> Result<Self, ChainFault> {
         let mut links = alloc::vec![ChainLink { header: *head, successor: None }];
         let mut current = *head;
+        let mut files: Vec<_> = files.iter().collect();
+        files.sort_by_key(|file| file.number);
         while current.first_lsn > first_live {
             let fault = |segment, reason| ChainFault { segment, named_by: current.number, reason };
             let Some(end) = current.predecessor else {
                 return Err(fault(current.number, Reason::Link));
             };
-            let file = files.iter().find(|file| file.number == end.segment);
-            let Some(header) = file.and_then(|file| file.own(head.log)) else {
+            let place = files.binary_search_by_key(&end.segment, |file| file.number);
+            let Some(header) = place.ok().and_then(|place| files[place].own(head.log)) else {
                 return Err(fault(end.segment, Reason::MissingSegment));
             };
             let agrees = end.byte <= header.segment_bytes

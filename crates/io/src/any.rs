@@ -92,6 +92,7 @@ pub trait DirectoryCalls: Send + Sync + 'static {
     fn remove(&self, name: &str) -> Result<()>;
     fn list(&self) -> Result<Vec<String>>;
     fn sync(&self) -> Result<()>;
+    fn sync_file_system(&self) -> Result<()>;
     fn lock(&self, name: &str) -> Result<Option<AnyLock>>;
     fn locked_by(&self, name: &str) -> Result<Option<String>>;
     fn read_shared_page(&self, name: &str) -> Option<SharedPageReader>;
@@ -130,6 +131,10 @@ impl<D: Directory> DirectoryCalls for D {
 
     fn sync(&self) -> Result<()> {
         Directory::sync(self)
+    }
+
+    fn sync_file_system(&self) -> Result<()> {
+        Directory::sync_file_system(self)
     }
 
     fn lock(&self, name: &str) -> Result<Option<AnyLock>> {

@@ -195,6 +195,11 @@ impl Directory for OsDirectory {
         self.held.sync()
     }
 
+    fn sync_file_system(&self) -> Result<()> {
+        self.check_change("syncfs", "")?;
+        self.held.sync_file_system()
+    }
+
     fn lock(&self, name: &str) -> Result<Option<OsLock>> {
         self.check_change("lock", name)?;
         OsLock::take(&self.held, name, self.file_mode, self.mark)

@@ -276,6 +276,12 @@ impl Held {
             answer => answer.map_err(failed),
         }
     }
+
+    /// Syncs its whole file system.
+    pub(crate) fn sync_file_system(&self) -> Result<()> {
+        retry(|| sys::sync_file_system(self.descriptor.as_fd()))
+            .map_err(|source| self.failed("syncfs", "", source))
+    }
 }
 
 impl AsFd for Held {

@@ -387,6 +387,16 @@ pub trait Directory: Send + Sync + 'static {
     /// What the file system answers.
     fn sync(&self) -> Result<()>;
 
+    /// Syncs the whole file system, also what other programs have written: then the room of removed
+    /// files is there again. btrfs gives it back with the end of a transaction, and may refuse a
+    /// write until then. Nothing to do where a removal gives room at once.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    fn sync_file_system(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Takes the exclusive lock on the file `name`, without waiting. `Ok(None)` if it is held, by
     /// another process or by this one through another handle. A missing file is created, empty;
     /// that need not be durable. Never remove or replace a lock file: the next process would lock

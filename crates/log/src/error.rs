@@ -194,6 +194,9 @@ pub struct Corruption {
     pub row: &'static str,
     /// What was expected and what was found, a line each.
     pub details: Vec<String>,
+    /// No record was found in what is left of the log, so there is nothing to salvage. False where
+    /// nobody has searched all of it.
+    pub is_without_records: bool,
 }
 
 impl fmt::Display for Corruption {
@@ -206,11 +209,29 @@ impl fmt::Display for Corruption {
         for line in &self.details {
             write!(f, "; {line}")?;
         }
-        write!(f, " [{}]; `inkstone salvage` saves what can be read", self.row)
+        write!(f, " [{}]; ", self.row)?;
+        f.write_str(match self.is_without_records {
+            true => {
+                "no record was found in what is left of the log: if it was new, remove its .ink \
+                 files and open it again; if it held records, only a backup has them"
+            }
+            false => "`inkstone salvage` saves what can be read",
+        })
     }
 }
 
 impl Error {
+    /// The same damage, where no record was found in what is left.
+    pub(crate) fn without_records(self) -> Self {
+        match self {
+            Self::Corrupt(corruption) => {
+                let is_without_records = true;
+                Corruption { is_without_records, ..(*corruption).clone() }.into()
+            }
+            other => other,
+        }
+    }
+
     /// What an append that fails leaves in a place for its LSN is no record's.
     pub(crate) fn no_record_zero() -> Self {
         Self::Invalid("no record has LSN 0: the first is LSN 1, and 0 stands for none".into())
@@ -461,6 +482,7 @@ mod tests {
             reason: Reason::Damaged,
             row: "H1",
             details: Vec::new(),
+            is_without_records: false,
         };
         let lsn = Lsn::new(5);
         for (error, kind) in [

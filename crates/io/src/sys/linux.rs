@@ -137,6 +137,11 @@ pub(crate) fn sync_directory(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fsync(fd)?)
 }
 
+/// `syncfs`: writes all of a file system.
+pub(crate) fn sync_file_system(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(fd)?)
+}
+
 /// Random bytes; this few come complete, or not at all.
 pub(crate) fn random_bytes(bytes: &mut [u8; 16]) -> io::Result<()> {
     Ok(rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()).map(drop)?)

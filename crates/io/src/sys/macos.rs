@@ -87,6 +87,11 @@ pub(crate) fn sync_directory(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_fullfsync(fd)?)
 }
 
+/// No file system here needs it: see `Directory::sync_file_system`.
+pub(crate) fn sync_file_system(_fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(())
+}
+
 /// Random bytes; up to 256 come complete, or not at all.
 pub(crate) fn random_bytes(bytes: &mut [u8; 16]) -> io::Result<()> {
     // SAFETY: the array is exclusively borrowed, and the call writes at most the length that it

@@ -34,8 +34,8 @@ pub(crate) use system::let_others_go_first;
 pub(crate) use system::{
     GET_FACTS, O_DIRECT, O_DSYNC, O_SYNC, SEARCH_ONLY, Sleepers, ask_nothing, born_nanos,
     cached_pages, device_number, dio_alignment, drop_cached, fallocate, fiemap, file_system,
-    mount_id, pwrite_dsync, random_bytes, replace, size, sync_directory, take_pending,
-    unnamed_file, wipe_in_children,
+    mount_id, pwrite_dsync, random_bytes, replace, size, sync_directory, sync_file_system,
+    take_pending, unnamed_file, wipe_in_children,
 };
 
 /// A file system, as the kernel names it.

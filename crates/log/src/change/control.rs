@@ -102,8 +102,9 @@ impl HeldTurn<'_> {
         begun
     }
 
-    /// Writes what is gathered, then a promise of all that is durable, unless the room is needed for
-    /// other control groups. Not while records come: their group leaves a promise to be written.
+    /// Writes what is gathered, then a promise of all that is durable, unless the room is needed
+    /// for other control groups. Not while records come: their group leaves a promise to be
+    /// written.
     ///
     /// # Errors
     /// The poison.

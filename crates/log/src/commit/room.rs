@@ -21,6 +21,10 @@
 //! is written and synced in two steps, even if the log's usual way is one. A sync that fails is
 //! never tried again.
 //!
+//! btrfs gives the blocks of a removed file back with the end of a transaction, also those of a
+//! file that somebody else has removed. Until then `df` shows them as free, and a write may be
+//! refused. So before a group is given up the file system is synced, and it is written once more.
+//!
 //! If there is still no room, an opening holds its epoch group back. The log shows what it found,
 //! which was synced and read from the medium before, and writes nothing, so no crash can take that
 //! back. The epoch group remains the first group to be written: appending and truncating try to
@@ -102,16 +106,22 @@ impl Shared {
     }
 
     /// Releases reserved room piece by piece and writes the same bytes to the same place `again`,
-    /// until they fit or nothing is left to release. Then reserves room again, as much as there is.
+    /// until they fit or nothing is left to release; the last time after a sync of the file system.
+    /// Then reserves room again, as much as there is.
     fn while_refused(
         &self,
         mut written: Written,
         mut again: impl FnMut(AlignedBuf) -> Written,
     ) -> Written {
-        let mut gave_up = false;
-        while written.is_refused && self.options.keeps_room && self.give_up_some() {
-            gave_up = true;
+        let (mut gave_up, mut is_last) = (false, false);
+        while written.is_refused && self.options.keeps_room && !is_last {
             let Some(memory) = written.memory.take() else { return written };
+            is_last = !self.give_up_some();
+            gave_up |= !is_last;
+            if is_last {
+                // Only so that the room comes back: whether it does, the write says.
+                let _ = self.directory.sync_file_system();
+            }
             written = again(memory);
         }
         if gave_up && written.result.is_ok() {

@@ -179,7 +179,7 @@ fn salvage_between(
     let Some(new) = saved.new.take() else {
         read?;
         return Err(match report.damage.first() {
-            Some(damage) => Error::from(damage.clone()),
+            Some(damage) => Error::from(damage.clone()).without_records(),
             None => Error::NoLog { path: from.path().to_path_buf() },
         });
     };

@@ -113,9 +113,7 @@ impl Spans {
             Err(fault) => fault,
         };
         self.faults.push(fault);
-        let own = |number| {
-            headers.files.iter().find(|file| file.number == number)?.own(last.header.log).copied()
-        };
+        let own = |number| headers.file(number)?.own(last.header.log).copied();
         // The links hold up to the segment that names the missing one.
         let named_by = if fault.named_by == last.header.number {
             Some(last.header)
@@ -173,7 +171,7 @@ pub(crate) fn stand_in(
     log: LogId,
     number: SegmentNumber,
 ) -> Result<Option<SegmentHeader>> {
-    if !headers.files.iter().any(|file| file.number == number) {
+    if headers.file(number).is_none() {
         return Ok(None);
     }
     for &version in Version::ALL {

@@ -3,6 +3,7 @@
 //! *Owns*: the order of the questions when the survey must not end at the first damage. *May not
 //! touch*: what a stop means (`inkstone-format`), which files are the log (`spans.rs`).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -247,8 +248,7 @@ fn with_details(
     corruption
         .details
         .push(format!("expected: the header of segment {segment}, which segment {named_by} names"));
-    let file = headers.files.iter().find(|file| file.number == segment);
-    corruption.details.push(match file.map(|file| &file.block) {
+    corruption.details.push(match headers.file(segment).map(|file| &file.block) {
         None => "found: no such file".into(),
         Some(HeaderBlock::Zero) => "found: zeros".into(),
         Some(HeaderBlock::Short) => "found: a file too short for a header".into(),
@@ -319,6 +319,7 @@ fn unread(directory: &AnyDirectory, headers: &Headers<'_>, span: &Span) -> Resul
             reason: Reason::FileShort,
             row: "F1",
             details: vec![format!("expected: {end} bytes or more, found: {file_bytes}")],
+            is_without_records: false,
         };
         damage.push(corruption);
     }
@@ -335,8 +336,8 @@ fn state(span: &Span) -> SegmentState {
 
 /// Harmless findings about a valid header.
 fn notes(headers: &Headers<'_>, number: SegmentNumber) -> Vec<String> {
-    let file = headers.files.iter().find(|file| file.number == number);
-    let Some(HeaderBlock::Valid { copies, stray, .. }) = file.map(|file| file.block) else {
+    let block = headers.file(number).map(|file| file.block);
+    let Some(HeaderBlock::Valid { copies, stray, .. }) = block else {
         return Vec::new();
     };
     let mut notes = Vec::new();
@@ -549,6 +550,7 @@ impl Read {
             reason,
             row: row.name,
             details,
+            is_without_records: false,
         });
         Ok(true)
     }
@@ -568,6 +570,7 @@ impl Read {
                     "expected: LSN {}, with which segment {} begins; found: LSN {}",
                     next.first_lsn, next.number, self.tail.next_lsn
                 )],
+                is_without_records: false,
             });
         }
     }
@@ -584,12 +587,10 @@ fn others(
     found: &Surveyed,
     headers: &Headers<'_>,
 ) -> Result<Vec<OtherFile>> {
-    let is_part = |number| found.spans.iter().any(|span| span.header.number == number);
-    let is_begun = |number| {
-        let file = headers.files.iter().find(|file| file.number == number);
-        file.is_some_and(|file| file.state(found.report.log).is_none())
-    };
-    let segments = listing.segments.iter().filter(|number| !is_part(**number)).map(|number| {
+    let parts: BTreeSet<_> = found.spans.iter().map(|span| span.header.number).collect();
+    let is_begun =
+        |number| headers.file(number).is_some_and(|file| file.state(found.report.log).is_none());
+    let segments = listing.segments.iter().filter(|number| !parts.contains(number)).map(|number| {
         let state = if is_begun(*number) { FileState::Obsolete } else { FileState::Ready };
         (*number, names::segment(*number), state)
     });

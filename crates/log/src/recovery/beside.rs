@@ -331,9 +331,7 @@ fn beside(
                 headers.no_head(&format!("segment {last} was the last, and none follows it"))
             );
         }
-        let known_segment = links.iter().find(|link| link.segment.header == header);
-        let segment = known_segment
-            .map_or_else(|| Arc::new(Segment::new(header)), |link| Arc::clone(&link.segment));
+        let segment = known_as(links, &header).unwrap_or_else(|| Arc::new(Segment::new(header)));
         let is_known_head = links.last().is_some_and(|link| link.segment.header == header);
         let from = known.filter(|_| is_known_head).map(|known| known.settled);
         let last = last.as_ref().filter(|last| last.number == header.number);
@@ -359,9 +357,8 @@ fn beside(
         }
         let mut chain = resolve(&headers, &header, walked.tail.first_live, segment)?;
         for link in &mut chain {
-            let header = link.segment.header;
-            if let Some(old) = links.iter().find(|old| old.segment.header == header) {
-                link.segment = Arc::clone(&old.segment);
+            if let Some(old) = known_as(links, &link.segment.header) {
+                link.segment = old;
             }
         }
         let recovery = report_beside(&walked.tail, chain.len());
@@ -376,6 +373,13 @@ fn beside(
             recovery,
         }));
     }
+}
+
+/// The known segment with this header, with what is known of its groups.
+fn known_as(links: &[Link], header: &SegmentHeader) -> Option<Arc<Segment>> {
+    let place = links.binary_search_by_key(&header.number, |link| link.segment.number()).ok()?;
+    let segment = &links[place].segment;
+    (segment.header == *header).then(|| Arc::clone(segment))
 }
 
 /// Syncs a header; whether it is on the medium then, `None` if its file has vanished. The sync of

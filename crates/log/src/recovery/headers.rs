@@ -33,6 +33,7 @@ const FEW: usize = 8;
 pub(crate) struct Headers<'d> {
     directory: &'d AnyDirectory,
     pub(crate) options: &'d Options,
+    /// The lowest number is first.
     pub(crate) files: Vec<FileHeader>,
 }
 
@@ -69,18 +70,24 @@ impl<'d> Headers<'d> {
         }
         if let Some(mut blocks) = blocks {
             while blocks.take(&mut files)? {}
-            files.sort_by_key(|file| file.number);
         }
-        Ok(Self { directory, options, files })
+        Ok(Self::of(directory, options, files))
     }
 
     /// First blocks that the caller has read.
     pub(crate) fn of(
         directory: &'d AnyDirectory,
         options: &'d Options,
-        files: Vec<FileHeader>,
+        mut files: Vec<FileHeader>,
     ) -> Self {
+        files.sort_by_key(|file| file.number);
         Self { directory, options, files }
+    }
+
+    /// The file with this number.
+    pub(crate) fn file(&self, number: SegmentNumber) -> Option<&FileHeader> {
+        let place = self.files.binary_search_by_key(&number, |file| file.number);
+        place.ok().map(|place| &self.files[place])
     }
 
     pub(crate) fn path(&self, number: SegmentNumber) -> std::path::PathBuf {
@@ -101,14 +108,14 @@ impl<'d> Headers<'d> {
             reason,
             row,
             details: vec![],
+            is_without_records: false,
         };
         corruption.into()
     }
 
     /// The error of a file of a version that this code does not know.
     fn unknown_version(&self, number: SegmentNumber) -> Error {
-        let file = self.files.iter().find(|file| file.number == number);
-        let (version, flags) = match file.map(|file| &file.block) {
+        let (version, flags) = match self.file(number).map(|file| &file.block) {
             Some(HeaderBlock::Unknown { version, flags }) => (*version, *flags),
             _ => (0, 0),
         };
@@ -152,7 +159,11 @@ impl<'d> Headers<'d> {
             let row = judge_header(&HeaderFacts { state, named: false, groups, dirty });
             match row.verdict {
                 Verdict::Corrupt(reason) => {
-                    return Err(self.corrupt(file.number, reason, row.name));
+                    let error = self.corrupt(file.number, reason, row.name);
+                    return Err(match no_header && self.holds_nothing()? {
+                        true => error.without_records(),
+                        false => error,
+                    });
                 }
                 Verdict::Torn => torn = Some(row.name),
                 Verdict::Unknown => return Err(self.unknown_version(file.number)),
@@ -160,6 +171,17 @@ impl<'d> Headers<'d> {
             }
         }
         Ok(torn)
+    }
+
+    /// Whether no file has any byte other than zero behind its first block: of files of which none
+    /// has a header.
+    fn holds_nothing(&self) -> Result<bool> {
+        for file in self.files.iter().filter(|file| file.block != HeaderBlock::Short) {
+            if self.look_for_groups(file, None, true)? != (false, false) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the file has a sound group of its own number and, if that matters, whether it has
@@ -239,6 +261,7 @@ impl<'d> Headers<'d> {
             reason: Reason::MissingSegment,
             row: "D2",
             details: vec![details.into()],
+            is_without_records: false,
         })
     }
 }

@@ -137,6 +137,7 @@ pub(crate) fn resolve(
             reason: fault.reason,
             row: "D1",
             details: vec![format!("segment {} names it as its predecessor", fault.named_by)],
+            is_without_records: false,
         })
     })?;
     let link = |link: &inkstone_format::ChainLink| Link {
@@ -194,6 +195,10 @@ pub(crate) fn corruption(
         reason,
         row,
         details,
+        // The file was cut short before the first record of the log.
+        is_without_records: reason == Reason::FileShort
+            && !evidence.later
+            && stop.tail.next_lsn <= stop.tail.first_live,
     }))
 }
 

@@ -15,7 +15,7 @@ use crate::sync::lock;
 impl Pool {
     /// Takes over what earlier openings left: segments that are not part of the log, files that
     /// never became segments, surplus free files. A file for which that fails is left to the next
-    /// opening. Returns their number.
+    /// opening. Returns their number. The `live` segments are in their order.
     pub(crate) fn tidy(
         &self,
         listing: &Listing,
@@ -23,7 +23,8 @@ impl Pool {
         options: &Options,
     ) -> usize {
         let mut count = 0;
-        for &number in listing.segments.iter().filter(|number| !live.contains(number)) {
+        for &number in listing.segments.iter().filter(|number| live.binary_search(number).is_err())
+        {
             let opened =
                 self.directory.open(&names::segment(number), &OpenFile::existing().read_only());
             if let Ok(bytes) = opened.and_then(|file| file.len_bytes()) {

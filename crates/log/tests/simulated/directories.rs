@@ -17,7 +17,7 @@ use inkstone::{Error, Lsn, Options, Reader, Reason, Verdict, inspect};
 use inkstone_format::HeaderBlock;
 use inkstone_format::checksum::crc32c;
 use inkstone_format::limits::HEADER_BYTES;
-use inkstone_io::Directory;
+use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::{DiskOptions, Fate, ItemKind, SimDisk};
 
 /// The files of the disk but for the lock.
@@ -168,6 +168,48 @@ fn empty_and_blank_files() {
     let disk = every_kind();
     write_file(&disk.directory(LOG), &name(HEAD), 0, &vec![0; 64 << 10]);
     refused(&disk, Reason::MissingSegment);
+}
+
+/// Cuts a segment's file short, as somebody may who copies a log while it is made.
+fn cut_short(disk: &SimDisk, number: u64, bytes: u64) {
+    disk.directory(LOG).open(&name(number), &OpenFile::existing()).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn nobody_is_sent_to_salvage_where_there_is_no_record() {
+    for bytes in [0, 1, 2048, 4095, 4096, 4097, 5000, 8192, 20_000] {
+        let disk = SimDisk::new(bytes, DiskOptions::default());
+        open(&disk, small()).unwrap().close().unwrap();
+        cut_short(&disk, 1, bytes);
+        let said = [
+            open(&disk, small()).unwrap_err(),
+            Reader::open_in(Arc::new(disk.directory(LOG)), small()).unwrap_err(),
+            inspect::salvage_in(
+                Arc::new(disk.directory(LOG)),
+                || Ok(Arc::new(disk.directory("/saved"))),
+                &small(),
+            )
+            .unwrap_err(),
+        ];
+        for error in said {
+            assert!(error.corruption().is_some_and(|damage| damage.is_without_records));
+            let said = error.to_string();
+            assert!(said.contains("no record was found") && !said.contains("salvage"), "{said}");
+        }
+        // What the message says.
+        disk.directory(LOG).remove(&name(1)).unwrap();
+        assert!(open(&disk, small()).unwrap().recovery().created);
+    }
+    // With records before the cut, in this segment or in another, there is something to salvage.
+    for (records, is_last, bytes) in [(20, true, 6000), (400, true, 4096), (400, false, 0)] {
+        let disk = SimDisk::new(records, DiskOptions::default());
+        let log = open(&disk, small()).unwrap();
+        append(&log, 1, records).unwrap();
+        log.close().unwrap();
+        cut_short(&disk, if is_last { directory_segments(&disk) } else { 1 }, bytes);
+        let said = open(&disk, small()).unwrap_err().to_string();
+        assert!(said.contains("`inkstone salvage` saves"), "{said}");
+    }
 }
 
 #[test]

@@ -204,6 +204,29 @@ fn a_log_without_any_room_is_read_and_goes_on_when_there_is_some() {
     }
 }
 
+/// btrfs may refuse a write until the transaction ends in which others have removed their files.
+#[test]
+fn a_group_is_written_once_more_before_it_waits_for_room() {
+    let refuse = |disk: &SimDisk| {
+        let write = Fault::new(Effect::Error(errno::ENOSPC)).on(OperationKind::Write);
+        disk.inject(write.file(".ink").times(1));
+    };
+    for (number, options) in ways().into_iter().enumerate() {
+        let disk = disk(number as u64, copies());
+        // Nothing is kept that the log could release.
+        let options = options.free_segments_max(0);
+        full_log(&disk, &options).close().unwrap();
+        let _ = disk.directory(crate::history::LOG).remove(ROOM);
+        fill(&disk);
+        let log = open(&disk, options.clone()).unwrap();
+        assert!(log.recovery().waits_for_room, "{number}");
+        free(&disk);
+        refuse(&disk);
+        assert_eq!(log.append_durable(&record(RECORDS + 1)).unwrap().get(), RECORDS + 1);
+        log.close().unwrap();
+    }
+}
+
 /// A sync that says ENOSPC is never tried again: the log takes no more until it is opened again,
 /// and shows what it has.
 #[test]
