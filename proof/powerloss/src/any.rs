@@ -75,9 +75,6 @@ pub struct Figures {
 }
 
 /// Crashes writers until there were enough, a state broke the rule, or `stop` is set.
-///
-/// # Errors
-/// A command that cannot be used, or an error of the medium.
 pub fn run(
     options: &AnyOptions,
     medium: &mut impl Medium,

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 
 /// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name`
 /// with a number.
-///
-/// # Errors
-/// Which file could not be copied, and why.
 pub fn keep(from: &Path, parent: &Path, name: &str) -> Result<PathBuf, String> {
     let mut kept = parent.join(name);
     let mut number = 1;

@@ -92,10 +92,6 @@ impl fmt::Display for Figures {
 }
 
 /// Kills writers until there were enough, a promise was broken, or `stop` is set.
-///
-/// # Errors
-/// A failure that is not a broken promise: a directory or process that cannot be created, a writer
-/// that hangs or fails.
 pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<(Certificate, Figures), RunError> {
     let began = Instant::now();
     let mut medium = Killed::new(&options.directory, u64::MAX)?;

@@ -4,6 +4,9 @@
 //! *Owns*: crash states and the checker. *May not touch*: the insides of the log, which it uses
 //! through the public API; the operating system, which it reaches through `inkstone_io`.
 //!
+//! The `Err` of what judges says which promise is broken, in words. Any other error says what the
+//! lab could not do, to which path, and why.
+//!
 //! | module | |
 //! |---|---|
 //! | [`runner`], [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |

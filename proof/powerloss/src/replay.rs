@@ -23,9 +23,6 @@ pub enum Recorded {
 
 impl Recorded {
     /// Of this recording.
-    ///
-    /// # Errors
-    /// It is another program's.
     pub fn of(recording: &Recording) -> Result<Self, String> {
         let head = recording.head().unwrap_or_default();
         if !head.starts_with(trial::HEAD) {
@@ -62,9 +59,6 @@ impl Recorded {
     }
 
     /// Judges a state.
-    ///
-    /// # Errors
-    /// Which promise is broken, or what is lost.
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         match self {
             Self::Log(judging) => judging.judge(state),

@@ -54,22 +54,13 @@ impl From<Result<(), String>> for Verdict {
 pub trait Lab<M: Medium> {
     /// Starts the writer of a round, counted from 0, and hears it until it is to be crashed or has
     /// ended.
-    ///
-    /// # Errors
-    /// Nothing could be tried at all.
     fn write(&mut self, round: u64, medium: &mut M, stop: &AtomicBool)
     -> Result<Written, RunError>;
 
     /// Judges a state.
-    ///
-    /// # Errors
-    /// It could not be judged.
     fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError>;
 
     /// Judges what follows from the state that was judged last, when it is not mounted any more.
-    ///
-    /// # Errors
-    /// As [`Lab::judge`].
     fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<Verdict, RunError> {
         Ok(Verdict::Held)
     }
@@ -163,9 +154,6 @@ impl<M: Medium, L: Lab<M>> Judge for (Round<'_, L>, std::marker::PhantomData<M>)
 }
 
 /// Runs a plan on a medium and adds to its certificate.
-///
-/// # Errors
-/// Nothing could be tried at all.
 pub fn run<M: Medium, L: Lab<M>>(
     plan: &Plan,
     medium: &mut M,

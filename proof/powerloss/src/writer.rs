@@ -10,9 +10,6 @@ use crate::log_run::{spec, writer};
 use crate::strategies;
 
 /// Runs the writer of these words in `directory`.
-///
-/// # Errors
-/// No such words; what failed: who hears the output has got it too.
 pub fn write(
     words: &str,
     directory: &Path,

@@ -167,9 +167,6 @@ fn outcome(fired: u64, met: &Met) -> &'static str {
 pub type Told = (Certificate, BTreeMap<Fault, Tally>);
 
 /// Runs it. A part that cannot run is named in its certificate.
-///
-/// # Errors
-/// The work directory cannot be created or removed.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,

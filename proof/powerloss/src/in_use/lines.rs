@@ -132,9 +132,6 @@ impl fmt::Display for Line {
 
 impl Line {
     /// Parses a line.
-    ///
-    /// # Errors
-    /// It is not a line of this kind.
     pub fn parse(line: &str) -> Result<Self, String> {
         let wrong = || format!("{line:?} is not a line of the process that uses the log");
         let fields: Vec<&str> = line.split('\t').collect();

@@ -129,9 +129,6 @@ impl Promised {
     }
 
     /// Compares a log; returns what it shows.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn check(&self, log: &Log) -> Result<(Shown, Counts), String> {
         let (first, last) = (log.first().get(), log.last().get());
         self.must.ends(first, last)?;

@@ -39,9 +39,6 @@ struct Worker<'a> {
 }
 
 /// Uses a log in `directory` until the input ends.
-///
-/// # Errors
-/// Nobody reads its output any more.
 pub fn work(
     directory: &Path,
     usage: &Usage,

@@ -35,9 +35,6 @@ impl<T> Ran<T> {
 
 /// Runs `one` on each file system until `stop` is set. It gets a machine, or the reason why that
 /// file system cannot be had here.
-///
-/// # Errors
-/// Those of `one`; a machine cannot be made.
 pub fn on_each<T>(
     kinds: &[FsKind],
     parent: &Path,

@@ -74,9 +74,6 @@ pub struct Campaign {
 
 /// Runs it: a certificate for each file system, in order. A part that cannot run is named in its
 /// certificate.
-///
-/// # Errors
-/// The work directory cannot be created or removed.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,
@@ -163,10 +160,6 @@ struct LogRun<'a> {
 
 /// Records a history: what reaches the disk from mkfs on, and the writer's lines. An error that the
 /// writer found is in the recording too.
-///
-/// # Errors
-/// The file system could not be made or mounted; the writer ended without a message; `stop` was
-/// set.
 pub fn record(
     medium: &mut PowerCut<'_>,
     spec: &Spec,
@@ -301,9 +294,6 @@ impl Judging {
     }
 
     /// Judges a state.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         let entry = state.place.as_ref().map_or(0, |(entry, _)| *entry);
         let (first, moment) = self.chronicle.at(entry);

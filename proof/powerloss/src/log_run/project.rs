@@ -58,9 +58,6 @@ pub struct Seen {
 }
 
 /// Reads every file of the log, with its extents.
-///
-/// # Errors
-/// Errors of the operating system.
 pub fn read_files(directory: &Path) -> Result<FoundFiles, String> {
     let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut files = FoundFiles::new();
@@ -166,9 +163,6 @@ pub struct Projector<'a> {
 
 impl Projector<'_> {
     /// Checks up to `quota` states, and those that earlier families owe.
-    ///
-    /// # Errors
-    /// Which promise is broken; or that a projection differs from what the kernel shows.
     pub fn project(&mut self, total: &mut Projection, quota: u64, seed: u64) -> Result<(), Broken> {
         total.owed += quota;
         let places = self.places();

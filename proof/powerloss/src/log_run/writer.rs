@@ -28,9 +28,6 @@ pub const START: &str = "start";
 pub const DONE: &str = "done";
 
 /// Does what `spec` says in `directory`.
-///
-/// # Errors
-/// What failed: `output` has got it too. Also that the recorder has ended.
 pub fn write(
     spec: &Spec,
     directory: &Path,

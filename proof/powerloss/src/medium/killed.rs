@@ -24,9 +24,6 @@ pub struct Killed {
 impl Killed {
     /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it,
     /// one after the other.
-    ///
-    /// # Errors
-    /// The directory could not be created.
     pub fn new(parent: &Path, lives: u64) -> Result<Self, String> {
         let workdir = WorkDir::create(parent).map_err(|error| error.to_string())?;
         let capabilities = Capabilities::of(workdir.path()).map_err(|error| error.to_string())?;

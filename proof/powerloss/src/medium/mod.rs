@@ -113,23 +113,14 @@ pub struct State<'a> {
 /// Judges states.
 pub trait Judge {
     /// Judges a state; breaks when no more are wanted.
-    ///
-    /// # Errors
-    /// It could not be judged.
     fn judge(&mut self, state: &State<'_>) -> Result<ControlFlow<()>, RunError>;
 
     /// Looks at what follows from a state that was judged, when it is not mounted any more.
-    ///
-    /// # Errors
-    /// Something could not be looked at.
     fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<ControlFlow<()>, RunError> {
         Ok(ControlFlow::Continue(()))
     }
 
     /// A state could not be shown, since its file system does not come up.
-    ///
-    /// # Errors
-    /// That is an error of the lab.
     fn is_dead(&mut self, state: &State<'_>, why: String) -> Result<ControlFlow<()>, RunError>;
 }
 
@@ -143,9 +134,6 @@ pub trait Medium {
     fn not_shown(&self) -> Vec<String>;
 
     /// Prepares for a writer that does what the words say.
-    ///
-    /// # Errors
-    /// What could not be made, in words.
     fn ground(&mut self, words: &str) -> Result<Ground, String>;
 
     /// A line of the writer was heard. Called as soon as it was read.
@@ -158,9 +146,6 @@ pub trait Medium {
 
     /// Shows what a crash may have left, one state after the other, until the judge breaks. A
     /// medium whose next [`Ground`] is not new shows exactly one.
-    ///
-    /// # Errors
-    /// A state could not be made, or those of the judge.
     fn states(&mut self, choice: &Choice, judge: &mut dyn Judge) -> Result<(), RunError>;
 
     /// What reached the disk until the crash, from which every state can be made again.

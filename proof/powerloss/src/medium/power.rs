@@ -67,17 +67,11 @@ impl<'m> PowerCut<'m> {
     }
 
     /// The disk of the writer that writes now.
-    ///
-    /// # Errors
-    /// Nobody does.
     pub fn disk(&self) -> Result<&Disk, String> {
         self.disk.as_ref().ok_or_else(|| "no writer writes here".into())
     }
 
     /// Hears a writer that goes step by step, to its end.
-    ///
-    /// # Errors
-    /// It ended without a message; `stop` was set.
     pub fn hear_all(
         &mut self,
         process: &mut Process,
@@ -103,9 +97,6 @@ impl<'m> PowerCut<'m> {
     }
 
     /// Ends the recording and takes the file system away. Kill the writer first.
-    ///
-    /// # Errors
-    /// It cannot be unmounted.
     pub fn crash(&mut self) -> Result<(), String> {
         self.stop_recording();
         self.disk = None;
@@ -235,9 +226,6 @@ impl Medium for PowerCut<'_> {
 
 impl PowerCut<'_> {
     /// Shows states of a recording by their places.
-    ///
-    /// # Errors
-    /// A state could not be made, or those of the judge.
     pub fn show_all(
         &mut self,
         recording: &Recording,

@@ -80,9 +80,6 @@ impl Scene {
     }
 
     /// Reads a text.
-    ///
-    /// # Errors
-    /// Which line is not valid.
     pub fn from_text(text: &str) -> Result<Self, String> {
         let mut scene = Self { what: String::new(), right: Right::Corrupt, files: Vec::new() };
         let mut is_judged = false;
@@ -109,9 +106,6 @@ impl Scene {
     }
 
     /// The disk.
-    ///
-    /// # Errors
-    /// Errors of the simulated disk.
     pub fn disk(&self) -> inkstone_io::Result<SimDisk> {
         let disk = SimDisk::new(1, DiskOptions::default());
         let directory = disk.directory(PATH);
@@ -128,9 +122,6 @@ impl Scene {
 
     /// Opens the disk and checks the outcome. A log that opens must take appends, and show the same
     /// again.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn check(&self) -> Result<(), String> {
         let disk = self.disk().map_err(|error| error.to_string())?;
         let found = look(&disk)?;
@@ -155,9 +146,6 @@ impl Scene {
 }
 
 /// Opens the log of a disk and reads all of it.
-///
-/// # Errors
-/// The disk holds neither a log of such records nor damage.
 pub fn look(disk: &SimDisk) -> Result<Right, String> {
     let variant = Variant::new(disk.options(), small());
     let log = match open(disk, &variant) {

@@ -49,9 +49,6 @@ fn words(error: Option<&Error>) -> String {
 
 impl FaultyRun {
     /// A new log.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn begin(disk: SimDisk, explorer: Explorer, trouble: Trouble) -> Result<Self, String> {
         disk.record_epochs();
         let (model, allowed) = (Model::new(), Model::new().allowed());

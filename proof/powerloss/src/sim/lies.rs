@@ -206,9 +206,6 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log, u64), String> {
 
 /// The write of the very last group is lost, and nothing follows that shows it: only a caller who
 /// passes the LSN that he knows to be durable gets an error.
-///
-/// # Errors
-/// The log opens with less than its caller knows of.
 pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, count) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
@@ -228,9 +225,6 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
 
 /// The write of a truncation is lost, and that of another one is not: the promise in the second one
 /// shows it.
-///
-/// # Errors
-/// The log opens and neither truncation counts.
 pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, _) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));

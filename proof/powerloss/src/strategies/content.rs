@@ -79,9 +79,6 @@ impl Left {
 }
 
 /// Reads what is left in `directory` after `acked` steps were acknowledged.
-///
-/// # Errors
-/// A file that is there and cannot be read: after a crash this is a finding.
 pub fn look(trial: &Trial, directory: &Path, acked: usize) -> Result<Left, String> {
     let plan = trial.strategy.plan();
     let seen = Seen { trial, plan, directory, acked };

@@ -66,9 +66,6 @@ pub struct Campaign {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// The work directory or a file system cannot be created.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,
@@ -142,9 +139,6 @@ fn on(
 }
 
 /// Judges a state of a run.
-///
-/// # Errors
-/// A file that is there and cannot be read: after a crash this is a finding.
 pub fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
     let acked = acked(trial, state.heard);
     let mut left = look(trial, &state.directory.join(DIRECTORY), acked)?;

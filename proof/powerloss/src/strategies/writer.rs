@@ -33,9 +33,6 @@ const BYSTANDER: &str = "bystander";
 const BYSTANDER_EVERY: usize = 3;
 
 /// Does what `trial` says in `directory`, which is created.
-///
-/// # Errors
-/// What failed: `output` has got it too. Also that the recorder has ended.
 pub fn write(
     trial: &Trial,
     directory: &Path,
