@@ -18,6 +18,14 @@ pub fn keep(from: &Path, parent: &Path, name: &str) -> Result<PathBuf, String> {
     copy_directory(from, &kept).map(|()| kept)
 }
 
+/// Says what is broken in the directory `from`, and where a copy of it is.
+pub fn kept(from: &Path, parent: &Path, name: &str, what: &str) -> String {
+    match keep(from, parent, name) {
+        Ok(kept) => format!("{what}; a copy of the directory is in {}", kept.display()),
+        Err(error) => format!("{what}; the directory could not be copied: {error}"),
+    }
+}
+
 fn copy_directory(from: &Path, to: &Path) -> Result<(), String> {
     let fail = |path: &Path, error: std::io::Error| format!("copy {}: {error}", path.display());
     fs::create_dir_all(to).map_err(|error| fail(to, error))?;

@@ -10,6 +10,7 @@
 //! | module | |
 //! |---|---|
 //! | [`runner`], [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |
+//! | [`campaign`] | what a lab is told; several file systems in turn |
 //! | [`replay`] | the states of a recording again |
 //! | [`certificate`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
 //! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod any;
+pub mod campaign;
 pub mod certificate;
 pub mod faults;
 pub mod history;

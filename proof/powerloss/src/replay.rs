@@ -9,8 +9,8 @@ use crate::kernel::recording::Recording;
 use crate::log_run::Judging;
 use crate::log_run::chronicle::Chronicle;
 use crate::medium::State;
-use crate::strategies::trial::Trial;
-use crate::strategies::{left, trial};
+use crate::strategies::plain::Trial;
+use crate::strategies::{left, plain};
 
 /// What was recorded.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Recorded {
     /// Of this recording.
     pub fn of(recording: &Recording) -> Result<Self, String> {
         let head = recording.head().unwrap_or_default();
-        if !head.starts_with(trial::HEAD) {
+        if !head.starts_with(plain::HEAD) {
             return Chronicle::read(recording)
                 .map(|chronicle| Self::Log(Box::new(Judging::new(chronicle))));
         }

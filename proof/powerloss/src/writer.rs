@@ -20,7 +20,7 @@ pub fn write(
     if words.starts_with(usage::HEAD) {
         return worker::work(directory, &words.parse()?, input, output);
     }
-    if words.starts_with(strategies::trial::HEAD) {
+    if words.starts_with(strategies::plain::HEAD) {
         return strategies::writer::write(&words.parse()?, directory, input, output);
     }
     if words.starts_with(spec::HEAD) {

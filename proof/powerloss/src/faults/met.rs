@@ -92,7 +92,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
 }
 
 fn words(made: &Made) -> String {
-    format!("writer {}: {} {}", made.writer, made.call, made.number)
+    format!("writer {}: {:?} {}", made.writer, made.call, made.number)
 }
 
 impl Met {
@@ -105,7 +105,7 @@ impl Met {
         excuses: Excuses,
     ) {
         let words =
-            format!("{} failed with {} {}: {}", words(made), why.class, why.errno, why.text);
+            format!("{} failed with {:?} {}: {}", words(made), why.class, why.errno, why.text);
         match (made.call, why.class) {
             (Call::Open, Class::Corrupt) if made.number > 0 && excuses.shows_old_bytes => {
                 self.refused_openings.push(why.clone());

@@ -14,7 +14,8 @@ use super::{Choice, Ground, Judge, Medium, RunError, State};
 #[derive(Debug)]
 pub struct Killed {
     workdir: WorkDir,
-    file_system: String,
+    /// Where it is, in words.
+    pub file_system: String,
     /// How many writers follow each other in one directory.
     lives: u64,
     lived: u64,
@@ -37,14 +38,6 @@ impl Killed {
 }
 
 impl Medium for Killed {
-    fn file_system(&self) -> String {
-        self.file_system.clone()
-    }
-
-    fn not_shown(&self) -> Vec<String> {
-        vec!["power loss: the writes of a killed writer stay in the page cache".into()]
-    }
-
     fn ground(&mut self, _: &str) -> Result<Ground, String> {
         let is_new = self.lived.is_multiple_of(self.lives);
         let old = self.directory();

@@ -127,12 +127,6 @@ pub trait Judge {
 /// A medium. Each round calls `ground`, then `heard` for every line, then crashes the writer and
 /// everything that it has started, then calls `states`.
 pub trait Medium {
-    /// The file system, in words.
-    fn file_system(&self) -> String;
-
-    /// What such a medium cannot show, for the certificate.
-    fn not_shown(&self) -> Vec<String>;
-
     /// Prepares for a writer that does what the words say.
     fn ground(&mut self, words: &str) -> Result<Ground, String>;
 

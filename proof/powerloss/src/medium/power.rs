@@ -179,14 +179,6 @@ impl<'m> PowerCut<'m> {
 }
 
 impl Medium for PowerCut<'_> {
-    fn file_system(&self) -> String {
-        self.kind.to_string()
-    }
-
-    fn not_shown(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn ground(&mut self, words: &str) -> Result<Ground, String> {
         self.crash()?;
         let made = self.made()?;

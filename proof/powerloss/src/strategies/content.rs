@@ -11,8 +11,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::plain::{BLOCK_BYTES, Before, Plan, Shape};
-use super::trial::Trial;
+use super::plain::{BLOCK_BYTES, Before, Plan, Shape, Trial};
 
 /// The file that holds all steps.
 pub const DATA: &str = "data";

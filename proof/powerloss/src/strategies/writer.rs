@@ -19,8 +19,7 @@ use inkstone_io::{
 };
 
 use super::content::{DATA, NEW, bytes_of, file_of};
-use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape};
-use super::trial::Trial;
+use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape, Trial};
 use crate::words::InStep;
 
 /// The writer is ready for its first step: what a strategy takes for granted is durable.
