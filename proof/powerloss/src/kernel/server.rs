@@ -91,7 +91,8 @@ struct Files {
     disks: Disks,
 }
 
-fn attributes(inode: u64, size: u64, kind: FileType) -> FileAttr {
+/// A file, or the directory of a server.
+pub fn attributes(inode: u64, size: u64, kind: FileType) -> FileAttr {
     let epoch = SystemTime::UNIX_EPOCH;
     FileAttr {
         ino: INodeNo(inode),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use inkstone_host::WorkDir;
 use inkstone_io::Capabilities;
 
-use super::{Choice, Ground, Judge, Medium, RunError, State};
+use super::{Choice, Ground, Judge, Medium, RunError, Shown, State};
 
 /// A directory whose writer is killed; what it has written stays in the page cache. The next
 /// writers continue there, a few of them, and then one begins in a new directory.
@@ -59,19 +59,11 @@ impl Medium for Killed {
         self.heard += 1;
     }
 
-    fn states(&mut self, _: &Choice, judge: &mut dyn Judge) -> Result<(), RunError> {
+    fn states(&mut self, _: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
         let directory = self.directory();
-        let state = State {
-            directory: &directory,
-            heard: self.heard,
-            class: "killed with SIGKILL",
-            is_plainest: false,
-            is_repaired: false,
-            place: None,
-            again: None,
-            disk: None,
-        };
+        let state = State::of("killed with SIGKILL", self.heard, None);
+        let state = State { directory: &directory, ..state };
         // There is only one state: whether more are wanted makes no difference.
-        judge.judge(&state).map(drop)
+        judge(Shown::State(&state)).map(drop)
     }
 }

@@ -243,6 +243,32 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     }
 }
 
+/// Runs a history, and flips a bit of each of so many disks that a crash then leaves: nothing is
+/// missing without a word.
+pub fn rots(
+    seed: u64,
+    variant: &Variant,
+    operations: &[Op],
+    count: u64,
+    states: &mut u64,
+) -> Result<(), String> {
+    let disk = SimDisk::new(seed, variant.disk);
+    let Some((model, Seen::Whole)) = tell(&disk, variant, operations)? else {
+        return Err("records are missing before the fault".into());
+    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..count {
+        *states += 1;
+        let found = disk.crash(rng.u64(..));
+        let what = rot(&found, &mut rng);
+        match look(&found, variant, &model).map_err(|why| format!("{what}: {why}"))? {
+            Seen::Less => return Err(format!("{what}: records are missing without an error")),
+            Seen::Whole | Seen::Corrupt => {}
+        }
+    }
+    Ok(())
+}
+
 /// Flips a bit somewhere in a segment that is in use.
 pub fn rot(disk: &SimDisk, rng: &mut fastrand::Rng) -> String {
     let image = disk.image();

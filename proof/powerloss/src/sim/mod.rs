@@ -5,7 +5,6 @@
 //! (`inkstone_sim`).
 
 pub mod class;
-pub mod corpus;
 pub mod explore;
 pub mod fault;
 pub mod killed;
