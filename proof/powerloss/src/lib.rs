@@ -42,7 +42,7 @@ pub mod model;
 pub mod process;
 pub mod raft;
 pub mod replay;
-pub mod runner;
+pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;
 pub mod verdict;

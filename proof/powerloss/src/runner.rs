@@ -15,27 +15,27 @@ use crate::medium::{Choice, Medium, RunError, Shown, State};
 
 /// What is to be run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Writers that are crashed.
-    pub rounds: u64,
+    pub(crate) rounds: u64,
     /// After so many violations the rest would show the same.
-    pub violations_max: usize,
+    pub(crate) violations_max: usize,
     /// Where the recording of a broken promise is kept.
-    pub keep_in: Option<PathBuf>,
+    pub(crate) keep_in: Option<PathBuf>,
 }
 
 /// What a writer did until its crash.
 #[derive(Debug, Default)]
-pub struct Written {
+pub(crate) struct Written {
     /// Which states are shown; `None`: none, since the writer itself broke a promise.
-    pub choice: Option<Choice>,
+    pub(crate) choice: Option<Choice>,
     /// Promises that were broken before the crash.
-    pub broken: Vec<String>,
+    pub(crate) broken: Vec<String>,
 }
 
 /// What is said of a state.
 #[derive(Debug)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Every promise held.
     Held,
     /// One was broken, in this state, or in one with these units of the cut.
@@ -51,7 +51,7 @@ impl From<Result<(), String>> for Verdict {
 }
 
 /// What is crashed, and what must hold then.
-pub trait Lab<M: Medium> {
+pub(crate) trait Lab<M: Medium> {
     /// Starts the writer of a round, counted from 0, and hears it until it is to be crashed or has
     /// ended.
     fn write(&mut self, round: u64, medium: &mut M, stop: &AtomicBool)
@@ -88,7 +88,7 @@ pub trait Lab<M: Medium> {
 }
 
 /// The command that shows a state of a recording.
-pub fn replay(recording: &Path, place: Option<&str>) -> String {
+pub(crate) fn replay(recording: &Path, place: Option<&str>) -> String {
     match place {
         Some(place) => format!("inkstone powerloss replay {} {place}", recording.display()),
         None => format!("inkstone powerloss show {}", recording.display()),
@@ -119,7 +119,7 @@ fn judged<M: Medium, L: Lab<M>>(
 }
 
 /// Runs a plan on a medium and adds to its certificate.
-pub fn run<M: Medium, L: Lab<M>>(
+pub(crate) fn run<M: Medium, L: Lab<M>>(
     plan: &Plan,
     medium: &mut M,
     lab: &mut L,

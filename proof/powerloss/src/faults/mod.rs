@@ -13,7 +13,7 @@
 //! process that serves the disk reports which call it is, and repairs the disk so that the other
 //! can be killed.
 
-pub mod met;
+pub(crate) mod met;
 pub mod plan;
 
 use std::collections::BTreeMap;

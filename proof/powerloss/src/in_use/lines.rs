@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A call of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of the calls")]
-pub enum Call {
+pub(crate) enum Call {
     Open,
     /// `append_durable`.
     Append,
@@ -28,58 +27,51 @@ pub enum Call {
 
 /// What kind of error a call returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Class {
-    /// The log is poisoned.
+pub(crate) enum Class {
     Poisoned,
     /// The call can be retried when there is room.
     NoRoom,
     /// The operating system refused something.
     Io,
-    /// Damage.
     Corrupt,
-    /// Anything else.
     Other,
 }
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// What kind.
-    pub class: Class,
+pub(crate) struct Refusal {
+    pub(crate) class: Class,
     /// What was durable, if the log is poisoned.
-    pub durable: u64,
+    pub(crate) durable: u64,
     /// The kernel's error number; 0: none.
-    pub errno: i32,
+    pub(crate) errno: i32,
     /// The operation that failed first.
-    pub operation: String,
-    /// And its path.
-    pub path: String,
+    pub(crate) operation: String,
+    pub(crate) path: String,
     /// The first cause in words.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A call of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub(crate) struct Made {
     /// The writer: a thread of one life of the process.
-    pub writer: u32,
-    /// What it calls.
-    pub call: Call,
+    pub(crate) writer: u32,
+    pub(crate) call: Call,
     /// The number of the record, or of the first of a batch; for a sync that of the thread's next
     /// record, for a truncation the first LSN, else the life.
-    pub number: u64,
+    pub(crate) number: u64,
     /// Records of a batch; else 1.
-    pub count: u32,
+    pub(crate) count: u32,
 }
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Line {
+pub(crate) enum Line {
     /// The call is about to be made.
     Begin(Made),
     /// It succeeded, with this LSN: that of the last record, or the last durable one.
     Done(Made, u64),
-    /// It failed.
     Failed(Made, Refusal),
     /// Opened: the first and the last LSN that are shown.
     Shown(u64, u64),
@@ -89,7 +81,7 @@ pub enum Line {
 
 impl Refusal {
     /// Made from an error of the log.
-    pub fn of(error: &Error) -> Self {
+    pub(crate) fn of(error: &Error) -> Self {
         let (class, durable, cause) = match error {
             Error::Poisoned(poison) => (Class::Poisoned, poison.durable().get(), poison.cause()),
             Error::NoRoom { .. } => (Class::NoRoom, 0, Some(error)),
@@ -114,18 +106,18 @@ impl Refusal {
 
 impl Line {
     /// As text: JSON, which has no line breaks.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         serde_json::to_string(self).expect("it has neither maps nor floats")
     }
 
     /// Parses a line.
-    pub fn parse(line: &str) -> Result<Self, String> {
+    pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let wrong = |why| format!("{line:?} is not a line of the process that uses the log: {why}");
         serde_json::from_str(line).map_err(wrong)
     }
 
     /// Whether a record was acknowledged.
-    pub fn is_acknowledgement(&self) -> bool {
+    pub(crate) fn is_acknowledgement(&self) -> bool {
         matches!(self, Self::Done(Made { call: Call::Append | Call::Wait, .. }, _))
     }
 }

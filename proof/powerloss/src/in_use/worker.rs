@@ -39,7 +39,7 @@ struct Worker<'a> {
 }
 
 /// Uses a log in `directory` until the input ends.
-pub fn work(
+pub(crate) fn work(
     directory: &Path,
     usage: &Usage,
     input: impl BufRead + Send + 'static,

@@ -11,10 +11,10 @@
 //! | [`project`] | states that follow from a mounted one without a mount |
 
 pub mod chronicle;
-pub mod project;
+pub(crate) mod project;
 mod raft;
 pub mod spec;
-pub mod writer;
+pub(crate) mod writer;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

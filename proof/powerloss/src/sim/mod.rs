@@ -13,6 +13,6 @@ pub mod lies;
 pub mod readers;
 pub mod run;
 pub mod space;
-pub mod stale;
+pub(crate) mod stale;
 pub mod threads;
 pub mod variant;

@@ -14,36 +14,36 @@ use std::path::Path;
 use super::plain::{BLOCK_BYTES, Before, Shape, Trial};
 
 /// The file that holds all steps.
-pub const DATA: &str = "data";
+pub(crate) const DATA: &str = "data";
 /// The file that is renamed to [`DATA`].
-pub const NEW: &str = "data.new";
+pub(crate) const NEW: &str = "data.new";
 
 /// The file of one step, where each has its own.
-pub fn file_of(step: usize) -> String {
+pub(crate) fn file_of(step: usize) -> String {
     format!("step-{step}")
 }
 
 /// The bytes of a step: from the seed, 1 to 255, different from all others at the same place.
-pub fn bytes_of(seed: u64, step: usize, len: usize) -> Vec<u8> {
+pub(crate) fn bytes_of(seed: u64, step: usize, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| ((rng.u64(..255) + step as u64) % 255) as u8 + 1).collect()
 }
 
 /// What is left of the acknowledged steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Left {
+pub(crate) struct Left {
     /// Steps of which nothing is there.
-    pub lost: Vec<usize>,
+    pub(crate) lost: Vec<usize>,
     /// Steps of which a part is there.
-    pub torn: Vec<usize>,
+    pub(crate) torn: Vec<usize>,
     /// Steps in whose place is something that was never written there, or nothing where something
     /// old should be.
-    pub garbage: Vec<usize>,
+    pub(crate) garbage: Vec<usize>,
     /// The first that is not whole, in words.
-    pub words: String,
+    pub(crate) words: String,
     /// Of a file that is written in batches: a block that is there after one that is not,
     /// acknowledged or not, in words.
-    pub hole: Option<String>,
+    pub(crate) hole: Option<String>,
 }
 
 enum Piece {
@@ -55,7 +55,7 @@ enum Piece {
 
 impl Left {
     /// How many acknowledged steps are not there whole.
-    pub fn missing(&self) -> usize {
+    pub(crate) fn missing(&self) -> usize {
         self.lost.len() + self.torn.len() + self.garbage.len()
     }
 
@@ -74,7 +74,7 @@ impl Left {
 
 /// Reads what is left in `directory` after `acked` steps were acknowledged. A file that is there
 /// and cannot be read is an error: after a crash this is a finding.
-pub fn look(trial: &Trial, directory: &Path, acked: usize) -> Result<Left, String> {
+pub(crate) fn look(trial: &Trial, directory: &Path, acked: usize) -> Result<Left, String> {
     judge(trial, acked, &|name| {
         let path = directory.join(name);
         match fs::read(&path) {

@@ -16,10 +16,10 @@
 //! there. The newest acknowledgements show most, since the older ones may have been written back
 //! meanwhile.
 
-pub mod content;
+pub(crate) mod content;
 pub mod plain;
 pub mod report;
-pub mod writer;
+pub(crate) mod writer;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ fn concluded(mut rows: Vec<Row>, certificate: &mut Certificate, stop: &AtomicBoo
 }
 
 /// Judges a state of a run.
-pub fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
+pub(crate) fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
     let acked = acked(trial, state.heard);
     let mut left = look(trial, &state.directory.join(DIRECTORY), acked)?;
     // What e2fsck found without a name.

@@ -129,7 +129,7 @@ impl Row {
     }
 
     /// Adds the result of a state.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         state: &str,
         is_plainest: bool,
