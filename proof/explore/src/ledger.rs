@@ -1,8 +1,8 @@
 //! What everybody was told, and when: the model that each answer of the log is compared with.
 //!
 //! *Owns*: the records, the cuts, what is certain, the power cuts that were taken; saying which
-//! promise is broken. What a power cut must leave is a [`Must`], as in every lab. *May not touch*: the log. It is one list for all threads, and nothing in it
-//! is a scheduling point.
+//! promise is broken. What a power cut must leave is a [`Must`], as in every lab. *May not touch*:
+//! the log. It is one list for all threads, and nothing in it is a scheduling point.
 //!
 //! **When** is a count of things written down here. A cut that has begun may take records off at
 //! any time until it has returned, and after a failure at any time at all; a record that was

@@ -95,7 +95,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Gives a type its text form: each name with the field's value; behind `?` those that may have none.
+/// Gives a type its text form: each name with the field's value; behind `?` those that may have
+/// none.
 macro_rules! in_words {
     ($type:ident, $head:ident, $($field:ident = $name:literal),+ ? $($may:ident = $may_name:literal),*) => {
         impl std::fmt::Display for $type {

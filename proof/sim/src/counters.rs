@@ -20,8 +20,8 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Counts of what a disk was asked to do and did, since it was created or found after a crash. An
-    /// operation that fails counts like any other.
+    /// Counts of what a disk was asked to do and did, since it was created or found after a crash.
+    /// An operation that fails counts like any other.
     Counters {
         /// Files opened that existed.
         opens,
@@ -55,17 +55,17 @@ counters! {
         allocations,
         /// Sizes set.
         resizes,
-        /// Attempts to take a lock, including those that found it taken. The creation of a lock file is
-        /// part of it.
+        /// Attempts to take a lock, including those that found it taken. The creation of a lock
+        /// file is part of it.
         locks,
-        /// Flushes of the device: one per sync that succeeded, one per durable write that was not a FUA
-        /// write.
+        /// Flushes of the device: one per sync that succeeded, one per durable write that was not a
+        /// FUA write.
         flushes,
         /// FUA writes.
         fua_writes,
         /// Times that the file system had to write metadata: growth of a file or first writes of a
-        /// block made durable, and directory syncs that had something to do. In the log's steady state
-        /// this does not grow.
+        /// block made durable, and directory syncs that had something to do. In the log's steady
+        /// state this does not grow.
         metadata_commits,
     }
 }
