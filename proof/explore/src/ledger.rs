@@ -1,8 +1,8 @@
 //! What everybody was told, and when: the model that each answer of the log is compared with.
 //!
 //! *Owns*: the records, the cuts, what is certain, the power cuts that were taken; saying which
-//! promise is broken. *May not touch*: the log. It is one list for all threads, and nothing in it
-//! is a scheduling point.
+//! promise is broken. What a power cut must leave is a [`Must`], as in every lab. *May not touch*:
+//! the log. It is one list for all threads, and nothing in it is a scheduling point.
 //!
 //! **When** is a count of things written down here. A cut that has begun may take records off at
 //! any time until it has returned, and after a failure at any time at all; a record that was
@@ -11,8 +11,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 
 use inkstone::Error;
+use inkstone_sim::survival::Must;
 use inkstone_sim::{Fate, PowerCut, SimDisk};
 
 /// Which promise is broken.
@@ -134,13 +136,37 @@ struct Change {
     done: Option<Moment>,
 }
 
-/// A moment at which the power may go.
-struct Shot {
-    cut: PowerCut,
-    certain: Vec<(u64, u32)>,
-    given_up: u64,
-    now: Moment,
-    why: &'static str,
+/// Moments at which the power may go, each with what is to be found then.
+pub struct Shots<E> {
+    taken: Vec<(PowerCut, E)>,
+    /// How many are taken at most, but for the last one.
+    pub most: usize,
+}
+
+impl<E> Shots<E> {
+    pub fn new() -> Self {
+        Self { taken: Vec::new(), most: 2 }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.taken.len() >= self.most
+    }
+
+    pub fn take(&mut self, disk: &SimDisk, expected: E) {
+        self.taken.push((disk.power_cut(), expected));
+    }
+
+    /// A disk that each of them may leave.
+    pub fn found(&mut self, rng: &mut fastrand::Rng) -> Vec<(SimDisk, E)> {
+        let found = self.taken.drain(..).map(|(cut, expected)| {
+            let disk = match rng.u8(..4) {
+                0 => cut.state(|_, _| Fate::Dropped),
+                _ => cut.sample(rng.u64(..)),
+            };
+            (disk, expected)
+        });
+        found.collect()
+    }
 }
 
 /// See the head of this file.
@@ -153,13 +179,11 @@ pub struct Ledger {
     holders: BTreeMap<u64, u32>,
     cuts: Vec<Change>,
     gives: Vec<Change>,
-    shots: Vec<Shot>,
+    pub shots: Shots<Expected>,
     /// A fault was planned, or a hook or waker panics: the log may be poisoned.
     pub may_be_poisoned: bool,
     /// `wait` does not wait.
     pub is_periodic: bool,
-    /// How many power cuts are taken at most.
-    pub shots_max: usize,
     pub talks: bool,
 }
 
@@ -173,10 +197,9 @@ impl Ledger {
             holders: BTreeMap::new(),
             cuts: Vec::new(),
             gives: Vec::new(),
-            shots: Vec::new(),
+            shots: Shots::new(),
             may_be_poisoned: false,
             is_periodic: false,
-            shots_max: 2,
             talks: false,
         }
     }
@@ -284,7 +307,7 @@ impl Ledger {
                 }
             }
         }
-        if self.shots.len() < self.shots_max && self.rng.u8(..3) == 0 {
+        if !self.shots.is_full() && self.rng.u8(..3) == 0 {
             self.take_shot(why);
         }
     }
@@ -358,7 +381,7 @@ impl Ledger {
             Some(false) => self.cuts[index].lsn = u64::MAX,
             None => {}
         }
-        if done == Some(true) && self.shots.len() < self.shots_max && self.rng.bool() {
+        if done == Some(true) && !self.shots.is_full() && self.rng.bool() {
             self.take_shot("cut");
         }
     }
@@ -465,7 +488,7 @@ impl Ledger {
         }
     }
 
-    fn certain(&self) -> Vec<(u64, u32)> {
+    fn certain(&self) -> BTreeMap<u64, u32> {
         let known = self.records.iter().zip(0..).filter_map(|(record, number)| {
             let lsn = record.certain.and(record.lsn)?;
             let may_be_gone = self.may_be_cut(number, lsn) || self.may_be_given_up(lsn);
@@ -477,15 +500,19 @@ impl Ledger {
     /// The power may go now.
     pub fn take_shot(&mut self, why: &'static str) {
         let now = self.tick();
-        let shot = Shot {
-            cut: self.disk.power_cut(),
-            certain: self.certain(),
-            given_up: self.given_up_by(now),
-            now,
-            why,
+        let (told, given_up) = (self.certain(), self.given_up_by(now));
+        self.say(|| format!("a power cut is taken: {why}, {told:?}"));
+        let in_flight = self.gives.iter().map(|give| give.lsn).filter(|lsn| *lsn > given_up);
+        let must = Must {
+            records: Arc::default(),
+            from: 1,
+            at_least: told.keys().next_back().copied().unwrap_or(0),
+            told,
+            at_most: u64::MAX,
+            firsts: std::iter::once(given_up).chain(in_flight).collect(),
+            cut: None,
         };
-        self.say(|| format!("a power cut is taken: {why}, {:?}", shot.certain));
-        self.shots.push(shot);
+        self.shots.take(&self.disk, Expected { must, now, why });
     }
 
     /// Everything that was appended is certain: the log was closed, and said Ok.
@@ -499,87 +526,52 @@ impl Ledger {
     /// The disks that a power cut at each of those moments may leave, and what is to be found
     /// there.
     pub fn found_disks(&mut self) -> Vec<(SimDisk, Expected)> {
-        let shots = std::mem::take(&mut self.shots);
-        let found = shots.into_iter().map(|shot| {
-            let disk = match self.rng.u8(..4) {
-                0 => shot.cut.state(|_, _| Fate::Dropped),
-                _ => shot.cut.sample(self.rng.u64(..)),
-            };
-            let Shot { certain, given_up, now, why, .. } = shot;
-            (disk, Expected { certain, given_up, now, why })
-        });
-        found.collect()
+        self.shots.found(&mut self.rng)
     }
 
     /// Compares what was found with it. `first` is the first LSN that the log says it has.
-    pub fn check_found(&mut self, expected: &Expected, first: u64, found: &[(u64, Vec<u8>)]) {
-        let why = expected.why;
-        for (wanted, (lsn, _)) in (first..).zip(found) {
-            if *lsn != wanted {
-                fail(Kind::Wrong, || {
-                    format!("after a power cut ({why}) LSN {lsn} comes where {wanted} should")
-                });
-            }
-        }
-        if first < expected.given_up {
-            fail(Kind::Back, || {
-                format!(
-                    "after a power cut ({why}) LSN {first} is the first, and {} was",
-                    expected.given_up
-                )
-            });
+    pub fn check_found(&self, expected: &Expected, first: u64, found: &[(u64, Vec<u8>)]) {
+        let Expected { must, now, why } = expected;
+        let broken = |kind: Kind, what: String| -> ! {
+            fail(kind, || format!("after a power cut ({why}): {what}"))
+        };
+        let last = first + found.len() as u64 - 1;
+        if let Err(why) = must.ends(first, last) {
+            let kind = if first < must.firsts[0] { Kind::Back } else { Kind::Lost };
+            broken(kind, why.to_string());
         }
         // What is found there was not necessarily seen before, and may be of before a cut.
-        let known: Vec<_> = found.iter().map(|(lsn, bytes)| (*lsn, number_in(bytes))).collect();
-        for &(lsn, number) in &expected.certain {
-            let there = known.iter().find(|(at, _)| *at == lsn).and_then(|(_, number)| *number);
-            if there != Some(number) {
-                fail(Kind::Lost, || {
-                    format!(
-                        "record {number}, LSN {lsn}, was certain ({why}), and after a power cut there is {there:?} in {first}..={}",
-                        first + found.len() as u64 - 1
-                    )
-                });
+        for (wanted, (lsn, bytes)) in (first..).zip(found) {
+            if *lsn != wanted {
+                broken(Kind::Wrong, format!("LSN {lsn} comes where {wanted} should"));
             }
-        }
-        for &(lsn, number) in &known {
-            let Some(number) = number.filter(|number| (*number as usize) < self.records.len())
-            else {
-                fail(Kind::Wrong, || {
-                    format!("after a power cut ({why}) LSN {lsn} holds bytes that nobody appended")
-                });
+            let number = number_in(bytes).filter(|number| (*number as usize) < self.records.len());
+            if let Some(certain) = must.at(*lsn).filter(|certain| number != Some(**certain)) {
+                let what = format!("record {certain}, LSN {lsn}, was certain, and is {number:?}");
+                broken(Kind::Lost, what);
+            }
+            let Some(number) = number else {
+                broken(Kind::Wrong, format!("LSN {lsn} holds bytes that nobody appended"));
             };
-            if self.is_cut(number, lsn, expected.now) {
-                fail(Kind::Back, || {
-                    format!(
-                        "record {number}, LSN {lsn}, is back after a power cut ({why}): a cut had taken it off"
-                    )
-                });
+            if self.is_cut(number, *lsn, *now) {
+                let what = format!("record {number}, LSN {lsn}, is back: a cut had taken it off");
+                broken(Kind::Back, what);
             }
-            let known = self.records[number as usize].lsn;
-            if known.is_some_and(|known| known != lsn) {
-                fail(Kind::Wrong, || {
-                    format!(
-                        "record {number} is LSN {lsn} after a power cut ({why}), and was {known:?}"
-                    )
-                });
+            let record = &self.records[number as usize];
+            if record.lsn.is_some_and(|known| known != *lsn) {
+                broken(Kind::Wrong, format!("record {number} is LSN {lsn}, not {:?}", record.lsn));
             }
-        }
-        if let Some(&(lsn, Some(number))) = known.last()
-            && self.records[number as usize].has_more
-            && !self.cuts.iter().any(|cut| cut.lsn == lsn)
-        {
-            fail(Kind::Wrong, || {
-                format!("after a power cut ({why}) the log ends inside a batch, at LSN {lsn}")
-            });
+            let is_split = *lsn == last && record.has_more;
+            if is_split && !self.cuts.iter().any(|cut| cut.lsn == *lsn) {
+                broken(Kind::Wrong, format!("the log ends inside a batch, at LSN {lsn}"));
+            }
         }
     }
 }
 
 /// What is to be found after a power cut.
 pub struct Expected {
-    certain: Vec<(u64, u32)>,
-    given_up: u64,
+    must: Must<u32>,
     now: Moment,
     pub why: &'static str,
 }

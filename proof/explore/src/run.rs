@@ -104,6 +104,9 @@ fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, 
     }
 }
 
+/// The numbers of records and their append, unless it was refused.
+type Appended<'log> = Option<(Range<u32>, Append<'log>)>;
+
 /// One of the threads.
 struct Worker {
     world: World,
@@ -143,40 +146,24 @@ impl Worker {
         };
         let log = &log.0;
         match op {
-            Op::Append(bytes) => self.wait_here(log, bytes, "append"),
+            Op::Append(bytes) => self.wait(self.append_one(log, bytes), "append"),
             Op::Keep(bytes) => {
-                let kept = self
-                    .append(log, &[bytes], Log::append_batch)
-                    .map(|(numbers, append)| (numbers, append.into_owned()));
-                self.kept.extend(kept);
+                let kept = self.append(log, &[bytes], Log::append_batch);
+                self.kept.extend(kept.map(|(numbers, append)| (numbers, append.into_owned())));
             }
             Op::WaitForKept => self.wait_for_kept(),
-            Op::LetGo(bytes) => {
-                drop(self.append(log, &[bytes], |log, records| log.append(&records[0])))
-            }
+            Op::LetGo(bytes) => drop(self.append_one(log, bytes)),
             Op::Batch(count, bytes) => {
-                if let Some((numbers, append)) =
-                    self.append(log, &vec![bytes; count], Log::append_batch)
-                {
-                    let lsn = append.lsn();
-                    settle(&self.world, numbers, lsn, append.wait(), "batch");
-                }
+                self.wait(self.append(log, &vec![bytes; count], Log::append_batch), "batch");
             }
             Op::Try(bytes) => {
-                if let Some((numbers, append)) =
-                    self.append(log, &[bytes], |log, records| log.try_append(&records[0]))
-                {
-                    let lsn = append.lsn();
-                    settle(&self.world, numbers, lsn, append.wait(), "try_append");
-                }
+                let append = self.append(log, &[bytes], |log, records| log.try_append(&records[0]));
+                self.wait(append, "try_append");
             }
             Op::AppendAsync(bytes) => {
                 let append = self
                     .append(log, &[bytes], |log, records| block_on(log.append_async(&records[0])));
-                if let Some((numbers, append)) = append {
-                    let lsn = append.lsn();
-                    settle(&self.world, numbers, lsn, append.wait(), "append_async");
-                }
+                self.wait(append, "append_async");
             }
             Op::Await(..) | Op::HandOver(..) | Op::Cancel(..) | Op::AwaitBeside(_) => {
                 self.as_future(log, op)
@@ -224,7 +211,7 @@ impl Worker {
         log: &'log Log,
         sizes: &[usize],
         append: impl FnOnce(&'log Log, &[Vec<u8>]) -> inkstone::Result<Append<'log>>,
-    ) -> Option<(Range<u32>, Append<'log>)> {
+    ) -> Appended<'log> {
         let numbers = self.world.ledger().will_append(sizes);
         let records: Vec<_> =
             numbers.clone().zip(sizes).map(|(number, bytes)| payload(number, *bytes)).collect();
@@ -245,10 +232,12 @@ impl Worker {
         }
     }
 
-    fn wait_here(&self, log: &Log, bytes: usize, by: &str) {
-        if let Some((numbers, append)) =
-            self.append(log, &[bytes], |log, records| log.append(&records[0]))
-        {
+    fn append_one<'log>(&self, log: &'log Log, bytes: usize) -> Appended<'log> {
+        self.append(log, &[bytes], |log, records| log.append(&records[0]))
+    }
+
+    fn wait(&self, append: Appended<'_>, by: &str) {
+        if let Some((numbers, append)) = append {
             let lsn = append.lsn();
             settle(&self.world, numbers, lsn, append.wait(), by);
         }
@@ -279,15 +268,11 @@ impl Worker {
             return;
         };
         let other = match habit {
-            Habit::LetsGo => self.append(log, &[20], |log, records| log.append(&records[0])),
+            Habit::LetsGo => self.append_one(log, 20),
             _ => None,
         };
         let other = other.map(|(_, append)| append.into_owned());
-        let Some((numbers, append)) =
-            self.append(log, &[bytes], |log, records| log.append(&records[0]))
-        else {
-            return;
-        };
+        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
         let lsn = append.lsn();
         let slot = Slot::new(append.into_owned());
         let waker = slot.waker(habit, &self.world.weak, other);
@@ -321,11 +306,7 @@ impl Worker {
 
     /// Awaited by somebody who does not hold the log.
     fn await_beside(&mut self, log: &Log, bytes: usize) {
-        let Some((numbers, append)) =
-            self.append(log, &[bytes], |log, records| log.append(&records[0]))
-        else {
-            return;
-        };
+        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
         let (lsn, append, world) = (append.lsn(), append.into_owned(), self.world.clone());
         self.beside.push(thread::spawn(move || {
             let mut outcome = None;
@@ -337,10 +318,9 @@ impl Worker {
     }
 
     fn await_lsn(&self, log: &Log, bytes: usize, is_dropped: bool) {
-        let append = self.append(log, &[bytes], |log, records| log.append(&records[0]));
-        let Some((numbers, lsn)) = append.map(|(numbers, append)| (numbers, append.lsn())) else {
-            return;
-        };
+        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
+        let lsn = append.lsn();
+        drop(append);
         let mut future = log.durable_at(lsn);
         let first = block_on(poll_fn(|context| Poll::Ready(Pin::new(&mut future).poll(context))));
         let outcome = match first {
@@ -357,11 +337,7 @@ impl Worker {
     /// What it is told is checked at that moment. It asks the log, and may find itself the last
     /// owner. `waits`: it appends and waits.
     fn call_back(&self, log: &Log, bytes: usize, waits: bool) {
-        let Some((numbers, append)) =
-            self.append(log, &[bytes], |log, records| log.append(&records[0]))
-        else {
-            return;
-        };
+        let Some((numbers, append)) = self.append_one(log, bytes) else { return };
         let (lsn, world) = (append.lsn(), self.world.clone());
         world.uncalled.fetch_add(1, Ordering::Relaxed);
         append.on_durable(move |outcome| {
@@ -485,7 +461,7 @@ pub fn one(seed: u64, plan: Plan) {
     ledger.begin(1, template.records);
     ledger.may_be_poisoned = setup.fault.is_some() || setup.has_panics;
     ledger.is_periodic = setup.is_periodic;
-    ledger.shots_max = ledger.rng.usize(..3);
+    ledger.shots.most = ledger.rng.usize(..3);
     ledger.talks = plan.talks;
     ledger.say(|| format!("{setup:#?}"));
     let options = setup.options.clone();

@@ -26,9 +26,10 @@ use std::time::{Duration, Instant};
 
 use inkstone_sim::survival::{Broken, Must};
 
+use crate::campaign::Campaign;
 use crate::certificate::Certificate;
-use crate::keep::keep;
-use crate::medium::{Choice, Medium, RunError, State};
+use crate::keep::kept;
+use crate::medium::{Choice, Killed, Medium, PowerCut, RunError, State};
 use crate::process::{Heard, Process};
 use crate::runner::{self, Lab, Plan, Verdict, Written};
 
@@ -47,18 +48,14 @@ pub struct AnyOptions {
     pub reader: String,
     /// How many writers are started.
     pub rounds: u64,
-    /// Decides when each is killed; the exact moments depend on the machine.
-    pub seed: u64,
-    /// A writer is killed after at most this many lines.
+    /// How many writers follow each other in one directory, where they are only killed.
+    pub lives: u64,
+    /// A writer is killed after at most this many lines; the exact moments depend on the machine.
     pub lines_max: u32,
     /// How long a writer may be silent, and how long a reader may take.
     pub limit: Duration,
     /// States of each writer, where the medium has many.
     pub states: usize,
-    /// Where broken states are kept.
-    pub keep_in: PathBuf,
-    /// The command that repeats the run.
-    pub command: String,
 }
 
 /// What was seen.
@@ -74,23 +71,41 @@ pub struct Figures {
     pub in_flight: u64,
 }
 
-/// Crashes writers until there were enough, a state broke the rule, or `stop` is set.
-///
-/// # Errors
-/// A command that cannot be used, or an error of the medium.
+/// Crashes writers until there were enough, a state broke the rule, or `stop` is set: under the
+/// campaign's file system, or, without one, with a kill only.
 pub fn run(
     options: &AnyOptions,
-    medium: &mut impl Medium,
+    campaign: &Campaign,
     stop: &AtomicBool,
 ) -> Result<(Certificate, Figures), RunError> {
-    let began = Instant::now();
     let subject = format!("what `{}` writes and `{}` reads", options.writer, options.reader);
-    let mut certificate =
-        Certificate::begin("any", medium.file_system(), subject, options.command.clone());
-    certificate.seed = options.seed;
-    certificate.not_run = medium.not_shown();
+    let mut ran = campaign.on_each("any", &subject, stop, |machine, kind, certificate| {
+        let mut medium = PowerCut::new(machine, kind);
+        crash(options, campaign, &mut medium, certificate, stop)
+    })?;
+    if let Some(ran) = ran.pop() {
+        return Ok(ran);
+    }
+    let began = Instant::now();
+    let mut medium = Killed::new(&campaign.parent, options.lives)?;
+    let mut certificate = campaign.begin("any", medium.file_system.clone(), &subject);
+    let not_shown = "power loss: the writes of a killed writer stay in the page cache";
+    certificate.not_run.push(not_shown.into());
+    let figures = crash(options, campaign, &mut medium, &mut certificate, stop)?;
+    certificate.seconds = began.elapsed().as_secs_f64();
+    Ok((certificate, figures))
+}
+
+fn crash(
+    options: &AnyOptions,
+    campaign: &Campaign,
+    medium: &mut impl Medium,
+    certificate: &mut Certificate,
+    stop: &AtomicBool,
+) -> Result<Figures, RunError> {
     let mut any = Any {
         options,
+        campaign,
         writer: Shell::new("--writer", &options.writer)?,
         reader: Shell::new("--reader", &options.reader)?,
         certain: Vec::new(),
@@ -100,7 +115,7 @@ pub fn run(
         first_line: None,
     };
     let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
-    runner::run(&plan, medium, &mut any, &mut certificate, stop, &mut |_| {})?;
+    runner::run(&plan, medium, &mut any, certificate, stop, &mut |_| {})?;
     // A run that was stopped may have ended before the first line.
     let is_stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
     if any.figures.acknowledged == 0 && certificate.is_clean() && !is_stopped {
@@ -109,12 +124,12 @@ pub fn run(
             options.rounds, options.writer
         )));
     }
-    certificate.seconds = began.elapsed().as_secs_f64();
-    Ok((certificate, any.figures))
+    Ok(any.figures)
 }
 
 struct Any<'a> {
     options: &'a AnyOptions,
+    campaign: &'a Campaign,
     writer: Shell,
     reader: Shell,
     /// What the last reading has shown of the log that the next writer continues.
@@ -141,11 +156,8 @@ impl Any<'_> {
     }
 
     fn kept(&self, directory: &Path, what: &str) -> String {
-        let name = format!("inkstone-any-broken-seed-{}-round-{}", self.options.seed, self.round);
-        match keep(directory, &self.options.keep_in, &name) {
-            Ok(kept) => format!("{what}; a copy of the directory is in {}", kept.display()),
-            Err(error) => format!("{what}; the directory could not be copied: {error}"),
-        }
+        let name = format!("inkstone-any-broken-seed-{}-round-{}", self.campaign.seed, self.round);
+        kept(directory, &self.campaign.parent, &name, what)
     }
 }
 
@@ -168,7 +180,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
             made.map_err(|error| format!("{}: {error}", directory.display()))?;
         }
         let from = medium.requests();
-        let seed = self.options.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
+        let seed = self.campaign.seed ^ self.round.wrapping_mul(0xA24B_AED4_963E_E407);
         let (lines, delay) = self.moment(&mut fastrand::Rng::with_seed(seed));
         let written =
             self.writer.write(&directory, lines, delay, self.options.limit, &mut |line| {
@@ -219,7 +231,7 @@ impl<M: Medium> Lab<M> for Any<'_> {
     }
 
     fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
-        self.options.command.clone()
+        self.campaign.command.clone()
     }
 }
 

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 
 /// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name`
 /// with a number.
-///
-/// # Errors
-/// Which file could not be copied, and why.
 pub fn keep(from: &Path, parent: &Path, name: &str) -> Result<PathBuf, String> {
     let mut kept = parent.join(name);
     let mut number = 1;
@@ -19,6 +16,14 @@ pub fn keep(from: &Path, parent: &Path, name: &str) -> Result<PathBuf, String> {
         kept = parent.join(format!("{name}-{number}"));
     }
     copy_directory(from, &kept).map(|()| kept)
+}
+
+/// Says what is broken in the directory `from`, and where a copy of it is.
+pub fn kept(from: &Path, parent: &Path, name: &str, what: &str) -> String {
+    match keep(from, parent, name) {
+        Ok(kept) => format!("{what}; a copy of the directory is in {}", kept.display()),
+        Err(error) => format!("{what}; the directory could not be copied: {error}"),
+    }
 }
 
 fn copy_directory(from: &Path, to: &Path) -> Result<(), String> {

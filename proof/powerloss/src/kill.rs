@@ -21,13 +21,14 @@ use std::time::{Duration, Instant};
 use inkstone::{Error, Log, Lsn, Reader, Verdict as Opened};
 use inkstone_host::Signal;
 
+use crate::campaign::Campaign;
 use crate::certificate::Certificate;
 use crate::in_use::lines::{Call, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
 use crate::in_use::usage::{Lie, Usage};
-use crate::keep::keep;
+use crate::keep::kept;
 use crate::medium::{Choice, Killed, Medium, RunError, State};
-use crate::process::{Heard, Process, Program, whole};
+use crate::process::{Heard, Process, whole};
 use crate::runner::{self, Lab, Plan, Verdict, Written};
 use crate::words::Way;
 
@@ -35,23 +36,6 @@ use crate::words::Way;
 const RECORDS_MAX: u64 = 3000;
 /// How long a writer may be silent. It waits for a disk that others use too.
 const SILENT_FOR: Duration = Duration::from_secs(60);
-
-/// What to run.
-#[derive(Debug, Clone)]
-pub struct KillOptions {
-    /// Where the log's own directory is created, and removed again.
-    pub directory: PathBuf,
-    /// How many writers are killed.
-    pub rounds: u64,
-    /// Decides what each round does; the exact moments also depend on the machine.
-    pub seed: u64,
-    /// To show that the witness notices it.
-    pub lie: Option<Lie>,
-    /// The writer.
-    pub program: Program,
-    /// The command that repeats the run.
-    pub command: String,
-}
 
 /// The sums of all rounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,27 +75,28 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Kills writers until there were enough, a promise was broken, or `stop` is set.
-///
-/// # Errors
-/// A failure that is not a broken promise: a directory or process that cannot be created, a writer
-/// that hangs or fails.
-pub fn run(options: &KillOptions, stop: &AtomicBool) -> Result<(Certificate, Figures), RunError> {
+/// Kills so many writers, until a promise was broken, or `stop` is set. A `lie` shows that the
+/// witness notices it.
+pub fn run(
+    campaign: &Campaign,
+    rounds: u64,
+    lie: Option<Lie>,
+    stop: &AtomicBool,
+) -> Result<(Certificate, Figures), RunError> {
     let began = Instant::now();
-    let mut medium = Killed::new(&options.directory, u64::MAX)?;
+    let mut medium = Killed::new(&campaign.parent, u64::MAX)?;
     let subject = "the log with 1, 2 and 8 threads, segments of 64 and 256 KiB, padded and not, written by rule and buffered; the page cache survives a kill";
-    let command = options.command.clone();
-    let mut certificate = Certificate::begin("kill", medium.file_system(), subject.into(), command);
-    certificate.seed = options.seed;
+    let mut certificate = campaign.begin("kill", medium.file_system.clone(), subject);
     let mut lab = Kill {
-        options,
+        campaign,
+        lie,
         shown: Shown::default(),
         opening: Duration::from_millis(5),
-        round: Round::new(options.seed, 1, None),
+        round: Round::new(campaign.seed, 1, None),
         lines: Vec::new(),
         figures: Figures::default(),
     };
-    let plan = Plan { rounds: options.rounds, violations_max: 1, keep_in: None };
+    let plan = Plan { rounds, violations_max: 1, keep_in: None };
     runner::run(&plan, &mut medium, &mut lab, &mut certificate, stop, &mut |_| {})?;
     certificate.seconds = began.elapsed().as_secs_f64();
     Ok((certificate, lab.figures))
@@ -196,7 +181,8 @@ impl Round {
 }
 
 struct Kill<'a> {
-    options: &'a KillOptions,
+    campaign: &'a Campaign,
+    lie: Option<Lie>,
     /// What the last opening has shown.
     shown: Shown,
     /// How long the last observed opening took.
@@ -212,7 +198,7 @@ impl Kill<'_> {
         let Some(line) = whole(line) else { return Ok(()) };
         let line = Line::parse(&line)?;
         if let Line::Failed(made, why) = &line {
-            return Err(format!("the writer failed: {}: {}", made.call, why.text));
+            return Err(format!("the writer failed: {:?}: {}", made.call, why.text));
         }
         self.lines.push(line);
         Ok(())
@@ -305,13 +291,10 @@ impl Kill<'_> {
         Ok(())
     }
 
-    fn kept(&self, path: &Path, what: String) -> String {
-        let (seed, round) = (self.options.seed, self.round.usage.life);
+    fn kept(&self, path: &Path, what: &str) -> String {
+        let (seed, round) = (self.campaign.seed, self.round.usage.life);
         let name = format!("inkstone-kill-broken-seed-{seed}-round-{round}");
-        match keep(path, &self.options.directory, &name) {
-            Ok(kept) => format!("{what}; a copy of the log is in {}", kept.display()),
-            Err(error) => format!("{what}; the log could not be copied: {error}"),
-        }
+        kept(path, &self.campaign.parent, &name, what)
     }
 }
 
@@ -333,13 +316,13 @@ impl Lab<Killed> for Kill<'_> {
         _: &AtomicBool,
     ) -> Result<Written, RunError> {
         let number = round as u32 + 1;
-        self.round = Round::new(self.options.seed, number, self.options.lie);
+        self.round = Round::new(self.campaign.seed, number, self.lie);
         self.lines.clear();
         let told = |why: String| RunError::Other(format!("round {number}: {why}"));
         let path = log_in(&medium.ground("kill").map_err(told)?.directory);
         let began = Instant::now();
         let words = self.round.usage.to_string();
-        let mut process = Process::of(&self.options.program, &path, &words).map_err(told)?;
+        let mut process = Process::of(&self.campaign.program, &path, &words).map_err(told)?;
         self.await_trigger(&process, began).map_err(told)?;
         std::thread::sleep(match self.round.trigger {
             Trigger::Start => self.opening.mul_f64(self.round.delay as f64 / 1000.0),
@@ -370,7 +353,7 @@ impl Lab<Killed> for Kill<'_> {
                 self.lines.push(Line::Done(made, durable));
             }
             Err(what) => {
-                let broken = vec![self.kept(&path, what)];
+                let broken = vec![self.kept(&path, &what)];
                 return Ok(Written { choice: None, broken });
             }
         }
@@ -380,7 +363,7 @@ impl Lab<Killed> for Kill<'_> {
 
     fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError> {
         let path = log_in(state.directory);
-        Ok(self.look(&path).map_err(|what| self.kept(&path, what)).into())
+        Ok(self.look(&path).map_err(|what| self.kept(&path, &what)).into())
     }
 
     fn class(&self) -> Option<String> {
@@ -393,6 +376,6 @@ impl Lab<Killed> for Kill<'_> {
     }
 
     fn again(&self, _: Option<&Path>, _: Option<&str>) -> String {
-        self.options.command.clone()
+        self.campaign.command.clone()
     }
 }

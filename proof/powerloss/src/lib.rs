@@ -4,9 +4,13 @@
 //! *Owns*: crash states and the checker. *May not touch*: the insides of the log, which it uses
 //! through the public API; the operating system, which it reaches through `inkstone_io`.
 //!
+//! The `Err` of what judges says which promise is broken, in words. Any other error says what the
+//! lab could not do, to which path, and why.
+//!
 //! | module | |
 //! |---|---|
 //! | [`runner`], [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |
+//! | [`campaign`] | what a lab is told; several file systems in turn |
 //! | [`replay`] | the states of a recording again |
 //! | [`certificate`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
 //! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |
@@ -22,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod any;
+pub mod campaign;
 pub mod certificate;
 pub mod faults;
 pub mod history;
@@ -37,7 +42,7 @@ pub mod model;
 pub mod process;
 pub mod raft;
 pub mod replay;
-pub mod runner;
+pub(crate) mod runner;
 pub mod sim;
 pub mod strategies;
 pub mod verdict;

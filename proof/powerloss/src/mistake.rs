@@ -39,9 +39,6 @@ mod none {
 }
 
 /// Opens a log that makes the mistake, if there is one.
-///
-/// # Errors
-/// Those of the opening.
 pub fn open_in(
     directory: impl Directory,
     options: Options,
@@ -51,9 +48,6 @@ pub fn open_in(
 }
 
 /// Opens a raft log on a log that makes the mistake, if there is one.
-///
-/// # Errors
-/// Those of the opening.
 pub fn open_raft_in(
     directory: impl Directory,
     log: Options,

@@ -15,7 +15,7 @@ use crate::mistake::Mistake;
 use crate::sim::explore::{Effort, Explorer, open};
 use crate::sim::fault::{FaultyRun, Trouble};
 use crate::sim::killed::Killed;
-use crate::sim::lies::{self, Seen};
+use crate::sim::lies;
 use crate::sim::readers::Readers;
 use crate::sim::run::Run;
 use crate::sim::threads;
@@ -176,7 +176,10 @@ fn one(lab: Lab, mistake: Option<Mistake>, seed: u64, states: &mut u64) -> Resul
         Lab::Faults => faults(variant, seed, states),
         Lab::Full => full(seed, mistake, states),
         Lab::Lies => lie(&variant, seed, states),
-        Lab::Rot => rot(&variant, seed, states),
+        Lab::Rot => {
+            *states += 1;
+            lies::rots(seed, &variant, &history(seed, 14), 10, states)
+        }
         Lab::Readers => {
             let mut readers = Readers::begin(seed, variant)?;
             let result = readers.all(&history(seed, 24));
@@ -214,7 +217,7 @@ fn faulty(
 ) -> Result<FaultyRun, String> {
     let mut run = FaultyRun::begin(disk, Explorer::new(variant, LITTLE, seed), trouble)?;
     let result = run.all(operations);
-    *states += run.explorer.states;
+    *states += run.inner.explorer.states;
     result.map(|()| run)
 }
 
@@ -318,23 +321,4 @@ fn lie(variant: &Variant, seed: u64, states: &mut u64) -> Result<(), String> {
     *states += 2;
     lies::last_record(seed, variant)?;
     lies::last_truncation(seed, variant)
-}
-
-fn rot(variant: &Variant, seed: u64, states: &mut u64) -> Result<(), String> {
-    let disk = SimDisk::new(seed, variant.disk);
-    *states += 1;
-    let Some((model, Seen::Whole)) = lies::tell(&disk, variant, &history(seed, 14))? else {
-        return Err("records are missing before the fault".into());
-    };
-    let mut rng = fastrand::Rng::with_seed(seed);
-    for _ in 0..10 {
-        *states += 1;
-        let found = disk.crash(rng.u64(..));
-        let what = lies::rot(&found, &mut rng);
-        let seen = lies::look(&found, variant, &model).map_err(|why| format!("{what}: {why}"))?;
-        if seen == Seen::Less {
-            return Err(format!("{what}: records are missing without an error"));
-        }
-    }
-    Ok(())
 }

@@ -53,9 +53,6 @@ pub struct Process {
 impl Process {
     /// Starts a command in a process group of its own, so that a kill reaches everything that it
     /// starts.
-    ///
-    /// # Errors
-    /// It does not start.
     pub fn start(command: &mut Command) -> std::io::Result<Self> {
         let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
         let complaint =
@@ -77,9 +74,6 @@ impl Process {
     }
 
     /// Starts a program of ours, which listens.
-    ///
-    /// # Errors
-    /// It does not start.
     pub fn of(program: &Program, directory: &Path, words: &str) -> Result<Self, String> {
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).arg(directory).arg(words).stdin(Stdio::piped());
@@ -96,9 +90,6 @@ impl Process {
     }
 
     /// Waits for a whole line of a program of ours.
-    ///
-    /// # Errors
-    /// It has ended, it hangs, or `stop` was set.
     pub fn line(&self, within: Duration, stop: &AtomicBool) -> Result<String, String> {
         let until = Instant::now() + within;
         loop {
@@ -117,9 +108,6 @@ impl Process {
     }
 
     /// Sends it a word.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn say(&mut self, word: &str) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("the process has no input")?;
         writeln!(input, "{word}").map_err(|error| format!("the process has ended: {error}"))
@@ -131,9 +119,6 @@ impl Process {
     }
 
     /// Stops it or lets it go on.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
         signal_process(self.id(), signal).map_err(|error| error.to_string())
     }

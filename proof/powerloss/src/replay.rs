@@ -9,8 +9,8 @@ use crate::kernel::recording::Recording;
 use crate::log_run::Judging;
 use crate::log_run::chronicle::Chronicle;
 use crate::medium::State;
-use crate::strategies::trial::Trial;
-use crate::strategies::{left, trial};
+use crate::strategies::plain::Trial;
+use crate::strategies::{left, plain};
 
 /// What was recorded.
 #[derive(Debug)]
@@ -23,12 +23,9 @@ pub enum Recorded {
 
 impl Recorded {
     /// Of this recording.
-    ///
-    /// # Errors
-    /// It is another program's.
     pub fn of(recording: &Recording) -> Result<Self, String> {
         let head = recording.head().unwrap_or_default();
-        if !head.starts_with(trial::HEAD) {
+        if !head.starts_with(plain::HEAD) {
             return Chronicle::read(recording)
                 .map(|chronicle| Self::Log(Box::new(Judging::new(chronicle))));
         }
@@ -62,9 +59,6 @@ impl Recorded {
     }
 
     /// Judges a state.
-    ///
-    /// # Errors
-    /// Which promise is broken, or what is lost.
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         match self {
             Self::Log(judging) => judging.judge(state),

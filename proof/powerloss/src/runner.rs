@@ -11,31 +11,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::certificate::{Certificate, Violation};
 use crate::kernel::machine::Machine;
 use crate::kernel::states::{Cut, Kept, exactly};
-use crate::medium::{Choice, Judge, Medium, RunError, State};
+use crate::medium::{Choice, Medium, RunError, Shown, State};
 
 /// What is to be run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Writers that are crashed.
-    pub rounds: u64,
+    pub(crate) rounds: u64,
     /// After so many violations the rest would show the same.
-    pub violations_max: usize,
+    pub(crate) violations_max: usize,
     /// Where the recording of a broken promise is kept.
-    pub keep_in: Option<PathBuf>,
+    pub(crate) keep_in: Option<PathBuf>,
 }
 
 /// What a writer did until its crash.
 #[derive(Debug, Default)]
-pub struct Written {
+pub(crate) struct Written {
     /// Which states are shown; `None`: none, since the writer itself broke a promise.
-    pub choice: Option<Choice>,
+    pub(crate) choice: Option<Choice>,
     /// Promises that were broken before the crash.
-    pub broken: Vec<String>,
+    pub(crate) broken: Vec<String>,
 }
 
 /// What is said of a state.
 #[derive(Debug)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Every promise held.
     Held,
     /// One was broken, in this state, or in one with these units of the cut.
@@ -51,25 +51,16 @@ impl From<Result<(), String>> for Verdict {
 }
 
 /// What is crashed, and what must hold then.
-pub trait Lab<M: Medium> {
+pub(crate) trait Lab<M: Medium> {
     /// Starts the writer of a round, counted from 0, and hears it until it is to be crashed or has
     /// ended.
-    ///
-    /// # Errors
-    /// Nothing could be tried at all.
     fn write(&mut self, round: u64, medium: &mut M, stop: &AtomicBool)
     -> Result<Written, RunError>;
 
     /// Judges a state.
-    ///
-    /// # Errors
-    /// It could not be judged.
     fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError>;
 
     /// Judges what follows from the state that was judged last, when it is not mounted any more.
-    ///
-    /// # Errors
-    /// As [`Lab::judge`].
     fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<Verdict, RunError> {
         Ok(Verdict::Held)
     }
@@ -97,76 +88,38 @@ pub trait Lab<M: Medium> {
 }
 
 /// The command that shows a state of a recording.
-pub fn replay(recording: &Path, place: Option<&str>) -> String {
+pub(crate) fn replay(recording: &Path, place: Option<&str>) -> String {
     match place {
         Some(place) => format!("inkstone powerloss replay {} {place}", recording.display()),
         None => format!("inkstone powerloss show {}", recording.display()),
     }
 }
 
-/// Judges the states of one round.
-struct Round<'a, L> {
-    lab: &'a mut L,
-    certificate: &'a mut Certificate,
-    violations_max: usize,
-    stop: &'a AtomicBool,
-    /// Broken promises, each with the place of its state.
-    broken: Vec<(String, Option<String>)>,
-}
-
-impl<L> Round<'_, L> {
-    fn take(&mut self, place: Option<&(usize, String)>, verdict: Verdict) -> ControlFlow<()> {
-        match verdict {
-            Verdict::Held => {}
-            Verdict::Enough => return ControlFlow::Break(()),
-            Verdict::Broken(why, kept) => {
-                let place = place.map(|(entry, subset)| {
-                    let subset = kept.map_or_else(|| subset.clone(), |kept| exactly(&kept));
-                    format!("--entry {entry} --subset {subset}")
-                });
-                self.broken.push((why, place));
-            }
+/// What a lab says of what it is shown, and the place of that.
+fn judged<M: Medium, L: Lab<M>>(
+    lab: &mut L,
+    certificate: &mut Certificate,
+    shown: Shown<'_>,
+) -> Result<(Option<(usize, String)>, Verdict), RunError> {
+    Ok(match shown {
+        Shown::State(state) => {
+            let verdict = lab.judge(state)?;
+            let class = lab.class().unwrap_or_else(|| state.class.to_owned());
+            certificate.count(&class, 1);
+            (state.place.clone(), verdict)
         }
-        let count = self.certificate.violations.len() + self.broken.len();
-        if count >= self.violations_max || self.stop.load(Ordering::Relaxed) {
-            return ControlFlow::Break(());
+        Shown::Dead(state, why) => {
+            certificate.count(state.class, 1);
+            (state.place.clone(), lab.is_dead(state, why))
         }
-        ControlFlow::Continue(())
-    }
-}
-
-impl<M: Medium, L: Lab<M>> Judge for (Round<'_, L>, std::marker::PhantomData<M>) {
-    fn judge(&mut self, state: &State<'_>) -> Result<ControlFlow<()>, RunError> {
-        let round = &mut self.0;
-        let verdict = round.lab.judge(state)?;
-        let class = round.lab.class().unwrap_or_else(|| state.class.to_owned());
-        round.certificate.count(&class, 1);
-        Ok(round.take(state.place.as_ref(), verdict))
-    }
-
-    fn after(
-        &mut self,
-        machine: &Machine,
-        cut: &Cut,
-        kept: &[bool],
-    ) -> Result<ControlFlow<()>, RunError> {
-        let verdict = self.0.lab.after(machine, cut, kept)?;
-        Ok(self.0.take(Some(&(cut.entry, exactly(kept))), verdict))
-    }
-
-    fn is_dead(&mut self, state: &State<'_>, why: String) -> Result<ControlFlow<()>, RunError> {
-        let round = &mut self.0;
-        round.certificate.count(state.class, 1);
-        let verdict = round.lab.is_dead(state, why);
-        Ok(round.take(state.place.as_ref(), verdict))
-    }
+        Shown::After(machine, cut, kept) => {
+            (Some((cut.entry, exactly(kept))), lab.after(machine, cut, kept)?)
+        }
+    })
 }
 
 /// Runs a plan on a medium and adds to its certificate.
-///
-/// # Errors
-/// Nothing could be tried at all.
-pub fn run<M: Medium, L: Lab<M>>(
+pub(crate) fn run<M: Medium, L: Lab<M>>(
     plan: &Plan,
     medium: &mut M,
     lab: &mut L,
@@ -185,14 +138,26 @@ pub fn run<M: Medium, L: Lab<M>>(
             Err(_) if stop.load(Ordering::Relaxed) => continue,
             written => written?,
         };
-        let violations_max = plan.violations_max;
-        let broken = written.broken.into_iter().map(|why| (why, None)).collect();
-        let round = Round { lab, certificate, violations_max, stop, broken };
-        let mut round = (round, std::marker::PhantomData::<M>);
+        let mut broken: Vec<_> = written.broken.into_iter().map(|why| (why, None)).collect();
         if let Some(choice) = written.choice {
-            medium.states(&choice, &mut round)?;
+            medium.states(&choice, &mut |shown| {
+                let (place, verdict) = judged(lab, certificate, shown)?;
+                match verdict {
+                    Verdict::Held => {}
+                    Verdict::Enough => return Ok(ControlFlow::Break(())),
+                    Verdict::Broken(why, kept) => {
+                        let place = place.map(|(entry, subset)| {
+                            let subset = kept.map_or(subset, |kept| exactly(&kept));
+                            format!("--entry {entry} --subset {subset}")
+                        });
+                        broken.push((why, place));
+                    }
+                }
+                let count = certificate.violations.len() + broken.len();
+                let is_over = count >= plan.violations_max || stop.load(Ordering::Relaxed);
+                Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
         }
-        let broken = round.0.broken;
         let mut kept = None;
         for (mut what, place) in broken {
             what = format!("{}: {what}", lab.words());

@@ -10,9 +10,6 @@ use crate::mistake::{Mistake, open_in};
 use crate::model::{Allowed, Record, Shown};
 
 /// Opens a log and compares it.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn open_and_check(
     directory: impl Directory,
     options: Options,
@@ -26,9 +23,6 @@ pub fn open_and_check(
 }
 
 /// Reads a whole log that was just opened and compares it.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn check(log: &Log, allowed: &Allowed) -> Result<Shown, String> {
     let shown = Shown { first: log.first().get(), last: log.last().get() };
     if log.durable() != log.last() {
@@ -44,9 +38,6 @@ pub fn check(log: &Log, allowed: &Allowed) -> Result<Shown, String> {
 
 /// Reads a log from `shown.first` to its end, which must be `shown.last`, and compares every
 /// record. Reads some again by their LSNs, the last among them.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn check_records(log: &Log, allowed: &Allowed, shown: Shown) -> Result<(), String> {
     allowed.ends(shown.first, shown.last)?;
     let wanted = |lsn: u64| allowed.at(lsn).map(Record::payload);
@@ -75,9 +66,6 @@ pub fn check_records(log: &Log, allowed: &Allowed, shown: Shown) -> Result<(), S
 
 /// Reads a log from an LSN to its end; each record must come right behind the one before it.
 /// Returns the last LSN.
-///
-/// # Errors
-/// A record that cannot be read or comes out of order, or the error of `see`.
 pub fn read_all(
     log: &Log,
     first: u64,
@@ -96,9 +84,6 @@ pub fn read_all(
 }
 
 /// Appends a record durably: it must get the next LSN and be readable.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn probe(log: &Log, shown: Shown) -> Result<(), String> {
     let lsn = log
         .append_durable(Record::probe().payload())

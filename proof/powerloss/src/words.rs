@@ -11,6 +11,8 @@ use std::str::FromStr;
 use inkstone::{Access, Durability};
 use inkstone_io::named_choice;
 
+use crate::kernel::machine::FsKind;
+
 named_choice! {
     /// A durable way of writing that the log's options can choose.
     Way, "strategy" {
@@ -28,6 +30,16 @@ named_choice! {
 }
 
 impl Way {
+    /// Those of these that a file system has, and those that it lacks.
+    pub(crate) fn on(kind: FsKind, ways: &[Self]) -> (Vec<Self>, Vec<Self>) {
+        ways.iter().partition(|way| way.access() == Access::Buffered || kind.has_direct())
+    }
+
+    /// Their names, for people.
+    pub(crate) fn list(ways: &[Self]) -> String {
+        ways.iter().map(Self::to_string).collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether it writes past the page cache.
     pub fn access(self) -> Access {
         match self {
@@ -82,6 +94,33 @@ impl<'a> Words<'a> {
         self.get(name)?.ok_or_else(|| format!("{:?}: {name} is missing", self.text))
     }
 }
+
+/// Gives a type its text form: each name with the field's value; behind `?` those that may have
+/// none.
+macro_rules! in_words {
+    ($type:ident, $head:ident, $($field:ident = $name:literal),+ ? $($may:ident = $may_name:literal),*) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str($head)?;
+                $(write!(f, concat!(" ", $name, "={}"), self.$field)?;)+
+                $(if let Some(value) = self.$may {
+                    write!(f, concat!(" ", $may_name, "={}"), value)?;
+                })*
+                Ok(())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let words = $crate::words::Words::of(text, $head)?;
+                Ok(Self { $($field: words.needed($name)?,)+ $($may: words.get($may_name)?,)* })
+            }
+        }
+    };
+}
+pub(crate) use in_words;
 
 /// The line of a writer that has failed: the rest says why.
 pub const FAILED: &str = "failed";

@@ -10,9 +10,6 @@ use crate::log_run::{spec, writer};
 use crate::strategies;
 
 /// Runs the writer of these words in `directory`.
-///
-/// # Errors
-/// No such words; what failed: who hears the output has got it too.
 pub fn write(
     words: &str,
     directory: &Path,
@@ -23,7 +20,7 @@ pub fn write(
     if words.starts_with(usage::HEAD) {
         return worker::work(directory, &words.parse()?, input, output);
     }
-    if words.starts_with(strategies::trial::HEAD) {
+    if words.starts_with(strategies::plain::HEAD) {
         return strategies::writer::write(&words.parse()?, directory, input, output);
     }
     if words.starts_with(spec::HEAD) {

@@ -89,10 +89,13 @@ fn every_mistake_has_a_row_and_something_that_catches_it() {
     }
 }
 
-/// Each hunt ends with the first broken promise: what the table says is run, not more.
+/// Each hunt ends with the first broken promise: what the table says is run, not more. To hunt for
+/// some mistakes only, name them in `INKSTONE_MISTAKES`, with commas.
 #[test]
 fn every_lab_that_the_table_names_catches_the_mistake_in_so_many_states() {
-    let hunts = rows().into_iter().flat_map(|row| {
+    let named = std::env::var("INKSTONE_MISTAKES").ok();
+    let is_wanted = |row: &Row| named.iter().all(|named| named.split(',').any(|it| it == row.name));
+    let hunts = rows().into_iter().filter(is_wanted).flat_map(|row| {
         let mistake = row.name.parse::<Mistake>().unwrap();
         row.labs.into_iter().map(move |(lab, states)| (mistake, lab, states))
     });

@@ -38,9 +38,7 @@ enum Maker {
     Bare,
 }
 
-fn words(error: &dyn std::fmt::Display) -> String {
-    error.to_string()
-}
+type Done<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Another file's commits.
 fn commit(directory: &OsDirectory, times: u64) -> inkstone_io::Result<()> {
@@ -54,63 +52,53 @@ fn commit(directory: &OsDirectory, times: u64) -> inkstone_io::Result<()> {
 }
 
 /// Writes new files beside another file's commits; then syncs the directory, and last the files.
-fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> Result<(), String> {
+fn make(directory: &OsDirectory, path: &Path, maker: Maker, apart: Duration) -> Done<()> {
     let mut sevens = AlignedBuf::zeroed(FILE_BYTES);
     sevens.fill(7);
     let mut ours = Vec::new();
     let mut writers = Vec::new();
     for name in NEW {
         match maker {
-            Maker::Ours | Maker::OursBelowAnOverlay | Maker::OursWithoutRoot => ours
-                .push(directory.open(name, &OpenFile::new_file()).map_err(|error| words(&error))?),
-            Maker::Bare => {
-                let created =
-                    fs::File::options().write(true).create_new(true).open(path.join(name));
-                created.map_err(|error| words(&error))?;
-            }
+            Maker::Bare => drop(fs::File::create_new(path.join(name))?),
+            _ => ours.push(directory.open(name, &OpenFile::new_file())?),
         }
-        let writer = directory.open(name, &OpenFile::existing().access(Access::Direct));
-        writers.push(writer.map_err(|error| words(&error))?);
+        writers.push(directory.open(name, &OpenFile::existing().access(Access::Direct))?);
     }
-    thread::scope(|scope| {
+    thread::scope(|scope| -> Done<()> {
         let sevens = &sevens;
         let writing: Vec<_> =
             writers.iter().map(|writer| scope.spawn(move || writer.write_at(sevens, 0))).collect();
         thread::sleep(apart);
-        commit(directory, 2).map_err(|error| words(&error))?;
-        writing.into_iter().try_for_each(|written| {
-            written.join().map_err(|_| "a writer panicked")?.map_err(|error| words(&error))
-        })
+        commit(directory, 2)?;
+        for written in writing {
+            written.join().map_err(|_| "a writer panicked")??;
+        }
+        Ok(())
     })?;
-    directory.sync().map_err(|error| words(&error))?;
-    let sync =
-        || ours.iter().try_for_each(|file| file.sync(SyncKind::All).map_err(|error| words(&error)));
+    directory.sync()?;
+    let sync = || ours.iter().try_for_each(|file| file.sync(SyncKind::All));
     if maker == Maker::OursWithoutRoot {
-        let synced = thread::scope(|scope| {
-            let by_another = || {
-                give_up_root_on_this_thread().map_err(|error| words(&error)).and_then(|()| sync())
-            };
-            scope.spawn(by_another).join()
-        });
+        let by_another = || -> Done<()> {
+            give_up_root_on_this_thread()?;
+            Ok(sync()?)
+        };
+        let synced = thread::scope(|scope| scope.spawn(by_another).join());
         synced.map_err(|_| "a thread panicked")??;
     } else {
         sync()?;
     }
     if maker == Maker::Bare {
-        for name in NEW {
-            let synced = fs::File::open(path.join(name)).and_then(|file| file.sync_all());
-            synced.map_err(|error| words(&error))?;
-        }
+        NEW.iter().try_for_each(|name| fs::File::open(path.join(name))?.sync_all())?;
     }
     Ok(())
 }
 
 /// An overlay whose changes go to `upper`.
-fn overlay(machine: &Machine, upper: &Path) -> Result<Mount, String> {
+fn overlay(machine: &Machine, upper: &Path) -> Done<Mount> {
     let [lower, work] = ["lower", "work"].map(|name| machine.target().join(name));
     let merged = machine.target().with_file_name("merged");
     for directory in [&lower, &work, &merged] {
-        fs::create_dir_all(directory).map_err(|error| words(&error))?;
+        fs::create_dir_all(directory)?;
     }
     let layers = format!(
         "lowerdir={},upperdir={},workdir={}",
@@ -118,36 +106,36 @@ fn overlay(machine: &Machine, upper: &Path) -> Result<Mount, String> {
         upper.display(),
         work.display()
     );
-    Mount::new(Path::new("overlay"), &merged, "overlay", &layers).map_err(|error| words(&error))
+    Ok(Mount::new(Path::new("overlay"), &merged, "overlay", &layers)?)
 }
 
 /// Whether each synced file has its bytes on what had reached the disk by then.
-fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Result<bool, String> {
+fn are_there(machine: &Machine, maker: Maker, seed: u64) -> Done<bool> {
     let kind = FsKind::Btrfs;
     let disk = Disk::new("disk", Image::new(kind.disk_bytes()));
     machine.make(&disk, kind)?;
     let running = machine.boot(&disk, kind)?;
     let path = machine.target().join("files");
-    fs::create_dir(&path).map_err(|error| words(&error))?;
+    fs::create_dir(&path)?;
     let over = match maker {
         Maker::OursBelowAnOverlay => Some(overlay(machine, &path)?),
         _ => None,
     };
     let path = over.as_ref().map_or(path, |over| over.target().to_path_buf());
-    let directory = OsDirectory::open(&path).map_err(|error| words(&error))?;
-    let old = directory.open("log", &OpenFile::new_file()).map_err(|error| words(&error))?;
-    old.prepare(Preparation::Fallocate, FILE_BYTES as u64).map_err(|error| words(&error))?;
-    commit(&directory, 5).map_err(|error| words(&error))?;
+    let directory = OsDirectory::open(&path)?;
+    let old = directory.open("log", &OpenFile::new_file())?;
+    old.prepare(Preparation::Fallocate, FILE_BYTES as u64)?;
+    commit(&directory, 5)?;
     // A new transaction begins.
     let synced = Command::new("sync").arg("-f").arg(machine.target()).status();
-    if !synced.map_err(|error| words(&error))?.success() {
+    if !synced?.success() {
         return Err("`sync -f` failed".into());
     }
     let apart = Duration::from_micros(fastrand::Rng::with_seed(seed).u64(..300));
     make(&directory, &path, maker, apart)?;
     let reached = disk.image();
     drop((old, directory));
-    over.map_or(Ok(()), Mount::unmount).map_err(|error| words(&error))?;
+    over.map_or(Ok(()), Mount::unmount)?;
     running.shut_down()?;
     let disk = Disk::new("found", reached);
     let running = machine.boot(&disk, kind)?;
@@ -175,34 +163,32 @@ fn lost(maker: Maker, rounds: u64) -> Option<u64> {
     Some(lost as u64)
 }
 
+fn none_is_lost(maker: Maker, rounds: u64) {
+    if let Some(lost) = lost(maker, rounds) {
+        assert_eq!(lost, 0, "of {rounds} rounds in which a file that was synced was not there");
+    }
+}
+
 /// Without the change before the sync a fifth of the rounds lost a file: all 30 rounds miss it with
 /// a chance of 1 in 1,000.
 #[test]
 fn a_new_file_that_was_synced_is_there() {
-    if let Some(lost) = lost(Maker::Ours, 30) {
-        assert_eq!(lost, 0, "rounds in which a file that was synced was not there");
-    }
+    none_is_lost(Maker::Ours, 30);
 }
 
 /// Below an overlay one round in twenty lost a file: all 120 miss it with a chance of 1 in 450.
 #[test]
 fn a_new_file_that_was_synced_is_there_below_an_overlay() {
-    if let Some(lost) = lost(Maker::OursBelowAnOverlay, 120) {
-        assert_eq!(lost, 0, "rounds in which a file that was synced was not there");
-    }
+    none_is_lost(Maker::OursBelowAnOverlay, 120);
 }
 
 #[test]
 fn a_new_file_that_was_synced_after_giving_up_root_is_there() {
-    if let Some(lost) = lost(Maker::OursWithoutRoot, 30) {
-        assert_eq!(lost, 0, "rounds in which a file that was synced was not there");
-    }
+    none_is_lost(Maker::OursWithoutRoot, 30);
 }
 
 #[test]
 #[ignore = "shows what the kernel does, and fails where it does it; the command is at the top of this file"]
 fn a_new_file_that_was_synced_is_there_without_our_help() {
-    if let Some(lost) = lost(Maker::Bare, 200) {
-        assert_eq!(lost, 0, "of 200 rounds in which a file that was synced was not there");
-    }
+    none_is_lost(Maker::Bare, 200);
 }

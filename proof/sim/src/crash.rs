@@ -57,13 +57,6 @@ pub enum ItemKind {
         /// The new size.
         to_bytes: u64,
     },
-    /// A range that became unwritten blocks.
-    ZeroRange {
-        /// Its offset in the file.
-        offset: u64,
-        /// Its length.
-        len_bytes: u64,
-    },
     /// The file's creation.
     Create,
     /// The file's new name.
@@ -76,7 +69,7 @@ pub enum ItemKind {
 }
 
 /// How many items [`PowerCut::subsets`] enumerates at most.
-pub const MAX_ENUMERATED_ITEMS: usize = 20;
+const MAX_ENUMERATED_ITEMS: usize = 20;
 
 /// A disk at the instant of a power cut, with every state that may be found afterwards. It shares
 /// everything that does not change with the disk itself, which continues.
@@ -171,12 +164,6 @@ impl PowerCut {
                         );
                     }
                 }
-                Change::Zero { offset, len } => {
-                    push(
-                        ItemKind::ZeroRange { offset, len_bytes: len },
-                        Source::Whole { entry: number },
-                    );
-                }
                 Change::Size { to } => {
                     push(ItemKind::Size { to_bytes: to }, Source::Whole { entry: number })
                 }
@@ -223,7 +210,7 @@ impl PowerCut {
         )
     }
 
-    /// Every subset, from none to all; `None` if there are more than [`MAX_ENUMERATED_ITEMS`].
+    /// Every subset, from none to all; `None` if there are more than 20 items.
     pub fn subsets(&self) -> Option<impl Iterator<Item = SimDisk> + '_> {
         let count = self.items.len();
         (count <= MAX_ENUMERATED_ITEMS).then(|| (0..1_u64 << count).map(|kept| self.subset(kept)))
@@ -246,7 +233,7 @@ impl PowerCut {
                     return Fate::Garbage;
                 }
                 ItemKind::Sector { .. } => data.keeps(index, item.write, &mut rng),
-                ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. } => {
+                ItemKind::Size { .. } | ItemKind::Cut { .. } => {
                     size.keeps(index, item.write, &mut rng)
                 }
                 _ if is_journal => {

@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use inkstone_io::engine::MAX_DEPTH;
 use inkstone_io::{
@@ -27,24 +26,18 @@ pub struct SimDirectory {
     disk: SimDisk,
     number: usize,
     path: PathBuf,
-    is_forked: Arc<AtomicBool>,
 }
 
 impl SimDirectory {
     pub(crate) fn new(disk: SimDisk, path: PathBuf) -> Self {
         let number = disk.lock().directory(&path);
-        Self { disk, number, path, is_forked: Arc::default() }
+        Self { disk, number, path }
     }
 
-    /// From now on this handle, its clones, and the files and locks that it returns behave like
-    /// those of a forked child: they can be read, every change is refused, and dropping a lock does
-    /// not release it.
-    pub fn act_forked(&self) {
-        self.is_forked.store(true, Ordering::Relaxed);
-    }
-
-    fn check_change(&self, operation: &'static str, name: &str) -> Result<()> {
-        if self.is_forked() { Err(Error::forked(operation, self.path.join(name))) } else { Ok(()) }
+    fn rename_as(&self, from: &str, to: &str, replaces: bool) -> Result<()> {
+        let (from, to) = (self.check_name(from)?, self.check_name(to)?);
+        let renamed = self.disk.lock().rename(self.number, &from, &to, replaces);
+        renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
     }
 
     /// The disk that it is on.
@@ -67,22 +60,11 @@ impl SimDirectory {
 pub struct SimLock {
     disk: SimDisk,
     inode: u64,
-    path: PathBuf,
-    is_forked: Arc<AtomicBool>,
-}
-
-impl SimLock {
-    /// The file that is locked.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        if !self.is_forked.load(Ordering::Relaxed) {
-            self.disk.lock().release_lock(self.inode);
-        }
+        self.disk.lock().release_lock(self.inode);
     }
 }
 
@@ -98,15 +80,9 @@ impl Directory for SimDirectory {
     fn open(&self, name: &str, how: &OpenFile) -> Result<SimFile> {
         let name = self.check_name(name)?;
         let path = self.path.join(&*name);
-        if !how.read_only {
-            self.check_change("open", &name)?;
-        }
-        match how.access {
-            Access::Buffered | Access::Seek | Access::Direct => {}
-            Access::Mmap | Access::Stream | Access::StreamGather => {
-                let why = format!("a simulated disk has no access {}", how.access);
-                return Err(Error::unsupported("open", path, why));
-            }
+        if !matches!(how.access, Access::Buffered | Access::Direct) {
+            let why = format!("a simulated disk has no access {}", how.access);
+            return Err(Error::unsupported("open", path, why));
         }
         if how.create_new && how.read_only {
             // The standard library refuses that without a system call.
@@ -118,29 +94,20 @@ impl Directory for SimDirectory {
                 .advise("this file system has no O_DIRECT: use access buffered"));
         }
         match state.open(self.number, &name, how.create_new) {
-            Ok(inode) => {
-                Ok(SimFile::new(self.disk.clone(), inode, path, *how, Arc::clone(&self.is_forked)))
-            }
+            Ok(inode) => Ok(SimFile { disk: self.disk.clone(), inode, path, how: *how }),
             Err(source) => Err(Error::new("open", path, source)),
         }
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.check_change("rename", from)?;
-        let (from, to) = (self.check_name(from)?, self.check_name(to)?);
-        let renamed = self.disk.lock().rename(self.number, &from, &to, true);
-        renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
+        self.rename_as(from, to, true)
     }
 
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.check_change("rename", from)?;
-        let (from, to) = (self.check_name(from)?, self.check_name(to)?);
-        let renamed = self.disk.lock().rename(self.number, &from, &to, false);
-        renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
+        self.rename_as(from, to, false)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.check_change("unlink", name)?;
         let name = self.check_name(name)?;
         let removed = self.disk.lock().remove(self.number, &name);
         removed.map_err(|source| Error::new("unlink", self.path.join(&*name), source))
@@ -154,22 +121,17 @@ impl Directory for SimDirectory {
     }
 
     fn sync(&self) -> Result<()> {
-        self.check_change("fsync directory", "")?;
         let synced = self.disk.lock().sync_directory(self.number);
         synced.map_err(|source| Error::new("fsync directory", &self.path, source))
     }
 
     fn lock(&self, name: &str) -> Result<Option<SimLock>> {
-        self.check_change("lock", name)?;
         let name = self.check_name(name)?;
         let taken = self.disk.lock().take_lock(self.number, &name);
-        let path = self.path.join(&*name);
+        let lock = |inode| SimLock { disk: self.disk.clone(), inode };
         match taken {
-            Ok(inode) => Ok(inode.map(|inode| {
-                let is_forked = Arc::clone(&self.is_forked);
-                SimLock { disk: self.disk.clone(), inode, path, is_forked }
-            })),
-            Err(source) => Err(Error::new("open lock", path, source)),
+            Ok(inode) => Ok(inode.map(lock)),
+            Err(source) => Err(Error::new("open lock", self.path.join(&*name), source)),
         }
     }
 
@@ -180,7 +142,7 @@ impl Directory for SimDirectory {
     }
 
     fn is_forked(&self) -> bool {
-        self.is_forked.load(Ordering::Relaxed)
+        false
     }
 
     fn free_bytes(&self) -> Result<u64> {

@@ -150,7 +150,7 @@ impl SimDisk {
 
     /// Every file with its content as programs see it, by path.
     pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        self.lock().image(false)
+        self.lock().image()
     }
 
     /// A number that is equal for disks with the same content on the medium: names, sizes, bytes
@@ -159,11 +159,6 @@ impl SimDisk {
     /// reads them.
     pub fn fingerprint(&self, is_unread: impl Fn(&str) -> bool) -> u128 {
         self.lock().fingerprint(is_unread)
-    }
-
-    /// Every file with its content as on the medium: what a power loss that keeps nothing leaves.
-    pub fn medium(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        self.lock().image(true)
     }
 
     /// Whether a file on the medium holds `bytes` at a multiple of 8: at least 8 of them, not all

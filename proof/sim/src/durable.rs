@@ -176,7 +176,7 @@ impl State {
             let blocks = blocks_of(range.start, range.end - range.start);
             match entry.change {
                 Change::Data { .. } => !self.inode(entry.inode).blocks.settled.has_all(blocks),
-                Change::Zero { .. } | Change::Cut { .. } => true,
+                Change::Cut { .. } => true,
                 Change::Size { to } => to > self.inode(entry.inode).stable_bytes,
             }
         };
@@ -207,7 +207,7 @@ impl State {
                 }
                 Change::Data { .. } => lost.push(entry),
                 Change::Size { .. } if after == AfterEffect::RevertsToOld => {}
-                Change::Size { .. } | Change::Zero { .. } | Change::Cut { .. } => kept.push(entry),
+                Change::Size { .. } | Change::Cut { .. } => kept.push(entry),
             }
         }
         self.pending.append(&mut kept);
@@ -226,7 +226,7 @@ impl State {
                 own.fold(self.inode(number).stable_bytes, |size, entry| match entry.change {
                     Change::Size { to } => size.max(to),
                     Change::Cut { to, .. } => size.min(to),
-                    Change::Data { .. } | Change::Zero { .. } => size,
+                    Change::Data { .. } => size,
                 });
             let inode = self.inode_mut(number);
             inode.size_bytes = size;
@@ -243,12 +243,6 @@ pub(crate) fn settle_in(inode: &mut crate::state::Inode, entry: &Entry) {
             let blocks = blocks_of(*offset, *len as u64);
             inode.blocks.settled.set(blocks.clone(), true);
             inode.blocks.reserved.set(blocks, false);
-        }
-        Change::Zero { offset, len } => {
-            inode.medium.zero(*offset, *len as usize);
-            let blocks = blocks_of(*offset, *len);
-            inode.blocks.settled.set(blocks.clone(), false);
-            inode.blocks.reserved.set(blocks, true);
         }
         Change::Size { to } => inode.stable_bytes = inode.stable_bytes.max(*to),
         Change::Cut { to, had, .. } => {

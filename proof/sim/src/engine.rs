@@ -18,7 +18,6 @@ use inkstone_io::{
 use crate::disk::SimDisk;
 use crate::durable::Cover;
 use crate::file::SimFile;
-use crate::options::CompletionOrder;
 use crate::state::State;
 use crate::transfer::Written;
 
@@ -133,13 +132,7 @@ impl Engine for SimEngine {
         let next = match self.taken.len() {
             0 => return Ok(None),
             1 => 0,
-            count => {
-                let mut state = self.disk.lock();
-                match state.options.completion_order {
-                    CompletionOrder::Seeded => state.rng.usize(..count),
-                    CompletionOrder::Submitted => 0,
-                }
-            }
+            count => self.disk.lock().rng.usize(..count),
         };
         Ok(self.taken.remove(next).map(Taken::finish))
     }

@@ -83,8 +83,6 @@ pub enum Effect {
         /// Where it lands.
         offset: u64,
     },
-    /// A bit in the range of this read has rotted.
-    Rot,
 }
 
 impl Effect {
@@ -96,7 +94,6 @@ impl Effect {
             Self::ShortThenError(..) | Self::LostWrite | Self::Misdirected { .. } => {
                 kind == OperationKind::Write
             }
-            Self::Rot => kind == OperationKind::Read,
         }
     }
 }
@@ -115,7 +112,6 @@ impl fmt::Display for Effect {
                 write!(f, "misdirected to byte {offset} of {file}")
             }
             Self::Misdirected { file: None, offset } => write!(f, "misdirected to byte {offset}"),
-            Self::Rot => write!(f, "a bit had rotted"),
         }
     }
 }
@@ -257,17 +253,12 @@ pub(crate) fn draw(
             happens(rates.write_error_ppm).then_some(Effect::Error(errno::EIO))
         }
         OperationKind::Read if happens(rates.read_error_ppm) => Some(Effect::Error(errno::EIO)),
-        OperationKind::Read if happens(rates.rot_ppm) => Some(Effect::Rot),
         OperationKind::Read => happens(rates.short_ppm).then_some(Effect::Short(0)),
         OperationKind::Write if happens(rates.write_error_ppm) => {
             Some(Effect::ShortThenError(0, errno::EIO))
         }
         OperationKind::Write if happens(rates.no_space_ppm) => {
             Some(Effect::ShortThenError(0, errno::ENOSPC))
-        }
-        OperationKind::Write if happens(rates.lost_write_ppm) => Some(Effect::LostWrite),
-        OperationKind::Write if happens(rates.misdirected_write_ppm) => {
-            Some(Effect::Misdirected { file: None, offset: 0 })
         }
         OperationKind::Write => happens(rates.short_ppm).then_some(Effect::Short(0)),
         OperationKind::Sync => happens(rates.sync_error_ppm)

@@ -4,11 +4,11 @@
 //! those do.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use inkstone_io::{
-    Access, Durability, Error, File, FileFacts, OpenFile, Persist, Preparation, Result, SyncKind,
+    Access, Durability, Error, File, FileFacts, NamedChoice, OpenFile, Persist, Preparation,
+    Result, SyncKind,
 };
 
 use crate::disk::SimDisk;
@@ -23,36 +23,14 @@ const ZEROS_CHUNK_BYTES: u64 = 1 << 20;
 /// A file of a [`SimDisk`], open.
 #[derive(Debug)]
 pub struct SimFile {
-    disk: SimDisk,
-    inode: u64,
-    path: PathBuf,
-    how: OpenFile,
-    /// Shared with its directory ([`crate::SimDirectory::act_forked`]).
-    is_forked: Arc<AtomicBool>,
+    pub(crate) disk: SimDisk,
+    /// [`State::open`] has counted the handle.
+    pub(crate) inode: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) how: OpenFile,
 }
 
 impl SimFile {
-    /// A handle of an inode, on which [`State::open`] has counted it.
-    pub(crate) fn new(
-        disk: SimDisk,
-        inode: u64,
-        path: PathBuf,
-        how: OpenFile,
-        is_forked: Arc<AtomicBool>,
-    ) -> Self {
-        Self { disk, inode, path, how, is_forked }
-    }
-
-    fn check_change(&self, operation: &'static str) -> Result<()> {
-        let is_forked = self.is_forked.load(Ordering::Relaxed);
-        if is_forked { Err(Error::forked(operation, &self.path)) } else { Ok(()) }
-    }
-
-    /// How it was opened.
-    pub fn how(&self) -> &OpenFile {
-        &self.how
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.disk.lock()
     }
@@ -74,11 +52,6 @@ impl SimFile {
         offset: u64,
         persist: Persist,
     ) -> Result<Written> {
-        self.check_change("pwrite")?;
-        if persist == Persist::Dsync && self.how.access == Access::Seek {
-            let why = "RWF_DSYNC does not go with access seek";
-            return Err(Error::invalid("pwritev2", &self.path, why));
-        }
         if self.how.read_only {
             let name = self.write_name(persist);
             return Err(Error::new(name, &self.path, os_error(errno::EBADF)).at(offset));
@@ -128,7 +101,6 @@ impl SimFile {
         kind: SyncKind,
         cover: &Cover,
     ) -> Result<()> {
-        self.check_change("fsync")?;
         let name = match kind {
             SyncKind::All => "fsync",
             SyncKind::Data => "fdatasync",
@@ -155,26 +127,15 @@ impl SimFile {
         Ok(())
     }
 
-    fn reserve(
-        &self,
-        way: Preparation,
-        range: (u64, u64),
-        grows: bool,
-        zeroes: bool,
-    ) -> Result<()> {
-        use inkstone_io::NamedChoice;
+    fn reserve(&self, len_bytes: u64) -> Result<()> {
+        let failed = |source| Error::new("fallocate", &self.path, source).at(0);
         if self.how.read_only {
-            return Err(Error::new(way.name(), &self.path, os_error(errno::EBADF)).at(range.0));
+            return Err(failed(os_error(errno::EBADF)));
         }
-        let reserved = self.lock().reserve(self.inode, range, grows, zeroes);
-        reserved.map_err(|source| {
+        self.lock().reserve(self.inode, len_bytes).map_err(|source| {
             let is_full = source.raw_os_error() == Some(errno::ENOSPC);
-            let error = Error::new(way.name(), &self.path, source).at(range.0);
-            if is_full {
-                error.advise(format!("{} bytes were asked for: free some room", range.1))
-            } else {
-                error
-            }
+            let advice = format!("{len_bytes} bytes were asked for: free some room");
+            if is_full { failed(source).advise(advice) } else { failed(source) }
         })
     }
 }
@@ -209,7 +170,6 @@ impl File for SimFile {
     }
 
     fn check_takes_changes(&self) -> Result<()> {
-        self.check_change("futimens")?;
         let mut state = self.lock();
         let name = Arc::clone(&state.inode(self.inode).name);
         match state.begin(OperationKind::Touch, &name, 0) {
@@ -219,7 +179,6 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.check_change("ftruncate")?;
         let failed = |source| Error::new("ftruncate", &self.path, source).at(len_bytes);
         if self.how.read_only {
             return Err(failed(os_error(errno::EINVAL)));
@@ -257,16 +216,9 @@ impl File for SimFile {
     }
 
     fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
-        self.check_change("prepare")?;
-        let all = (0, len_bytes);
         match preparation {
-            Preparation::None | Preparation::FallocateSteps | Preparation::KeepSizeSteps => Ok(()),
-            Preparation::Fallocate | Preparation::PosixFallocate => {
-                self.reserve(preparation, all, true, false)
-            }
-            Preparation::KeepSize => self.reserve(preparation, all, false, false),
-            Preparation::Sparse => self.set_len(len_bytes),
-            Preparation::ZeroRange => self.reserve(preparation, all, true, true),
+            Preparation::None => Ok(()),
+            Preparation::Fallocate => self.reserve(len_bytes),
             Preparation::Zeros => {
                 let mut state = self.lock();
                 self.write_zeros(&mut state, len_bytes)?;
@@ -274,11 +226,8 @@ impl File for SimFile {
                 let synced = state.sync(self.inode, SyncKind::All, &cover);
                 synced.map_err(|source| Error::new("fsync after zeros", &self.path, source))
             }
-            Preparation::WriteZeroes if self.lock().options.has_write_zeroes => {
-                self.write_zeros(&mut self.lock(), len_bytes)
-            }
-            Preparation::WriteZeroes => Err(Error::unsupported(
-                "write-zeroes",
+            other => Err(Error::unsupported(
+                other.name(),
                 &self.path,
                 "this file system does not have it",
             )),

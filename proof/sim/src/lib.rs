@@ -119,15 +119,13 @@ pub mod survival;
 mod transfer;
 
 pub use counters::Counters;
-pub use crash::{Fate, Item, ItemKind, MAX_ENUMERATED_ITEMS, PowerCut};
+pub use crash::{Fate, Item, ItemKind, PowerCut};
 pub use directory::{SimDirectory, SimLock};
 pub use disk::SimDisk;
 pub use engine::SimEngine;
 pub use fault::{Effect, Event, Fault, OperationKind, errno};
 pub use file::SimFile;
-pub use options::{
-    AfterEffect, CompletionOrder, DirectoryOrder, DiskOptions, FaultRates, NewBlocks,
-};
+pub use options::{AfterEffect, DirectoryOrder, DiskOptions, FaultRates, NewBlocks};
 pub use pending::Place;
 
 /// The example of the package's README.

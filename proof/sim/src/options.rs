@@ -26,15 +26,6 @@ pub enum NewBlocks {
     Stale,
 }
 
-/// In which order an engine completes requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompletionOrder {
-    /// Drawn from the seed.
-    Seeded,
-    /// As submitted.
-    Submitted,
-}
-
 /// What a failed sync leaves behind in memory. In all cases the pages are marked clean and the
 /// medium has the old bytes, so a second sync succeeds but saves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +61,6 @@ pub struct FaultRates {
     pub no_space_ppm: u32,
     /// A read or write is done in two parts.
     pub short_ppm: u32,
-    /// A write is acknowledged but never arrives.
-    pub lost_write_ppm: u32,
-    /// A write lands at another place, of this file or of another.
-    pub misdirected_write_ppm: u32,
-    /// A bit of what is read has rotted.
-    pub rot_ppm: u32,
 }
 
 /// The kind of disk. [`Default`] is an honest device with a volatile cache and FUA, under a file
@@ -101,8 +86,6 @@ pub struct DiskOptions {
     pub has_fua: bool,
     /// Whether the file system has `O_DIRECT`.
     pub has_direct: bool,
-    /// Whether fallocate has `WRITE_ZEROES`.
-    pub has_write_zeroes: bool,
     /// How often, in parts per million of operations, the kernel writes a dirty range back by
     /// itself.
     pub writeback_ppm: u32,
@@ -113,8 +96,6 @@ pub struct DiskOptions {
     /// Whether a sampled crash may leave garbage in a sector that was being written. A log that
     /// rewrites the sector in which its durable tail ends relies on a device that does not.
     pub garbage_at_crash: bool,
-    /// In which order engines complete.
-    pub completion_order: CompletionOrder,
     /// What a failed sync leaves behind; drawn from the seed if `None`.
     pub after_effect: Option<AfterEffect>,
     /// How often faults occur at random.
@@ -131,12 +112,10 @@ impl Default for DiskOptions {
             flush_is_global: true,
             has_fua: true,
             has_direct: true,
-            has_write_zeroes: false,
             writeback_ppm: 50_000,
             directory_order: DirectoryOrder::Any,
             new_blocks: NewBlocks::Zeros,
             garbage_at_crash: false,
-            completion_order: CompletionOrder::Seeded,
             after_effect: None,
             rates: FaultRates::default(),
         }

@@ -22,8 +22,6 @@ pub enum Place {
 pub(crate) enum Change {
     /// `len` bytes of `bytes` from `start` on, at `offset`: whole sectors.
     Data { place: Place, offset: u64, bytes: Arc<[u8]>, start: usize, len: usize },
-    /// A range became unwritten blocks: it reads as zeros.
-    Zero { offset: u64, len: u64 },
     /// The file grew.
     Size { to: u64 },
     /// The file shrank: everything beyond is gone. Its last sector now ends at `sector_end`.
@@ -76,7 +74,6 @@ impl Entry {
     pub(crate) fn range(&self) -> Range<u64> {
         match self.change {
             Change::Data { offset, len, .. } => offset..offset + len as u64,
-            Change::Zero { offset, len } => offset..offset + len,
             Change::Size { .. } | Change::Cut { .. } => 0..0,
         }
     }
@@ -84,7 +81,7 @@ impl Entry {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.change {
             Change::Data { bytes, start, len, .. } => &bytes[*start..*start + *len],
-            Change::Zero { .. } | Change::Size { .. } | Change::Cut { .. } => &[],
+            Change::Size { .. } | Change::Cut { .. } => &[],
         }
     }
 
@@ -111,7 +108,6 @@ impl Entry {
                 *offset = keep.start;
                 *len = (keep.end - keep.start) as usize;
             }
-            Change::Zero { offset, len } => (*offset, *len) = (keep.start, keep.end - keep.start),
             Change::Size { .. } | Change::Cut { .. } => {}
         }
         part

@@ -137,9 +137,6 @@ impl State {
         let mut effect = self.plans.due(kind, name);
         if effect.is_none() {
             effect = draw(&self.options, &mut self.rng, kind, len);
-            if let Some(Effect::Misdirected { .. }) = effect {
-                effect = Some(self.misdirect());
-            }
         }
         if let Some(effect) = &effect {
             let file = Arc::clone(name);
@@ -177,17 +174,6 @@ impl State {
                 }
             }
         }
-    }
-
-    fn misdirect(&mut self) -> Effect {
-        let names: Vec<Arc<str>> =
-            self.directories.iter().flat_map(|directory| directory.view.keys().cloned()).collect();
-        let file = if names.is_empty() || self.rng.bool() {
-            None
-        } else {
-            Some(names[self.rng.usize(..names.len())].to_string())
-        };
-        Effect::Misdirected { file, offset: self.rng.u64(..64) * PAGE_BYTES as u64 }
     }
 
     pub(crate) fn order(&mut self) -> u64 {
@@ -445,22 +431,16 @@ impl State {
         }
     }
 
-    /// Every file with a name, with its content: as seen, or as on the medium.
-    pub(crate) fn image(&self, on_medium: bool) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut files = Vec::new();
-        for directory in &self.directories {
-            let names = if on_medium { &directory.stable } else { &directory.view };
-            for (name, number) in names {
+    /// See [`crate::SimDisk::image`].
+    pub(crate) fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let files = self.directories.iter().flat_map(|directory| {
+            directory.view.iter().map(move |(name, number)| {
                 let inode = self.inode(*number);
-                let (content, len) = if on_medium {
-                    (&inode.medium, inode.stable_bytes)
-                } else {
-                    (&inode.view, inode.size_bytes)
-                };
-                files.push((directory.path.join(&**name), content.get(0, len as usize)));
-            }
-        }
-        files
+                let content = inode.view.get(0, inode.size_bytes as usize);
+                (directory.path.join(&**name), content)
+            })
+        });
+        files.collect()
     }
 
     /// See [`crate::SimDisk::medium_has`].

@@ -93,12 +93,6 @@ impl State {
         }
         let count = (self.inode(number).size_bytes.saturating_sub(offset)).min(buffer.len() as u64)
             as usize;
-        if let Some(Effect::Rot) = effect
-            && count > 0
-        {
-            let (at, bit) = (offset + self.rng.u64(..count as u64), self.rng.u32(..8));
-            self.rot(number, at, 1 << bit);
-        }
         let parts = Parts::of(effect.as_ref(), direct, self.options.sector_bytes, buffer.len());
         let content = if direct {
             self.write_back(number, offset, buffer.len() as u64);
@@ -141,7 +135,6 @@ impl State {
                 Change::Data { place, offset, .. } if is_wanted(place) => {
                     content.write(offset, entry.bytes())
                 }
-                Change::Zero { offset, len } => content.zero(offset, len as usize),
                 Change::Cut { to, .. } => content.cut(to),
                 Change::Data { .. } | Change::Size { .. } => {}
             }
@@ -383,45 +376,33 @@ impl State {
         self.push(number, write, false, Change::Cut { to, sector_end, had });
     }
 
-    /// fallocate of a range: blocks without data; `grows` the file, `zeroes` what was there.
-    pub(crate) fn reserve(
-        &mut self,
-        number: u64,
-        range: (u64, u64),
-        grows: bool,
-        zeroes: bool,
-    ) -> io::Result<()> {
-        let (offset, len) = range;
+    /// fallocate of the first `len` bytes: blocks without data where there are none.
+    pub(crate) fn reserve(&mut self, number: u64, len: u64) -> io::Result<()> {
         self.counters.allocations += 1;
         let name = Arc::clone(&self.inode(number).name);
         if let Some(Effect::Error(code)) = self.begin(OperationKind::Allocate, &name, 0) {
             return Err(os_error(code));
         }
-        let end = match offset.checked_add(len) {
-            Some(_) if len == 0 => return Err(os_error(errno::EINVAL)),
-            Some(end) if end <= MAX_FILE_BYTES => end,
-            _ => return Err(os_error(errno::EFBIG)),
-        };
-        if self.room(number, offset, len as usize) < len as usize {
+        if len == 0 {
+            return Err(os_error(errno::EINVAL));
+        }
+        if len > MAX_FILE_BYTES {
+            return Err(os_error(errno::EFBIG));
+        }
+        if self.room(number, 0, len as usize) < len as usize {
             return Err(os_error(errno::ENOSPC));
         }
-        for block in blocks_of(offset, len) {
+        for block in blocks_of(0, len) {
             let inode = self.inode_mut(number);
             if !inode.blocks.allocated.has(block) {
                 inode.blocks.reserved.set(block..block + 1, true);
             }
         }
-        self.allocate(number, offset, len);
+        self.allocate(number, 0, len);
         let write = self.order();
-        if zeroes {
-            // As the kernel does: dirty pages are written back first, then the range is replaced.
-            self.write_back(number, offset, len);
-            self.inode_mut(number).view.zero(offset, len as usize);
-            self.push(number, write, false, Change::Zero { offset, len });
-        }
-        if grows && end > self.inode(number).size_bytes {
-            self.inode_mut(number).size_bytes = end;
-            self.push(number, write, false, Change::Size { to: end });
+        if len > self.inode(number).size_bytes {
+            self.inode_mut(number).size_bytes = len;
+            self.push(number, write, false, Change::Size { to: len });
         }
         Ok(())
     }

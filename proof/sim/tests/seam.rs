@@ -12,7 +12,7 @@ use inkstone_io::{
     OpenFile, Operation, OsDirectory, Persist, Preparation, Request, Result, SyncKind,
 };
 use inkstone_sim::hooked::{Call, Hook, Hooked};
-use inkstone_sim::{DiskOptions, SimDisk};
+use inkstone_sim::{DiskOptions, Fate, SimDisk};
 
 /// What a caller saw, in words.
 #[derive(Default)]
@@ -309,46 +309,12 @@ fn what_a_hook_refuses_does_not_reach_the_disk() {
 }
 
 #[test]
-fn a_handle_that_acts_a_forked_child_reads_and_changes_nothing() {
-    fn is_forked<T>(answer: Result<T>) -> bool {
-        answer.err().is_some_and(|error| error.is_forked())
-    }
-    let disk = SimDisk::new(1, DiskOptions::default());
-    let (directory, parents) = (disk.directory("/sim"), disk.directory("/sim"));
-    let file = Arc::new(directory.open("a", &OpenFile::new_file()).unwrap());
-    file.write_at(b"parent", 0).unwrap();
-    let lock = directory.lock("lock").unwrap().unwrap();
-    let mut engine = directory.engine(EngineKind::Caller, 1).unwrap();
-    directory.act_forked();
-    assert!(directory.is_forked() && directory.clone().is_forked() && !parents.is_forked());
-    assert!(is_forked(file.write_at(b"child", 0)) && is_forked(file.sync(SyncKind::All)));
-    assert!(is_forked(file.set_len(1)) && is_forked(file.check_takes_changes()));
-    assert!(is_forked(file.prepare(Preparation::Zeros, 4096)));
-    assert!(is_forked(directory.rename("a", "b")) && is_forked(directory.rename_new("a", "b")));
-    assert!(is_forked(directory.remove("a")) && is_forked(directory.sync()));
-    assert!(
-        is_forked(directory.lock("other")) && is_forked(directory.open("b", &OpenFile::new_file()))
-    );
-    let buffer = AlignedBuf::zeroed(4096);
-    let operation = Operation::Write { buffer, len: 4096, offset: 0, persist: Persist::Dsync };
-    assert!(is_forked(
-        engine.run(Request { token: 1, file: Arc::clone(&file), operation }).unwrap().result
-    ));
-    let mut bytes = [0; 6];
-    file.read_at(&mut bytes, 0).unwrap();
-    assert_eq!((&bytes, directory.list().unwrap().len()), (b"parent", 2));
-    assert!(directory.open("a", &OpenFile::existing().read_only()).is_ok());
-    drop(lock);
-    assert!(parents.lock("lock").unwrap().is_none(), "the child gave it back");
-}
-
-#[test]
 fn what_a_simulated_disk_does_not_have_it_says() {
     let disk = SimDisk::new(1, DiskOptions { has_direct: false, ..DiskOptions::default() });
     let directory = disk.directory("/d");
     let error = directory.open("a", &OpenFile::new_file().access(Access::Direct)).unwrap_err();
     assert!(error.to_string().contains("this file system has no O_DIRECT"), "{error}");
-    for access in [Access::Mmap, Access::Stream, Access::StreamGather] {
+    for access in [Access::Seek, Access::Mmap, Access::Stream, Access::StreamGather] {
         assert!(
             directory.open("a", &OpenFile::new_file().access(access)).unwrap_err().is_unsupported()
         );
@@ -373,5 +339,5 @@ fn an_engine_that_is_dropped_carries_out_what_it_took() {
         engine.submit(Request { token, file: Arc::clone(&file), operation }).unwrap();
     }
     drop(engine);
-    assert_eq!(disk.medium()[0].1, [1; 4 * 4096]);
+    assert_eq!(disk.crash_with(|_| Fate::Dropped).image()[0].1, [1; 4 * 4096]);
 }

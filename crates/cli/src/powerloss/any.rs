@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_powerloss::any::{self, AnyOptions};
-use inkstone_powerloss::certificate::Certificate;
-use inkstone_powerloss::kernel::each::on_each;
 use inkstone_powerloss::kernel::machine::FsKind;
-use inkstone_powerloss::medium::{Killed, PowerCut, RunError};
+use inkstone_powerloss::medium::RunError;
 
 use crate::parse::{duration, names};
 
@@ -75,22 +73,6 @@ pub(crate) struct AnyArguments {
     certificate: Option<PathBuf>,
 }
 
-/// What a run shows, or why it was not possible.
-type Run = Result<(Certificate, any::Figures), RunError>;
-
-fn run(arguments: &AnyArguments, options: &AnyOptions, stop: &AtomicBool) -> Run {
-    let AnyArguments { directory, kind, lives, .. } = arguments;
-    let Some(kind) = *kind else {
-        return any::run(options, &mut Killed::new(directory, *lives)?, stop);
-    };
-    let on = |kind, machine: Result<&_, String>| {
-        let mut medium = PowerCut::new(machine?, kind);
-        Ok(any::run(options, &mut medium, stop))
-    };
-    let mut ran = on_each(&[kind], directory, stop, on)?;
-    ran.remove(0).done
-}
-
 /// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = super::certificate_file(arguments.certificate.as_deref())?;
@@ -98,14 +80,14 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),
         rounds: arguments.rounds,
-        seed: arguments.seed,
+        lives: arguments.lives,
         lines_max: arguments.lines,
         limit: arguments.limit,
         states: arguments.states,
-        keep_in: arguments.directory.clone(),
-        command: super::again(),
     };
-    let (certificate, figures) = match run(arguments, &options, stop) {
+    let kinds = arguments.kind.into_iter().collect();
+    let campaign = super::campaign(kinds, arguments.seed, &arguments.directory)?;
+    let (certificate, figures) = match any::run(&options, &campaign, stop) {
         Ok(shown) => shown,
         Err(RunError::Command(words)) => {
             complain!("{words}");

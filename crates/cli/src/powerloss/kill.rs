@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use inkstone_powerloss::in_use::usage::Lie;
-use inkstone_powerloss::kill::{self, KillOptions};
+use inkstone_powerloss::kill;
 
 use crate::parse::names;
 
@@ -44,15 +44,8 @@ pub(crate) struct KillArguments {
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let KillArguments { directory, rounds, seed, certificate, lie } = arguments;
     let file = super::certificate_file(certificate.as_deref())?;
-    let options = KillOptions {
-        directory: directory.clone(),
-        rounds: *rounds,
-        seed: *seed,
-        lie: *lie,
-        program: super::writer::program()?,
-        command: super::again(),
-    };
-    let (certificate, figures) = kill::run(&options, stop)?;
+    let campaign = super::campaign(Vec::new(), *seed, directory)?;
+    let (certificate, figures) = kill::run(&campaign, *rounds, *lie, stop)?;
     let per_minute = figures.kills as f64 * 60.0 / certificate.seconds;
     say!("{figures}; {per_minute:.0} kills a minute");
     super::conclude(&[certificate], file, stop)

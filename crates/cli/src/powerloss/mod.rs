@@ -21,7 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use inkstone_io::NamedChoice;
+use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::certificate::Certificate;
+use inkstone_powerloss::kernel::machine::FsKind;
 
 #[derive(Debug, Args)]
 pub(crate) struct PowerlossArguments {
@@ -76,6 +78,13 @@ pub(crate) fn powerloss(
         PowerlossCommand::Mistakes(mistakes) => mistakes::mistakes(mistakes, stop),
         PowerlossCommand::Writer(writer) => writer::write(writer),
     }
+}
+
+/// What a lab is told.
+fn campaign(kinds: Vec<FsKind>, seed: u64, parent: &Path) -> anyhow::Result<Campaign> {
+    let (program, command) = (writer::program()?, again());
+    let parent = parent.to_path_buf();
+    Ok(Campaign { kinds, seed, parent, keep_in: None, program, command, mistake: None })
 }
 
 /// The named ones, or all.

@@ -16,7 +16,7 @@ use inkstone_powerloss::kernel::machine::{FsKind, Machine, missing, missing_for}
 use inkstone_powerloss::kernel::recording::{Entry, Recording};
 use inkstone_powerloss::log_run::record as make;
 use inkstone_powerloss::log_run::spec::{Spec, Subject};
-use inkstone_powerloss::medium::{Judge, PowerCut, RunError, State, Which};
+use inkstone_powerloss::medium::{PowerCut, Shown, Which};
 use inkstone_powerloss::replay::Recorded;
 use inkstone_powerloss::words::Way;
 
@@ -118,60 +118,40 @@ pub(crate) fn record(arguments: &RecordArguments, stop: &AtomicBool) -> anyhow::
     }
 }
 
-/// Says what is broken, and counts.
-struct Looking<'a> {
-    recorded: Recorded,
-    stop: &'a AtomicBool,
-    states: u64,
-    broken: u64,
-}
-
-impl Looking<'_> {
-    fn take(&mut self, state: &State<'_>, judged: Result<(), String>) -> ControlFlow<()> {
-        self.states += 1;
-        if let Err(why) = judged {
-            self.broken += 1;
-            let (entry, subset) = state.place.clone().unwrap_or_default();
-            say!("BROKEN at entry {entry}, {subset}: {why}");
-        }
-        let is_over = self.stop.load(Ordering::Relaxed);
-        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-impl Judge for Looking<'_> {
-    fn judge(&mut self, state: &State<'_>) -> Result<ControlFlow<()>, RunError> {
-        let judged = self.recorded.judge(state);
-        Ok(self.take(state, judged))
-    }
-
-    fn is_dead(&mut self, state: &State<'_>, why: String) -> Result<ControlFlow<()>, RunError> {
-        Ok(self.take(state, Err(why)))
-    }
-}
-
 /// Judges states of a recording.
 pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let file = &arguments.file;
     let recording = Recording::load(file).map_err(|why| anyhow!(why))?;
     let recorded = Recorded::of(&recording);
-    let recorded = recorded.map_err(|why| anyhow!("{}: {why}", file.display()))?;
+    let mut recorded = recorded.map_err(|why| anyhow!("{}: {why}", file.display()))?;
     can_run(recorded.kind())?;
     say!("{}", recording.head().unwrap_or_default());
     let &ReplayArguments { entry, ref subset, states, again, seed, .. } = arguments;
     let which = Which { entry, subset: subset.clone(), states, again, seed };
     let machine = Machine::new(&std::env::temp_dir()).map_err(|why| anyhow!(why))?;
-    let mut looking = Looking { recorded, stop, states: 0, broken: 0 };
-    let mut medium = PowerCut::new(&machine, looking.recorded.kind());
-    let range = looking.recorded.range();
-    let shown = medium.show_all(&recording, range, &which, &mut looking);
+    let (mut states, mut broken) = (0, 0);
+    let mut medium = PowerCut::new(&machine, recorded.kind());
+    let shown = medium.show_all(&recording, recorded.range(), &which, &mut |shown| {
+        let (state, judged) = match shown {
+            Shown::State(state) => (state, recorded.judge(state)),
+            Shown::Dead(state, why) => (state, Err(why)),
+            Shown::After(..) => return Ok(ControlFlow::Continue(())),
+        };
+        states += 1;
+        if let Err(why) = judged {
+            broken += 1;
+            let (entry, subset) = state.place.clone().unwrap_or_default();
+            say!("BROKEN at entry {entry}, {subset}: {why}");
+        }
+        let is_over = stop.load(Ordering::Relaxed);
+        Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
     drop(medium);
     machine.remove().map_err(|why| anyhow!(why))?;
     shown?;
     if stop.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(130));
     }
-    let Looking { states, broken, .. } = looking;
     say!("{states} states, {broken} broken");
     Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

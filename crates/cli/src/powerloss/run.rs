@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use clap::Args;
+use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::log_run::spec::Subject;
@@ -19,7 +20,6 @@ use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
 
 use super::mistake::MistakeArgument;
-use super::writer::program;
 use crate::parse::names;
 
 /// Unless somebody says otherwise.
@@ -42,12 +42,10 @@ struct KernelArguments {
 }
 
 impl KernelArguments {
-    fn kinds(&self) -> Vec<FsKind> {
-        super::all_or(&self.kinds)
-    }
-
-    fn parent(&self) -> PathBuf {
-        self.directory.clone().unwrap_or_else(std::env::temp_dir)
+    fn campaign(&self, keep_in: Option<PathBuf>) -> anyhow::Result<Campaign> {
+        let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
+        let campaign = super::campaign(super::all_or(&self.kinds), self.seed, &parent)?;
+        Ok(Campaign { keep_in, ..campaign })
     }
 }
 
@@ -88,21 +86,16 @@ pub(crate) struct RunArguments {
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let RunArguments { kernel, ways, mounted, projected, raft, keep, mistake } = arguments;
     let file = super::certificate_file(kernel.certificate.as_deref())?;
-    let campaign = log_run::Campaign {
-        kinds: kernel.kinds(),
+    let campaign = kernel.campaign(Some(keep.clone()))?;
+    let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
+    let wanted = log_run::Wanted {
         ways: super::all_or(ways),
         mounted: *mounted,
         projected: projected.unwrap_or(if *raft { 0 } else { PROJECTED }),
-        seed: kernel.seed,
-        parent: kernel.parent(),
-        keep_in: keep.clone(),
-        program: program()?,
-        command: super::again(),
-        mistake: mistake.chosen(),
         subject: if *raft { Subject::Raft } else { Subject::Log },
     };
-    let certificates = log_run::run(&campaign, stop, &mut |line| crate::stdout::note(line));
-    super::conclude(&certificates.map_err(|why| anyhow!(why))?, file, stop)
+    let note = &mut |line: &str| crate::stdout::note(line);
+    super::conclude(&log_run::run(&campaign, &wanted, stop, note)?, file, stop)
 }
 
 #[derive(Debug, Args)]
@@ -136,19 +129,15 @@ pub(crate) struct FaultsArguments {
 pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let FaultsArguments { kernel, faults, ways, rounds, states, mistake } = arguments;
     let file = super::certificate_file(kernel.certificate.as_deref())?;
-    let campaign = faults_lab::Campaign {
-        kinds: kernel.kinds(),
+    let campaign = Campaign { mistake: mistake.chosen(), ..kernel.campaign(None)? };
+    let wanted = faults_lab::Wanted {
         faults: super::all_or(faults),
         ways: super::all_or(ways),
         rounds: *rounds,
         sampled: *states,
-        seed: kernel.seed,
-        parent: kernel.parent(),
-        program: program()?,
-        mistake: mistake.chosen(),
     };
-    let shown = faults_lab::run(&campaign, stop, &mut |line| crate::stdout::note(line));
-    let shown = shown.map_err(|why| anyhow!(why))?;
+    let note = &mut |line: &str| crate::stdout::note(line);
+    let shown = faults_lab::run(&campaign, &wanted, stop, note)?;
     let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
     super::conclude(&certificates, file, stop)
 }
@@ -191,18 +180,10 @@ pub(crate) fn strategies(
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     let StrategiesArguments { kernel, strategies, states, keep, json } = arguments;
-    let campaign = strategies_lab::Campaign {
-        kinds: kernel.kinds(),
-        strategies: super::all_or(strategies),
-        states: *states as usize,
-        seed: kernel.seed,
-        parent: kernel.parent(),
-        keep_in: keep.clone(),
-        program: program()?,
-        command: super::again(),
-    };
-    let ran = strategies_lab::run(&campaign, stop, &mut |line| crate::stdout::note(line));
-    let (report, certificates) = ran.map_err(|why| anyhow!(why))?;
+    let campaign = kernel.campaign(keep.clone())?;
+    let (strategies, states) = (super::all_or(strategies), *states as usize);
+    let note = &mut |line: &str| crate::stdout::note(line);
+    let (report, certificates) = strategies_lab::run(&campaign, &strategies, states, stop, note)?;
     show(&report);
     save(kernel.certificate.as_deref(), &certificates)?;
     save(json.as_deref(), &report)?;

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use crate::support::side_by_side;
 use inkstone_io::NamedChoice;
+use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
-use inkstone_powerloss::faults::{Campaign, Told, run};
+use inkstone_powerloss::faults::{Told, Wanted, run};
 use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 use inkstone_powerloss::mistake::Mistake;
 use inkstone_powerloss::process::Program;
@@ -27,12 +28,10 @@ fn can_run(test: &str, kind: FsKind) -> bool {
 fn campaign(parent: &Path, kind: FsKind) -> Campaign {
     Campaign {
         kinds: vec![kind],
-        faults: Fault::ALL.to_vec(),
-        ways: Way::ALL.to_vec(),
-        rounds: 2,
-        sampled: 2,
         seed: 1,
         parent: parent.to_path_buf(),
+        keep_in: None,
+        command: "a test".into(),
         program: Program {
             path: env!("CARGO_BIN_EXE_inkstone").into(),
             arguments: ["powerloss", "writer"].map(String::from).to_vec(),
@@ -41,8 +40,12 @@ fn campaign(parent: &Path, kind: FsKind) -> Campaign {
     }
 }
 
-fn shown(campaign: &Campaign) -> Told {
-    let mut shown = run(campaign, &AtomicBool::new(false), &mut |_| {}).unwrap();
+fn wanted(faults: &[Fault], ways: &[Way], rounds: u64) -> Wanted {
+    Wanted { faults: faults.to_vec(), ways: ways.to_vec(), rounds, sampled: 2 }
+}
+
+fn shown(campaign: &Campaign, wanted: &Wanted) -> Told {
+    let mut shown = run(campaign, wanted, &AtomicBool::new(false), &mut |_| {}).unwrap();
     assert_eq!(shown.len(), 1);
     shown.remove(0)
 }
@@ -58,7 +61,8 @@ fn thirteen_faults_on_each_file_system_break_no_promise() {
 fn thirteen_faults_on(kind: FsKind, parent: &Path) {
     // ext4 twice, since its journal makes it the one that most differs with what was hit.
     let rounds = if kind == FsKind::Ext4 { 2 } else { 1 };
-    let (certificate, tallies) = shown(&Campaign { rounds, ..campaign(parent, kind) });
+    let wanted = wanted(Fault::ALL, Way::ALL, rounds);
+    let (certificate, tallies) = shown(&campaign(parent, kind), &wanted);
     assert!(certificate.is_clean(), "{certificate}");
     assert_eq!(tallies.len(), Fault::ALL.len());
     let mut poisoned = 0;
@@ -86,9 +90,8 @@ fn a_full_file_system_is_met_and_left_behind() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let faults = vec![Fault::FileSystemFull];
-    let campaign = Campaign { faults, rounds: 3, ..campaign(directory.path(), FsKind::Ext4) };
-    let (certificate, tallies) = shown(&campaign);
+    let wanted = wanted(&[Fault::FileSystemFull], Way::ALL, 3);
+    let (certificate, tallies) = shown(&campaign(directory.path(), FsKind::Ext4), &wanted);
     assert!(certificate.is_clean(), "{certificate}");
     let tally = &tallies[&Fault::FileSystemFull];
     assert!(
@@ -102,7 +105,7 @@ fn a_full_file_system_is_met_and_left_behind() {
 fn syncs(trace: &str) -> Vec<(String, bool)> {
     let mut seen = Vec::new();
     for line in trace.lines() {
-        if line.contains("write(1") && line.contains("begin\\t") {
+        if line.contains("write(1") && line.contains(r#"\"Begin\""#) {
             seen.push((String::new(), false));
         } else if line.contains(" fsync(") || line.contains(" fdatasync(") {
             // `7 fdatasync(9</mnt/log/1.ink>) = -1 EIO (...)`, where the answer may stand on a
@@ -139,9 +142,10 @@ fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usi
         arguments.push(trace.display().to_string());
         arguments.extend([env!("CARGO_BIN_EXE_inkstone"), "powerloss", "writer"].map(String::from));
         let program = Program { path: strace.into(), arguments };
-        let (faults, ways) = (vec![Fault::WriteDataForEver], vec![Way::BufferedFdatasync]);
+        let wanted = wanted(&[Fault::WriteDataForEver], &[Way::BufferedFdatasync], 1);
         let base = campaign(directory.path(), FsKind::Ext4);
-        shown(&Campaign { faults, ways, program, mistake, seed, rounds: 1, sampled: 0, ..base });
+        let wanted = Wanted { sampled: 0, ..wanted };
+        shown(&Campaign { program, mistake, seed, ..base }, &wanted);
         let mut refused = std::collections::BTreeSet::new();
         for (path, has_failed) in syncs(&std::fs::read_to_string(&trace).unwrap()) {
             if path.is_empty() {
@@ -177,17 +181,12 @@ mod mistaken {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let ways = vec![Way::BufferedFdatasync];
         for (mistake, fault) in
             [(Mistake::RetriesSync, Fault::WriteData), (Mistake::NoSync, Fault::Dead)]
         {
-            let base = Campaign {
-                faults: vec![fault],
-                ways: ways.clone(),
-                rounds: 3,
-                ..campaign(directory.path(), FsKind::Ext4)
-            };
-            let (sound, _) = shown(&base);
+            let base = campaign(directory.path(), FsKind::Ext4);
+            let wanted = wanted(&[fault], &[Way::BufferedFdatasync], 3);
+            let (sound, _) = shown(&base, &wanted);
             assert!(sound.is_clean(), "{sound}");
             let is_loss = |what: &str| {
                 what.contains("was acknowledged, but the last is")
@@ -198,7 +197,7 @@ mod mistaken {
             let found = (0..8).any(|more| {
                 let wrong =
                     Campaign { mistake: Some(mistake), seed: base.seed + 3 * more, ..base.clone() };
-                shown(&wrong).0.violations.iter().any(|found| is_loss(&found.what))
+                shown(&wrong, &wanted).0.violations.iter().any(|found| is_loss(&found.what))
             });
             assert!(found, "{mistake} is not found");
         }

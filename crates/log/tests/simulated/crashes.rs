@@ -153,7 +153,7 @@ impl Count {
         let explorer = Explorer::new(variant.clone(), LITTLE, seed);
         let mut run = FaultyRun::begin(disk.clone(), explorer, trouble)?;
         run.all(operations)?;
-        self.states += run.explorer.states;
+        self.states += run.inner.explorer.states;
         self.refused += run.refused;
         self.poisoned += run.poisoned;
         Ok(())

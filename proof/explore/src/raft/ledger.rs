@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 
 use inkstone_raft::Error;
+use inkstone_sim::SimDisk;
 use inkstone_sim::survival::Past;
-use inkstone_sim::{Fate, PowerCut, SimDisk};
 
-use crate::ledger::{Kind, Moment, fail};
+use crate::ledger::{Kind, Moment, Shots, fail};
 
 /// A call of the thread that writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,15 +39,6 @@ struct Life {
     /// When a truncation or purge of it was called, and when it returned.
     going: Option<Moment>,
     gone: Option<Moment>,
-}
-
-/// A moment at which the power may go.
-struct Shot {
-    cut: PowerCut,
-    certain: usize,
-    called: usize,
-    purged: (u64, u64),
-    why: &'static str,
 }
 
 /// What may be found of a shot.
@@ -90,8 +81,7 @@ pub struct Ledger {
     shown_vote: u64,
     pub may_be_poisoned: bool,
     pub is_closing: bool,
-    shots: Vec<Shot>,
-    pub shots_max: usize,
+    pub shots: Shots<Expected>,
     pub talks: bool,
 }
 
@@ -128,8 +118,7 @@ impl Ledger {
             shown_vote: 0,
             may_be_poisoned: false,
             is_closing: false,
-            shots: Vec::new(),
-            shots_max: 2,
+            shots: Shots::new(),
             talks: false,
         }
     }
@@ -235,7 +224,7 @@ impl Ledger {
     pub fn is_certain(&mut self, steps: usize, why: &'static str) {
         if steps > self.certain {
             self.certain = steps;
-            if self.shots.len() < self.shots_max && self.rng.u8(..3) == 0 {
+            if !self.shots.is_full() && self.rng.u8(..3) == 0 {
                 self.take_shot(why);
             }
         }
@@ -383,9 +372,8 @@ impl Ledger {
         self.say(|| {
             format!("a power cut is taken: {why}; {} steps of {}", self.certain, self.steps.len())
         });
-        let cut = self.disk.power_cut();
         let (certain, called) = (self.certain, self.steps.len());
-        self.shots.push(Shot { cut, certain, called, purged: self.purged, why });
+        self.shots.take(&self.disk, Expected { certain, called, purged: self.purged, why });
     }
 
     /// It was closed, and said `Ok`.
@@ -396,15 +384,7 @@ impl Ledger {
     /// The disks that a power cut at each of those moments may leave, and what is to be found
     /// there.
     pub fn found_disks(&mut self) -> Vec<(SimDisk, Expected)> {
-        let shots = std::mem::take(&mut self.shots);
-        let found = shots.into_iter().map(|Shot { cut, certain, called, purged, why }| {
-            let disk = match self.rng.u8(..4) {
-                0 => cut.state(|_, _| Fate::Dropped),
-                _ => cut.sample(self.rng.u64(..)),
-            };
-            (disk, Expected { certain, called, purged, why })
-        });
-        found.collect()
+        self.shots.found(&mut self.rng)
     }
 
     /// Compares what was found with what some number of steps have led to.

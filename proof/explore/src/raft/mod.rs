@@ -320,7 +320,7 @@ pub fn one(seed: u64, plan: Plan) {
     let disk = SimDisk::new(seed, DiskOptions::default());
     let mut ledger = Ledger::new(disk.clone(), seed);
     ledger.may_be_poisoned = setup.fails;
-    ledger.shots_max = rng.usize(..3);
+    ledger.shots.most = rng.usize(..3);
     ledger.talks = plan.talks;
     ledger.say(|| format!("{setup:#?}"));
     let log = inkstone::Options::small().buffer_bytes(16 << 10).own_thread(setup.own_thread);

@@ -14,36 +14,36 @@ const ERRNOS: [i32; 5] = [5, 28, 30, 108, 117];
 
 /// What the lines show of how the log handled the fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Met {
+pub(crate) struct Met {
     /// The first poison.
-    pub poison: Option<Refusal>,
+    pub(crate) poison: Option<Refusal>,
     /// Calls that were refused because the disk was full.
-    pub no_room: u64,
+    pub(crate) no_room: u64,
     /// Acknowledged after that.
-    pub went_on: bool,
+    pub(crate) went_on: bool,
     /// Openings that were refused.
-    pub refused_openings: Vec<Refusal>,
+    pub(crate) refused_openings: Vec<Refusal>,
     /// Openings that succeeded, without the first.
-    pub openings: u64,
+    pub(crate) openings: u64,
     /// The durable records could not all be read.
-    pub unreadable: Option<Refusal>,
+    pub(crate) unreadable: Option<Refusal>,
     /// What the lines contradict.
-    pub broken: Vec<String>,
+    pub(crate) broken: Vec<String>,
 }
 
 /// What a file system may do in the mount in which its disk failed; the log cannot prevent it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Excuses {
+pub(crate) struct Excuses {
     /// Reads fail: it has shut itself down, or the fault is about reads.
-    pub reads_fail: bool,
+    pub(crate) reads_fail: bool,
     /// It shows old bytes of a file whose new ones are in its journal: with data=journal, when the
     /// write to their own place failed (example `old_bytes`). The log reports damage, as it must;
     /// after the next mount everything is there.
-    pub shows_old_bytes: bool,
+    pub(crate) shows_old_bytes: bool,
 }
 
 /// Reads the lines.
-pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
+pub(crate) fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
     let mut met = Met::default();
     let mut poison: Option<Refusal> = None;
     let mut begun_poisoned: HashMap<(u32, Call), bool> = HashMap::new();
@@ -92,7 +92,7 @@ pub fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
 }
 
 fn words(made: &Made) -> String {
-    format!("writer {}: {} {}", made.writer, made.call, made.number)
+    format!("writer {}: {:?} {}", made.writer, made.call, made.number)
 }
 
 impl Met {
@@ -105,7 +105,7 @@ impl Met {
         excuses: Excuses,
     ) {
         let words =
-            format!("{} failed with {} {}: {}", words(made), why.class, why.errno, why.text);
+            format!("{} failed with {:?} {}: {}", words(made), why.class, why.errno, why.text);
         match (made.call, why.class) {
             (Call::Open, Class::Corrupt) if made.number > 0 && excuses.shows_old_bytes => {
                 self.refused_openings.push(why.clone());

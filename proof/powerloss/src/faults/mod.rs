@@ -13,7 +13,7 @@
 //! process that serves the disk reports which call it is, and repairs the disk so that the other
 //! can be killed.
 
-pub mod met;
+pub(crate) mod met;
 pub mod plan;
 
 use std::collections::BTreeMap;
@@ -21,21 +21,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use inkstone::{Access, Log};
+use inkstone::Log;
 use inkstone_io::NamedChoice;
 
 use self::met::{Excuses, Met, met};
 use self::plan::{Fault, arm, mend, sectors_of_log};
+use crate::campaign::Campaign;
 use crate::certificate::Certificate;
 use crate::in_use::lines::{Call, Class, Line, Made};
 use crate::in_use::promised::{Promised, Shown};
 use crate::in_use::usage::Usage;
-use crate::kernel::each::on_each;
 use crate::kernel::machine::{FsKind, Machine, run as run_tool};
 use crate::kernel::recording::{CACHE_DROPPED, Entry, Recording};
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
-use crate::mistake::Mistake;
-use crate::process::{Process, Program};
+use crate::process::Process;
 use crate::runner::{self, Lab, Plan, Verdict, Written};
 use crate::words::Way;
 
@@ -56,9 +55,7 @@ const REFUSALS: u64 = 5;
 
 /// What to run.
 #[derive(Debug, Clone)]
-pub struct Campaign {
-    /// On these file systems.
-    pub kinds: Vec<FsKind>,
+pub struct Wanted {
     /// These faults.
     pub faults: Vec<Fault>,
     /// In these ways, in turn.
@@ -67,14 +64,6 @@ pub struct Campaign {
     pub rounds: u64,
     /// States that are judged after each, besides the harshest one.
     pub sampled: usize,
-    /// The first round's.
-    pub seed: u64,
-    /// Where work directories are made.
-    pub parent: PathBuf,
-    /// The process that uses the log.
-    pub program: Program,
-    /// A mistake in the log, to see that it is found.
-    pub mistake: Option<Mistake>,
 }
 
 /// The outcomes of one fault on one file system.
@@ -166,53 +155,37 @@ fn outcome(fired: u64, met: &Met) -> &'static str {
 /// A file system's certificate, and the counts of each fault.
 pub type Told = (Certificate, BTreeMap<Fault, Tally>);
 
-/// Runs it. A part that cannot run is named in its certificate.
-///
-/// # Errors
-/// The work directory cannot be created or removed.
+/// Runs it.
 pub fn run(
     campaign: &Campaign,
+    wanted: &Wanted,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Told>, String> {
-    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
-        let ways: Vec<_> = campaign.ways.iter().map(ToString::to_string).collect();
-        let subject = format!("a log in use while its disk fails; {}", ways.join(", "));
-        let Campaign { seed, rounds, .. } = campaign;
-        let command =
-            format!("inkstone powerloss faults --fs {kind} --seed {seed} --rounds {rounds}");
-        let mut certificate = Certificate::begin("faults", kind.to_string(), subject, command);
-        (certificate.seed, certificate.seeds) = (campaign.seed, campaign.rounds);
-        let tallies = match machine {
-            Ok(machine) => on(campaign, machine, kind, &mut certificate, stop, progress)
-                .map_err(|error| format!("{kind}: {error}"))?,
-            Err(why) => {
-                certificate.not_run.push(why);
-                BTreeMap::new()
-            }
-        };
-        Ok((certificate, tallies))
-    })?;
-    Ok(ran.into_iter().map(|ran| ran.finish(|(certificate, _)| certificate)).collect())
+) -> Result<Vec<Told>, RunError> {
+    let subject = format!("a log in use while its disk fails; {}", Way::list(&wanted.ways));
+    campaign.on_each("faults", &subject, stop, |machine, kind, certificate| {
+        on(campaign, wanted, (machine, kind), certificate, stop, progress)
+    })
 }
 
 fn on(
     campaign: &Campaign,
-    machine: &Machine,
-    kind: FsKind,
+    wanted: &Wanted,
+    (machine, kind): (&Machine, FsKind),
     certificate: &mut Certificate,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BTreeMap<Fault, Tally>, RunError> {
-    let has_way = |way: &&Way| way.access() == Access::Buffered || kind.has_direct();
-    let ways: Vec<_> = campaign.ways.iter().copied().filter(|way| has_way(&way)).collect();
+    certificate.seeds = wanted.rounds;
+    let (ways, _) = Way::on(kind, &wanted.ways);
     if ways.is_empty() {
         certificate.not_run.push(format!("{kind}: it has none of these strategies"));
         return Ok(BTreeMap::new());
     }
-    let (fault, usage) = of_round(campaign, &ways, 0);
+    let (fault, usage) = of_round(campaign, wanted, &ways, 0);
     let mut lab = Faults {
         campaign,
+        wanted,
         ways,
         kind,
         fault,
@@ -223,7 +196,7 @@ fn on(
         is_broken: false,
         tallies: BTreeMap::new(),
     };
-    let rounds = campaign.rounds * campaign.faults.len() as u64;
+    let rounds = wanted.rounds * wanted.faults.len() as u64;
     let plan = Plan { rounds, violations_max: VIOLATIONS_MAX, keep_in: None };
     let mut medium = PowerCut::new(machine, kind);
     medium.repairs = true;
@@ -236,9 +209,9 @@ fn on(
 }
 
 /// By the seed alone, so that one round can be repeated by itself.
-fn of_round(campaign: &Campaign, ways: &[Way], round: u64) -> (Fault, Usage) {
-    let faults = campaign.faults.len() as u64;
-    let fault = campaign.faults[(round % faults) as usize];
+fn of_round(campaign: &Campaign, wanted: &Wanted, ways: &[Way], round: u64) -> (Fault, Usage) {
+    let faults = wanted.faults.len() as u64;
+    let fault = wanted.faults[(round % faults) as usize];
     let seed = campaign.seed + round / faults;
     let turn = seed as usize + Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
     let usage = Usage {
@@ -279,6 +252,7 @@ fn without_dropped(recording: &Recording) -> Recording {
 
 struct Faults<'a> {
     campaign: &'a Campaign,
+    wanted: &'a Wanted,
     ways: Vec<Way>,
     kind: FsKind,
     fault: Fault,
@@ -316,7 +290,7 @@ impl Faults<'_> {
                 Line::Shown(..) | Line::Rests => {}
             }
         }
-        let calls = within.values().map(|made| format!("{} {}", made.call, made.number));
+        let calls = within.values().map(|made| format!("{:?} {}", made.call, made.number));
         let calls: Vec<_> = calls.collect();
         if calls.is_empty() {
             "outside any call".into()
@@ -449,7 +423,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         medium: &mut PowerCut<'_>,
         _: &AtomicBool,
     ) -> Result<Written, RunError> {
-        (self.fault, self.usage) = of_round(self.campaign, &self.ways, round);
+        (self.fault, self.usage) = of_round(self.campaign, self.wanted, &self.ways, round);
         self.lines.clear();
         (self.fired, self.is_broken) = (0, false);
         let words = self.usage.to_string();
@@ -487,7 +461,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         }
         let choice = crashed.is_ok().then(|| Choice {
             plainest: 1,
-            sampled: self.campaign.sampled,
+            sampled: self.wanted.sampled,
             from: from.min(medium.recording.entries.len()),
             again_every: 0,
             seed: self.usage.seed,
@@ -534,7 +508,7 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         if let Some(mistake) = self.campaign.mistake {
             words += &format!(" --mistake {mistake}");
         }
-        if let [way] = self.campaign.ways[..] {
+        if let [way] = self.wanted.ways[..] {
             words += &format!(" --strategy {way}");
         }
         words

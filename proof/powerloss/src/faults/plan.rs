@@ -61,9 +61,6 @@ impl Fault {
 }
 
 /// Which sectors hold the files of the log in `directory` now.
-///
-/// # Errors
-/// Errors of the operating system.
 pub fn sectors_of_log(directory: &Path) -> Result<Vec<Range<u64>>, String> {
     let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut ranges = Vec::new();

@@ -11,7 +11,7 @@
 //! | [`worker`] | the process |
 //! | [`promised`] | what the log promised it, and comparing a log with that |
 
-pub mod lines;
-pub mod promised;
+pub(crate) mod lines;
+pub(crate) mod promised;
 pub mod usage;
-pub mod worker;
+pub(crate) mod worker;

@@ -15,9 +15,9 @@ use crate::verdict::read_all;
 
 /// What must be found.
 #[derive(Debug, Clone)]
-pub struct Promised {
+pub(crate) struct Promised {
     /// Of all records: those of `shown` are known.
-    pub must: Must<Id>,
+    pub(crate) must: Must<Id>,
     writers: Writers,
     /// The log was closed, and said `Ok`: everything is certain.
     is_closed: bool,
@@ -25,11 +25,9 @@ pub struct Promised {
 
 /// What an earlier opening has shown: the first LSN, and the records from there on.
 #[derive(Debug, Clone)]
-pub struct Shown {
-    /// The first LSN.
-    pub first: u64,
-    /// The records.
-    pub records: Arc<[Id]>,
+pub(crate) struct Shown {
+    pub(crate) first: u64,
+    pub(crate) records: Arc<[Id]>,
 }
 
 impl Default for Shown {
@@ -40,19 +38,19 @@ impl Default for Shown {
 
 /// The counts of one look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Records read back.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Of these, records that an earlier opening had shown.
-    pub again: u64,
+    pub(crate) again: u64,
     /// Of these, records that were acknowledged by LSN since then.
-    pub acknowledged: u64,
+    pub(crate) acknowledged: u64,
 }
 
 impl Promised {
     /// By the first `heard` lines, after what an earlier opening has shown. What may be there
     /// besides comes from all lines, since a line comes later than its call.
-    pub fn by(shown: &Shown, lines: &[Line], heard: usize) -> Self {
+    pub(crate) fn by(shown: &Shown, lines: &[Line], heard: usize) -> Self {
         let last = shown.first + shown.records.len() as u64 - 1;
         let mut must = Must {
             records: Arc::clone(&shown.records),
@@ -129,10 +127,7 @@ impl Promised {
     }
 
     /// Compares a log; returns what it shows.
-    ///
-    /// # Errors
-    /// Which promise is broken.
-    pub fn check(&self, log: &Log) -> Result<(Shown, Counts), String> {
+    pub(crate) fn check(&self, log: &Log) -> Result<(Shown, Counts), String> {
         let (first, last) = (log.first().get(), log.last().get());
         self.must.ends(first, last)?;
         let mut order = InOrder::new(&self.writers, first <= self.must.known_to() + 1);

@@ -4,14 +4,13 @@
 //! using it.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use inkstone::{Access, Options, Preparation};
+use inkstone::{Options, Preparation};
 
 use crate::mistake::Mistake;
 use crate::sim::variant::{SEGMENT_BYTES, small};
-use crate::words::{Way, Words};
+use crate::words::{Way, in_words};
 
 inkstone_io::named_choice! {
     /// A lie of the process or of its log, to show that it is noticed.
@@ -47,34 +46,10 @@ pub struct Usage {
 
 pub(crate) const HEAD: &str = "inkstone-use 1";
 
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { way, threads, seed, life, ends_after, lie, mistake } = self;
-        write!(f, "{HEAD} threads={threads} seed={seed} life={life}")?;
-        way.map_or(Ok(()), |way| write!(f, " strategy={way}"))?;
-        ends_after.map_or(Ok(()), |count| write!(f, " ends-after={count}"))?;
-        lie.map_or(Ok(()), |lie| write!(f, " lie={lie}"))?;
-        mistake.map_or(Ok(()), |mistake| write!(f, " mistake={mistake}"))
-    }
-}
-
-impl FromStr for Usage {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let words = Words::of(text, HEAD)?;
-        let usage = Self {
-            way: words.get("strategy")?,
-            threads: words.needed("threads")?,
-            seed: words.needed("seed")?,
-            life: words.needed("life")?,
-            ends_after: words.get("ends-after")?,
-            lie: words.get("lie")?,
-            mistake: words.get("mistake")?,
-        };
-        Ok(usage)
-    }
-}
+in_words!(
+    Usage, HEAD, threads = "threads", seed = "seed", life = "life"
+    ? way = "strategy", ends_after = "ends-after", lie = "lie", mistake = "mistake"
+);
 
 impl Usage {
     /// The options of the log, without its mistake.
@@ -94,11 +69,6 @@ impl Usage {
             options = options.own_thread(true).periodic(Duration::from_millis(20));
         }
         options
-    }
-
-    /// Whether it writes through the page cache alone.
-    pub fn is_buffered(&self) -> bool {
-        self.way.is_some_and(|way| way.access() == Access::Buffered)
     }
 }
 
@@ -168,31 +138,5 @@ mod tests {
         }
         assert_eq!(Id::of(&payload[..payload.len() - 1]), None);
         assert_eq!(Id::of(&[]), None);
-    }
-
-    #[test]
-    fn its_words_say_it_all() {
-        let plain = Usage {
-            way: None,
-            threads: 8,
-            seed: u64::MAX,
-            life: 5000,
-            ends_after: None,
-            lie: None,
-            mistake: None,
-        };
-        let more = Usage {
-            way: Some(Way::DirectFsync),
-            ends_after: Some(7),
-            lie: Some(Lie::TruncatesMore),
-            ..plain
-        };
-        for usage in [plain, more] {
-            assert_eq!(usage.to_string().parse(), Ok(usage));
-            usage.options().check().expect("the log can be told");
-        }
-        assert!(
-            "inkstone-use 1 seed=1".parse::<Usage>().expect_err("no threads").contains("threads")
-        );
     }
 }

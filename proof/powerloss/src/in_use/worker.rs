@@ -39,10 +39,7 @@ struct Worker<'a> {
 }
 
 /// Uses a log in `directory` until the input ends.
-///
-/// # Errors
-/// Nobody reads its output any more.
-pub fn work(
+pub(crate) fn work(
     directory: &Path,
     usage: &Usage,
     input: impl BufRead + Send + 'static,
@@ -87,7 +84,7 @@ type Called<T> = Result<Result<T, Refusal>, String>;
 impl<'o> Worker<'o> {
     fn say(&self, line: &Line) -> Result<(), String> {
         // One write a line: a kill leaves whole lines.
-        let line = format!("{line}\n");
+        let line = line.to_text() + "\n";
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let said = output.write_all(line.as_bytes()).and_then(|()| output.flush());
         said.map_err(|error| format!("the output has no reader: {error}"))

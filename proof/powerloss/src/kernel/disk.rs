@@ -213,9 +213,6 @@ impl Disk {
     }
 
     /// Reads; fewer bytes only at its end.
-    ///
-    /// # Errors
-    /// By plan.
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
         self.lock().counters.reads += 1;
         self.meet(Access::Read, sectors_of(offset, len as u64))?;
@@ -227,9 +224,6 @@ impl Disk {
     }
 
     /// Writes. Not on the medium before the next flush.
-    ///
-    /// # Errors
-    /// By plan, and at its end.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.lock().counters.writes += 1;
         if self.meet(Access::Write, sectors_of(offset, bytes.len() as u64))? {
@@ -253,9 +247,6 @@ impl Disk {
     }
 
     /// Makes sectors zeros.
-    ///
-    /// # Errors
-    /// By plan.
     pub fn clear(&self, offset: u64, len_bytes: u64) -> Result<(), Failure> {
         self.lock().counters.writes += 1;
         let sectors = sectors_of(offset, len_bytes);
@@ -269,9 +260,6 @@ impl Disk {
     }
 
     /// Makes all earlier writes durable.
-    ///
-    /// # Errors
-    /// By plan; then nothing became durable.
     pub fn flush(&self) -> Result<(), Failure> {
         self.lock().counters.flushes += 1;
         let met = self.meet(Access::Flush, 0..0);

@@ -136,9 +136,6 @@ pub struct Machine {
 impl Machine {
     /// A machine whose work directory is in `parent`. It first removes what killed processes left
     /// there. At most one file system is mounted in it at a time.
-    ///
-    /// # Errors
-    /// What [`missing`] says, and errors of the operating system.
     pub fn new(parent: &Path) -> Result<Self, String> {
         if let Some(why) = missing() {
             return Err(why);
@@ -156,9 +153,6 @@ impl Machine {
     }
 
     /// Attaches a disk.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn attach(&self, disk: &Disk) -> Result<LoopDevice, String> {
         let server = self.server.as_ref().ok_or("the machine was removed")?;
         let file = server.serve(disk);
@@ -168,9 +162,6 @@ impl Machine {
     }
 
     /// Makes a file system on a disk.
-    ///
-    /// # Errors
-    /// What mkfs says.
     pub fn make(&self, disk: &Disk, kind: FsKind) -> Result<(), String> {
         let device = self.attach(disk)?;
         let (name, arguments) = kind.mkfs();
@@ -181,10 +172,6 @@ impl Machine {
 
     /// Mounts the file system of a disk, after e2fsck if it has no journal, as a machine does when
     /// it boots.
-    ///
-    /// # Errors
-    /// What e2fsck or the kernel says: a file system that cannot be mounted after a crash is a
-    /// finding too.
     pub fn boot(&self, disk: &Disk, kind: FsKind) -> Result<Running, String> {
         let device = self.attach(disk)?;
         if kind == FsKind::Ext4NoJournal {
@@ -197,9 +184,6 @@ impl Machine {
     }
 
     /// A new disk with a new file system.
-    ///
-    /// # Errors
-    /// As [`Machine::make`].
     pub fn new_disk(&self, kind: FsKind) -> Result<Disk, String> {
         let disk = Disk::new(kind.to_string().as_str(), Image::new(kind.disk_bytes()));
         self.make(&disk, kind)?;
@@ -212,9 +196,6 @@ impl Machine {
     }
 
     /// Removes everything.
-    ///
-    /// # Errors
-    /// What could not be removed: the next start tries again.
     pub fn remove(mut self) -> Result<(), String> {
         if let Some(server) = self.server.take() {
             server.unmount().map_err(|error| format!("unmount the disks: {error}"))?;
@@ -234,9 +215,6 @@ pub struct Running {
 impl Running {
     /// Unmounts it and detaches its disk. What reaches the disk by this is not part of a crash:
     /// take the recording before.
-    ///
-    /// # Errors
-    /// It is busy.
     pub fn shut_down(mut self) -> Result<(), String> {
         if let Some(mount) = self.mount.take() {
             mount.unmount().map_err(|error| error.to_string())?;

@@ -7,10 +7,9 @@
 //! |---|---|
 //! | [`image`], [`fault`], [`disk`], [`server`] | disks in memory, how they fail, and how the kernel reaches them |
 //! | [`recording`], [`states`] | what reached a disk, as a file too; what a power cut may leave of it |
-//! | [`machine`], [`each`] | file systems on these disks: created, mounted, removed; several of them in turn |
+//! | [`machine`] | file systems on these disks: created, mounted, removed |
 
 pub mod disk;
-pub mod each;
 pub mod fault;
 pub mod image;
 pub mod machine;

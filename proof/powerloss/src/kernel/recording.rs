@@ -102,9 +102,6 @@ impl Recording {
     }
 
     /// Writes it to a file, which must not exist yet.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let file = fs::File::create_new(path)?;
         let mut out = io::BufWriter::with_capacity(1 << 20, file);
@@ -114,9 +111,6 @@ impl Recording {
     }
 
     /// Writes it to a new file in `parent` and returns its path: `name` with a number.
-    ///
-    /// # Errors
-    /// Which file could not be written, and why.
     pub fn save_in(&self, parent: &Path, name: &str) -> Result<PathBuf, String> {
         let paths = (0..1000).map(|number| parent.join(format!("{name}-{number}.log-writes")));
         for path in paths {
@@ -159,9 +153,6 @@ impl Recording {
 
     /// Reads one, also one made by the kernel's dm-log-writes: a write with FUA becomes a write
     /// followed by a flush.
-    ///
-    /// # Errors
-    /// It cannot be read, is not such a recording, or is damaged; the error says at which byte.
     pub fn load(path: &Path) -> Result<Self, String> {
         let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(&bytes).map_err(|why| format!("{}: {why}", path.display()))

@@ -47,9 +47,6 @@ pub struct DiskServer {
 
 impl DiskServer {
     /// Mounts it at `target`, an empty directory.
-    ///
-    /// # Errors
-    /// No `/dev/fuse`, or not root.
     pub fn mount(target: &Path) -> io::Result<Self> {
         let disks = Disks::default();
         let mut config = Config::default();
@@ -73,9 +70,6 @@ impl DiskServer {
     }
 
     /// Unmounts it.
-    ///
-    /// # Errors
-    /// A disk is still in use.
     pub fn unmount(mut self) -> io::Result<()> {
         // The kernel closes a loop device's file a little after the device is detached, and other
         // programs may scan all directories.
@@ -97,7 +91,8 @@ struct Files {
     disks: Disks,
 }
 
-fn attributes(inode: u64, size: u64, kind: FileType) -> FileAttr {
+/// A file, or the directory of a server.
+pub fn attributes(inode: u64, size: u64, kind: FileType) -> FileAttr {
     let epoch = SystemTime::UNIX_EPOCH;
     FileAttr {
         ino: INodeNo(inode),

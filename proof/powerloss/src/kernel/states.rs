@@ -185,9 +185,6 @@ impl Cut {
 
     /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit
     /// for each unit.
-    ///
-    /// # Errors
-    /// Another text, or a number of digits that differs from the number of units.
     pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
         let Some(digits) = words.strip_prefix("exactly:") else {
             return Ok(self.kept(words.parse()?));

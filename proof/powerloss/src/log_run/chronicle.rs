@@ -31,9 +31,6 @@ pub type Again = [May; 3];
 impl May {
     /// Opens what is in the directory, compares it, and appends one more. `mark` is called when it
     /// was shown, and when one more was appended. It ends as a killed process does.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn check(
         &self,
         directory: OsDirectory,
@@ -88,9 +85,6 @@ struct Step {
 
 impl Chronicle {
     /// Reads the marks.
-    ///
-    /// # Errors
-    /// Another program's recording, or marks that contradict each other.
     pub fn read(recording: &Recording) -> Result<Self, String> {
         let marks = recording.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
             Entry::Mark(text) => Some((at + 1, text.as_str())),

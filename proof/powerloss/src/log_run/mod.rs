@@ -11,26 +11,24 @@
 //! | [`project`] | states that follow from a mounted one without a mount |
 
 pub mod chronicle;
-pub mod project;
+pub(crate) mod project;
 mod raft;
 pub mod spec;
-pub mod writer;
+pub(crate) mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use inkstone::Access;
 use inkstone_io::OsDirectory;
 
 use self::chronicle::{Again, Chronicle, May};
 use self::project::{Projection, Projector, Seen, read_files};
 use self::spec::{Spec, Subject};
+use crate::campaign::Campaign;
 use crate::certificate::Certificate;
-use crate::kernel::each::on_each;
 use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::states::Cut;
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
-use crate::mistake::Mistake;
 use crate::process::{Process, Program};
 use crate::runner::{self, Lab, Plan, Verdict, Written, replay};
 use crate::sim::explore::log2_of_sum;
@@ -47,79 +45,53 @@ const VIOLATIONS_MAX: usize = 5;
 
 /// What to run.
 #[derive(Debug, Clone)]
-pub struct Campaign {
-    /// On these file systems.
-    pub kinds: Vec<FsKind>,
+pub struct Wanted {
     /// In these ways, in turn.
     pub ways: Vec<Way>,
     /// States that the kernel mounts, on each file system.
     pub mounted: u64,
     /// States that are projected from these, on each file system.
     pub projected: u64,
-    /// The first history's.
-    pub seed: u64,
-    /// Where work directories are made.
-    pub parent: PathBuf,
-    /// Where the recording of a violation is kept.
-    pub keep_in: PathBuf,
-    /// The writer.
-    pub program: Program,
-    /// The command that does the same again.
-    pub command: String,
-    /// A mistake in the log, to see that it is found.
-    pub mistake: Option<Mistake>,
     /// What is written. Of a raft log no states are projected.
     pub subject: Subject,
 }
 
-/// Runs it: a certificate for each file system, in order. A part that cannot run is named in its
-/// certificate.
-///
-/// # Errors
-/// The work directory cannot be created or removed.
+/// Runs it: a certificate for each file system, in order.
 pub fn run(
     campaign: &Campaign,
+    wanted: &Wanted,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Certificate>, String> {
-    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
-        let ways: Vec<_> = campaign.ways.iter().map(ToString::to_string).collect();
-        let what = match campaign.subject {
-            Subject::Log => "operations",
-            Subject::Raft => "calls of a raft log",
-        };
-        let subject = format!("histories of {LENGTH} {what}; {}", ways.join(", "));
-        let command = campaign.command.clone();
-        let mut certificate = Certificate::begin("run", kind.to_string(), subject, command);
-        certificate.seed = campaign.seed;
-        match machine {
-            Ok(machine) => on(campaign, machine, kind, &mut certificate, stop, progress)
-                .map_err(|error| error.to_string())?,
-            Err(why) => certificate.not_run.push(why),
-        }
-        Ok(certificate)
+) -> Result<Vec<Certificate>, RunError> {
+    let what = match wanted.subject {
+        Subject::Log => "operations",
+        Subject::Raft => "calls of a raft log",
+    };
+    let subject = format!("histories of {LENGTH} {what}; {}", Way::list(&wanted.ways));
+    let ran = campaign.on_each("run", &subject, stop, |machine, kind, certificate| {
+        on(campaign, wanted, (machine, kind), certificate, stop, progress)
     })?;
-    Ok(ran.into_iter().map(|ran| ran.finish(|certificate| certificate)).collect())
+    Ok(ran.into_iter().map(|(certificate, ())| certificate).collect())
 }
 
 fn on(
     campaign: &Campaign,
-    machine: &Machine,
-    kind: FsKind,
+    wanted: &Wanted,
+    (machine, kind): (&Machine, FsKind),
     certificate: &mut Certificate,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
-    let has_way = |way: &&Way| way.access() == Access::Buffered || kind.has_direct();
-    let (ways, lack): (Vec<_>, Vec<_>) = campaign.ways.iter().partition(has_way);
+    let (ways, lack) = Way::on(kind, &wanted.ways);
     let why = |way| format!("{kind}: {way}: this file system has no O_DIRECT");
     certificate.not_run.extend(lack.into_iter().map(why));
     if ways.is_empty() {
         return Ok(());
     }
-    let histories = campaign.mounted.div_ceil(STATES_OF_A_HISTORY).max(ways.len() as u64);
+    let histories = wanted.mounted.div_ceil(STATES_OF_A_HISTORY).max(ways.len() as u64);
     let mut lab = LogRun {
         campaign,
+        wanted,
         histories,
         ways,
         judging: None,
@@ -131,7 +103,7 @@ fn on(
         possible_log2: 0.0,
         done: 0,
     };
-    let keep_in = Some(campaign.keep_in.clone());
+    let keep_in = campaign.keep_in.clone();
     let plan = Plan { rounds: histories, violations_max: VIOLATIONS_MAX, keep_in };
     let mut medium = PowerCut::new(machine, kind);
     runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
@@ -140,14 +112,15 @@ fn on(
     certificate.count("mounted by the kernel: any subset of unflushed sectors", lab.mounted);
     certificate.classes[0].possible_log2 = Some(lab.possible_log2);
     certificate.count("cut again while they were opened", lab.again);
-    lab.projection.describe(certificate, kind, campaign.projected);
+    lab.projection.describe(certificate, kind, wanted.projected);
     Ok(())
 }
 
 struct LogRun<'a> {
     campaign: &'a Campaign,
+    wanted: &'a Wanted,
     histories: u64,
-    ways: Vec<&'a Way>,
+    ways: Vec<Way>,
     judging: Option<Judging>,
     /// What the last mount showed, if states are projected from it.
     seen: Option<Seen>,
@@ -163,10 +136,6 @@ struct LogRun<'a> {
 
 /// Records a history: what reaches the disk from mkfs on, and the writer's lines. An error that the
 /// writer found is in the recording too.
-///
-/// # Errors
-/// The file system could not be made or mounted; the writer ended without a message; `stop` was
-/// set.
 pub fn record(
     medium: &mut PowerCut<'_>,
     spec: &Spec,
@@ -194,22 +163,22 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
         medium: &mut PowerCut<'_>,
         stop: &AtomicBool,
     ) -> Result<Written, RunError> {
-        let campaign = self.campaign;
+        let Self { campaign, wanted, .. } = *self;
         let spec = Spec {
             kind: medium.kind,
-            way: *self.ways[round as usize % self.ways.len()],
+            way: self.ways[round as usize % self.ways.len()],
             // It does not depend on the way's number, so each way gets logs of every kind.
             seed: campaign.seed + round,
             length: LENGTH,
             mistake: campaign.mistake,
-            subject: campaign.subject,
+            subject: wanted.subject,
         };
         let chronicle = record(medium, &spec, &campaign.program, stop)
             .map_err(|why| format!("{spec}: {why}"))?;
         let broken = chronicle.failed.iter().map(|why| format!("the writer itself failed: {why}"));
         let broken = broken.collect();
-        let states = share(campaign.mounted, self.histories, round);
-        self.states = [states, share(campaign.projected, self.histories, round), 0];
+        let states = share(wanted.mounted, self.histories, round);
+        self.states = [states, share(wanted.projected, self.histories, round), 0];
         let choice = Choice {
             plainest: 0,
             sampled: states as usize,
@@ -301,9 +270,6 @@ impl Judging {
     }
 
     /// Judges a state.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         let entry = state.place.as_ref().map_or(0, |(entry, _)| *entry);
         let (first, moment) = self.chronicle.at(entry);

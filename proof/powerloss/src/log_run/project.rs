@@ -38,30 +38,24 @@ const PATH: &str = "/log";
 
 /// A file of the log as the mounted file system shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundFile {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Where they are.
-    pub extents: ExtentMap,
+pub(crate) struct FoundFile {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) extents: ExtentMap,
 }
 
 /// The log's directory as the mounted file system shows it.
-pub type FoundFiles = BTreeMap<String, FoundFile>;
+pub(crate) type FoundFiles = BTreeMap<String, FoundFile>;
 
 /// What a mount shows and does, before the log is opened.
 #[derive(Debug, Default)]
-pub struct Seen {
-    /// The files.
-    pub files: FoundFiles,
+pub(crate) struct Seen {
+    pub(crate) files: FoundFiles,
     /// What the mount itself wrote: the journal's recovery, fsck.
-    pub mount: Recording,
+    pub(crate) mount: Recording,
 }
 
 /// Reads every file of the log, with its extents.
-///
-/// # Errors
-/// Errors of the operating system.
-pub fn read_files(directory: &Path) -> Result<FoundFiles, String> {
+pub(crate) fn read_files(directory: &Path) -> Result<FoundFiles, String> {
     let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut files = FoundFiles::new();
     if !directory.exists() {
@@ -80,15 +74,15 @@ pub fn read_files(directory: &Path) -> Result<FoundFiles, String> {
 
 /// The counts of projected states.
 #[derive(Debug, Default)]
-pub struct Projection {
+pub(crate) struct Projection {
     /// States that were opened, read and compared.
-    pub states: u64,
+    pub(crate) states: u64,
     /// Families: mounted states with sectors that can differ.
-    pub families: u64,
+    pub(crate) families: u64,
     /// Mounted states without such sectors.
-    pub without: u64,
+    pub(crate) without: u64,
     /// States that were mounted as well, and whose files were compared byte by byte.
-    pub compared: u64,
+    pub(crate) compared: u64,
     /// States that a small family could not show; the next families show them.
     owed: u64,
 }
@@ -108,7 +102,7 @@ fn never(kind: FsKind) -> Option<&'static str> {
 
 impl Projection {
     /// Adds the counts to a certificate.
-    pub fn describe(&self, certificate: &mut Certificate, kind: FsKind, wanted: u64) {
+    pub(crate) fn describe(&self, certificate: &mut Certificate, kind: FsKind, wanted: u64) {
         if wanted == 0 {
             return;
         }
@@ -149,27 +143,23 @@ struct Place {
 }
 
 /// One mounted state, from which others are projected.
-pub struct Projector<'a> {
-    /// Where states are mounted for comparison.
-    pub machine: &'a Machine,
-    /// What was written.
-    pub spec: &'a Spec,
-    /// Where the power was cut.
-    pub cut: &'a Cut,
-    /// What the mounted state keeps.
-    pub kept: &'a [bool],
-    /// What the mount showed.
-    pub seen: &'a Seen,
-    /// What may be found.
-    pub allowed: &'a Allowed,
+pub(crate) struct Projector<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) spec: &'a Spec,
+    pub(crate) cut: &'a Cut,
+    pub(crate) kept: &'a [bool],
+    pub(crate) seen: &'a Seen,
+    pub(crate) allowed: &'a Allowed,
 }
 
 impl Projector<'_> {
     /// Checks up to `quota` states, and those that earlier families owe.
-    ///
-    /// # Errors
-    /// Which promise is broken; or that a projection differs from what the kernel shows.
-    pub fn project(&mut self, total: &mut Projection, quota: u64, seed: u64) -> Result<(), Broken> {
+    pub(crate) fn project(
+        &mut self,
+        total: &mut Projection,
+        quota: u64,
+        seed: u64,
+    ) -> Result<(), Broken> {
         total.owed += quota;
         let places = self.places();
         if places.is_empty() {

@@ -2,9 +2,6 @@
 //!
 //! *Owns*: the options that follow from a seed, the text form. *May not touch*: the writing.
 
-use std::fmt;
-use std::str::FromStr;
-
 use inkstone::{Options, Preparation};
 use inkstone_io::named_choice;
 
@@ -12,7 +9,7 @@ use crate::history::{Op, history};
 use crate::kernel::machine::FsKind;
 use crate::mistake::Mistake;
 use crate::sim::variant::small;
-use crate::words::{Way, Words};
+use crate::words::{Way, in_words};
 
 named_choice! {
     /// What is written.
@@ -41,29 +38,10 @@ pub struct Spec {
 
 pub(crate) const HEAD: &str = "inkstone-powerloss 1";
 
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, way, seed, length, mistake, subject } = self;
-        write!(f, "{HEAD} fs={kind} strategy={way} seed={seed} length={length} subject={subject}")?;
-        mistake.map_or(Ok(()), |mistake| write!(f, " mistake={mistake}"))
-    }
-}
-
-impl FromStr for Spec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let words = Words::of(text, HEAD)?;
-        Ok(Self {
-            kind: words.needed("fs")?,
-            way: words.needed("strategy")?,
-            seed: words.needed("seed")?,
-            length: words.needed("length")?,
-            mistake: words.get("mistake")?,
-            subject: words.get("subject")?.unwrap_or(Subject::Log),
-        })
-    }
-}
+in_words!(
+    Spec, HEAD, kind = "fs", way = "strategy", seed = "seed", length = "length", subject = "subject"
+    ? mistake = "mistake"
+);
 
 impl Spec {
     /// What the writer does with a log.

@@ -18,20 +18,17 @@ use crate::verdict::check;
 use crate::words::InStep;
 
 /// The log is being opened for the first time.
-pub const OPENING: &str = "opening";
+pub(crate) const OPENING: &str = "opening";
 /// It is open.
-pub const OPENED: &str = "opened";
+pub(crate) const OPENED: &str = "opened";
 /// `start 7`: operation 7 begins.
-pub const START: &str = "start";
+pub(crate) const START: &str = "start";
 /// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see
 /// `raft.rs`.
-pub const DONE: &str = "done";
+pub(crate) const DONE: &str = "done";
 
 /// Does what `spec` says in `directory`.
-///
-/// # Errors
-/// What failed: `output` has got it too. Also that the recorder has ended.
-pub fn write(
+pub(crate) fn write(
     spec: &Spec,
     directory: &Path,
     input: impl BufRead,
@@ -109,11 +106,9 @@ fn again(
 
 /// What a log reported when an operation was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
-    /// Its first and last LSN.
-    pub shown: Shown,
-    /// What is durable.
-    pub durable: u64,
+pub(crate) struct Facts {
+    pub(crate) shown: Shown,
+    pub(crate) durable: u64,
 }
 
 impl fmt::Display for Facts {
@@ -130,14 +125,14 @@ impl Facts {
     }
 
     /// From the words of a line behind its number.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(' ').skip(1).map(|number| number.parse().ok());
         let mut next = || numbers.next().flatten();
         Some(Self { shown: Shown { first: next()?, last: next()? }, durable: next()? })
     }
 
     /// The model when an operation with this outcome is done.
-    pub fn settle(self, operation: &Op, mut after: Model) -> Model {
+    pub(crate) fn settle(self, operation: &Op, mut after: Model) -> Model {
         match operation {
             Op::Reopen | Op::Drop | Op::Kill => after.settle(self.shown),
             _ => after.acked = after.acked.max(self.durable),

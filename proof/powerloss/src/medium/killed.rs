@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use inkstone_host::WorkDir;
 use inkstone_io::Capabilities;
 
-use super::{Choice, Ground, Judge, Medium, RunError, State};
+use super::{Choice, Ground, Judge, Medium, RunError, Shown, State};
 
 /// A directory whose writer is killed; what it has written stays in the page cache. The next
 /// writers continue there, a few of them, and then one begins in a new directory.
 #[derive(Debug)]
 pub struct Killed {
     workdir: WorkDir,
-    file_system: String,
+    /// Where it is, in words.
+    pub file_system: String,
     /// How many writers follow each other in one directory.
     lives: u64,
     lived: u64,
@@ -24,9 +25,6 @@ pub struct Killed {
 impl Killed {
     /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it,
     /// one after the other.
-    ///
-    /// # Errors
-    /// The directory could not be created.
     pub fn new(parent: &Path, lives: u64) -> Result<Self, String> {
         let workdir = WorkDir::create(parent).map_err(|error| error.to_string())?;
         let capabilities = Capabilities::of(workdir.path()).map_err(|error| error.to_string())?;
@@ -40,14 +38,6 @@ impl Killed {
 }
 
 impl Medium for Killed {
-    fn file_system(&self) -> String {
-        self.file_system.clone()
-    }
-
-    fn not_shown(&self) -> Vec<String> {
-        vec!["power loss: the writes of a killed writer stay in the page cache".into()]
-    }
-
     fn ground(&mut self, _: &str) -> Result<Ground, String> {
         let is_new = self.lived.is_multiple_of(self.lives);
         let old = self.directory();
@@ -69,19 +59,11 @@ impl Medium for Killed {
         self.heard += 1;
     }
 
-    fn states(&mut self, _: &Choice, judge: &mut dyn Judge) -> Result<(), RunError> {
+    fn states(&mut self, _: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
         let directory = self.directory();
-        let state = State {
-            directory: &directory,
-            heard: self.heard,
-            class: "killed with SIGKILL",
-            is_plainest: false,
-            is_repaired: false,
-            place: None,
-            again: None,
-            disk: None,
-        };
+        let state = State::of("killed with SIGKILL", self.heard, None);
+        let state = State { directory: &directory, ..state };
         // There is only one state: whether more are wanted makes no difference.
-        judge.judge(&state).map(drop)
+        judge(Shown::State(&state)).map(drop)
     }
 }

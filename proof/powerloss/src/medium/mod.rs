@@ -110,42 +110,40 @@ pub struct State<'a> {
     pub disk: Option<&'a Disk>,
 }
 
-/// Judges states.
-pub trait Judge {
-    /// Judges a state; breaks when no more are wanted.
-    ///
-    /// # Errors
-    /// It could not be judged.
-    fn judge(&mut self, state: &State<'_>) -> Result<ControlFlow<()>, RunError>;
-
-    /// Looks at what follows from a state that was judged, when it is not mounted any more.
-    ///
-    /// # Errors
-    /// Something could not be looked at.
-    fn after(&mut self, _: &Machine, _: &Cut, _: &[bool]) -> Result<ControlFlow<()>, RunError> {
-        Ok(ControlFlow::Continue(()))
+impl State<'_> {
+    /// A state that is not mounted yet.
+    fn of(class: &'static str, heard: usize, place: Option<(usize, String)>) -> Self {
+        Self {
+            directory: Path::new(""),
+            heard,
+            class,
+            is_plainest: false,
+            is_repaired: false,
+            place,
+            again: None,
+            disk: None,
+        }
     }
-
-    /// A state could not be shown, since its file system does not come up.
-    ///
-    /// # Errors
-    /// That is an error of the lab.
-    fn is_dead(&mut self, state: &State<'_>, why: String) -> Result<ControlFlow<()>, RunError>;
 }
+
+/// What a medium shows to a judge.
+#[derive(Debug)]
+pub enum Shown<'a> {
+    /// A state.
+    State(&'a State<'a>),
+    /// A state whose file system does not come up, and why.
+    Dead(&'a State<'a>, String),
+    /// What the state before was cut from, and kept: it is not mounted any more.
+    After(&'a Machine, &'a Cut, &'a [bool]),
+}
+
+/// Judges what it is shown; breaks when no more is wanted.
+pub type Judge<'j> = dyn FnMut(Shown<'_>) -> Result<ControlFlow<()>, RunError> + 'j;
 
 /// A medium. Each round calls `ground`, then `heard` for every line, then crashes the writer and
 /// everything that it has started, then calls `states`.
 pub trait Medium {
-    /// The file system, in words.
-    fn file_system(&self) -> String;
-
-    /// What such a medium cannot show, for the certificate.
-    fn not_shown(&self) -> Vec<String>;
-
     /// Prepares for a writer that does what the words say.
-    ///
-    /// # Errors
-    /// What could not be made, in words.
     fn ground(&mut self, words: &str) -> Result<Ground, String>;
 
     /// A line of the writer was heard. Called as soon as it was read.
@@ -158,10 +156,7 @@ pub trait Medium {
 
     /// Shows what a crash may have left, one state after the other, until the judge breaks. A
     /// medium whose next [`Ground`] is not new shows exactly one.
-    ///
-    /// # Errors
-    /// A state could not be made, or those of the judge.
-    fn states(&mut self, choice: &Choice, judge: &mut dyn Judge) -> Result<(), RunError>;
+    fn states(&mut self, choice: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError>;
 
     /// What reached the disk until the crash, from which every state can be made again.
     fn recording(&self) -> Option<&Recording> {

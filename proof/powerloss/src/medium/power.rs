@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Choice, Ground, Judge, Medium, RunError, State, Which};
+use super::{Choice, Ground, Judge, Medium, RunError, Shown, State, Which};
 use crate::kernel::disk::Disk;
 use crate::kernel::image::{Image, SECTOR_BYTES};
 use crate::kernel::machine::{FsKind, Machine, Running, run};
@@ -67,17 +66,11 @@ impl<'m> PowerCut<'m> {
     }
 
     /// The disk of the writer that writes now.
-    ///
-    /// # Errors
-    /// Nobody does.
     pub fn disk(&self) -> Result<&Disk, String> {
         self.disk.as_ref().ok_or_else(|| "no writer writes here".into())
     }
 
     /// Hears a writer that goes step by step, to its end.
-    ///
-    /// # Errors
-    /// It ended without a message; `stop` was set.
     pub fn hear_all(
         &mut self,
         process: &mut Process,
@@ -103,9 +96,6 @@ impl<'m> PowerCut<'m> {
     }
 
     /// Ends the recording and takes the file system away. Kill the writer first.
-    ///
-    /// # Errors
-    /// It cannot be unmounted.
     pub fn crash(&mut self) -> Result<(), String> {
         self.stop_recording();
         self.disk = None;
@@ -146,7 +136,7 @@ impl<'m> PowerCut<'m> {
         image: Image,
         again: Option<u64>,
         state: State<'_>,
-        judge: &mut dyn Judge,
+        judge: &mut Judge<'_>,
     ) -> Result<ControlFlow<()>, RunError> {
         let disk = Disk::new("state", image.clone());
         disk.record();
@@ -154,22 +144,12 @@ impl<'m> PowerCut<'m> {
         let (running, is_repaired) = match self.boot(&disk) {
             Ok(booted) => booted,
             Err(why) => {
-                return judge.is_dead(&state, format!("the file system does not mount: {why}"));
+                let why = format!("the file system does not mount: {why}");
+                return judge(Shown::Dead(&state, why));
             }
         };
-        let State { heard, class, is_plainest, place, again: marks, .. } = state;
-        let (directory, on) = (&*target, Some(&disk));
-        let state = State {
-            directory,
-            heard,
-            class,
-            is_plainest,
-            is_repaired,
-            place,
-            again: marks,
-            disk: on,
-        };
-        let goes_on = judge.judge(&state)?;
+        let state = State { directory: &target, is_repaired, disk: Some(&disk), ..state };
+        let goes_on = judge(Shown::State(&state))?;
         let second = disk.take_recording();
         running.shut_down()?;
         let (ControlFlow::Continue(()), Some(seed)) = (goes_on, again) else { return Ok(goes_on) };
@@ -188,14 +168,6 @@ impl<'m> PowerCut<'m> {
 }
 
 impl Medium for PowerCut<'_> {
-    fn file_system(&self) -> String {
-        self.kind.to_string()
-    }
-
-    fn not_shown(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn ground(&mut self, words: &str) -> Result<Ground, String> {
         self.crash()?;
         let made = self.made()?;
@@ -220,7 +192,7 @@ impl Medium for PowerCut<'_> {
         self.recording.entries.len() + now
     }
 
-    fn states(&mut self, choice: &Choice, judge: &mut dyn Judge) -> Result<(), RunError> {
+    fn states(&mut self, choice: &Choice, judge: &mut Judge<'_>) -> Result<(), RunError> {
         self.crash()?;
         let recording = std::mem::take(&mut self.recording);
         let done = self.states_of(&recording, choice, judge);
@@ -235,15 +207,12 @@ impl Medium for PowerCut<'_> {
 
 impl PowerCut<'_> {
     /// Shows states of a recording by their places.
-    ///
-    /// # Errors
-    /// A state could not be made, or those of the judge.
     pub fn show_all(
         &mut self,
         recording: &Recording,
         range: RangeInclusive<usize>,
         which: &Which,
-        judge: &mut dyn Judge,
+        judge: &mut Judge<'_>,
     ) -> Result<(), RunError> {
         let entries = match which.entry {
             Some(entry) if !range.contains(&entry) => {
@@ -268,16 +237,8 @@ impl PowerCut<'_> {
                 }
             };
             for (number, (subset, kept)) in chosen.into_iter().enumerate() {
-                let state = State {
-                    directory: Path::new(""),
-                    heard: lines.partition_point(|line| *line <= entry),
-                    class: "replayed",
-                    is_plainest: false,
-                    is_repaired: false,
-                    place: Some((entry, subset)),
-                    again: None,
-                    disk: None,
-                };
+                let heard = lines.partition_point(|line| *line <= entry);
+                let state = State::of("replayed", heard, Some((entry, subset)));
                 let again = which.again.then_some(seed ^ number as u64);
                 if self.show(cut.state(&kept), again, state, judge)?.is_break() {
                     return Ok(());
@@ -291,7 +252,7 @@ impl PowerCut<'_> {
         &mut self,
         recording: &Recording,
         choice: &Choice,
-        judge: &mut dyn Judge,
+        judge: &mut Judge<'_>,
     ) -> Result<(), RunError> {
         let lines = recording.lines();
         let mut rng = fastrand::Rng::with_seed(choice.seed ^ 0x6375_7473);
@@ -306,22 +267,16 @@ impl PowerCut<'_> {
                 } else {
                     "any moment, any part of the unflushed sectors kept"
                 };
-                let state = State {
-                    directory: Path::new(""),
-                    heard: lines.partition_point(|line| *line <= entry),
-                    class,
-                    is_plainest,
-                    is_repaired: false,
-                    place: Some((entry, subset.to_string())),
-                    again: None,
-                    disk: None,
-                };
+                let heard = lines.partition_point(|line| *line <= entry);
+                let state = State::of(class, heard, Some((entry, subset.to_string())));
+                let state = State { is_plainest, ..state };
                 let number = self.shown;
                 self.shown += 1;
                 let is_again = choice.again_every > 0 && number.is_multiple_of(choice.again_every);
                 let again = is_again.then_some(choice.seed ^ (number << 20));
                 let goes_on = self.show(cut.state(&kept), again, state, judge)?;
-                if goes_on.is_break() || judge.after(self.machine, &cut, &kept)?.is_break() {
+                if goes_on.is_break() || judge(Shown::After(self.machine, &cut, &kept))?.is_break()
+                {
                     return Ok(());
                 }
             }

@@ -113,9 +113,6 @@ impl Draw {
 }
 
 /// Carries a call out. `callback` is that of the calls that have one.
-///
-/// # Errors
-/// Those of the call.
 pub fn carry_out(
     raft: &RaftLog,
     op: &Op,

@@ -212,9 +212,6 @@ impl Model {
     }
 
     /// What a raft log shows.
-    ///
-    /// # Errors
-    /// It cannot be read, or contradicts itself.
     pub fn of(raft: &RaftLog) -> Result<Self, String> {
         let told = |error: inkstone_raft::Error| format!("cannot be read: {error}");
         let bounds = raft.bounds().map_err(told)?;

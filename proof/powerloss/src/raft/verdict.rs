@@ -25,9 +25,6 @@ impl Allowed {
     }
 
     /// Opens a raft log and compares it.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn open(
         &self,
         directory: impl Directory,
@@ -40,9 +37,6 @@ impl Allowed {
     }
 
     /// Compares what was found.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn check(&self, shown: &Model) -> Result<(), String> {
         if self.models.iter().any(|model| model.may_be_shown_as(shown)) {
             return Ok(());
@@ -54,9 +48,6 @@ impl Allowed {
 }
 
 /// Appends an entry durably: it must be there. Returns what the raft log holds then.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn probe(raft: &RaftLog, shown: &Model) -> Result<Model, String> {
     let entry = (EntryId::new(shown.last_leader(), shown.next()), b"one more".to_vec());
     let told = Arc::new(AtomicBool::new(false));

@@ -13,7 +13,7 @@ use inkstone_sim::{
 
 use super::explore::{Effort, Explorer, Tally, log2_of_sum};
 use super::fault::{FaultyRun, Trouble};
-use super::lies::{self, Seen};
+use super::lies;
 use super::run::Run;
 use super::space::Pick;
 use super::variant::{SEGMENT_BYTES, Variant, variant};
@@ -218,23 +218,7 @@ impl Unit {
     }
 
     fn rot(&self, operations: &[Op], looked: &mut Looked) -> Result<(), String> {
-        let variant = self.variant();
-        let disk = SimDisk::new(self.seed, variant.disk);
-        let Some((model, Seen::Whole)) = lies::tell(&disk, &variant, operations)? else {
-            return Err("records are missing before the fault".into());
-        };
-        let mut rng = fastrand::Rng::with_seed(self.seed);
-        for _ in 0..200 {
-            let found = disk.crash(rng.u64(..));
-            let what = lies::rot(&found, &mut rng);
-            let seen =
-                lies::look(&found, &variant, &model).map_err(|why| format!("{what}: {why}"))?;
-            looked.states += 1;
-            if seen == Seen::Less {
-                return Err(format!("{what}: records are missing without an error"));
-            }
-        }
-        Ok(())
+        lies::rots(self.seed, &self.variant(), operations, 200, &mut looked.states)
     }
 
     /// The same fault at one place after the other, until the history is too short to meet it.
@@ -251,9 +235,9 @@ impl Unit {
             disk.inject(fault.clone().nth(nth));
             let mut run = FaultyRun::begin(disk, explorer, trouble)?;
             let result = run.all(operations);
-            looked.take(&run.explorer);
+            looked.take(&run.inner.explorer);
             result?;
-            if run.disk.history().is_empty() || self.is_stopped() {
+            if run.inner.disk.history().is_empty() || self.is_stopped() {
                 return Ok(());
             }
         }
@@ -298,7 +282,7 @@ impl Unit {
         let disk = SimDisk::new(self.seed, explorer.variant.disk);
         let mut run = FaultyRun::begin(disk, explorer, Trouble::Full)?;
         let result = run.all(operations);
-        looked.take(&run.explorer);
+        looked.take(&run.inner.explorer);
         result.map_err(|why| format!("with room for {room} bytes: {why}"))
     }
 }

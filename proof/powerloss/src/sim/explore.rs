@@ -104,9 +104,6 @@ pub fn open(disk: &SimDisk, variant: &Variant) -> inkstone::Result<Log> {
 }
 
 /// Opens what was found, reads it, and compares it.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn open_and_check(
     disk: &SimDisk,
     variant: &Variant,

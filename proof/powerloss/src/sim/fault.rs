@@ -8,6 +8,7 @@ use inkstone::{Error, Log, Lsn};
 use inkstone_sim::{Effect, FaultRates, SimDisk};
 
 use super::explore::{Explorer, open};
+use super::run::Run;
 use crate::history::{Op, Plan, carry_out, plan};
 use crate::model::{Allowed, Model, Shown};
 use crate::verdict::{check, check_records};
@@ -28,19 +29,14 @@ pub enum Trouble {
 
 /// A log in use on a disk that fails.
 pub struct FaultyRun {
-    /// The disk that fails.
-    pub disk: SimDisk,
-    /// Checks the crash states.
-    pub explorer: Explorer,
-    /// What the log holds.
-    pub model: Model,
+    /// The log, its disk, which fails, and what checks the crash states.
+    pub inner: Run,
     /// What may go wrong.
     pub trouble: Trouble,
     /// Errors that left the log usable.
     pub refused: u64,
     /// Errors that poisoned it.
     pub poisoned: u64,
-    log: Option<Log>,
 }
 
 fn words(error: Option<&Error>) -> String {
@@ -49,23 +45,19 @@ fn words(error: Option<&Error>) -> String {
 
 impl FaultyRun {
     /// A new log.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn begin(disk: SimDisk, explorer: Explorer, trouble: Trouble) -> Result<Self, String> {
-        disk.record_epochs();
-        let (model, allowed) = (Model::new(), Model::new().allowed());
-        let mut run = Self { disk, explorer, model, trouble, refused: 0, poisoned: 0, log: None };
-        run.open_again(&allowed)?;
+        let inner = Run::on(disk, explorer);
+        let mut run = Self { inner, trouble, refused: 0, poisoned: 0 };
+        run.open_again(&Model::new().allowed())?;
         Ok(run)
     }
 
     fn faults(&self) -> usize {
-        self.disk.history().len()
+        self.inner.disk.history().len()
     }
 
     fn log(&self) -> &Log {
-        self.log.as_ref().expect("it is open between operations")
+        self.inner.log()
     }
 
     /// Repeats an operation until no fault hits it.
@@ -84,47 +76,38 @@ impl FaultyRun {
     fn open_again(&mut self, allowed: &Allowed) -> Result<(), String> {
         for attempt in 0..TRIES {
             if attempt > 5 {
-                self.disk.change_options(|options| options.rates = FaultRates::default());
+                self.inner.disk.change_options(|options| options.rates = FaultRates::default());
             }
             let before = self.faults();
-            match open(&self.disk, &self.explorer.variant) {
+            match open(&self.inner.disk, &self.inner.explorer.variant) {
                 Ok(log) => {
                     let shown = self.steadily(|| check(&log, allowed))?;
-                    self.log = Some(log);
-                    self.model = Model::found(allowed, shown, self.model.numbers);
-                    return self.look(&allowed.clone(), self.faults() > before);
+                    self.inner.log = Some(log);
+                    self.inner.model = Model::found(allowed, shown, self.inner.model.numbers);
+                    let within = self.faults() > before;
+                    return self.inner.look(&allowed.clone(), within);
                 }
                 Err(error) if error.corruption().is_some() || self.faults() == before => {
                     return Err(format!("the log does not open: {error}"));
                 }
-                Err(_) => self.explorer.cut(&self.disk.power_cut(), allowed)?,
+                Err(_) => self.inner.explorer.cut(&self.inner.disk.power_cut(), allowed)?,
             }
         }
         Err("the log does not open in many attempts".into())
     }
 
-    /// Checks a crash now, and those within the last operation if something failed in it.
-    fn look(&mut self, during: &Allowed, has_failed: bool) -> Result<(), String> {
-        for cut in self.disk.take_epochs().into_iter().filter(|_| has_failed) {
-            self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
-        }
-        let allowed = self.model.allowed();
-        self.explorer
-            .cut(&self.disk.power_cut(), &allowed)
-            .map_err(|why| format!("crashed after: {why}"))
-    }
-
     fn step(&mut self, operation: &Op, is_second: bool) -> Result<(), String> {
-        let plan = plan(operation, &self.model);
+        let plan = plan(operation, &self.inner.model);
         let before = self.faults();
         match operation {
             Op::Reopen | Op::Drop | Op::Kill => self.end_and_open(operation, &plan),
             _ => match carry_out(self.log(), operation, &plan) {
                 Ok(()) => {
-                    self.model = plan.after.clone();
-                    self.model.acked = self.log().durable().get();
+                    self.inner.model = plan.after.clone();
+                    self.inner.model.acked = self.log().durable().get();
                     self.check_living()?;
-                    self.look(&plan.during, self.faults() > before)
+                    let within = self.faults() > before;
+                    self.inner.look(&plan.during, within)
                 }
                 Err(error) if is_second => Err(format!("the retry fails: {error}")),
                 Err(error) if self.faults() == before && self.trouble != Trouble::Full => {
@@ -138,7 +121,7 @@ impl FaultyRun {
     fn end_and_open(&mut self, operation: &Op, plan: &Plan) -> Result<(), String> {
         let before = self.faults();
         let mut allowed = plan.during.clone();
-        match (operation, self.log.take()) {
+        match (operation, self.inner.log.take()) {
             (Op::Reopen, Some(log)) => {
                 allowed = if log.close().is_ok() { plan.after.allowed() } else { allowed };
             }
@@ -146,29 +129,26 @@ impl FaultyRun {
             _ => {}
         }
         let has_failed = self.faults() > before;
-        for cut in self.disk.take_epochs().into_iter().filter(|_| has_failed) {
-            self.explorer
+        for cut in self.inner.disk.take_epochs().into_iter().filter(|_| has_failed) {
+            self.inner
+                .explorer
                 .cut(&cut, &plan.during)
                 .map_err(|why| format!("crashed while it ends: {why}"))?;
         }
-        self.explorer
-            .cut(&self.disk.power_cut(), &allowed)
+        self.inner
+            .explorer
+            .cut(&self.inner.disk.power_cut(), &allowed)
             .map_err(|why| format!("crashed ended: {why}"))?;
         self.open_again(&allowed)
     }
 
     fn check_living(&self) -> Result<(), String> {
-        let log = self.log();
-        let shown = Shown { first: log.first().get(), last: log.durable().get() };
-        if (log.first().get(), log.last().get()) != (self.model.first, self.model.last()) {
-            return Err(format!("the log has {}..={}", log.first(), log.last()));
-        }
-        self.steadily(|| check_records(log, &self.model.allowed(), shown))
+        self.steadily(|| self.inner.check_living(&self.inner.model))
     }
 
     /// An operation returned an error: the log continues, or it is poisoned.
     fn failed(&mut self, operation: &Op, plan: &Plan, error: &Error) -> Result<(), String> {
-        self.explorer.cut(&self.disk.power_cut(), &plan.during)?;
+        self.inner.explorer.cut(&self.inner.disk.power_cut(), &plan.during)?;
         match self.log().sync() {
             Ok(_) => {
                 self.refused += 1;
@@ -180,17 +160,17 @@ impl FaultyRun {
                 plan.during
                     .ends(shown.first, shown.last)
                     .map_err(|why| format!("after {error}: {why}"))?;
-                self.model = Model::found(&plan.during, shown, plan.after.numbers);
+                self.inner.model = Model::found(&plan.during, shown, plan.after.numbers);
                 self.check_living().map_err(|why| format!("after {error}: {why}"))?;
-                self.look(&plan.during, true)?;
+                self.inner.look(&plan.during, true)?;
                 if self.trouble == Trouble::Once { self.step(operation, true) } else { Ok(()) }
             }
             Err(Error::Poisoned(poison)) => {
                 self.poisoned += 1;
-                self.model.numbers = plan.after.numbers;
+                self.inner.model.numbers = plan.after.numbers;
                 let allowed = self.check_poisoned(plan, &words(poison.cause()))?;
                 // Half of them are killed; half are closed, which must not write.
-                let log = self.log.take().expect("it is open");
+                let log = self.inner.log.take().expect("it is open");
                 if self.poisoned.is_multiple_of(2) {
                     log.abandon()
                 } else {
@@ -205,10 +185,10 @@ impl FaultyRun {
 
     fn look_poisoned(&mut self, during: &Allowed, now: &Allowed) -> Result<(), String> {
         let words = |why| format!("poisoned, then crashed: {why}");
-        for cut in self.disk.take_epochs() {
-            self.explorer.cut(&cut, during).map_err(words)?;
+        for cut in self.inner.disk.take_epochs() {
+            self.inner.explorer.cut(&cut, during).map_err(words)?;
         }
-        self.explorer.cut(&self.disk.power_cut(), now).map_err(words)
+        self.inner.explorer.cut(&self.inner.disk.power_cut(), now).map_err(words)
     }
 
     /// Everything that would write is refused with the first cause; durable records can be read.
@@ -246,8 +226,8 @@ impl FaultyRun {
             self.step(operation, false)
                 .map_err(|why| format!("{number} {operation:?}: {why}\n{}", self.what_failed()))?;
         }
-        self.disk.clear_faults();
-        self.disk.change_options(|options| options.rates = FaultRates::default());
+        self.inner.disk.clear_faults();
+        self.inner.disk.change_options(|options| options.rates = FaultRates::default());
         if self.trouble == Trouble::Full {
             self.make_room()?;
         }
@@ -255,7 +235,7 @@ impl FaultyRun {
     }
 
     fn what_failed(&self) -> String {
-        let history = self.disk.history();
+        let history = self.inner.disk.history();
         let told = history.iter().filter(|event| !matches!(event.effect, Effect::Short(_)));
         told.map(|event| format!("  {event}\n")).collect()
     }

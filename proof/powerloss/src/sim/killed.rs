@@ -79,9 +79,6 @@ impl Killed {
 
     /// Runs a history: before each operation a process opens the log, and is killed within the
     /// operation or after it.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn all(&mut self, operations: &[Op]) -> std::result::Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
             self.one(operation).map_err(|why| format!("{number} {operation:?}: {why}"))?;

@@ -206,9 +206,6 @@ fn a_few(seed: u64, variant: &Variant) -> Result<(SimDisk, Log, u64), String> {
 
 /// The write of the very last group is lost, and nothing follows that shows it: only a caller who
 /// passes the LSN that he knows to be durable gets an error.
-///
-/// # Errors
-/// The log opens with less than its caller knows of.
 pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, count) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
@@ -228,9 +225,6 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
 
 /// The write of a truncation is lost, and that of another one is not: the promise in the second one
 /// shows it.
-///
-/// # Errors
-/// The log opens and neither truncation counts.
 pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     let (disk, log, _) = a_few(seed, variant)?;
     disk.inject(Fault::new(Effect::LostWrite).on(OperationKind::Write));
@@ -247,6 +241,32 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
         Err(error) if error.corruption().is_some() => Ok(()),
         Err(error) => Err(format!("the log does not open: {error}")),
     }
+}
+
+/// Runs a history, and flips a bit of each of so many disks that a crash then leaves: nothing is
+/// missing without a word.
+pub fn rots(
+    seed: u64,
+    variant: &Variant,
+    operations: &[Op],
+    count: u64,
+    states: &mut u64,
+) -> Result<(), String> {
+    let disk = SimDisk::new(seed, variant.disk);
+    let Some((model, Seen::Whole)) = tell(&disk, variant, operations)? else {
+        return Err("records are missing before the fault".into());
+    };
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..count {
+        *states += 1;
+        let found = disk.crash(rng.u64(..));
+        let what = rot(&found, &mut rng);
+        match look(&found, variant, &model).map_err(|why| format!("{what}: {why}"))? {
+            Seen::Less => return Err(format!("{what}: records are missing without an error")),
+            Seen::Whole | Seen::Corrupt => {}
+        }
+    }
+    Ok(())
 }
 
 /// Flips a bit somewhere in a segment that is in use.

@@ -5,7 +5,6 @@
 //! (`inkstone_sim`).
 
 pub mod class;
-pub mod corpus;
 pub mod explore;
 pub mod fault;
 pub mod killed;
@@ -14,6 +13,6 @@ pub mod lies;
 pub mod readers;
 pub mod run;
 pub mod space;
-pub mod stale;
+pub(crate) mod stale;
 pub mod threads;
 pub mod variant;

@@ -37,9 +37,6 @@ pub struct Readers {
 
 impl Readers {
     /// A new log.
-    ///
-    /// # Errors
-    /// When it does not open.
     pub fn begin(seed: u64, mut variant: Variant) -> Result<Self, String> {
         let held = Held::default();
         let ears = Arc::clone(&held);
@@ -58,9 +55,6 @@ impl Readers {
 
     /// Runs a history. One sync fails somewhere: that writer stays open, poisoned, until the next
     /// one comes.
-    ///
-    /// # Errors
-    /// Which promise is broken.
     pub fn all(&mut self, operations: &[Op]) -> Result<(), String> {
         let failing = self.rng.usize(..operations.len().max(1));
         for (number, operation) in operations.iter().enumerate() {

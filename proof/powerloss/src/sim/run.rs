@@ -24,7 +24,7 @@ pub struct Run {
     pub model: Model,
     /// Segments that used the blocks of an old one.
     pub recycled: u64,
-    log: Option<Log>,
+    pub(super) log: Option<Log>,
     steps: u64,
 }
 
@@ -46,7 +46,7 @@ impl Run {
     /// Creates the log, and checks every crash while it is created.
     pub fn create(&mut self) -> Result<(), String> {
         self.open(&Model::new().allowed())?;
-        self.look(&Model::new().allowed())
+        self.look(&Model::new().allowed(), true)
     }
 
     fn open(&mut self, allowed: &Allowed) -> Result<Shown, String> {
@@ -57,13 +57,13 @@ impl Run {
         Ok(shown)
     }
 
-    fn log(&self) -> &Log {
+    pub(super) fn log(&self) -> &Log {
         self.log.as_ref().expect("it is open between operations")
     }
 
-    /// Checks every crash since the last check, and one now.
-    fn look(&mut self, during: &Allowed) -> Result<(), String> {
-        for cut in self.disk.take_epochs() {
+    /// Checks one crash now, and, if it looks within, every crash since the last check.
+    pub(super) fn look(&mut self, during: &Allowed, within: bool) -> Result<(), String> {
+        for cut in self.disk.take_epochs().into_iter().filter(|_| within) {
             self.explorer.cut(&cut, during).map_err(|why| format!("crashed within: {why}"))?;
         }
         let allowed = self.model.allowed();
@@ -118,7 +118,7 @@ impl Run {
         }
         let after = self.log().stats().segments_recycled;
         self.recycled += after - if is_opening { 0 } else { before };
-        self.look(&plan.during)
+        self.look(&plan.during, true)
     }
 
     /// The power was cut at some instant of the last operation; the rest of the history runs on the
@@ -145,7 +145,7 @@ impl Run {
     }
 
     /// Checks what the open log shows now.
-    fn check_living(&self, after: &Model) -> Result<(), String> {
+    pub(super) fn check_living(&self, after: &Model) -> Result<(), String> {
         let log = self.log();
         let shown = Shown { first: log.first().get(), last: log.durable().get() };
         if (log.first().get(), log.last().get()) != (after.first, after.last()) {

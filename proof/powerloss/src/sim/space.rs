@@ -59,10 +59,7 @@ impl<'c> Space<'c> {
                 Some(at as u32)
             }
             (ItemKind::Sector { .. }, Pick::Sizes | Pick::Names) => None,
-            (
-                ItemKind::Size { .. } | ItemKind::Cut { .. } | ItemKind::ZeroRange { .. },
-                Pick::Names,
-            ) => None,
+            (ItemKind::Size { .. } | ItemKind::Cut { .. }, Pick::Names) => None,
             (ItemKind::Create | ItemKind::Rename { .. } | ItemKind::Remove, Pick::Sizes) => None,
             (_, Pick::Writes) => None,
             _ => next(),

@@ -18,7 +18,7 @@ const HEADER_BYTES: usize = 4096;
 /// them is sound, but of the wrong log. Their first blocks are zeros, since a header of another log
 /// counts as damage by rule; and the log is there before them, since bytes without any header count
 /// as a log whose header is lost.
-pub fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), String> {
+pub(crate) fn leave_old_files(disk: &SimDisk, own: &Variant, seed: u64) -> Result<(), String> {
     let words = |error: inkstone_io::Error| error.to_string();
     let log = open(disk, own).map_err(|error| error.to_string())?;
     log.close().map_err(|error| error.to_string())?;

@@ -112,9 +112,6 @@ fn check(found: &SimDisk, variant: &Variant, acks: &[Ack], epoch: u64) -> Result
 }
 
 /// Runs the threads; returns how many states were checked.
-///
-/// # Errors
-/// Which promise is broken.
 pub fn run(seed: u64, variant: &Variant, samples: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed, variant.disk);
     disk.record_epochs();

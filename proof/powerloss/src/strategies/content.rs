@@ -11,40 +11,39 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::plain::{BLOCK_BYTES, Before, Plan, Shape};
-use super::trial::Trial;
+use super::plain::{BLOCK_BYTES, Before, Shape, Trial};
 
 /// The file that holds all steps.
-pub const DATA: &str = "data";
+pub(crate) const DATA: &str = "data";
 /// The file that is renamed to [`DATA`].
-pub const NEW: &str = "data.new";
+pub(crate) const NEW: &str = "data.new";
 
 /// The file of one step, where each has its own.
-pub fn file_of(step: usize) -> String {
+pub(crate) fn file_of(step: usize) -> String {
     format!("step-{step}")
 }
 
 /// The bytes of a step: from the seed, 1 to 255, different from all others at the same place.
-pub fn bytes_of(seed: u64, step: usize, len: usize) -> Vec<u8> {
+pub(crate) fn bytes_of(seed: u64, step: usize, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| ((rng.u64(..255) + step as u64) % 255) as u8 + 1).collect()
 }
 
 /// What is left of the acknowledged steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Left {
+pub(crate) struct Left {
     /// Steps of which nothing is there.
-    pub lost: Vec<usize>,
+    pub(crate) lost: Vec<usize>,
     /// Steps of which a part is there.
-    pub torn: Vec<usize>,
+    pub(crate) torn: Vec<usize>,
     /// Steps in whose place is something that was never written there, or nothing where something
     /// old should be.
-    pub garbage: Vec<usize>,
+    pub(crate) garbage: Vec<usize>,
     /// The first that is not whole, in words.
-    pub words: String,
+    pub(crate) words: String,
     /// Of a file that is written in batches: a block that is there after one that is not,
     /// acknowledged or not, in words.
-    pub hole: Option<String>,
+    pub(crate) hole: Option<String>,
 }
 
 enum Piece {
@@ -56,13 +55,8 @@ enum Piece {
 
 impl Left {
     /// How many acknowledged steps are not there whole.
-    pub fn missing(&self) -> usize {
+    pub(crate) fn missing(&self) -> usize {
         self.lost.len() + self.torn.len() + self.garbage.len()
-    }
-
-    /// Whether something is there that is neither whole nor cleanly missing.
-    pub fn is_damaged(&self) -> bool {
-        !self.torn.is_empty() || !self.garbage.is_empty()
     }
 
     fn add(&mut self, step: usize, piece: Piece, words: impl FnOnce() -> String) {
@@ -78,156 +72,114 @@ impl Left {
     }
 }
 
-/// Reads what is left in `directory` after `acked` steps were acknowledged.
-///
-/// # Errors
-/// A file that is there and cannot be read: after a crash this is a finding.
-pub fn look(trial: &Trial, directory: &Path, acked: usize) -> Result<Left, String> {
-    let plan = trial.strategy.plan();
-    let seen = Seen { trial, plan, directory, acked };
-    match plan.shape {
-        Shape::Slots => seen.slots(),
-        Shape::Batches => seen.batches(),
-        Shape::Size => seen.size(),
-        Shape::Files => seen.files(),
-        Shape::Replaced => seen.replaced(),
-    }
-}
-
-struct Seen<'a> {
-    trial: &'a Trial,
-    plan: Plan,
-    directory: &'a Path,
-    acked: usize,
-}
-
-impl Seen<'_> {
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
-        let path = self.directory.join(name);
+/// Reads what is left in `directory` after `acked` steps were acknowledged. A file that is there
+/// and cannot be read is an error: after a crash this is a finding.
+pub(crate) fn look(trial: &Trial, directory: &Path, acked: usize) -> Result<Left, String> {
+    judge(trial, acked, &|name| {
+        let path = directory.join(name);
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
         }
-    }
+    })
+}
 
-    fn bytes_of(&self, step: usize) -> Vec<u8> {
-        bytes_of(self.trial.seed, step, self.plan.record_bytes())
-    }
+/// The bytes of a file by its name, if it is there.
+type Read<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
 
-    fn slots(&self) -> Result<Left, String> {
-        let found = self.read(DATA)?;
-        let mut left = Left::default();
-        let len = self.plan.record_bytes();
-        let written_before = self.plan.before == Before::Written;
-        let old = if written_before { self.bytes_of(0) } else { vec![0; len] };
-        for step in 1..=self.acked {
-            let place = (step - 1) * len;
-            let bytes = found.as_deref().unwrap_or_default();
-            let there = &bytes[place.min(bytes.len())..(place + len).min(bytes.len())];
-            let piece = if found.is_none() {
-                Piece::Garbage
-            } else {
-                compare(there, &self.bytes_of(step), &old)
-            };
-            left.add(step, piece, || match &found {
-                None => format!("{DATA} is missing"),
-                Some(bytes) => format!("step {step}: {}", describe(there, bytes.len(), len)),
-            });
-        }
-        Ok(left)
-    }
-
-    /// As slots; and among all blocks, also those of the step in progress, a block that is not
-    /// whole before one that is there at least in part.
-    fn batches(&self) -> Result<Left, String> {
-        let mut left = self.slots()?;
-        let found = self.read(DATA)?.unwrap_or_default();
-        let steps = 1..=self.trial.steps.min(self.acked + 1);
-        let written: Vec<u8> = steps.flat_map(|step| self.bytes_of(step)).collect();
-        let mut missing = None;
-        for (number, expected) in written.chunks(BLOCK_BYTES).enumerate() {
-            let place = number * BLOCK_BYTES;
-            let there = &found[place.min(found.len())..(place + BLOCK_BYTES).min(found.len())];
-            let is_there = there.iter().zip(expected).any(|(byte, new)| byte == new);
-            match (missing, is_there) {
-                (Some(first), true) => {
-                    left.hole = Some(format!(
-                        "block {number} is there, but block {first} is not, in a file of {} bytes",
-                        found.len()
-                    ));
-                    break;
-                }
-                (None, _) if there != expected => missing = Some(number),
-                _ => {}
-            }
-        }
-        Ok(left)
-    }
-
-    fn size(&self) -> Result<Left, String> {
-        let found = self.read(DATA)?;
-        let mut left = Left::default();
-        for step in 1..=self.acked {
-            let piece = match &found {
-                None => Piece::Garbage,
-                Some(bytes) if bytes.len() < step * self.plan.record_bytes() => Piece::Old,
-                Some(_) => Piece::Whole,
-            };
-            left.add(step, piece, || match &found {
-                None => format!("{DATA} is missing"),
-                Some(bytes) => format!("step {step}: {DATA} has {} bytes", bytes.len()),
-            });
-        }
-        Ok(left)
-    }
-
-    fn files(&self) -> Result<Left, String> {
-        let mut left = Left::default();
-        for step in 1..=self.acked {
+fn judge(trial: &Trial, acked: usize, read: Read<'_>) -> Result<Left, String> {
+    let plan = trial.strategy.plan();
+    let len = plan.record_bytes();
+    let bytes_of = |step| bytes_of(trial.seed, step, len);
+    let mut left = Left::default();
+    if plan.shape == Shape::Files {
+        for step in 1..=acked {
             let name = file_of(step);
-            let expected = self.bytes_of(step);
-            let found = self.read(&name)?;
+            let found = read(&name)?;
             let piece = match &found {
                 None => Piece::Old,
-                Some(bytes) if bytes.len() > expected.len() => Piece::Garbage,
+                Some(bytes) if bytes.len() > len => Piece::Garbage,
                 // The name is there: an empty file is not the same as no file.
-                Some(bytes) => match compare(bytes, &expected, &vec![0; expected.len()]) {
+                Some(bytes) => match compare(bytes, &bytes_of(step), &vec![0; len]) {
                     Piece::Old => Piece::Torn,
                     other => other,
                 },
             };
             left.add(step, piece, || match &found {
                 None => format!("{name} is missing"),
-                Some(bytes) => {
-                    format!("{name} is there: {}", describe(bytes, bytes.len(), expected.len()))
-                }
+                Some(bytes) => format!("{name} is there: {}", describe(bytes, bytes.len(), len)),
             });
         }
-        Ok(left)
+        return Ok(left);
     }
-
-    fn replaced(&self) -> Result<Left, String> {
-        let mut left = Left::default();
-        let Some(found) = self.read(DATA)? else {
-            left.add(self.acked, Piece::Garbage, || {
-                format!("{DATA} is missing, the old one and the new one")
-            });
-            return Ok(left);
-        };
+    let Some(found) = read(DATA)? else {
+        let first = if plan.shape == Shape::Replaced { acked } else { 1 };
+        for step in first..=acked {
+            left.add(step, Piece::Garbage, || format!("{DATA} is missing"));
+        }
+        return Ok(left);
+    };
+    match plan.shape {
+        Shape::Slots | Shape::Batches => {
+            let is_written = plan.before == Before::Written;
+            let old = if is_written { bytes_of(0) } else { vec![0; len] };
+            for step in 1..=acked {
+                let there = piece_of(&found, step - 1, len);
+                left.add(step, compare(there, &bytes_of(step), &old), || {
+                    format!("step {step}: {}", describe(there, found.len(), len))
+                });
+            }
+        }
+        Shape::Size => {
+            for step in 1..=acked {
+                let piece = if found.len() < step * len { Piece::Old } else { Piece::Whole };
+                left.add(step, piece, || format!("step {step}: {DATA} has {} bytes", found.len()));
+            }
+        }
         // One more than acknowledged: the step in progress.
-        let version = (0..=self.acked + 1).rev().find(|&step| self.bytes_of(step) == found);
-        match version {
-            Some(version) => (version + 1..=self.acked).for_each(|step| {
+        _ => match (0..=acked + 1).rev().find(|&step| bytes_of(step) == found) {
+            Some(version) => (version + 1..=acked).for_each(|step| {
                 left.add(step, Piece::Old, || format!("{DATA} is that of step {version}, whole"));
             }),
-            None => left.add(self.acked, Piece::Garbage, || {
-                let what = describe(&found, found.len(), self.plan.record_bytes());
+            None => left.add(acked, Piece::Garbage, || {
+                let what = describe(&found, found.len(), len);
                 format!("{DATA} is neither the old one nor the new one: {what}")
             }),
-        }
-        Ok(left)
+        },
     }
+    if plan.shape == Shape::Batches {
+        let written: Vec<u8> = (1..=trial.steps.min(acked + 1)).flat_map(bytes_of).collect();
+        left.hole = hole(&found, &written);
+    }
+    Ok(left)
+}
+
+/// The piece of this number and size, as far as it is there.
+fn piece_of(found: &[u8], number: usize, len: usize) -> &[u8] {
+    let place = number * len;
+    &found[place.min(found.len())..(place + len).min(found.len())]
+}
+
+/// A block that is there at least in part, after one that is not whole: also of the step in
+/// progress.
+fn hole(found: &[u8], written: &[u8]) -> Option<String> {
+    let mut missing = None;
+    for (number, expected) in written.chunks(BLOCK_BYTES).enumerate() {
+        let there = piece_of(found, number, BLOCK_BYTES);
+        let is_there = there.iter().zip(expected).any(|(byte, new)| byte == new);
+        match missing {
+            Some(first) if is_there => {
+                let bytes = found.len();
+                return Some(format!(
+                    "block {number} is there, but block {first} is not, in a file of {bytes} bytes"
+                ));
+            }
+            None if there != expected => missing = Some(number),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Missing bytes at the end count as zeros: the file is shorter there.
@@ -258,132 +210,89 @@ fn describe(there: &[u8], file_bytes: usize, record_bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::plain::Plain;
     use super::*;
     use crate::kernel::machine::FsKind;
 
-    fn in_directory(strategy: Plain, test: impl FnOnce(&Trial, &Path)) {
-        let directory = std::env::temp_dir()
-            .join(format!("inkstone-content-{}-{strategy}", std::process::id()));
-        fs::create_dir_all(&directory).expect("created");
-        test(&Trial { kind: FsKind::Ext4, strategy, seed: 5, steps: 4 }, &directory);
-        fs::remove_dir_all(&directory).expect("removed");
+    fn trial(strategy: Plain) -> Trial {
+        Trial { kind: FsKind::Ext4, strategy, seed: 5, steps: 4 }
     }
 
-    fn numbers(left: &Left) -> [Vec<usize>; 3] {
-        [left.lost.clone(), left.torn.clone(), left.garbage.clone()]
+    /// What is left in a directory with these files.
+    fn left(strategy: Plain, acked: usize, files: &[(String, Vec<u8>)]) -> Left {
+        let files: BTreeMap<_, _> = files.iter().cloned().collect();
+        judge(&trial(strategy), acked, &|name| Ok(files.get(name).cloned())).expect("it is read")
+    }
+
+    fn of_data(strategy: Plain, acked: usize, bytes: &[u8]) -> Left {
+        left(strategy, acked, &[(DATA.into(), bytes.to_vec())])
+    }
+
+    fn numbers(left: &Left) -> [&[usize]; 3] {
+        [&left.lost, &left.torn, &left.garbage]
+    }
+
+    fn steps(len: usize) -> Vec<u8> {
+        (1..=4).flat_map(|step| bytes_of(5, step, len)).collect()
     }
 
     #[test]
     fn slots_are_whole_old_torn_or_garbage() {
-        in_directory(Plain::OverwriteOnly, |trial, directory| {
-            let seen = |bytes: &[u8]| {
-                fs::write(directory.join(DATA), bytes).expect("written");
-                look(trial, directory, 4).expect("read")
-            };
-            assert_eq!(
-                numbers(&look(trial, directory, 2).expect("read")),
-                [vec![], vec![], vec![1, 2]]
-            );
-            let old = bytes_of(5, 0, 1000);
-            let mut bytes: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 1000)).collect();
-            assert_eq!(seen(&bytes), Left::default());
-            bytes[1000..2000].copy_from_slice(&old);
-            bytes[2000..2512].copy_from_slice(&old[..512]);
-            bytes[3999] = 0;
-            let left = seen(&bytes);
-            assert_eq!(numbers(&left), [vec![2], vec![3], vec![4]]);
-            assert!(left.words.starts_with("step 2: "), "{}", left.words);
-            assert_eq!(
-                numbers(&seen(&bytes[..1000])),
-                [vec![], vec![], vec![2, 3, 4]],
-                "zeros were never there"
-            );
-        });
-        in_directory(Plain::WriteOnly, |trial, directory| {
-            let bytes: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 1000)).collect();
-            fs::write(directory.join(DATA), &bytes[..2500]).expect("written");
-            assert_eq!(
-                numbers(&look(trial, directory, 4).expect("read")),
-                [vec![4], vec![3], vec![]]
-            );
-        });
+        let none = left(Plain::OverwriteOnly, 2, &[]);
+        assert_eq!(numbers(&none), [&[][..], &[], &[1, 2]]);
+        let seen = |bytes: &[u8]| of_data(Plain::OverwriteOnly, 4, bytes);
+        let (old, mut bytes) = (bytes_of(5, 0, 1000), steps(1000));
+        assert_eq!(seen(&bytes), Left::default());
+        bytes[1000..2000].copy_from_slice(&old);
+        bytes[2000..2512].copy_from_slice(&old[..512]);
+        bytes[3999] = 0;
+        assert_eq!(numbers(&seen(&bytes)), [&[2][..], &[3], &[4]]);
+        assert!(seen(&bytes).words.starts_with("step 2: "), "{}", seen(&bytes).words);
+        // Zeros were never there.
+        assert_eq!(numbers(&seen(&bytes[..1000])), [&[][..], &[], &[2, 3, 4]]);
+        let appended = of_data(Plain::WriteOnly, 4, &steps(1000)[..2500]);
+        assert_eq!(numbers(&appended), [&[4][..], &[3], &[]]);
     }
 
     #[test]
     fn a_hole_is_a_block_beyond_one_that_is_not_there() {
-        in_directory(Plain::AppendBatchFdatasync, |trial, directory| {
-            let block = BLOCK_BYTES;
-            let whole: Vec<u8> = (1..=4).flat_map(|step| bytes_of(5, step, 8 * block)).collect();
-            let seen = |bytes: &[u8], acked| {
-                fs::write(directory.join(DATA), bytes).expect("written");
-                look(trial, directory, acked).expect("read")
-            };
-            // Nothing, a prefix, a prefix that ends within a block, zeros after it: no hole.
-            let mut zeros = whole.clone();
-            zeros[3 * block + 512..].fill(0);
-            for bytes in [&[][..], &whole[..3 * block], &whole[..3 * block + 512], &zeros, &whole] {
-                assert_eq!(seen(bytes, 0), Left::default());
-            }
-            let mut bytes = whole.clone();
-            bytes[2 * block..3 * block].fill(0);
-            let left = seen(&bytes, 0);
-            assert_eq!(
-                (left.missing(), left.hole.is_some()),
-                (0, true),
-                "not acknowledged: a hole, and no loss"
-            );
-            assert!(
-                left.hole
-                    .is_some_and(|hole| hole.starts_with("block 3 is there, but block 2 is not"))
-            );
-            bytes[2 * block..3 * block].copy_from_slice(&whole[2 * block..3 * block]);
-            bytes[9 * block - 1] = 0;
-            assert!(
-                seen(&bytes, 1).hole.is_some(),
-                "of the step that was being done: torn, and more behind it"
-            );
-            assert_eq!(numbers(&seen(&bytes, 2)), [vec![], vec![2], vec![]]);
-            assert_eq!(seen(&bytes, 1).missing(), 0);
-        });
+        let (block, whole) = (BLOCK_BYTES, steps(8 * BLOCK_BYTES));
+        let seen = |bytes: &[u8], acked| of_data(Plain::AppendBatchFdatasync, acked, bytes);
+        // Nothing, a prefix, a prefix that ends within a block, zeros after it: no hole.
+        let mut zeros = whole.clone();
+        zeros[3 * block + 512..].fill(0);
+        for bytes in [&[][..], &whole[..3 * block], &whole[..3 * block + 512], &zeros, &whole] {
+            assert_eq!(seen(bytes, 0), Left::default());
+        }
+        let mut bytes = whole.clone();
+        bytes[2 * block..3 * block].fill(0);
+        // Not acknowledged: a hole, and no loss.
+        assert_eq!(seen(&bytes, 0).missing(), 0);
+        let hole = seen(&bytes, 0).hole.expect("a hole");
+        assert!(hole.starts_with("block 3 is there, but block 2 is not"), "{hole}");
+        bytes[2 * block..3 * block].copy_from_slice(&whole[2 * block..3 * block]);
+        bytes[9 * block - 1] = 0;
+        // Of the step in progress: torn, and more behind it.
+        assert!(seen(&bytes, 1).hole.is_some() && seen(&bytes, 1).missing() == 0);
+        assert_eq!(numbers(&seen(&bytes, 2)), [&[][..], &[2], &[]]);
     }
 
     #[test]
-    fn a_file_with_a_name_must_be_whole() {
-        in_directory(Plain::NewFileClose, |trial, directory| {
-            fs::write(directory.join(file_of(1)), bytes_of(5, 1, 4096)).expect("written");
-            fs::write(directory.join(file_of(2)), []).expect("written");
-            fs::write(directory.join(file_of(3)), bytes_of(5, 2, 4096)).expect("written");
-            let left = look(trial, directory, 4).expect("read");
-            assert_eq!(numbers(&left), [vec![4], vec![2], vec![3]]);
-            assert!(left.is_damaged() && left.missing() == 3);
-        });
-    }
-
-    #[test]
-    fn a_replaced_file_is_one_of_its_versions() {
-        in_directory(Plain::Replace, |trial, directory| {
-            let seen = |bytes: &[u8]| {
-                fs::write(directory.join(DATA), bytes).expect("written");
-                numbers(&look(trial, directory, 2).expect("read"))
-            };
-            let none: Vec<usize> = Vec::new();
-            assert_eq!(seen(&bytes_of(5, 3, 4096)), [none.clone(), none.clone(), none.clone()]);
-            assert_eq!(seen(&bytes_of(5, 2, 4096)), [none.clone(), none.clone(), none.clone()]);
-            assert_eq!(seen(&bytes_of(5, 0, 4096)), [vec![1, 2], none.clone(), none.clone()]);
-            assert_eq!(seen(&bytes_of(5, 4, 4096)), [none.clone(), none.clone(), vec![2]]);
-            assert_eq!(seen(&[]), [none.clone(), none, vec![2]]);
-        });
-    }
-
-    #[test]
-    fn a_size_counts_in_records() {
-        in_directory(Plain::SetLenOnly, |trial, directory| {
-            fs::write(directory.join(DATA), vec![0; 2 * 4096]).expect("written");
-            assert_eq!(
-                numbers(&look(trial, directory, 4).expect("read")),
-                [vec![3, 4], vec![], vec![]]
-            );
-        });
+    fn a_file_with_a_name_must_be_whole_and_a_replaced_one_is_one_of_its_versions() {
+        let contents = [bytes_of(5, 1, 4096), Vec::new(), bytes_of(5, 2, 4096)];
+        let files: Vec<_> = (1..).map(file_of).zip(contents).collect();
+        let made = left(Plain::NewFileClose, 4, &files);
+        assert_eq!(numbers(&made), [&[4][..], &[2], &[3]]);
+        let cases: [(usize, &[usize], &[usize]); 4] =
+            [(3, &[], &[]), (2, &[], &[]), (0, &[1, 2], &[]), (4, &[], &[2])];
+        for (version, lost, garbage) in cases {
+            let found = of_data(Plain::Replace, 2, &bytes_of(5, version, 4096));
+            assert_eq!(numbers(&found), [lost, &[], garbage], "version {version}");
+        }
+        assert_eq!(numbers(&of_data(Plain::Replace, 2, &[])), [&[][..], &[], &[2]]);
+        let size = of_data(Plain::SetLenOnly, 4, &[0; 2 * 4096]);
+        assert_eq!(numbers(&size), [&[3, 4][..], &[], &[]]);
     }
 }

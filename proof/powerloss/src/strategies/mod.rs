@@ -8,7 +8,7 @@
 //! | module | |
 //! |---|---|
 //! | [`plain`] | the strategies: what each does, step by step, and what it may claim |
-//! | [`trial`], [`writer`] | one run of a strategy, and the process that does it |
+//! | [`writer`] | the process that does one run of a strategy |
 //! | [`content`] | the bytes of each step, and what is left of them |
 //! | [`report`] | the rows and the table |
 //!
@@ -16,26 +16,23 @@
 //! there. The newest acknowledgements show most, since the older ones may have been written back
 //! meanwhile.
 
-pub mod content;
+pub(crate) mod content;
 pub mod plain;
 pub mod report;
-pub mod trial;
-pub mod writer;
+pub(crate) mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::content::{Left, look};
-use self::plain::Plain;
+use self::plain::{Plain, Trial};
 use self::report::{Report, Row, Verdict as Seen};
-use self::trial::Trial;
 use self::writer::DIRECTORY;
+use crate::campaign::Campaign;
 use crate::certificate::{Certificate, Violation, kernel};
-use crate::kernel::each::on_each;
-use crate::kernel::machine::{FsKind, Machine};
 use crate::kernel::recording::Recording;
 use crate::medium::{Choice, Medium, PowerCut, RunError, State};
-use crate::process::{Process, Program};
+use crate::process::Process;
 use crate::runner::{self, Lab, Plan, Verdict, Written, replay};
 use crate::words::FAILED;
 
@@ -44,89 +41,47 @@ const STATES_OF_A_RUN: usize = 60;
 /// Steps of a run.
 pub const STEPS: usize = 8;
 
-/// What to run.
-#[derive(Debug, Clone)]
-pub struct Campaign {
-    /// On these file systems.
-    pub kinds: Vec<FsKind>,
-    /// These strategies.
-    pub strategies: Vec<Plain>,
-    /// States of each strategy on each file system.
-    pub states: usize,
-    /// The first run's.
-    pub seed: u64,
-    /// Where work directories are made.
-    pub parent: PathBuf,
-    /// Where recordings that show a loss or a hole are kept.
-    pub keep_in: Option<PathBuf>,
-    /// The writer.
-    pub program: Program,
-    /// The command that repeats the run.
-    pub command: String,
-}
-
-/// Runs it.
-///
-/// # Errors
-/// The work directory or a file system cannot be created.
+/// Runs these strategies, with so many states of each, on each file system.
 pub fn run(
     campaign: &Campaign,
+    strategies: &[Plain],
+    states: usize,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<(Report, Vec<Certificate>), String> {
-    let command = campaign.command.clone();
-    let mut report = Report { kernel: kernel(), command: command.clone(), ..Report::default() };
-    let ran = on_each(&campaign.kinds, &campaign.parent, stop, |kind, machine| {
-        let subject = format!(
-            "{} plain strategies, each verdict compared with its claim",
-            campaign.strategies.len()
-        );
-        let mut certificate =
-            Certificate::begin("strategies", kind.to_string(), subject, command.clone());
-        certificate.seed = campaign.seed;
-        match machine {
-            Ok(machine) => {
-                let rows = on(campaign, machine, kind, &mut certificate, stop, progress)
-                    .map_err(|error| error.to_string())?;
-                report.rows.extend(rows);
-            }
-            Err(why) => certificate.not_run.push(format!("{kind}: {why}")),
-        }
-        Ok(certificate)
+) -> Result<(Report, Vec<Certificate>), RunError> {
+    let count = strategies.len();
+    let subject = format!("{count} plain strategies, each verdict compared with its claim");
+    let ran = campaign.on_each("strategies", &subject, stop, |machine, kind, certificate| {
+        let trial = |strategy| Trial { kind, strategy, seed: campaign.seed, steps: STEPS };
+        let mut lab = Strategies {
+            campaign,
+            strategies,
+            states,
+            trial: trial(strategies[0]),
+            rows: strategies.iter().map(|strategy| Row::new(&trial(*strategy))).collect(),
+            at: 0,
+            telling: None,
+            has_news: false,
+        };
+        let rounds = lab.runs() * strategies.len() as u64;
+        let plan = Plan { rounds, violations_max: usize::MAX, keep_in: None };
+        let mut medium = PowerCut::new(machine, kind);
+        runner::run(&plan, &mut medium, &mut lab, certificate, stop, progress)?;
+        Ok(concluded(lab.rows, certificate, stop))
     })?;
-    let certificates: Vec<_> =
-        ran.into_iter().map(|ran| ran.finish(|certificate| certificate)).collect();
-    let not_run = certificates.iter().flat_map(|certificate| &certificate.not_run);
-    report.not_run.extend(not_run.cloned());
+    let mut report =
+        Report { kernel: kernel(), command: campaign.command.clone(), ..Report::default() };
+    let mut certificates = Vec::new();
+    for (certificate, rows) in ran {
+        report.rows.extend(rows);
+        report.not_run.extend(certificate.not_run.iter().cloned());
+        certificates.push(certificate);
+    }
     Ok((report, certificates))
 }
 
-fn on(
-    campaign: &Campaign,
-    machine: &Machine,
-    kind: FsKind,
-    certificate: &mut Certificate,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Row>, RunError> {
-    let runs = campaign.states.div_ceil(STATES_OF_A_RUN) as u64;
-    let trial = |strategy| Trial { kind, strategy, seed: campaign.seed, steps: STEPS };
-    let rows = campaign.strategies.iter().map(|strategy| Row::new(&trial(*strategy)));
-    let mut lab = Strategies {
-        campaign,
-        runs,
-        trial: trial(campaign.strategies[0]),
-        rows: rows.collect(),
-        at: 0,
-        telling: None,
-    };
-    let plan = Plan {
-        rounds: runs * campaign.strategies.len() as u64,
-        violations_max: usize::MAX,
-        keep_in: None,
-    };
-    runner::run(&plan, &mut PowerCut::new(machine, kind), &mut lab, certificate, stop, progress)?;
-    let mut rows = lab.rows;
+/// The rows of one file system, told in its certificate.
+fn concluded(mut rows: Vec<Row>, certificate: &mut Certificate, stop: &AtomicBool) -> Vec<Row> {
     rows.retain(|row| row.states > 0 || row.not_run.is_some() || !stop.load(Ordering::Relaxed));
     for row in &rows {
         let why = row.not_run.as_ref().map(|why| format!("{}: {why}", row.strategy));
@@ -138,14 +93,11 @@ fn on(
             certificate.violations.push(Violation { what, command });
         }
     }
-    Ok(rows)
+    rows
 }
 
 /// Judges a state of a run.
-///
-/// # Errors
-/// A file that is there and cannot be read: after a crash this is a finding.
-pub fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
+pub(crate) fn left(trial: &Trial, state: &State<'_>) -> Result<Left, String> {
     let acked = acked(trial, state.heard);
     let mut left = look(trial, &state.directory.join(DIRECTORY), acked)?;
     // What e2fsck found without a name.
@@ -164,17 +116,25 @@ pub fn acked(trial: &Trial, heard: usize) -> usize {
 
 struct Strategies<'a> {
     campaign: &'a Campaign,
-    /// Recordings of each strategy.
-    runs: u64,
+    strategies: &'a [Plain],
+    /// Of each strategy.
+    states: usize,
     trial: Trial,
     rows: Vec<Row>,
     /// The row that is filled.
     at: usize,
     /// The recording that shows most of the row, and its seed.
     telling: Option<(u64, Recording)>,
+    /// Another state of the row shows most since the last recording.
+    has_news: bool,
 }
 
 impl Strategies<'_> {
+    /// Recordings of each strategy.
+    fn runs(&self) -> u64 {
+        self.states.div_ceil(STATES_OF_A_RUN) as u64
+    }
+
     /// Records a run of the strategy; returns after how many requests the writer was ready.
     fn record(&mut self, medium: &mut PowerCut<'_>, stop: &AtomicBool) -> Result<usize, String> {
         let trial = self.trial;
@@ -220,12 +180,11 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
         medium: &mut PowerCut<'_>,
         stop: &AtomicBool,
     ) -> Result<Written, RunError> {
-        let Campaign { strategies, states, seed, .. } = self.campaign;
-        self.at = (round / self.runs) as usize;
-        let run = round % self.runs;
-        self.trial.strategy = strategies[self.at];
-        self.trial.seed = seed + run;
-        let states = (states - run as usize * STATES_OF_A_RUN).min(STATES_OF_A_RUN);
+        self.at = (round / self.runs()) as usize;
+        let run = round % self.runs();
+        self.trial.strategy = self.strategies[self.at];
+        self.trial.seed = self.campaign.seed + run;
+        let states = (self.states - run as usize * STATES_OF_A_RUN).min(STATES_OF_A_RUN);
         let choice = match self.record(medium, stop) {
             Ok(from) => {
                 let plainest = states.div_ceil(2).min(STEPS + 1);
@@ -259,13 +218,14 @@ impl Lab<PowerCut<'_>> for Strategies<'_> {
     }
 
     fn is_over(&mut self, medium: &mut PowerCut<'_>) -> Option<String> {
-        let row = &mut self.rows[self.at];
-        if self.telling.is_none() || std::mem::take(&mut row.has_news) {
+        let has_news = std::mem::take(&mut self.has_news);
+        if has_news || self.telling.is_none() {
             self.telling = Some((self.trial.seed, medium.recording.clone()));
         }
-        if self.trial.seed + 1 < self.campaign.seed + self.runs {
+        if self.trial.seed + 1 < self.campaign.seed + self.runs() {
             return None;
         }
+        let row = &mut self.rows[self.at];
         row.conclude();
         // A run that did not reach its end proves nothing.
         row.as_claimed &= row.not_run.is_none();
@@ -286,6 +246,6 @@ impl Strategies<'_> {
         let row = &mut self.rows[self.at];
         let before = row.telling_state().map(str::to_owned);
         row.add(&place.unwrap_or_default(), state.is_plainest, acked, found);
-        row.has_news |= row.telling_state().map(str::to_owned) != before;
+        self.has_news |= row.telling_state().map(str::to_owned) != before;
     }
 }

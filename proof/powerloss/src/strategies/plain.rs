@@ -1,4 +1,4 @@
-//! The strategies: what each does in one step, and what it may claim.
+//! The strategies: what each does in one step, what it may claim, and one run of it.
 //!
 //! *Owns*: the names, the claims, the calls in their order. *May not touch*: making the calls; what
 //! they leave.
@@ -6,6 +6,7 @@
 use inkstone_io::{Access, Durability, named_choice};
 
 use crate::kernel::machine::FsKind;
+use crate::words::in_words;
 
 named_choice! {
     /// A way in which programs write files.
@@ -281,6 +282,23 @@ impl Plain {
         }
     }
 }
+
+/// One run of a strategy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trial {
+    /// The file system.
+    pub kind: FsKind,
+    /// The strategy.
+    pub strategy: Plain,
+    /// The seed of the bytes.
+    pub seed: u64,
+    /// How many steps are done and acknowledged.
+    pub steps: usize,
+}
+
+pub(crate) const HEAD: &str = "inkstone-strategy 1";
+
+in_words!(Trial, HEAD, kind = "fs", strategy = "strategy", seed = "seed", steps = "steps"?);
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,7 @@ use inkstone_io::NamedChoice;
 use serde::{Deserialize, Serialize};
 
 use super::content::Left;
-use super::plain::{Claim, Plain, Shape};
-use super::trial::Trial;
+use super::plain::{Claim, Plain, Shape, Trial};
 
 /// The result of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +27,25 @@ pub struct Worst {
     pub words: String,
 }
 
+impl Worst {
+    fn damaged(&self) -> usize {
+        self.torn + self.garbage
+    }
+
+    fn missing(&self) -> usize {
+        self.lost + self.damaged()
+    }
+
+    /// Takes the place of one of which there was less.
+    fn rank(self, worst: &mut Option<Self>, measure: fn(&Self) -> usize) {
+        if measure(&self) > worst.as_ref().map_or(0, measure) {
+            *worst = Some(self);
+        }
+    }
+}
+
 /// The verdict on one strategy on one file system. It follows from what was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Every acknowledged step was there, whole, in every state.
@@ -41,11 +57,12 @@ pub enum Verdict {
     /// A state could not be mounted or read.
     Unreadable,
     /// Nothing was checked.
+    #[default]
     NotRun,
 }
 
 /// One strategy on one file system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The file system.
     pub file_system: String,
@@ -83,16 +100,13 @@ pub struct Row {
     #[serde(default)]
     pub hole: Option<(String, String)>,
     /// The first state that could not be mounted or read, and the error.
-    pub unreadable: Option<String>,
+    pub unreadable: Option<(String, String)>,
     /// The command that shows the worst state again.
     pub command: Option<String>,
     /// Why its claim here differs from other file systems.
     pub note: Option<String>,
     /// Why nothing was checked.
     pub not_run: Option<String>,
-    /// The telling state has changed.
-    #[serde(skip)]
-    pub has_news: bool,
     #[serde(skip)]
     claimed: Option<Claim>,
 }
@@ -106,29 +120,16 @@ impl Row {
             strategy: trial.strategy.to_string(),
             does: trial.strategy.summary().into(),
             claim: claim.words().into(),
-            verdict: Verdict::NotRun,
             as_claimed: true,
-            states: 0,
-            plainest: 0,
-            bad_states: 0,
-            bad_plainest: 0,
-            damaged_states: 0,
-            lost_at_kill: 0,
-            worst: None,
-            damage: None,
             holes: (trial.strategy.plan().shape == Shape::Batches).then_some(0),
-            hole: None,
-            unreadable: None,
-            command: None,
             note: note.map(String::from),
-            not_run: None,
-            has_news: false,
             claimed: Some(claim),
+            ..Self::default()
         }
     }
 
     /// Adds the result of a state.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         state: &str,
         is_plainest: bool,
@@ -140,70 +141,49 @@ impl Row {
         let left = match found {
             Ok(left) => left,
             Err(why) => {
-                self.unreadable.get_or_insert_with(|| format!("{state}: {why}"));
+                self.unreadable.get_or_insert_with(|| (state.to_owned(), why));
                 return;
             }
         };
-        if let Some(words) = &left.hole {
+        if let Some(words) = left.hole {
             self.holes = self.holes.map(|holes| holes + 1);
-            self.hole.get_or_insert_with(|| (state.to_owned(), words.clone()));
+            self.hole.get_or_insert_with(|| (state.to_owned(), words));
         }
-        let worst = |left: &Left| Worst {
-            state: state.to_string(),
-            acked,
-            lost: left.lost.len(),
-            torn: left.torn.len(),
-            garbage: left.garbage.len(),
-            words: left.words.clone(),
-        };
-        let missing = |worst: &Worst| worst.lost + worst.torn + worst.garbage;
-        if left.missing() > 0 {
-            self.bad_states += 1;
-            self.bad_plainest += u64::from(is_plainest);
-            if self.worst.as_ref().is_none_or(|before| missing(before) < left.missing()) {
-                self.worst = Some(worst(&left));
-            }
-        }
-        if left.is_damaged() {
-            self.damaged_states += 1;
-            let parts = left.torn.len() + left.garbage.len();
-            if self.damage.as_ref().is_none_or(|before| before.torn + before.garbage < parts) {
-                self.damage = Some(worst(&left));
-            }
-        }
+        let [lost, torn, garbage] = [&left.lost, &left.torn, &left.garbage].map(Vec::len);
+        let seen = Worst { state: state.into(), acked, lost, torn, garbage, words: left.words };
+        let is_bad = seen.missing() > 0;
+        self.bad_states += u64::from(is_bad);
+        self.bad_plainest += u64::from(is_bad && is_plainest);
+        self.damaged_states += u64::from(seen.damaged() > 0);
+        seen.clone().rank(&mut self.worst, Worst::missing);
+        seen.rank(&mut self.damage, Worst::damaged);
     }
 
     /// Draws the verdict.
     pub fn conclude(&mut self) {
-        self.verdict = if self.states == 0 {
-            Verdict::NotRun
-        } else if self.unreadable.is_some() {
-            Verdict::Unreadable
-        } else if self.damage.is_some() {
-            Verdict::Damaged
-        } else if self.worst.is_some() {
-            Verdict::Lost
-        } else {
-            Verdict::Held
+        self.verdict = match self {
+            Self { states: 0, .. } => Verdict::NotRun,
+            Self { unreadable: Some(_), .. } => Verdict::Unreadable,
+            Self { damage: Some(_), .. } => Verdict::Damaged,
+            Self { worst: Some(_), .. } => Verdict::Lost,
+            _ => Verdict::Held,
         };
         let is_readable = self.verdict != Verdict::Unreadable;
-        self.as_claimed = self.verdict == Verdict::NotRun
-            || match self.claimed {
-                Some(Claim::Durable) => self.verdict == Verdict::Held,
-                Some(Claim::NameNotPromised) => {
-                    matches!(self.verdict, Verdict::Held | Verdict::Lost)
-                }
-                Some(Claim::Nothing) => matches!(self.verdict, Verdict::Lost | Verdict::Damaged),
-                Some(Claim::DurableNotAtomic) => is_readable && self.bad_plainest == 0,
-                Some(Claim::NotPromised) => is_readable,
-                None => false,
-            };
+        let agrees = match self.claimed {
+            Some(Claim::Durable) => self.verdict == Verdict::Held,
+            Some(Claim::NameNotPromised) => matches!(self.verdict, Verdict::Held | Verdict::Lost),
+            Some(Claim::Nothing) => matches!(self.verdict, Verdict::Lost | Verdict::Damaged),
+            Some(Claim::DurableNotAtomic) => is_readable && self.bad_plainest == 0,
+            Some(Claim::NotPromised) => is_readable,
+            None => false,
+        };
+        self.as_claimed = self.verdict == Verdict::NotRun || agrees;
     }
 
     /// The state that the row's command shows again.
     pub fn telling_state(&self) -> Option<&str> {
-        if let Some(why) = &self.unreadable {
-            return why.split_once(": ").map(|(state, _)| state);
+        if let Some((state, _)) = &self.unreadable {
+            return Some(state);
         }
         // Where the loss of a name is expected, damage shows more.
         let may_be_lost = matches!(self.claimed, Some(Claim::NameNotPromised | Claim::NotPromised));
@@ -214,69 +194,51 @@ impl Row {
 
     /// The verdict in a few words, for a table.
     pub fn short(&self) -> String {
-        let worst = self.worst.as_ref();
-        let seen = match self.verdict {
-            Verdict::NotRun => "not run".into(),
-            Verdict::Held if !matches!(self.claimed, Some(Claim::Durable | Claim::Nothing)) => {
-                format!("not promised, held in {}", self.states)
+        let is_promised = matches!(self.claimed, Some(Claim::Durable | Claim::Nothing));
+        let mut seen = match (self.verdict, &self.worst) {
+            (Verdict::NotRun, _) => "not run".into(),
+            (Verdict::Held, _) if is_promised => format!("held in {}", self.states),
+            (Verdict::Held, _) => format!("not promised, held in {}", self.states),
+            (Verdict::Lost | Verdict::Damaged, Some(worst)) => {
+                format!("lost {} of {}", worst.missing(), worst.acked)
             }
-            Verdict::Held => format!("held in {}", self.states),
-            Verdict::Unreadable => "does not mount".into(),
-            Verdict::Lost => worst.map_or_else(String::new, |worst| {
-                format!("lost {} of {}", worst.lost, worst.acked)
-            }),
-            Verdict::Damaged => worst.map_or_else(String::new, |worst| {
-                let missing = worst.lost + worst.torn + worst.garbage;
-                let damage = self.damage.as_ref();
-                let how = if damage.is_some_and(|damage| damage.garbage > 0) {
-                    "garbage"
-                } else {
-                    "torn"
-                };
-                format!("lost {missing} of {}; {how}", worst.acked)
-            }),
+            _ => "does not mount".into(),
         };
-        let seen = match self.holes {
-            Some(0) => format!("{seen}; no hole"),
-            Some(holes) => format!("{seen}; a hole in {holes}"),
-            None => seen,
-        };
+        if let (Verdict::Damaged, Some(damage)) = (self.verdict, &self.damage) {
+            seen += if damage.garbage > 0 { "; garbage" } else { "; torn" };
+        }
+        match self.holes {
+            Some(0) => seen += "; no hole",
+            Some(holes) => seen += &format!("; a hole in {holes}"),
+            None => {}
+        }
         if self.as_claimed { seen } else { format!("**NOT AS CLAIMED: {seen}**") }
     }
 }
 
 impl Display for Row {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}: ", self.strategy, self.file_system)?;
+        let Self { strategy, file_system, states, bad_states, .. } = self;
+        write!(f, "{strategy} on {file_system}: ")?;
         match self.verdict {
             Verdict::NotRun => {
-                write!(f, "NOT RUN: {}", self.not_run.as_deref().unwrap_or("stopped"))
+                write!(f, "NOT RUN: {}", self.not_run.as_deref().unwrap_or("stopped"))?;
             }
-            Verdict::Held => write!(f, "held in {} states", self.states),
-            _ => {
-                write!(f, "bad in {} of {} states", self.bad_states, self.states)?;
-                for (name, worst) in [("worst", &self.worst), ("damage", &self.damage)] {
-                    let Some(Worst { state, acked, lost, torn, garbage, words }) = worst else {
-                        continue;
-                    };
-                    write!(
-                        f,
-                        "\n  {name}: {lost} lost, {torn} torn, {garbage} garbage of {acked} acknowledged"
-                    )?;
-                    write!(f, " in state {state}: {words}")?;
-                }
-                if let Some(why) = &self.unreadable {
-                    write!(f, "\n  does not mount in state {why}")?;
-                }
-                Ok(())
-            }
-        }?;
-        if let (Some(holes), Some((state, words))) = (self.holes, &self.hole) {
+            Verdict::Held => write!(f, "held in {states} states")?,
+            _ => write!(f, "bad in {bad_states} of {states} states")?,
+        }
+        for (name, worst) in [("worst", &self.worst), ("damage", &self.damage)] {
+            let Some(Worst { state, acked, lost, torn, garbage, words }) = worst else { continue };
             write!(
                 f,
-                "\n  a hole in {holes} of {} states, first in state {state}: {words}",
-                self.states
+                "\n  {name}: {lost} lost, {torn} torn, {garbage} garbage of {acked} acknowledged in state {state}: {words}"
             )?;
+        }
+        if let Some((state, why)) = &self.unreadable {
+            write!(f, "\n  does not mount in state {state}: {why}")?;
+        }
+        if let (Some(holes), Some((state, words))) = (self.holes, &self.hole) {
+            write!(f, "\n  a hole in {holes} of {states} states, first in state {state}: {words}")?;
         }
         if self.lost_at_kill > 0 {
             write!(f, "\n  a kill of the process alone lost {}", self.lost_at_kill)?;

@@ -19,24 +19,20 @@ use inkstone_io::{
 };
 
 use super::content::{DATA, NEW, bytes_of, file_of};
-use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape};
-use super::trial::Trial;
+use super::plain::{Act, BLOCK_BYTES, Before, Plan, Shape, Trial};
 use crate::words::InStep;
 
 /// The writer is ready for its first step: what a strategy takes for granted is durable.
-pub const READY: &str = "ready";
+pub(crate) const READY: &str = "ready";
 /// `ack 3`: the third step is acknowledged.
-pub const ACK: &str = "ack";
+pub(crate) const ACK: &str = "ack";
 /// The directory that the strategy writes in, within the file system.
-pub const DIRECTORY: &str = "strategy";
+pub(crate) const DIRECTORY: &str = "strategy";
 const BYSTANDER: &str = "bystander";
 const BYSTANDER_EVERY: usize = 3;
 
 /// Does what `trial` says in `directory`, which is created.
-///
-/// # Errors
-/// What failed: `output` has got it too. Also that the recorder has ended.
-pub fn write(
+pub(crate) fn write(
     trial: &Trial,
     directory: &Path,
     input: impl BufRead,

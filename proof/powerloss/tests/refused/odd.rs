@@ -19,6 +19,7 @@ use fuser::{
 use inkstone::{Log, Options};
 use inkstone_host::{ServedMount, unmount};
 use inkstone_io::Access;
+use inkstone_powerloss::kernel::server::attributes;
 
 use super::host_support::{not_run, temporary};
 use super::{Told, append, check_whole, options};
@@ -92,24 +93,7 @@ impl State {
         }
         let kind = if inode == 1 { FileType::Directory } else { FileType::RegularFile };
         let size = file.map_or(0, |(_, bytes)| bytes.len() as u64);
-        let time = SystemTime::UNIX_EPOCH;
-        Some(FileAttr {
-            ino: INodeNo(inode),
-            size,
-            blocks: size.div_ceil(512),
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm: if inode == 1 { 0o700 } else { 0o600 },
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            flags: 0,
-            blksize: 4096,
-        })
+        Some(attributes(inode, size, kind))
     }
 }
 

@@ -1,0 +1,80 @@
+//! What every lab that starts processes is told, and a run on several file systems in turn, each
+//! with a machine of its own.
+//!
+//! *Owns*: the turn, the certificate of each, and that a machine is removed whatever happened on
+//! it. *May not touch*: what is run.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::certificate::Certificate;
+use crate::kernel::machine::{FsKind, Machine, missing, missing_for};
+use crate::medium::RunError;
+use crate::mistake::Mistake;
+use crate::process::Program;
+
+/// What a lab is told.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// On these file systems; none: where `parent` is.
+    pub kinds: Vec<FsKind>,
+    /// The first writer's.
+    pub seed: u64,
+    /// Where work directories are made.
+    pub parent: PathBuf,
+    /// Where what a broken promise left is kept.
+    pub keep_in: Option<PathBuf>,
+    /// The writer, where it is one of ours.
+    pub program: Program,
+    /// The command that does the same again.
+    pub command: String,
+    /// A mistake in the log, to see that it is found.
+    pub mistake: Option<Mistake>,
+}
+
+impl Campaign {
+    /// The certificate of a lab that begins.
+    pub fn begin(&self, lab: &str, file_system: String, subject: &str) -> Certificate {
+        let command = self.command.clone();
+        let begun = Certificate::begin(lab, file_system, subject.to_owned(), command);
+        Certificate { seed: self.seed, ..begun }
+    }
+
+    /// Runs `one` on each file system until `stop` is set. A file system that cannot be had here is
+    /// named in its certificate.
+    pub fn on_each<T: Default>(
+        &self,
+        lab: &str,
+        subject: &str,
+        stop: &AtomicBool,
+        mut one: impl FnMut(&Machine, FsKind, &mut Certificate) -> Result<T, RunError>,
+    ) -> Result<Vec<(Certificate, T)>, RunError> {
+        let mut all = Vec::new();
+        for &kind in &self.kinds {
+            let started = Instant::now();
+            let mut certificate = self.begin(lab, kind.to_string(), subject);
+            let done = match missing().or_else(|| missing_for(kind)) {
+                Some(why) => {
+                    certificate.not_run.push(why);
+                    Ok(T::default())
+                }
+                None => {
+                    let machine = Machine::new(&self.parent)?;
+                    let done = one(&machine, kind, &mut certificate);
+                    // The result counts all the same; the next start removes what is left.
+                    let left = machine.remove().err();
+                    let said = |why| format!("{kind}: its disks could not be removed: {why}");
+                    certificate.not_run.extend(left.map(said));
+                    done
+                }
+            };
+            certificate.seconds = started.elapsed().as_secs_f64();
+            all.push((certificate, done?));
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
