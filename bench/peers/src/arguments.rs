@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::engine::Kind;
 use crate::load;
-use crate::raft::RaftKind;
 
 pub const USAGE: &str =
     "usage: bench-peers DIRECTORY [--rounds N] [--seconds S] [--only LOAD[,LOAD..]] [--engines NAME[,NAME..]]
@@ -22,8 +21,6 @@ pub struct Arguments {
     pub time: Duration,
     pub loads: Vec<&'static load::Load>,
     pub engines: Vec<Kind>,
-    /// Of the loads about raft logs.
-    pub raft_logs: Vec<RaftKind>,
     pub read_mib: u64,
     pub seed: u64,
     pub json: Option<PathBuf>,
@@ -39,7 +36,6 @@ impl Arguments {
             time: Duration::from_secs(2),
             loads: load::ALL.iter().collect(),
             engines: Kind::ALL.to_vec(),
-            raft_logs: RaftKind::ALL.to_vec(),
             read_mib: 1024,
             seed: 1,
             json: None,
@@ -60,9 +56,7 @@ impl Arguments {
                 "--seconds" => all.time = seconds(&value)?,
                 "--json" => all.json = Some(value.into()),
                 "--only" => all.loads = loads(&value)?,
-                "--engines" => {
-                    (all.engines, all.raft_logs) = engines(&value)?;
-                }
+                "--engines" => all.engines = engines(&value)?,
                 _ => return Err(format!("{word}: no such option")),
             }
         }
@@ -85,27 +79,11 @@ fn seconds(value: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("--seconds {value}: take 0.05 to 600"))
 }
 
-/// An engine may be both: inkstone is an engine, and a raft log by `inkstone-raft`.
-fn engines(value: &str) -> Result<(Vec<Kind>, Vec<RaftKind>), String> {
-    let words: Vec<&str> = value.split(',').collect();
-    let known = |word: &&&str| {
-        Kind::ALL.iter().any(|kind| kind.name() == **word)
-            || RaftKind::ALL.iter().any(|kind| kind.word() == **word)
-    };
-    if let Some(unknown) = words.iter().find(|word| !known(word)) {
-        let mut names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        names.extend(
-            RaftKind::ALL
-                .iter()
-                .map(|kind| kind.word())
-                .filter(|word| Kind::ALL.iter().all(|kind| kind.name() != *word)),
-        );
-        return Err(format!("{unknown:?}: take some of {}", names.join(", ")));
-    }
-    let (mut engines, mut raft_logs) = (Kind::ALL.to_vec(), RaftKind::ALL.to_vec());
-    engines.retain(|kind| words.contains(&kind.name()));
-    raft_logs.retain(|kind| words.contains(&kind.word()));
-    Ok((engines, raft_logs))
+fn engines(value: &str) -> Result<Vec<Kind>, String> {
+    let of = |word: &str| Kind::ALL.into_iter().find(|kind| kind.name() == word);
+    let names = || Kind::ALL.map(Kind::name).join(", ");
+    let known = |word| of(word).ok_or_else(|| format!("{word:?}: take some of {}", names()));
+    value.split(',').map(known).collect()
 }
 
 /// `busy` is `busy-1`, `busy-8` and `busy-64`.
@@ -138,19 +116,14 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_taken() {
-        let all = parse("/tmp --rounds 9 --only get,1x4k --engines okaywal --seconds 0.5")
+        let all = parse("/tmp --rounds 9 --only read-warm,1x4k --engines okaywal --seconds 0.5")
             .expect("a line");
         assert_eq!((all.rounds, all.time), (9, Duration::from_millis(500)));
-        assert_eq!(all.loads.iter().map(|load| load.name).collect::<Vec<_>>(), ["get", "1x4k"]);
-        assert_eq!((all.engines, all.raft_logs), (vec![Kind::Okaywal], vec![]));
-        let all = parse("/tmp --engines raft-engine,inkstone").expect("a line");
         assert_eq!(
-            (all.engines, all.raft_logs),
-            (
-                vec![Kind::Inkstone, Kind::RaftEngine],
-                vec![RaftKind::Inkstone, RaftKind::RaftEngine]
-            )
+            all.loads.iter().map(|load| load.name).collect::<Vec<_>>(),
+            ["read-warm", "1x4k"]
         );
+        assert_eq!(all.engines, [Kind::Okaywal]);
         let all = parse("/tmp --only read,busy-8").expect("a line");
         assert_eq!(
             all.loads.iter().map(|load| load.name).collect::<Vec<_>>(),

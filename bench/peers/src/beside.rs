@@ -1,5 +1,5 @@
-//! This program as a process beside a measurement: `spin PARENT`, `steal PARENT PERCENT`,
-//! `tail PARENT ..`. Only the program itself starts it.
+//! This program as a process beside a measurement: `spin PARENT`, `steal PARENT PERCENT`. Only the
+//! program itself starts it.
 //!
 //! *Owns*: which words mean that. *May not touch*: what is measured.
 
@@ -8,17 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::load;
-
 /// Runs if these words are meant for it; what goes wrong stands on stdout, where the parent looks
 /// for `ready`.
 pub fn run(words: &[String]) -> Option<ExitCode> {
     let done = match words.first()?.as_str() {
         "spin" => spin(words),
         "steal" => steal(words),
-        "tail" => {
-            begin(words).and_then(|()| load::tail::follow_other(words.get(2..).unwrap_or_default()))
-        }
         _ => return None,
     };
     Some(match done {

@@ -1,11 +1,10 @@
 //! What no engine can beat: bare overwrites of a written file, and a plain sequential read.
 //!
-//! *Owns*: the floor's files and loops, and fio's. *May not touch*: engines; it goes to
+//! *Owns*: the floor's files and loops. *May not touch*: engines; it goes to
 //! `inkstone-io` only.
 
 use std::fs::File as StdFile;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -187,33 +186,4 @@ pub fn warm(directory: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether fio is installed.
-pub fn has_fio() -> bool {
-    Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-/// fio's own sequential read of the file: 1 MiB past the page cache, as many in flight.
-pub fn fio_read(path: &Path) -> Result<Duration> {
-    let output = Command::new("fio")
-        .args([
-            "--name=floor",
-            "--rw=read",
-            "--bs=1M",
-            "--direct=1",
-            "--ioengine=libaio",
-            "--readonly",
-        ])
-        .args(["--output-format=json", &format!("--iodepth={READS}")])
-        .arg(format!("--filename={}", path.display()))
-        .output()?;
-    ensure!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr).trim());
-    let result: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("fio's answer")?;
-    let read = &result["jobs"][0]["read"];
-    let (bytes, per_s) = (read["io_bytes"].as_f64(), read["bw_bytes"].as_f64());
-    let (bytes, per_s) = bytes.zip(per_s).context("fio tells no io_bytes and bw_bytes")?;
-    ensure!(per_s > 0.0, "fio read nothing");
-    Ok(Duration::from_secs_f64(bytes / per_s))
 }

@@ -1,12 +1,10 @@
-//! The loop of a follower, in this process or in another: everything that is appended is seen once
-//! and in order.
+//! The loop of a follower: everything that is appended is seen once and in order.
 //!
 //! *Owns*: that check, and how long a follower is patient. *May not touch*: engines, figures.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use inkstone_host::monotonic_ns;
 
 use crate::engine::Follower;
 use crate::news::News;
@@ -24,66 +22,46 @@ pub struct Watch {
     next: Vec<u64>,
     record_bytes: usize,
     pub count: u64,
-    /// When records came last.
-    pub last_ns: u64,
     wrong: Option<String>,
 }
 
 impl Watch {
     pub fn new(from: &[u64], record_bytes: usize) -> Self {
-        Self { next: from.to_vec(), record_bytes, count: 0, last_ns: 0, wrong: None }
+        Self { next: from.to_vec(), record_bytes, count: 0, wrong: None }
     }
 
     #[inline]
-    fn see(&mut self, record: &[u8]) -> Option<(u32, u64)> {
+    fn see(&mut self, record: &[u8]) {
         let found = head(record).filter(|_| record.len() == self.record_bytes);
-        let is_next =
-            found.is_some_and(|(thread, number)| self.next.get(thread as usize) == Some(&number));
-        if !is_next {
-            let wrong = || {
-                format!("a follower saw {:?} in {} bytes, out of order", head(record), record.len())
-            };
-            self.wrong.get_or_insert_with(wrong);
-            return None;
+        match found.and_then(|(thread, number)| Some((self.next.get_mut(thread as usize)?, number)))
+        {
+            Some((next, number)) if *next == number => {
+                *next += 1;
+                self.count += 1;
+            }
+            _ => {
+                let (head, bytes) = (head(record), record.len());
+                let wrong = || format!("a follower saw {head:?} in {bytes} bytes, out of order");
+                self.wrong.get_or_insert_with(wrong);
+            }
         }
-        let (thread, number) = found?;
-        self.next[thread as usize] += 1;
-        self.count += 1;
-        Some((thread, number))
     }
 
-    /// Follows until `is_all` returns true, and calls `seen` for each record.
-    pub fn follow(
-        &mut self,
-        follower: &mut dyn Follower,
-        news: Option<&News>,
-        is_all: impl Fn(&[u64]) -> bool,
-        mut seen: impl FnMut(u32, u64),
-    ) -> Result<()> {
+    /// Follows until everything was seen.
+    pub fn follow(&mut self, follower: &mut dyn Follower, news: &News) -> Result<()> {
         let mut idle_since = None;
-        while !is_all(&self.next) {
-            let count = follower.take(news, NOTICE, &mut |record| {
-                if let Some((thread, number)) = self.see(record) {
-                    seen(thread, number);
-                }
-            })?;
+        while !news.is_all(&self.next) {
+            let count = follower.take(news, NOTICE, &mut |record| self.see(record))?;
             if let Some(wrong) = self.wrong.take() {
                 bail!("{wrong}");
             }
-            match count {
-                0 => {
-                    let since: Instant = *idle_since.get_or_insert_with(Instant::now);
-                    ensure!(
-                        since.elapsed() < PATIENCE,
-                        "a follower waits in vain behind {:?}",
-                        self.next
-                    );
-                }
-                _ => {
-                    idle_since = None;
-                    self.last_ns = monotonic_ns();
-                }
+            if count > 0 {
+                idle_since = None;
+                continue;
             }
+            let since: Instant = *idle_since.get_or_insert_with(Instant::now);
+            let next = &self.next;
+            ensure!(since.elapsed() < PATIENCE, "a follower waits in vain behind {next:?}");
         }
         Ok(())
     }
@@ -98,12 +76,7 @@ mod tests {
     struct Given(Vec<Vec<u8>>);
 
     impl Follower for Given {
-        fn take(
-            &mut self,
-            _: Option<&News>,
-            _: Duration,
-            show: &mut dyn FnMut(&[u8]),
-        ) -> Result<u64> {
+        fn take(&mut self, _: &News, _: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
             if self.0.is_empty() {
                 bail!("no more");
             }
@@ -112,15 +85,11 @@ mod tests {
         }
     }
 
-    fn followed(records: Vec<Vec<u8>>) -> Result<Vec<(u32, u64)>> {
-        let (mut watch, mut all) = (Watch::new(&[0, 1], 40), Vec::new());
-        watch.follow(
-            &mut Given(records),
-            None,
-            |counts| counts == [2, 2],
-            |thread, number| all.push((thread, number)),
-        )?;
-        Ok(all)
+    fn followed(records: Vec<Vec<u8>>) -> Result<u64> {
+        let (mut watch, news) = (Watch::new(&[0, 1], 40), News::new(&[2, 2]));
+        news.end();
+        watch.follow(&mut Given(records), &news)?;
+        Ok(watch.count)
     }
 
     #[test]
@@ -128,7 +97,7 @@ mod tests {
         let mut threads = Record::all(2, 40);
         threads[1].advance();
         let some = [0, 1, 0].map(|thread: usize| threads[thread].advance().to_vec());
-        assert_eq!(followed(some.to_vec()).expect("all"), [(0, 0), (1, 1), (0, 1)]);
+        assert_eq!(followed(some.to_vec()).expect("all"), 3);
         let [a, b, c] = some;
         assert!(followed(vec![a.clone(), c.clone()]).is_err(), "one is missing");
         assert!(followed(vec![b.clone(), c]).is_err(), "the first is missing");

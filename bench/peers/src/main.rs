@@ -101,7 +101,6 @@ fn measure(arguments: &Arguments, site: &Site) -> Result<RunResult> {
     let plan = Plan {
         directory: site.directory.path().to_path_buf(),
         engines,
-        raft_logs: arguments.raft_logs.clone(),
         pace,
         strategy: rule.strategy,
         read_bytes: arguments.read_mib << 20,

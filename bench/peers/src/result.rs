@@ -49,8 +49,6 @@ pub struct Arm {
     pub latencies: Vec<Latency>,
     /// Of each round, groups that the engine made durable, if it tells.
     pub groups: Vec<u64>,
-    /// Of each round, where somebody follows.
-    pub followed: Vec<Followed>,
     pub p50_ns: Option<u64>,
     pub p99_ns: Option<u64>,
     /// Of all rounds together, by the device's own counters: everything that anybody asked of it.
@@ -74,30 +72,6 @@ impl Latency {
         let all = all.finish();
         Self { p50_ns: all.p50_ns, p99_ns: all.p99_ns, p999_ns: all.p999_ns }
     }
-}
-
-/// What the followers of a round saw and cost.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Followed {
-    pub followers: u64,
-    /// Records, of all followers together.
-    pub records: u64,
-    /// In the same process: from before an append until its record was seen. In another one: from
-    /// its return.
-    pub seen: Latency,
-    /// Processor time, of all followers together.
-    pub cpu_ns: u64,
-    /// How long after the writers the last follower was done.
-    pub behind_ns: u64,
-    /// Calls that read: of the whole process, if the followers are in it, else of the follower's.
-    pub reads: Option<u64>,
-    pub read_bytes: Option<u64>,
-    /// Bytes that were fetched from the device for them.
-    pub device_bytes: Option<u64>,
-    /// What the records take in the engine's files, if it tells.
-    pub log_bytes: Option<u64>,
-    /// Of a follower in another process to whom nothing comes.
-    pub idle_wakeups_per_s: Option<f64>,
 }
 
 /// What the device was asked for, as the kernel counts requests.
@@ -163,71 +137,6 @@ impl Arm {
     /// How many times as fast as `base`, paired by round.
     pub fn speed_over(&self, base: &Self, seed: u64) -> Option<Relative> {
         relative(&base.rounds, &self.rounds, seed)
-    }
-
-    /// How many times as fast as `base`, if the processor time of the followers were given back: on
-    /// so many processors they have used that share of the round.
-    pub fn allowed_speed_over(&self, base: &Self, cpus: usize, seed: u64) -> Option<Relative> {
-        let allowed = |(round, followed): (&Round, &Followed)| {
-            let share =
-                followed.cpu_ns as f64 / (round.total_ns.max(1) as f64 * cpus.max(1) as f64);
-            Round { total_ns: (round.total_ns as f64 * (1.0 - share.min(1.0))) as u64, ..*round }
-        };
-        let rounds: Vec<Round> = self.rounds.iter().zip(&self.followed).map(allowed).collect();
-        relative(&base.rounds, &rounds, seed)
-    }
-}
-
-/// Of all rounds with followers; what an engine or a kernel does not tell is `None`.
-#[derive(Debug, Clone, Copy)]
-pub struct FollowedTotal {
-    /// Medians of the rounds.
-    pub seen: Latency,
-    pub cpu_ns_per_record: f64,
-    /// Of one processor, for one follower.
-    pub cpu_share: f64,
-    pub reads_per_record: Option<f64>,
-    pub read_bytes_per_record: Option<f64>,
-    pub device_bytes_per_record: Option<f64>,
-    pub read_bytes_per_log_byte: Option<f64>,
-    pub behind_ns: u64,
-    pub idle_wakeups_per_s: Option<f64>,
-}
-
-impl Arm {
-    pub fn followed_total(&self) -> Option<FollowedTotal> {
-        let all = &self.followed;
-        let sum = |of: fn(&Followed) -> Option<u64>| {
-            all.iter().map(of).sum::<Option<u64>>().map(|sum| sum as f64)
-        };
-        let middle =
-            |of: &dyn Fn(&Followed) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
-        let records = sum(|one| Some(one.records)).filter(|&records| records > 0.0)?;
-        let time_ns: f64 = self
-            .rounds
-            .iter()
-            .zip(all)
-            .map(|(round, one)| (round.total_ns * one.followers) as f64)
-            .sum();
-        let cpu_ns = sum(|one| Some(one.cpu_ns))?;
-        let idle: Option<Vec<f64>> = all.iter().map(|one| one.idle_wakeups_per_s).collect();
-        Some(FollowedTotal {
-            seen: Latency {
-                p50_ns: middle(&|one| one.seen.p50_ns as f64)? as u64,
-                p99_ns: middle(&|one| one.seen.p99_ns as f64)? as u64,
-                p999_ns: middle(&|one| one.seen.p999_ns as f64)? as u64,
-            },
-            cpu_ns_per_record: cpu_ns / records,
-            cpu_share: cpu_ns / time_ns.max(1.0),
-            reads_per_record: sum(|one| one.reads).map(|reads| reads / records),
-            read_bytes_per_record: sum(|one| one.read_bytes).map(|bytes| bytes / records),
-            device_bytes_per_record: sum(|one| one.device_bytes).map(|bytes| bytes / records),
-            read_bytes_per_log_byte: sum(|one| one.read_bytes)
-                .zip(sum(|one| one.log_bytes))
-                .map(|(read, log)| read / log.max(1.0)),
-            behind_ns: middle(&|one| one.behind_ns as f64)? as u64,
-            idle_wakeups_per_s: idle.and_then(|idle| median(&idle)),
-        })
     }
 }
 

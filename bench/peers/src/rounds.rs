@@ -145,7 +145,6 @@ impl Entry {
             self.arm.latencies.push(Latency::of(&latency));
             self.latency.merge(&latency);
         }
-        self.arm.followed.extend(done.followed);
         self.arm.groups.extend(done.groups);
         one.calm()
     }

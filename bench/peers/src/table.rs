@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use inkstone_lab::result::Relative;
 
 use crate::load::FLOOR;
-use crate::result::{Arm, FollowedTotal, LoadResult, RunResult};
+use crate::result::{Arm, LoadResult, RunResult};
 
 const HEADS: [&str; 11] = [
     "",
@@ -51,53 +51,17 @@ pub fn load(load: &LoadResult, seed: u64) -> String {
         let notes = arm.notes.as_ref().map(|notes| format!("; {notes}")).unwrap_or_default();
         let _ = writeln!(out, "  {}: {}{notes}", arm.name, arm.how);
     }
-    for (arm, total) in load
-        .arms
-        .iter()
-        .filter(|arm| arm.counts())
-        .filter_map(|arm| Some((arm, arm.followed_total()?)))
-    {
-        let _ = writeln!(out, "  {}: {}", arm.name, followed(&total));
-        // Its writers alone: the arm that has the engine's name and nothing more.
+    // With followers, beside the arm that has the engine's name and nothing more.
+    for arm in load.arms.iter().filter(|arm| arm.counts() && arm.name.contains(" follower")) {
         let alone = arm.name.split(' ').next().and_then(|engine| load.arm(engine));
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        if let Some((kept, allowed)) = alone.and_then(|alone| {
-            arm.speed_over(alone, seed).zip(arm.allowed_speed_over(alone, cpus, seed))
-        }) {
-            let (kept, allowed) = (ratio(kept), ratio(allowed));
-            let _ = writeln!(
-                out,
-                "    x as fast as its writers alone: {kept}; with the followers' processor time \
-                 given back {allowed}"
-            );
+        if let Some(kept) = alone.and_then(|alone| arm.speed_over(alone, seed)) {
+            let (name, kept) = (&arm.name, ratio(kept));
+            let _ = writeln!(out, "  {name}: x as fast as its writers alone: {kept}");
         }
     }
     for note in &load.notes {
         let _ = writeln!(out, "  {note}");
     }
-    out
-}
-
-/// What followers saw and cost.
-fn followed(total: &FollowedTotal) -> String {
-    let mut out = format!(
-        "seen p50/p99 {:.0}/{:.0} us; of one follower {:.3} CPU us a record, {:.0}% of a CPU",
-        total.seen.p50_ns as f64 / 1000.0,
-        total.seen.p99_ns as f64 / 1000.0,
-        total.cpu_ns_per_record / 1000.0,
-        total.cpu_share * 100.0
-    );
-    let mut add = |value: Option<f64>, words: &str| {
-        if let Some(value) = value {
-            let _ = write!(out, "; {value:.3} {words}");
-        }
-    };
-    add(total.reads_per_record, "reads a record");
-    add(total.read_bytes_per_record, "bytes read a record");
-    add(total.device_bytes_per_record, "of them from the device");
-    add(total.read_bytes_per_log_byte, "bytes read for each byte of the log");
-    add(Some(total.behind_ns as f64 / 1e6), "ms behind at the end");
-    add(total.idle_wakeups_per_s, "wake-ups a second when nothing comes");
     out
 }
 

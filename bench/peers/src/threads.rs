@@ -14,7 +14,6 @@ use inkstone_lab::histogram::Recorder;
 use crate::engine::{Engine, Writer};
 use crate::news::News;
 use crate::record::Record;
-use crate::result::Followed;
 
 /// All threads together append so much before each gives up what is old.
 pub const TIDY_BYTES: usize = 4 << 20;
@@ -47,8 +46,6 @@ pub struct Turn {
     /// The fewest flushes that can have made them durable: one covers a record of each thread, if
     /// all wait.
     pub flushes_min: u64,
-    /// What followers saw and cost, if there were any.
-    pub followed: Option<Followed>,
     /// Groups that the engine made durable, if it tells.
     pub groups: Option<u64>,
 }
@@ -126,16 +123,9 @@ struct Tell<'a> {
 
 impl Tell<'_> {
     #[inline]
-    fn begins(self, number: u64, now_ns: u64) {
+    fn are_there(self, count: u64) {
         if let Some(news) = self.news {
-            news.begins(self.thread, number, now_ns);
-        }
-    }
-
-    #[inline]
-    fn are_there(self, count: u64, now_ns: u64) {
-        if let Some(news) = self.news {
-            news.are_there(self.thread, count, now_ns);
+            news.are_there(self.thread, count);
         }
     }
 }
@@ -151,10 +141,9 @@ fn closed(
     let mut commits = 0;
     let mut now_ns = monotonic_ns();
     while now_ns < end_ns {
-        tell.begins(record.count(), now_ns);
         writer.append_durable(record.advance())?;
         let ack_ns = monotonic_ns();
-        tell.are_there(record.count(), ack_ns);
+        tell.are_there(record.count());
         latency.record(ack_ns - now_ns);
         commits += 1;
         now_ns = ack_ns;
@@ -177,11 +166,9 @@ fn open(
     let (mut commits, mut untidy) = (0, 0);
     let mut now_ns = monotonic_ns();
     while commits < most && now_ns < end_ns {
-        // For a burst it notes the first record: numbers rise burst by burst.
-        tell.begins(record.count(), now_ns);
         writer.append_burst(record, BURST)?;
         now_ns = monotonic_ns();
-        tell.are_there(record.count(), now_ns);
+        tell.are_there(record.count());
         commits += BURST;
         untidy += BURST;
         if untidy >= tidy_every {

@@ -1,88 +1,68 @@
 //! `inkstone tee` on a disk that hangs (a frozen file system, as root): signals are handled, and
 //! what was read is counted.
 
+mod support;
+#[path = "support/tee.rs"]
+mod with_tee;
+
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 
-/// Whether it can run here; if not, that is printed loudly, bypassing the test harness, which hides
-/// the output of passing tests.
-fn can_run(test: &str) -> bool {
-    let mut missing: Vec<&str> = Vec::new();
-    for name in ["mkfs.ext4", "fsfreeze"] {
-        if !["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
-            .iter()
-            .any(|at| Path::new(at).join(name).exists())
-        {
-            missing.push(name);
-        }
-    }
-    let loops = "/dev/loop-control";
-    if std::fs::OpenOptions::new().read(true).write(true).open(loops).is_err() {
-        missing.push(loops);
-    }
-    let root = inkstone_io::is_root();
-    if !root || !missing.is_empty() {
-        let why = format!("\nNOT RUN: {test}: root: {root}, missing: {missing:?}\n");
-        let _ = std::io::stderr().write_all(why.as_bytes());
-    }
-    root && missing.is_empty()
-}
+use support::{Words as _, is_root, not_run, numbers, until};
+use with_tee::{tee, text};
 
-fn run(words: &[&str]) {
+/// Runs a tool of the system.
+fn tool(line: &str) -> Result<(), String> {
+    let words = line.words();
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let output =
-        Command::new(words[0]).args(&words[1..]).env("PATH", path).output().expect(words[0]);
-    assert!(output.status.success(), "{words:?}: {output:?}");
+    let output = Command::new(&words[0]).args(&words[1..]).env("PATH", path).output();
+    let output = output.map_err(|error| format!("{line}: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(format!("{line}: {output:?}")) }
 }
 
 /// A file system that takes no more writes, until this is dropped.
-struct Frozen<'a>(&'a str);
+struct Frozen(String);
 
-impl<'a> Frozen<'a> {
-    fn new(mount: &'a str) -> Self {
-        run(&["fsfreeze", "-f", mount]);
-        Self(mount)
-    }
-}
-
-impl Drop for Frozen<'_> {
+impl Drop for Frozen {
     fn drop(&mut self) {
-        run(&["fsfreeze", "-u", self.0]);
+        tool(&format!("fsfreeze -u {}", self.0)).expect("thawed");
     }
 }
 
 #[test]
 fn signals_end_it_at_once_and_what_was_read_is_counted() {
-    if !can_run("signals_end_it_at_once_and_what_was_read_is_counted") {
+    let name = "signals_end_it_at_once_and_what_was_read_is_counted";
+    if !is_root(name) {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
     let image = directory.path().join("image");
     std::fs::File::create(&image).and_then(|file| file.set_len(32 << 20)).expect("an image");
-    run(&["mkfs.ext4", "-q", "-b", "4096", image.to_str().expect("plain")]);
-    let device = LoopDevice::attach(&image, LoopOptions::default()).expect("a loop device");
+    let formatted = tool(&format!("mkfs.ext4 -q -b 4096 {}", image.display()));
+    let can_freeze = tool("fsfreeze --version");
+    let device = match formatted.and(can_freeze) {
+        Ok(()) => LoopDevice::attach(&image, LoopOptions::default()),
+        Err(why) => return not_run(name, why),
+    };
+    let device = match device {
+        Ok(device) => device,
+        Err(why) => return not_run(name, why),
+    };
     let target = directory.path().join("disk");
     std::fs::create_dir(&target).expect("a directory");
     let mount = Mount::new(device.path(), &target, "ext4", "").expect("mounted");
     let file = target.join("s.log");
 
-    // The tests themselves may run under `nohup`, and ignored signals stay ignored.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
-    command.arg("tee").arg(&file).args(["--grace", "300ms", "--buffers", "64KiB"]);
-    let mut tee = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
+    let mut tee = tee(&file, &["--grace", "300ms", "--buffers", "64KiB"]);
+    let mut tee = tee.stdout(Stdio::inherit()).spawn().expect("inkstone");
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(b"1\n2\n3\n").expect("written");
-    let since = Instant::now();
-    while std::fs::read_to_string(&file).unwrap_or_default() != "1\n2\n3\n" {
-        assert!(since.elapsed() < Duration::from_secs(120), "three lines did not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let frozen = Frozen::new(target.to_str().expect("plain"));
+    until("three lines", || text(&file) == "1\n2\n3\n");
+    let frozen = Frozen(target.display().to_string());
+    tool(&format!("fsfreeze -f {}", frozen.0)).expect("frozen");
     // The buffers have room for some of them, but not for all.
     let lines: String = (0..100_000).map(|line| format!("line {line:08}\n")).collect();
     stdin.write_all(&lines.as_bytes()[..300_000]).expect("written");
@@ -96,25 +76,19 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
         let lines = BufReader::new(tee.stderr.take().expect("a pipe")).lines();
         move || lines.map(|line| line.expect("text")).find(|line| line.contains("were not written"))
     });
-    let since = Instant::now();
-    while !told.is_finished() {
-        assert!(since.elapsed() < Duration::from_secs(120), "it does not end");
+    until("its end", || {
         let _ = Command::new("kill").args(["-TERM", &number]).stderr(Stdio::null()).status();
         std::thread::sleep(Duration::from_millis(300));
-    }
+        told.is_finished()
+    });
     let told = told.join().expect("a thread").expect("what was not written is told");
     drop(frozen);
     assert_eq!(tee.wait().expect("its end").code(), Some(1), "{told}");
     writer.join().expect("the writer");
-    let numbers: Vec<u64> = told
-        .split(|other: char| !other.is_ascii_digit())
-        .filter_map(|word| word.parse().ok())
-        .take(3)
-        .collect();
-    let [read, lost, bytes] = numbers[..] else { panic!("{told}") };
+    let [read, lost, bytes, ..] = numbers(&told, "were not written")[..] else { panic!("{told}") };
     assert_eq!((read - lost, bytes.div_ceil(14)), (3, lost), "{told}");
     assert!(lost > (300_000 - 64 * 1024) / 14, "{told}");
-    assert!(std::fs::read_to_string(&file).expect("text").starts_with("1\n2\n3\n"));
+    assert!(text(&file).starts_with("1\n2\n3\n"));
     mount.unmount().expect("unmounted");
     device.detach().expect("detached");
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use inkstone::{Access, Cursor, Log, Lsn, Options, Reader};
+use anyhow::{Context, Result};
+use inkstone::{Access, Cursor, Log, Lsn, Options};
 
 use super::{Engine, Follower, Groups, Purpose, Reading, Setup, Writer};
 use crate::news::News;
-use crate::record::{Checker, Record, head};
+use crate::record::Checker;
 
 /// What a log keeps of its records, about, where it gives up what is old.
 const KEEP_BYTES: u64 = 64 << 20;
@@ -21,14 +21,11 @@ const FRAME_BYTES: u64 = 24;
 const STREAM_FREE_SEGMENTS: usize = 4;
 /// The same where a turn gives nothing up.
 const FOLLOWED_FREE_SEGMENTS: usize = 8;
-/// What a group takes beside its frames (docs/format.md).
-const GROUP_HEADER_BYTES: u64 = 48;
 /// How long an unsynced record may stay in memory.
 const PERIOD: Duration = Duration::from_secs(1);
 
 struct Inkstone {
     log: Arc<Log>,
-    batches: bool,
     /// `None`: all records.
     keep_records: Option<u64>,
 }
@@ -46,14 +43,14 @@ fn options(setup: Setup) -> Options {
 pub fn open(path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
     let log = Arc::new(Log::open(path, options(setup))?);
     let keep_records = (setup.purpose != Purpose::Keep).then_some(kept(setup.record_bytes));
-    let engine = Inkstone { log, batches: setup.batches, keep_records };
+    let engine = Inkstone { log, keep_records };
     engine.rest()?;
     Ok(Box::new(engine))
 }
 
 impl Engine for Inkstone {
     fn writer(&self, thread: u32) -> Result<Box<dyn Writer + '_>> {
-        Ok(Box::new(Appender { engine: self, gives_up: thread == 0, batch: Vec::new() }))
+        Ok(Box::new(Appender { engine: self, gives_up: thread == 0 }))
     }
 
     fn how(&self) -> String {
@@ -93,10 +90,6 @@ impl Engine for Inkstone {
         Ok(Box::new(Behind { cursor: self.log.reader().from(next) }))
     }
 
-    fn place(&self) -> String {
-        self.log.last().next().map_or(String::new(), |next| next.get().to_string())
-    }
-
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.log.close()?)
     }
@@ -106,8 +99,6 @@ struct Appender<'a> {
     engine: &'a Inkstone,
     /// One of the threads gives up what is old.
     gives_up: bool,
-    /// The records of a batch, in memory that is used again.
-    batch: Vec<Vec<u8>>,
 }
 
 impl Writer for Appender<'_> {
@@ -130,19 +121,6 @@ impl Writer for Appender<'_> {
         let (Some(keep), true) = (self.engine.keep_records, self.gives_up) else { return Ok(()) };
         give_up(&self.engine.log, keep)
     }
-
-    fn append_burst(&mut self, record: &mut Record, count: u64) -> Result<()> {
-        if !self.engine.batches {
-            return (0..count).try_for_each(|_| self.append(record.advance()));
-        }
-        self.batch.resize_with(count as usize, Vec::new);
-        for place in &mut self.batch {
-            place.clear();
-            place.extend_from_slice(record.advance());
-        }
-        drop(self.engine.log.append_batch(&self.batch)?);
-        Ok(())
-    }
 }
 
 fn kept(record_bytes: usize) -> u64 {
@@ -158,19 +136,14 @@ fn give_up(log: &Log, keep: u64) -> Result<()> {
     Ok(())
 }
 
-/// A cursor behind the writers, of this process or of another.
+/// A cursor behind the writers.
 struct Behind {
     cursor: Cursor,
 }
 
 impl Follower for Behind {
     /// It waits by itself: nobody has to tell it anything.
-    fn take(
-        &mut self,
-        _: Option<&News>,
-        most: Duration,
-        show: &mut dyn FnMut(&[u8]),
-    ) -> Result<u64> {
+    fn take(&mut self, _: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
         /// Shown at a time: between them the caller looks whether it is to end.
         const MOST: u64 = 4096;
         let mut count = 0;
@@ -191,17 +164,6 @@ impl Follower for Behind {
     }
 }
 
-/// `place`: the next LSN.
-pub fn follower_of_other(path: &Path, place: &str) -> Result<Box<dyn Follower>> {
-    let reader = Reader::open(path, &Options::new())?;
-    Ok(Box::new(Behind { cursor: reader.from(Lsn::new(place.parse().context("an LSN")?)) }))
-}
-
-/// What so many records take in the log's files, in so many groups.
-pub fn log_bytes(records: u64, groups: u64, record_bytes: u64) -> u64 {
-    records * (record_bytes.next_multiple_of(8) + FRAME_BYTES) + groups * GROUP_HEADER_BYTES
-}
-
 /// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for
 /// the page cache.
 fn reopen(path: &Path, how: Reading) -> Result<Log> {
@@ -219,32 +181,4 @@ pub fn read_all(path: &Path, how: Reading, checker: &mut Checker) -> Result<()> 
         checker.see(record.bytes);
     }
     Ok(())
-}
-
-/// Reads records by random LSN for so long, in a log that one thread wrote, after one pass that
-/// learns where they are: gives how many. Each is looked at.
-pub fn get_at_random(path: &Path, time: Duration) -> Result<(u64, Duration)> {
-    /// Between two looks at the clock.
-    const BURST: u64 = 64;
-    let log = reopen(path, Reading::Cached)?;
-    let reader = log.reader();
-    let (first, last) = (log.first().get(), log.last().get());
-    ensure!(last >= first, "the log is empty");
-    // It learns where records are from whoever asks first: that is the price of the first pass, and
-    // not of a record.
-    for lsn in (first..=last).step_by(1000).chain([last]) {
-        reader.get(Lsn::new(lsn))?;
-    }
-    let mut random = fastrand::Rng::with_seed(last);
-    let begin = Instant::now();
-    let mut count = 0;
-    while begin.elapsed() < time {
-        for _ in 0..BURST {
-            let lsn = random.u64(first..=last);
-            let found = head(&reader.get(Lsn::new(lsn))?);
-            ensure!(found == Some((0, lsn - 1)), "record {lsn} says it is {found:?}");
-        }
-        count += BURST;
-    }
-    Ok((count, begin.elapsed()))
 }

@@ -5,7 +5,7 @@
 
 mod inkstone;
 mod okaywal;
-mod raft_engine;
+pub mod raft_engine;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 
@@ -16,8 +16,6 @@ use anyhow::{Result, bail};
 
 use crate::news::News;
 use crate::record::{Checker, Record};
-
-pub use inkstone::{get_at_random, log_bytes};
 
 /// An engine, open in a directory of its own.
 pub trait Engine: Send + Sync {
@@ -46,11 +44,6 @@ pub trait Engine: Send + Sync {
     /// already.
     fn follower(&self, _from: &[u64]) -> Result<Box<dyn Follower + '_>> {
         bail!("nobody can follow it")
-    }
-
-    /// Where a follower in another process begins: a word for [`follower_of_other`].
-    fn place(&self) -> String {
-        String::new()
     }
 
     /// Ends it in order: what was acknowledged is there for whoever opens it next.
@@ -94,14 +87,9 @@ pub trait Writer {
 /// One that reads behind the writers.
 pub trait Follower {
     /// Shows what can be read and was not shown: each thread's records in order. If there is
-    /// nothing it waits, for as long as `most`. Engines that cannot wait are woken by `news`;
-    /// without it they poll. Returns how many were shown.
-    fn take(
-        &mut self,
-        news: Option<&News>,
-        most: Duration,
-        show: &mut dyn FnMut(&[u8]),
-    ) -> Result<u64>;
+    /// nothing it waits, for as long as `most`. Engines that cannot wait are woken by `news`.
+    /// Returns how many were shown.
+    fn take(&mut self, news: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
 }
 
 /// Which engine.
@@ -136,15 +124,6 @@ impl Kind {
         }
     }
 
-    /// Why no other process can follow it.
-    pub fn not_tailed(self) -> Option<&'static str> {
-        match self {
-            Self::Inkstone => None,
-            Self::RaftEngine => Some("a second process cannot open it"),
-            Self::Okaywal | Self::Rocksdb => self.not_followed(),
-        }
-    }
-
     /// Why it cannot be measured by this build.
     pub fn missing(self) -> Option<&'static str> {
         let is_missing = self == Self::Rocksdb && !cfg!(feature = "rocksdb");
@@ -159,11 +138,15 @@ impl Kind {
 pub struct Setup {
     pub record_bytes: usize,
     pub purpose: Purpose,
-    /// Whether bursts go in by one call each. Only inkstone has such a call beside the other; it is
-    /// an arm of its own.
-    pub batches: bool,
     /// For inkstone: so many yields before it sleeps, fixed; `None`: its default, which adapts.
     pub yields: Option<u32>,
+}
+
+impl Setup {
+    /// Without what only one engine has.
+    pub fn plain(record_bytes: usize, purpose: Purpose) -> Self {
+        Self { record_bytes, purpose, yields: None }
+    }
 }
 
 /// What is to be done with it.
@@ -194,14 +177,6 @@ pub fn open(kind: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
         Kind::Rocksdb => rocksdb::open(path, setup),
         #[cfg(not(feature = "rocksdb"))]
         Kind::Rocksdb => bail!("{}", kind.missing().unwrap_or_default()),
-    }
-}
-
-/// A follower of an engine that another process has open. `place`: the word of [`Engine::place`].
-pub fn follower_of_other(kind: Kind, path: &Path, place: &str) -> Result<Box<dyn Follower>> {
-    match kind {
-        Kind::Inkstone => inkstone::follower_of_other(path, place),
-        _ => bail!("{}: {}", kind.name(), kind.not_tailed().unwrap_or("nobody can follow it")),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Engine, Follower, Purpose, Setup, Writer};
 use crate::news::News;
 use crate::record::{Checker, head};
 
-const FILE_MIB: u64 = 32;
+pub const FILE_MIB: u64 = 32;
 /// Files beyond this are purged; half as many again are made and filled with zeros at the start.
 const PURGE_MIB: u64 = 128;
 /// What each thread keeps when it gives up what is old. raft-engine rewrites what keeps an old file
@@ -23,7 +23,7 @@ const KEEP_BYTES: u64 = 32 << 20;
 const FETCH: u64 = 4096;
 
 /// An entry is a record, and its index the record's number plus one.
-struct Entries;
+pub struct Entries;
 
 impl MessageExt for Entries {
     type Entry = BytesValue;
@@ -43,7 +43,7 @@ fn group(thread: u32) -> u64 {
     u64::from(thread) + 1
 }
 
-fn config(path: &Path, keeps_all: bool) -> Result<Config> {
+pub fn config(path: &Path, keeps_all: bool) -> Result<Config> {
     let common = Config {
         dir: path.to_str().context("raft-engine takes only a path that is UTF-8")?.to_owned(),
         // Records do not compress.
@@ -99,13 +99,7 @@ struct Behind<'a> {
 }
 
 impl Follower for Behind<'_> {
-    fn take(
-        &mut self,
-        news: Option<&News>,
-        most: Duration,
-        show: &mut dyn FnMut(&[u8]),
-    ) -> Result<u64> {
-        let news = news.context("it follows in the same process only")?;
+    fn take(&mut self, news: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
         let mut count = 0;
         for (thread, seen) in self.seen.iter_mut().enumerate() {
             let end = news.count(thread).min(*seen + FETCH);

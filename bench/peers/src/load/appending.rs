@@ -73,8 +73,6 @@ pub struct Parts<'a> {
     pub engine: &'a dyn Engine,
     pub records: &'a mut [Record],
     pub manner: Manner,
-    pub path: &'a Path,
-    pub kind: Option<Kind>,
 }
 
 impl Appending {
@@ -209,13 +207,7 @@ impl Appending {
     pub fn parts(&mut self) -> Result<Parts<'_>> {
         self.has_turned = true;
         let engine = self.engine.as_deref().context("it was not opened")?;
-        Ok(Parts {
-            engine,
-            records: &mut self.records,
-            manner: self.manner,
-            path: &self.path,
-            kind: self.kind,
-        })
+        Ok(Parts { engine, records: &mut self.records, manner: self.manner })
     }
 
     /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if
@@ -355,7 +347,7 @@ mod tests {
                 (Purpose::Durable, Manner::Closed),
                 (Purpose::Unsynced, Manner::Open { bytes_max: 1 << 20 }),
             ] {
-                let setup = Setup { record_bytes: 128, purpose, batches: false, yields: None };
+                let setup = Setup::plain(128, purpose);
                 let seen =
                     proved(kind, Box::new(move |path| open(kind, path, setup)), purpose, manner);
                 let seen =

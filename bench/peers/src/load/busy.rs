@@ -140,19 +140,7 @@ fn under(condition: Condition, beside: &Beside) -> TurnOf {
     })
 }
 
-pub fn one(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
-    busy(plan, load, 1)
-}
-
-pub fn eight(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
-    busy(plan, load, 8)
-}
-
-pub fn many(plan: &Plan, load: &Load) -> Result<Vec<LoadResult>> {
-    busy(plan, load, 64)
-}
-
-fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
+pub fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
     let shape =
         Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
     let (had, missing): (Vec<_>, Vec<_>) = CONDITIONS
@@ -163,8 +151,7 @@ fn busy(plan: &Plan, load: &Load, threads: u32) -> Result<Vec<LoadResult>> {
     let beside = beside(&conditions)?;
     let mut contestants = Vec::new();
     let mut add = |name: &str, kind, yields| {
-        let setup =
-            Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Durable, batches: false, yields };
+        let setup = Setup { yields, ..Setup::plain(RECORD_BYTES, Purpose::Durable) };
         let made = Appending::engine(plan, name, kind, setup, shape);
         let turns =
             conditions.iter().map(|condition| (name.to_owned(), under(*condition, &beside)));
@@ -206,7 +193,7 @@ fn by_condition(load: &Load, conditions: &[Condition], measured: Vec<Arm>) -> Ve
 fn result(load: &Load, condition: Condition, arms: Vec<Arm>, notes: Vec<String>) -> LoadResult {
     LoadResult {
         name: format!("{} {}", load.name, condition.name()),
-        title: format!("{}; {}", load.title, condition.words()),
+        title: format!("{}; {}", load.title(), condition.words()),
         record_bytes: RECORD_BYTES as u64,
         arms,
         notes,

@@ -6,62 +6,13 @@
 use anyhow::Result;
 
 use super::appending::{Appending, Shape};
-use super::stream::GROWING;
 use super::{Load, Plan, engines, made};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::result::LoadResult;
 use crate::rounds;
 use crate::threads::Manner;
 
-pub fn one_4k(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    closed(plan, load, 1, 4096)
-}
-
-pub fn one(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    closed(plan, load, 1, 128)
-}
-
-pub fn one_64k(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    large(plan, load, 64 << 10)
-}
-
-pub fn one_1m(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    large(plan, load, 1 << 20)
-}
-
-/// Of these the floor writes as many bytes as a record has, as fio does: what a log adds to them
-/// counts against it.
-fn large(plan: &Plan, load: &Load, record_bytes: usize) -> Result<LoadResult> {
-    let shape = Shape { threads: 1, record_bytes, manner: Manner::Closed, is_fresh: false };
-    let mut contestants = engines(plan, Purpose::Durable, shape);
-    if plan.engines.contains(&Kind::Inkstone) {
-        let setup = Setup { record_bytes, purpose: Purpose::Keep, batches: false, yields: None };
-        let growing = Shape { is_fresh: true, ..shape };
-        contestants
-            .push(made(GROWING, Appending::engine(plan, GROWING, Kind::Inkstone, setup, growing)));
-    }
-    contestants.push(made(super::FLOOR, Appending::floor(plan, record_bytes, true, shape)));
-    let notes = vec![
-        format!(
-            "{}: a written file overwritten with the bytes of a record, as fio does",
-            super::FLOOR
-        ),
-        format!(
-            "{GROWING}: nothing is given up; a turn begins in a new directory, with segments of full size"
-        ),
-    ];
-    Ok(load.result(record_bytes, rounds::run(&plan.pace, contestants), notes))
-}
-
-pub fn eight(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    closed(plan, load, 8, 128)
-}
-
-pub fn many(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    closed(plan, load, 64, 128)
-}
-
-fn closed(plan: &Plan, load: &Load, threads: u32, record_bytes: usize) -> Result<LoadResult> {
+pub fn closed(plan: &Plan, load: &Load, threads: u32, record_bytes: usize) -> Result<LoadResult> {
     let shape = Shape { threads, record_bytes, manner: Manner::Closed, is_fresh: false };
     let mut contestants = engines(plan, Purpose::Durable, shape);
     let blocks = record_bytes.next_multiple_of(inkstone_io::BLOCK_BYTES);
@@ -82,12 +33,7 @@ fn closed(plan: &Plan, load: &Load, threads: u32, record_bytes: usize) -> Result
 /// What a lone writer's commits write: a frame is larger than its record, and the last block is
 /// written again.
 fn log_write_bytes(plan: &Plan, shape: Shape) -> Result<Option<usize>> {
-    let setup = Setup {
-        record_bytes: shape.record_bytes,
-        purpose: Purpose::Durable,
-        batches: false,
-        yields: None,
-    };
+    let setup = Setup::plain(shape.record_bytes, Purpose::Durable);
     let mut log = Appending::engine(plan, "inkstone for its writes", Kind::Inkstone, setup, shape)?;
     let write_bytes = log.write_bytes()?;
     rounds::Contestant::finish(Box::new(log))?;

@@ -4,14 +4,13 @@
 //! (`crate::rounds`).
 
 mod appending;
-pub mod busy;
+mod busy;
 mod closed;
 mod follow;
-pub mod raft;
-pub mod reading;
+mod raft;
+mod reading;
 mod shared;
-pub mod stream;
-pub mod tail;
+mod stream;
 
 use std::path::PathBuf;
 
@@ -19,10 +18,10 @@ use anyhow::Result;
 use inkstone_io::Strategy;
 
 use crate::engine::{Kind, Purpose, Setup};
-use crate::raft::RaftKind;
 use crate::result::{Arm, LoadResult};
 use crate::rounds::{Contestant, Made, Pace};
 use appending::{Appending, Shape};
+use reading::Cache;
 
 /// The floor's name in every load.
 pub const FLOOR: &str = "bare";
@@ -32,7 +31,6 @@ pub const FLOOR: &str = "bare";
 pub struct Plan {
     pub directory: PathBuf,
     pub engines: Vec<Kind>,
-    pub raft_logs: Vec<RaftKind>,
     pub pace: Pace,
     /// Access and durability of the floor: the log's own.
     pub strategy: Strategy,
@@ -40,159 +38,116 @@ pub struct Plan {
     pub read_bytes: u64,
 }
 
-/// A load: its name, what it is, and who runs it.
+/// A load by its name on the command line.
 pub struct Load {
     pub name: &'static str,
-    pub title: &'static str,
-    run: Run,
+    what: What,
 }
 
-/// How a load is run.
-#[derive(Clone, Copy)]
-enum Run {
-    One(fn(&Plan, &Load) -> Result<LoadResult>),
-    /// Under several conditions, each of which is a result of its own.
-    Several(fn(&Plan, &Load) -> Result<Vec<LoadResult>>),
+/// What is asked of whom.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// So many threads that each wait for their record of so many bytes.
+    Closed(u32, usize),
+    Unsynced,
+    /// One producer that does not wait, with records of so many bytes.
+    Stream(usize),
+    Read(Cache),
+    /// So many threads, as `Closed`, under each condition, which is a result of its own.
+    Busy(u32),
+    /// So many threads, as `Closed`, with followers.
+    Follow(u32),
+    FollowProducer,
+    /// So many entries in flight of so many bytes.
+    Raft(u64, usize),
 }
-use Run::{One, Several};
+
+const fn load(name: &'static str, what: What) -> Load {
+    Load { name, what }
+}
 
 /// All loads, in the order of a run.
 pub const ALL: &[Load] = &[
-    Load {
-        name: "1x4k",
-        title: "1 thread, 4 KiB, each append durable before it returns",
-        run: One(closed::one_4k),
-    },
-    Load {
-        name: "1x128",
-        title: "1 thread, 128 B, each append durable before it returns",
-        run: One(closed::one),
-    },
-    Load {
-        name: "1x64k",
-        title: "1 thread, 64 KiB, each append durable before it returns",
-        run: One(closed::one_64k),
-    },
-    Load {
-        name: "1x1m",
-        title: "1 thread, 1 MiB, each append durable before it returns",
-        run: One(closed::one_1m),
-    },
-    Load {
-        name: "8x128",
-        title: "8 threads, 128 B, each append durable before it returns",
-        run: One(closed::eight),
-    },
-    Load {
-        name: "64x128",
-        title: "64 threads, 128 B, each append durable before it returns",
-        run: One(closed::many),
-    },
-    Load {
-        name: "unsynced",
-        title: "128 B without waiting, one sync at the end, inside the clock",
-        run: One(stream::unsynced),
-    },
-    Load {
-        name: "async128",
-        title: "one producer that does not wait, 128 B, durable as soon as can be",
-        run: One(stream::durable_128),
-    },
-    Load {
-        name: "async4k",
-        title: "one producer that does not wait, 4 KiB, durable as soon as can be",
-        run: One(stream::durable_4k),
-    },
-    Load {
-        name: "read-warm",
-        title: "reopen and read 256 B records, checksums verified, from the page cache",
-        run: One(reading::warm),
-    },
-    Load {
-        name: "read-cold",
-        title: "reopen and read 256 B records, checksums verified, nothing cached",
-        run: One(reading::cold),
-    },
-    Load {
-        name: "get",
-        title: "records of 256 B by random LSN, 1 thread, from the page cache",
-        run: One(reading::get),
-    },
-    Load {
-        name: "busy-1",
-        title: "1 thread, 128 B, each append durable before it returns",
-        run: Several(busy::one),
-    },
-    Load {
-        name: "busy-8",
-        title: "8 threads, 128 B, each append durable before it returns",
-        run: Several(busy::eight),
-    },
-    Load {
-        name: "busy-64",
-        title: "64 threads, 128 B, each append durable before it returns",
-        run: Several(busy::many),
-    },
-    Load {
-        name: "follow-1",
-        title: "1 thread, 128 B, each append durable before it returns; followers in the process",
-        run: One(follow::one),
-    },
-    Load {
-        name: "follow-8",
-        title: "8 threads, 128 B, each append durable before it returns; followers in the process",
-        run: One(follow::eight),
-    },
-    Load {
-        name: "follow-64",
-        title: "64 threads, 128 B, each append durable before it returns; followers in the process",
-        run: One(follow::many),
-    },
-    Load {
-        name: "follow-producer",
-        title: "one producer that does not wait, 128 B; a follower in the process",
-        run: One(follow::producer),
-    },
-    Load {
-        name: "tail-process-1",
-        title: "1 thread, 128 B, each append durable before it returns; a follower in another process",
-        run: One(tail::one),
-    },
-    Load {
-        name: "tail-process-8",
-        title: "8 threads, 128 B, each append durable before it returns; a follower in another process",
-        run: One(tail::eight),
-    },
-    Load { name: "raft-1x128", title: "raft logs, 1 entry in flight, 128 B", run: One(raft::one) },
-    Load {
-        name: "raft-64x128",
-        title: "raft logs, 64 entries in flight, 128 B",
-        run: One(raft::many),
-    },
-    Load {
-        name: "raft-1x4k",
-        title: "raft logs, 1 entry in flight, 4 KiB",
-        run: One(raft::one_4k),
-    },
-    Load {
-        name: "raft-64x4k",
-        title: "raft logs, 64 entries in flight, 4 KiB",
-        run: One(raft::many_4k),
-    },
+    load("1x4k", What::Closed(1, 4096)),
+    load("1x128", What::Closed(1, 128)),
+    load("8x128", What::Closed(8, 128)),
+    load("64x128", What::Closed(64, 128)),
+    load("unsynced", What::Unsynced),
+    load("async128", What::Stream(128)),
+    load("async4k", What::Stream(4096)),
+    load("read-warm", What::Read(Cache::Warm)),
+    load("read-cold", What::Read(Cache::Cold)),
+    load("busy-1", What::Busy(1)),
+    load("busy-8", What::Busy(8)),
+    load("busy-64", What::Busy(64)),
+    load("follow-1", What::Follow(1)),
+    load("follow-8", What::Follow(8)),
+    load("follow-64", What::Follow(64)),
+    load("follow-producer", What::FollowProducer),
+    load("raft-1x128", What::Raft(1, 128)),
+    load("raft-64x128", What::Raft(64, 128)),
+    load("raft-1x4k", What::Raft(1, 4096)),
+    load("raft-64x4k", What::Raft(64, 4096)),
 ];
 
 impl Load {
     /// Runs it; what cannot be run at all is a load without arms, and says why.
     pub fn run(&self, plan: &Plan) -> Vec<LoadResult> {
-        let done = match self.run {
-            One(run) => run(plan, self).map(|one| vec![one]),
-            Several(run) => run(plan, self),
+        let one = |done: Result<LoadResult>| done.map(|one| vec![one]);
+        let done = match self.what {
+            What::Closed(threads, record_bytes) => {
+                one(closed::closed(plan, self, threads, record_bytes))
+            }
+            What::Unsynced => one(stream::unsynced(plan, self)),
+            What::Stream(record_bytes) => one(stream::durable(plan, self, record_bytes)),
+            What::Read(cache) => one(reading::read(plan, self, cache)),
+            What::Busy(threads) => busy::busy(plan, self, threads),
+            What::Follow(threads) => one(Ok(follow::waiting(plan, self, threads))),
+            What::FollowProducer => one(Ok(follow::producer(plan, self))),
+            What::Raft(in_flight, entry_bytes) => {
+                one(Ok(raft::raft(plan, self, entry_bytes, in_flight)))
+            }
         };
         done.unwrap_or_else(|error| vec![self.result(0, Vec::new(), vec![format!("{error:#}")])])
     }
 
+    /// What it is, for people.
+    fn title(&self) -> String {
+        let size = |bytes: usize| match bytes {
+            0..4096 => format!("{bytes} B"),
+            _ => format!("{} KiB", bytes >> 10),
+        };
+        let closed = |threads: u32, bytes: usize| {
+            let s = if threads == 1 { "" } else { "s" };
+            format!("{threads} thread{s}, {}, each append durable before it returns", size(bytes))
+        };
+        match self.what {
+            What::Closed(threads, record_bytes) => closed(threads, record_bytes),
+            What::Unsynced => "128 B without waiting, one sync at the end, inside the clock".into(),
+            What::Stream(record_bytes) => {
+                let size = size(record_bytes);
+                format!("one producer that does not wait, {size}, durable as soon as can be")
+            }
+            What::Read(cache) => {
+                let from = match cache {
+                    Cache::Warm => "from the page cache",
+                    Cache::Cold => "nothing cached",
+                };
+                format!("reopen and read 256 B records, checksums verified, {from}")
+            }
+            What::Busy(threads) => closed(threads, 128),
+            What::Follow(threads) => closed(threads, 128) + "; followers in the process",
+            What::FollowProducer => {
+                "one producer that does not wait, 128 B; a follower in the process".into()
+            }
+            What::Raft(in_flight, entry_bytes) => {
+                format!("raft logs, {in_flight} in flight, {}", size(entry_bytes))
+            }
+        }
+    }
+
     fn result(&self, record_bytes: usize, arms: Vec<Arm>, notes: Vec<String>) -> LoadResult {
-        let (name, title) = (self.name.into(), self.title.into());
+        let (name, title) = (self.name.into(), self.title());
         LoadResult { name, title, record_bytes: record_bytes as u64, arms, notes }
     }
 }
@@ -207,7 +162,7 @@ fn made<C: Contestant + 'static>(name: &str, made: Result<C>) -> Made {
 
 /// The engines of the run for such a load, each aged.
 fn engines(plan: &Plan, purpose: Purpose, shape: Shape) -> Vec<Made> {
-    let setup = Setup { record_bytes: shape.record_bytes, purpose, batches: false, yields: None };
+    let setup = Setup::plain(shape.record_bytes, purpose);
     let one =
         |&kind: &Kind| made(kind.name(), Appending::engine(plan, kind.name(), kind, setup, shape));
     plan.engines.iter().map(one).collect()

@@ -44,25 +44,9 @@ struct Drive {
     in_batches: bool,
 }
 
-pub fn one(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    raft(plan, load, 128, 1)
-}
-
-pub fn many(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    raft(plan, load, 128, 64)
-}
-
-pub fn one_4k(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    raft(plan, load, 4096, 1)
-}
-
-pub fn many_4k(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    raft(plan, load, 4096, 64)
-}
-
-fn raft(plan: &Plan, load: &Load, entry_bytes: usize, in_flight: u64) -> Result<LoadResult> {
+pub fn raft(plan: &Plan, load: &Load, entry_bytes: usize, in_flight: u64) -> LoadResult {
     let mut contestants = Vec::new();
-    for &kind in &plan.raft_logs {
+    for kind in plan.engines.iter().copied().filter_map(RaftKind::of) {
         let mut add = |name: String, in_batches| {
             let drive = Drive { entry_bytes, in_flight, in_batches };
             contestants.push(made(&name, Led::new(plan, &name, kind, drive)));
@@ -80,7 +64,7 @@ fn raft(plan: &Plan, load: &Load, entry_bytes: usize, in_flight: u64) -> Result<
             "batches: one append of {in_flight} entries at a time, which calls back once"
         ));
     }
-    Ok(load.result(entry_bytes, rounds::run(&plan.pace, contestants), notes))
+    load.result(entry_bytes, rounds::run(&plan.pace, contestants), notes)
 }
 
 /// What appends: one thread, which also votes and purges.
@@ -136,9 +120,9 @@ impl Leader {
         let begin_ns = monotonic_ns();
         let (mut now_ns, mut last_ns, mut vote_ns) = (begin_ns, begin_ns, begin_ns);
         let begin = self.record.count();
-        let readable = |count: u64, now_ns: u64| {
+        let readable = |count: u64| {
             if let Some(news) = news {
-                news.are_there(0, count, now_ns);
+                news.are_there(0, count);
             }
         };
         loop {
@@ -162,7 +146,7 @@ impl Leader {
                 });
                 store.append(self.term, first, &payloads, done)?;
                 if store.is_readable_at_once() {
-                    readable(count, began_ns);
+                    readable(count);
                 }
                 in_flight += many;
                 unpurged += many * drive.entry_bytes as u64;
@@ -180,7 +164,7 @@ impl Leader {
                 commits += many;
                 last_ns = ack_ns;
                 if !store.is_readable_at_once() {
-                    readable(count, ack_ns);
+                    readable(count);
                 }
                 next = told.try_recv().ok();
             }
@@ -302,7 +286,7 @@ impl Led {
         let leader = &mut self.leader;
         let drive = leader.drive;
         let from = leader.record.count();
-        let news = News::new(&[from], 1, false);
+        let news = News::new(&[from]);
         let (turn, read) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| read_recent(store, from, drive.entry_bytes, &news));
             let end_ns = monotonic_ns().saturating_add(time.as_nanos() as u64);
@@ -360,7 +344,7 @@ mod tests {
 
     #[test]
     fn every_raft_log_gives_back_what_it_acknowledged() {
-        for kind in RaftKind::ALL {
+        for kind in [RaftKind::Inkstone, RaftKind::RaftEngine] {
             for (in_flight, in_batches) in [(1, false), (8, false), (8, true)] {
                 let path = std::env::temp_dir().join(format!(
                     "bench-peers-{}-{}-{in_flight}-{in_batches}",

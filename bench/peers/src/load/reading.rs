@@ -1,4 +1,4 @@
-//! Reopening and reading everything, warm and cold; reading by random LSN.
+//! Reopening and reading everything, warm and cold.
 //!
 //! *Owns*: the directories that are read, what is cached before a turn. *May not touch*: how an
 //! engine reads.
@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use inkstone_io::Access;
 
 use super::{FLOOR, Load, Plan, made};
-use crate::engine::{Kind, Purpose, Reading, Setup, get_at_random, open, read_all};
+use crate::engine::{Kind, Purpose, Reading, Setup, open, read_all};
 use crate::floor;
 use crate::record::{Checker, Record};
 use crate::result::LoadResult;
@@ -18,9 +18,7 @@ use crate::rounds::{self, Contestant, Finish};
 use crate::threads::{BURST, Turn};
 
 /// The log, asked to read through the page cache.
-pub const CACHED: &str = "inkstone cached";
-/// fio's sequential read.
-pub const FIO: &str = "fio";
+const CACHED: &str = "inkstone cached";
 
 const RECORD_BYTES: usize = 256;
 /// Each sync makes so many records durable while a directory is filled.
@@ -44,11 +42,7 @@ fn filled(plan: &Plan, kind: Kind) -> Result<(PathBuf, u64)> {
 }
 
 fn fill(kind: Kind, path: &Path, count: u64) -> Result<()> {
-    let engine = open(
-        kind,
-        path,
-        Setup { record_bytes: RECORD_BYTES, purpose: Purpose::Keep, batches: false, yields: None },
-    )?;
+    let engine = open(kind, path, Setup::plain(RECORD_BYTES, Purpose::Keep))?;
     let mut record = Record::new(0, RECORD_BYTES);
     {
         let mut writer = engine.writer(0)?;
@@ -65,7 +59,7 @@ fn fill(kind: Kind, path: &Path, count: u64) -> Result<()> {
 
 /// What is done before a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cache {
+pub enum Cache {
     Warm,
     Cold,
 }
@@ -146,7 +140,6 @@ impl Contestant for Reader {
 
 /// A file of as many bytes as the log's, read by somebody with nothing to verify.
 struct Plain {
-    name: &'static str,
     directory: PathBuf,
     /// Records that the bytes stand for.
     count: u64,
@@ -155,13 +148,13 @@ struct Plain {
 
 impl Plain {
     /// `like`: the directory whose size counts.
-    fn new(plan: &Plan, name: &'static str, like: &Path, count: u64, cache: Cache) -> Result<Self> {
+    fn new(plan: &Plan, like: &Path, count: u64, cache: Cache) -> Result<Self> {
         let directory = plan.directory.join("read-floor");
         if !directory.exists() {
             std::fs::create_dir(&directory)?;
             floor::make_file(&directory.join("file"), bytes_in(like, count)?)?;
         }
-        Ok(Self { name, directory, count, cache })
+        Ok(Self { directory, count, cache })
     }
 }
 
@@ -186,7 +179,7 @@ fn bytes_in(directory: &Path, count: u64) -> Result<u64> {
 
 impl Contestant for Plain {
     fn name(&self) -> &str {
-        self.name
+        FLOOR
     }
 
     fn rest(&mut self) -> Result<()> {
@@ -195,33 +188,21 @@ impl Contestant for Plain {
 
     fn turn(&mut self, _: Duration) -> Result<Turn> {
         let file = self.directory.join("file");
-        let took = match (self.name, self.cache) {
-            (FIO, _) => floor::fio_read(&file)?,
-            (_, Cache::Warm) => floor::read_file(&file, Access::Buffered)?,
-            (_, Cache::Cold) => floor::read_file(&file, Access::Direct)?,
-        };
+        let access = if self.cache == Cache::Warm { Access::Buffered } else { Access::Direct };
+        let took = floor::read_file(&file, access)?;
         Ok(Turn { commits: self.count, total_ns: took.as_nanos() as u64, ..Turn::default() })
     }
 
     fn finish(self: Box<Self>) -> Result<Finish> {
-        let how = match (self.name, self.cache) {
-            (FIO, _) => "fio, 1 MiB reads past the page cache, 8 in flight",
-            (_, Cache::Warm) => "1 MiB reads from the page cache",
-            (_, Cache::Cold) => "1 MiB reads past the page cache, 8 in flight",
+        let how = match self.cache {
+            Cache::Warm => "1 MiB reads from the page cache",
+            Cache::Cold => "1 MiB reads past the page cache, 8 in flight",
         };
         Ok(Finish { how: how.into(), ..Finish::default() })
     }
 }
 
-pub fn warm(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    read(plan, load, Cache::Warm)
-}
-
-pub fn cold(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    read(plan, load, Cache::Cold)
-}
-
-fn read(plan: &Plan, load: &Load, cache: Cache) -> Result<LoadResult> {
+pub fn read(plan: &Plan, load: &Load, cache: Cache) -> Result<LoadResult> {
     let default = |kind: Kind| Reader::new(plan, kind.name(), kind, Reading::Default, cache);
     let mut contestants: Vec<_> =
         plan.engines.iter().map(|&kind| made(kind.name(), default(kind))).collect();
@@ -230,55 +211,12 @@ fn read(plan: &Plan, load: &Load, cache: Cache) -> Result<LoadResult> {
         let cached = Reader::new(plan, CACHED, Kind::Inkstone, Reading::Cached, cache);
         contestants.push(made(CACHED, cached));
         let (like, count) = filled(plan, Kind::Inkstone)?;
-        contestants.push(made(FLOOR, Plain::new(plan, FLOOR, &like, count, cache)));
-        if cache == Cache::Cold && floor::has_fio() {
-            contestants.push(made(FIO, Plain::new(plan, FIO, &like, count, cache)));
-        } else if cache == Cache::Cold {
-            notes.push(format!("fio is not installed: {FLOOR} alone is the sequential read"));
-        }
-        notes.push(
-            "the floors read as many bytes as the log's frames have: 280 for each record of 256"
-                .into(),
-        );
+        contestants.push(made(FLOOR, Plain::new(plan, &like, count, cache)));
+        notes.push(format!(
+            "{FLOOR} reads as many bytes as the log's frames have: 280 for each record of 256"
+        ));
     } else {
         notes.push("without inkstone there is no floor: its size is that of the log".into());
     }
     Ok(load.result(RECORD_BYTES, rounds::run(&plan.pace, contestants), notes))
-}
-
-/// The log, read by random LSN.
-struct Random {
-    path: PathBuf,
-    seen: u64,
-}
-
-impl Contestant for Random {
-    fn name(&self) -> &str {
-        Kind::Inkstone.name()
-    }
-
-    fn rest(&mut self) -> Result<()> {
-        Cache::Warm.prepare(&self.path)
-    }
-
-    fn turn(&mut self, time: Duration) -> Result<Turn> {
-        let (commits, took) = get_at_random(&self.path, time)?;
-        self.seen += commits;
-        Ok(Turn { commits, total_ns: took.as_nanos() as u64, ..Turn::default() })
-    }
-
-    fn finish(self: Box<Self>) -> Result<Finish> {
-        let how = "Reader::get, after a pass over the log in which it learns places; each record's head is looked at".into();
-        Ok(Finish { how, notes: None, checked: Some(self.seen) })
-    }
-}
-
-pub fn get(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    ensure!(
-        plan.engines.contains(&Kind::Inkstone),
-        "this load is about inkstone, which was not asked for"
-    );
-    let (path, _) = filled(plan, Kind::Inkstone).context("filling the log")?;
-    let contestants = vec![made(Kind::Inkstone.name(), Ok(Random { path, seen: 0 }))];
-    Ok(load.result(RECORD_BYTES, rounds::run(&plan.pace, contestants), Vec::new()))
 }

@@ -12,12 +12,8 @@ use crate::result::LoadResult;
 use crate::rounds::{self, Made};
 use crate::threads::Manner;
 
-/// Bursts in one call each.
-pub const BATCHES: &str = "inkstone batches";
-/// Two producers.
-pub const TWO: &str = "inkstone 2 threads";
 /// A log of which nothing is given up.
-pub const GROWING: &str = "inkstone growing";
+const GROWING: &str = "inkstone growing";
 
 /// A log that recycles takes no more room; this only ends a turn that never looks at the clock.
 const RECYCLING_BYTES_MAX: u64 = 64 << 30;
@@ -30,41 +26,28 @@ fn shape(record_bytes: usize) -> Shape {
     Shape { threads: 1, record_bytes, manner: RECYCLING, is_fresh: false }
 }
 
-fn log(plan: &Plan, name: &str, purpose: Purpose, batches: bool, shape: Shape) -> Made {
-    let setup = Setup { record_bytes: shape.record_bytes, purpose, batches, yields: None };
+fn log(plan: &Plan, name: &str, purpose: Purpose, shape: Shape) -> Made {
+    let setup = Setup::plain(shape.record_bytes, purpose);
     made(name, Appending::engine(plan, name, Kind::Inkstone, setup, shape))
 }
 
 pub fn unsynced(plan: &Plan, load: &Load) -> Result<LoadResult> {
     let shape = shape(128);
     let mut contestants = engines(plan, Purpose::Unsynced, shape);
-    if plan.engines.contains(&Kind::Inkstone) {
-        contestants.push(log(plan, BATCHES, Purpose::Unsynced, true, shape));
-        contestants.push(log(plan, TWO, Purpose::Unsynced, false, Shape { threads: 2, ..shape }));
-    }
     contestants.push(made(FLOOR, Appending::floor(plan, LARGE_BYTES, false, shape)));
     let notes =
         vec![format!("{FLOOR}: 1 MiB overwrites of a written file, one fdatasync at the end")];
     Ok(load.result(shape.record_bytes, rounds::run(&plan.pace, contestants), notes))
 }
 
-pub fn durable_128(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    durable(plan, load, 128)
-}
-
-pub fn durable_4k(plan: &Plan, load: &Load) -> Result<LoadResult> {
-    durable(plan, load, 4096)
-}
-
-fn durable(plan: &Plan, load: &Load, record_bytes: usize) -> Result<LoadResult> {
+pub fn durable(plan: &Plan, load: &Load, record_bytes: usize) -> Result<LoadResult> {
     let shape = shape(record_bytes);
     let mut contestants = Vec::new();
     if plan.engines.contains(&Kind::Inkstone) {
         let growing = Manner::Open { bytes_max: GROWING_BYTES_MAX };
         let growing = Shape { manner: growing, is_fresh: true, ..shape };
-        contestants.push(log(plan, Kind::Inkstone.name(), Purpose::Stream, false, shape));
-        contestants.push(log(plan, BATCHES, Purpose::Stream, true, shape));
-        contestants.push(log(plan, GROWING, Purpose::Keep, false, growing));
+        contestants.push(log(plan, Kind::Inkstone.name(), Purpose::Stream, shape));
+        contestants.push(log(plan, GROWING, Purpose::Keep, growing));
     }
     contestants.push(made(FLOOR, Appending::floor(plan, LARGE_BYTES, true, shape)));
     let notes = vec![

@@ -12,6 +12,8 @@ use std::sync::mpsc::channel;
 
 use anyhow::{Context, Result};
 
+use crate::engine::Kind;
+
 /// Called once: the entries are durable, or will not be.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -59,8 +61,6 @@ pub enum RaftKind {
 }
 
 impl RaftKind {
-    pub const ALL: [Self; 2] = [Self::Inkstone, Self::RaftEngine];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Inkstone => "inkstone-raft",
@@ -68,9 +68,13 @@ impl RaftKind {
         }
     }
 
-    /// On the command line.
-    pub fn word(self) -> &'static str {
-        if self == Self::Inkstone { "inkstone" } else { self.name() }
+    /// The raft log of an engine, if it has one.
+    pub fn of(engine: Kind) -> Option<Self> {
+        match engine {
+            Kind::Inkstone => Some(Self::Inkstone),
+            Kind::RaftEngine => Some(Self::RaftEngine),
+            Kind::Okaywal | Kind::Rocksdb => None,
+        }
     }
 }
 

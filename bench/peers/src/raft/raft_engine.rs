@@ -8,31 +8,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use protobuf::well_known_types::BytesValue;
-use raft_engine::{Config, Engine, LogBatch, MessageExt, ReadableSize};
+use raft_engine::{Engine, LogBatch};
 
 use super::{Done, Reader, Store, waited};
-use crate::record::head;
+use crate::engine::raft_engine::{Entries, FILE_MIB, config};
 
 /// The one raft group.
 const GROUP: u64 = 1;
-const FILE_MIB: u64 = 32;
-const PURGE_MIB: u64 = 128;
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 const VOTE: &[u8] = b"vote";
-
-/// A payload is a record, and its index the record's number plus one.
-struct Entries;
-
-impl MessageExt for Entries {
-    type Entry = BytesValue;
-
-    fn index(entry: &BytesValue) -> u64 {
-        head(&entry.value).map_or(0, |(_, number)| number + 1)
-    }
-}
 
 /// What the thread is to write.
 enum Write {
@@ -47,16 +34,7 @@ struct Log {
 }
 
 pub fn open(path: &Path) -> Result<Box<dyn Store>> {
-    let engine = Arc::new(Engine::open(Config {
-        dir: path.to_str().context("raft-engine takes only a path that is UTF-8")?.to_owned(),
-        // Records do not compress.
-        batch_compression_threshold: ReadableSize(0),
-        target_file_size: ReadableSize::mb(FILE_MIB),
-        purge_threshold: ReadableSize::mb(PURGE_MIB),
-        enable_log_recycle: true,
-        prefill_for_recycle: true,
-        ..Config::default()
-    })?);
+    let engine = Arc::new(Engine::open(config(path, false)?)?);
     let (queue, writes) = channel();
     let writer = std::thread::spawn({
         let engine = Arc::clone(&engine);

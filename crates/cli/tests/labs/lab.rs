@@ -1,365 +1,227 @@
-//! The command as people use it: what it prints, how it exits, what it leaves behind.
+//! The lab and `bench` as people use them: what they print, what they refuse, what they leave
+//! behind. What an experiment computes is tested in `lab/lab`.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-use crate::support::{copy_the_command, directory, inkstone, run, side_by_side, signal, text};
-
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
-/// tests.
-fn not_run(test: &str, why: &str) {
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test}: {why}\n").as_bytes());
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(directory)
-        .expect("the directory")
-        .map(|entry| entry.expect("an entry").path())
-        .collect()
-}
-
-const SMALL: &[&str] =
-    &["lab", "write", "--size", "64KiB", "--rounds", "5", "--bill-commits", "0", "--quiet"];
-
-fn small(more: &[&'static str]) -> Vec<&'static str> {
-    SMALL.iter().chain(more).copied().collect()
-}
+use crate::support::{
+    directory, good, good_json, json, names, not_run, refused, run, said, signal, spawn, text,
+    until,
+};
+use crate::tables::{WRITE, results};
 
 #[test]
 fn a_table_and_a_sentence_and_nothing_left() {
     let directory = directory();
-    let output = run(directory.path(), &small(&["--reuse", "new,reuse"]));
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{out}{}", text(&output.stderr));
+    let at = directory.path();
+    let write = WRITE.replace("--rounds 1", "--rounds 5");
+    let out = text(&good(at, format!("{write} --reuse new,reuse --csv out.csv"), b""));
     assert!(out.contains("new fdatasync") && out.contains("reuse fdatasync"), "{out}");
     assert!(out.contains("this disk") || out.contains("this file system"), "{out}");
     assert!(!out.contains('\u{1b}'), "colours where there is no terminal");
-    assert_eq!(text(&output.stderr), "", "progress where there is no terminal");
-    assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
-}
-
-#[test]
-fn json_holds_everything_and_csv_a_row_for_each_way() {
-    let directory = directory();
-    let output =
-        run(directory.path(), &small(&["--reuse", "new,reuse", "--json", "-", "--csv", "out.csv"]));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let json: serde_json::Value =
-        serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let csv = std::fs::read_to_string(at.join("out.csv")).expect("the CSV");
+    assert_eq!(csv.lines().count(), 3, "a row for each way: {csv}");
+    assert_eq!(names(at), ["out.csv"]);
+    let json = good_json(at, format!("{WRITE} --reuse new,reuse --json -"));
     assert_eq!(json["schema_version"], 2);
     assert!(json["machine"]["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
     let cells = json["runs"][0]["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2);
     let buckets = cells[0]["outcome"]["commit"]["buckets"].as_array().expect("raw buckets");
     let count: u64 = buckets.iter().map(|bucket| bucket[1].as_u64().expect("a count")).sum();
-    assert_eq!(count, 16 * 5);
-    let csv = std::fs::read_to_string(directory.path().join("out.csv")).expect("the CSV");
-    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert_eq!(count, 16);
+    assert_eq!(names(at), ["out.csv"]);
 }
 
 #[test]
 fn bad_input_gets_a_clear_error_and_leaves_nothing() {
     let directory = directory();
-    let full: &[(&[&str], &str, i32)] = &[
-        (&["lab", "missing"], "missing", 1),
-        (&["lab", "write", "--durability", "fdatasink"], "fdatasync", 2),
-        (&["lab", "write", "--write-size", "3000"], "power of two", 1),
-        (&["lab", "write", "--size", "5000"], "multiple", 1),
-        (&["lab", "write", "--size", "1000TiB"], "MiB are needed, but", 1),
-        (&["lab", "write", "--only", "reuse fdatasink"], "\"reuse fdatasync\"", 1),
-        (&["lab", "write", "--baseline", "nwe fdatasync"], "\"new fdatasync\"", 1),
-        (&["lab", "write", "--json", "no/such/place.json"], "no directory", 1),
-        (&["lab", "write", "--json", "-", "--csv", "-"], "both write to stdout", 1),
-        (&["lab", "read", "--csv", "out.csv"], "--csv", 2),
-        (&["lab", "read", "--order", "sideways"], "sequential", 2),
-        (&["lab", "read", "--size", "5000"], "multiple of 4KiB", 2),
-        (&["lab", "all", "--quick", "--full"], "--full", 2),
-        (&["lab", "wrtie"], "no command \"wrtie\": `inkstone lab write` is one", 1),
-    ];
-    for (arguments, word, code) in full {
-        let output = run(directory.path(), arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {said}");
-        assert!(said.contains(word), "{arguments:?}: {said}");
+    let at = directory.path();
+    for (arguments, word, code) in [
+        ("lab missing", "missing", 1),
+        ("lab write --durability fdatasink", "fdatasync", 2),
+        ("lab write --write-size 3000", "power of two", 1),
+        ("lab write --size 5000", "multiple", 1),
+        ("lab write --size 1000TiB", "MiB are needed, but", 1),
+        ("lab write --baseline nwe-fdatasync", "new fdatasync", 1),
+        ("lab write --json no/such/place.json", "no directory", 1),
+        ("lab write --json - --csv -", "both write to stdout", 1),
+        ("lab read --csv out.csv", "--csv", 2),
+        ("lab read --order sideways", "sequential", 2),
+        ("lab read --size 5000", "multiple of 4KiB", 2),
+        ("lab read --size 1000TiB", "MiB are needed", 1),
+        ("lab all --quick --full", "--full", 2),
+        ("lab wrtie", "no command \"wrtie\": `inkstone lab write` is one", 1),
+        ("lab claims --only nonsense", "no claim is called \"nonsense\"", 2),
+        ("lab report missing.json", "missing.json", 1),
+        ("lab compare missing.json missing.json", "missing.json: ", 1),
+        ("bench --threads 0", "1 to 1024", 2),
+        ("bench --threads many", "1 to 1024", 2),
+        ("bench --size 1GiB", "256KiB", 2),
+        ("bench --seconds 0", "more than 0s", 2),
+        ("bench missing", "missing", 1),
+    ] {
+        let output = run(at, arguments);
+        let told = said(&output);
+        assert!(told.contains(word), "{arguments:?}: {told}");
+        // Which of the two it is for an unknown name is the parser's affair.
+        let is_code = output.status.code() == Some(code) || arguments.contains("nonsense");
+        assert!(is_code && !output.status.success(), "{arguments:?}: {:?}", output.status);
         assert_eq!(text(&output.stdout), "", "{arguments:?}");
-        assert_eq!(entries(directory.path()), Vec::<PathBuf>::new(), "{arguments:?}");
+        assert_eq!(names(at), [""; 0], "{arguments:?}");
     }
-}
-
-#[test]
-fn a_closed_pipe_ends_quietly() {
-    let directory = directory();
-    let mut child = inkstone()
-        .current_dir(directory.path())
-        .args(small(&["--reuse", "new,reuse"]))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("an end");
-    assert!(output.status.success(), "{:?}", output.status);
-    assert_eq!(text(&output.stderr), "");
-}
-
-/// A run that would take minutes, after it has begun to write.
-fn long_run(directory: &Path, arguments: &[&str]) -> Child {
-    let mut child = inkstone()
-        .current_dir(directory)
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    let begin = Instant::now();
-    let working =
-        |entries: Vec<PathBuf>| entries.iter().any(|entry| !self::entries(entry).is_empty());
-    while !working(entries(directory)) {
-        assert!(child.try_wait().expect("a state").is_none(), "it ended early");
-        assert!(begin.elapsed() < Duration::from_secs(60), "it never began");
-        std::thread::sleep(Duration::from_millis(10));
+    // The system's reason once.
+    for command in ["write", "read", "fallocate", "all", "e7"] {
+        let told = refused(at, &["lab", command, "not-there"], 1, "No such file");
+        assert_eq!(told.matches("No such file").count(), 1, "{command}: {told}");
     }
-    child
-}
-
-#[test]
-fn ctrl_c_ends_in_order_with_what_was_measured() {
-    let directory = directory();
-    let arguments = [
-        "lab",
-        "write",
-        "--reuse",
-        "new,reuse",
-        "--size",
-        "64MiB",
-        "--rounds",
-        "1000",
-        "--bill-commits",
-        "0",
-    ];
-    let child = long_run(directory.path(), &arguments);
-    std::thread::sleep(Duration::from_millis(300));
-    signal(&child, "-INT");
-    let output = child.wait_with_output().expect("an end");
-    assert_eq!(output.status.code(), Some(130), "{}{}", text(&output.stdout), text(&output.stderr));
-    assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
-}
-
-fn is_root() -> bool {
-    inkstone_io::is_root()
-}
-
-/// Loop devices and mounts that have anything to do with this directory.
-fn traces_of(directory: &Path) -> Vec<String> {
-    let name = directory.to_string_lossy().into_owned();
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-    let mut found: Vec<String> =
-        mounts.lines().filter(|line| line.contains(&name)).map(str::to_owned).collect();
-    let loops = inkstone_host::loops_backed_under(directory).expect("loop devices");
-    found.extend(loops.into_iter().map(|(device, _)| device.display().to_string()));
-    found
-}
-
-const FILESYSTEMS: &[&str] = &[
-    "lab",
-    "filesystems",
-    "--file-systems",
-    "ext4",
-    "--loops",
-    "direct",
-    "--image-size",
-    "336MiB",
-    "--quiet",
-];
-
-#[test]
-fn what_a_killed_lab_left_the_next_start_removes() {
-    let test = "what_a_killed_lab_left_the_next_start_removes";
-    if !is_root() {
-        return not_run(test, "it needs root");
-    }
-    let long: Vec<&str> = FILESYSTEMS.iter().chain(&["--rounds", "10000"]).copied().collect();
-    side_by_side(&[0, 700, 1500], |&wait_ms| {
-        let directory = directory();
-        let mut child = long_run(directory.path(), &long);
-        std::thread::sleep(Duration::from_millis(wait_ms));
-        signal(&child, "-KILL");
-        assert_eq!(child.wait().expect("an end").signal(), Some(9));
-        assert!(!entries(directory.path()).is_empty(), "a killed lab cannot clean up");
-        let output = run(directory.path(), &small(&["--reuse", "new"]));
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(text(&output.stdout).contains("a killed lab had left"), "it says what it removed");
-        assert_eq!(entries(directory.path()), Vec::<PathBuf>::new(), "after {wait_ms} ms");
-        assert_eq!(traces_of(directory.path()), Vec::<String>::new(), "after {wait_ms} ms");
-    });
-}
-
-#[test]
-fn ctrl_c_in_the_middle_of_filesystems_leaves_nothing() {
-    let test = "ctrl_c_in_the_middle_of_filesystems_leaves_nothing";
-    if !is_root() {
-        return not_run(test, "it needs root");
-    }
-    let directory = directory();
-    let long: Vec<&str> = FILESYSTEMS.iter().chain(&["--rounds", "10000"]).copied().collect();
-    for wait_ms in [0, 1000] {
-        let child = long_run(directory.path(), &long);
-        std::thread::sleep(Duration::from_millis(wait_ms));
-        signal(&child, "-INT");
-        let output = child.wait_with_output().expect("an end");
-        assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-        assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
-        assert_eq!(traces_of(directory.path()), Vec::<String>::new());
-    }
-}
-
-#[test]
-fn a_missing_tool_is_a_row_that_names_its_package() {
-    let test = "a_missing_tool_is_a_row_that_names_its_package";
-    if !is_root() {
-        return not_run(test, "it needs root");
-    }
-    let directory = directory();
-    // Not with `env`, which would not be found either.
-    let output = Command::new(env!("CARGO_BIN_EXE_inkstone"))
-        .current_dir(directory.path())
-        .env("PATH", "/nowhere")
-        .args([
-            "lab",
-            "filesystems",
-            "--file-systems",
-            "xfs",
-            "--loops",
-            "direct",
-            "--image-size",
-            "336MiB",
-            "--quiet",
-        ])
-        .output()
-        .expect("the command runs");
-    let out = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{out}");
-    assert!(out.contains("mkfs.xfs is not installed") && out.contains("xfsprogs"), "{out}");
-    assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
-    assert_eq!(traces_of(directory.path()), Vec::<String>::new());
-}
-
-/// As a user without any rights, in a directory of its own.
-fn as_nobody(directory: &Path, arguments: &[&str]) -> Option<Output> {
-    let made = Command::new("chown").arg("65534:65534").arg(directory).status().ok()?;
-    let own = directory.join("inkstone");
-    copy_the_command(&own);
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
-        .arg(&own)
-        .args(arguments)
-        .current_dir(directory)
-        .env("LC_ALL", "C.UTF-8")
-        .output()
-        .ok()?;
-    std::fs::remove_file(own).ok()?;
-    made.success().then_some(output)
-}
-
-/// Another user's lab that lives is not called a killed one.
-#[test]
-fn another_users_living_lab_is_not_called_killed() {
-    let test = "another_users_living_lab_is_not_called_killed";
-    if !is_root() {
-        return not_run(test, "it needs root to become somebody else");
-    }
-    let directory = tempfile::tempdir().expect("a directory");
-    let theirs = inkstone_host::WorkDir::create(directory.path()).expect("a work directory");
-    let Some(output) = as_nobody(directory.path(), &small(&["--reuse", "new,reuse"])) else {
-        return not_run(test, "setpriv is not installed (util-linux)");
-    };
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{out}{}", text(&output.stderr));
-    assert!(!out.contains("killed lab"), "{out}");
-    theirs.remove().expect("it lived all the time");
-}
-
-#[test]
-fn an_ordinary_user_gets_counters_and_is_told_what_root_would_add() {
-    let test = "an_ordinary_user_gets_counters_and_is_told_what_root_would_add";
-    if !is_root() {
-        return not_run(test, "it needs root to become somebody else");
-    }
-    // Not below the build: an ordinary user may not be let in there.
-    let directory = tempfile::tempdir().expect("a directory");
-    let Some(output) = as_nobody(directory.path(), &small(&["--reuse", "new,reuse"])) else {
-        return not_run(test, "setpriv is not installed (util-linux)");
-    };
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{out}{}", text(&output.stderr));
-    assert!(out.contains("as root the lab traces"), "{out}");
-    let output = as_nobody(directory.path(), FILESYSTEMS).expect("it ran before");
+    // The table, although its result could not be kept.
+    std::fs::create_dir(at.join("out.json")).expect("a directory");
+    let output = run(at, "lab read --seconds 1s --rounds 1 --quiet --json out.json");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("needs root"), "{}", text(&output.stderr));
-    assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
+    assert!(said(&output).contains("write out.json"), "{}", said(&output));
+    assert!(text(&output.stdout).contains("read"), "{}", text(&output.stdout));
 }
 
 #[test]
-fn a_directory_that_may_not_be_written_is_refused() {
-    let test = "a_directory_that_may_not_be_written_is_refused";
-    if !is_root() {
-        return not_run(test, "it needs root to become somebody else");
-    }
-    let directory = tempfile::tempdir().expect("a directory");
-    let closed = directory.path().join("closed");
-    std::fs::create_dir(&closed).expect("a directory");
-    let Some(output) = as_nobody(directory.path(), &["lab", "closed"]) else {
-        return not_run(test, "setpriv is not installed (util-linux)");
-    };
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("closed") && said.contains("ermission denied"), "{said}");
-}
-
-/// At most 256 MiB whatever the size: watched while it runs with a file of 1 GiB.
-#[test]
-fn memory_does_not_grow_with_the_file() {
+fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
     let directory = directory();
-    let arguments = [
-        "lab",
-        "write",
-        "--reuse",
-        "reuse",
-        "--access",
-        "buffered,direct",
-        "--durability",
-        "none",
-        "--size",
-        "128MiB",
-        "--write-size",
-        "1MiB",
-        "--rounds",
-        "1",
-        "--bill-commits",
-        "0",
-        "--quiet",
-    ];
-    let mut child = inkstone()
-        .current_dir(directory.path())
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    let mut peak_kib = 0;
-    while child.try_wait().expect("a state").is_none() {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-        peak_kib = peak_kib.max(kib.unwrap_or(0));
-        std::thread::sleep(Duration::from_millis(5));
+    let at = directory.path();
+    let child = spawn(at, "lab all --quiet --json -");
+    // The first part has begun to make its files.
+    let makes = |name: &String| {
+        let work = std::fs::read_dir(at.join(name)).into_iter().flatten().flatten();
+        work.into_iter().any(|file| file.file_name().to_string_lossy().starts_with("arm-"))
+    };
+    until("it works", || names(at).iter().any(makes));
+    signal("-INT", child.id());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let found = json(&output.stdout);
+    assert_eq!(found["interrupted"], true);
+    assert_eq!(found["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(names(at), [""; 0]);
+}
+
+/// The tables and the answers of its statements, in one result.
+#[test]
+fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
+    let directory = directory();
+    let at = directory.path();
+    let said = text(&good(at, "lab e5 --rounds 1 --time 50ms --quiet --json e5.json", b""));
+    for word in ["raw floor", "blocks reserved ahead, or not", "fallocate-ten-percent"] {
+        assert!(said.contains(word), "{word}: {said}");
     }
-    let out =
-        BufReader::new(child.stdout.take().expect("its output")).lines().map_while(Result::ok);
-    assert!(child.wait().expect("an end").success(), "{}", out.collect::<Vec<_>>().join("\n"));
-    assert!(peak_kib > 1000, "it was never seen");
-    assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
+    assert!(said.lines().all(|line| line.chars().count() <= 120), "{said}");
+    let found = json(&std::fs::read(at.join("e5.json")).expect("a result"));
+    assert!(found["command"].as_str().is_some_and(|line| line.ends_with("e5.json")), "{found}");
+    assert_eq!(found["claims"][0]["id"], "fallocate-ten-percent");
+    good(at, "lab report e5.json", b"");
+    let listed = text(&good(at, "lab e5 --list", b""));
+    assert!(listed.contains("fallocate-ten-percent\n") && listed.contains("article 3"), "{listed}");
+    let listed = text(&good(at, "lab claims --list", b""));
+    assert!(listed.contains("overwrite-twice\n") && listed.contains("source: "), "{listed}");
+}
+
+#[test]
+fn claims_are_run_and_answered_with_figures_or_reasons() {
+    let directory = directory();
+    let at = directory.path();
+    let only = "overwrite-twice,mmap-fault,overwrite-no-journal";
+    let claims = format!("lab claims --only {only} --quiet --rounds 5 --time 1s --json c.json");
+    let said = text(&good(at, claims, b""));
+    assert!(said.contains("3 claims:") && said.contains("checked in article 4"), "{said}");
+    let result = json(&std::fs::read(at.join("c.json")).expect("a result"));
+    let claims = result["claims"].as_array().expect("claims");
+    assert_eq!(claims.len(), 3);
+    for claim in claims {
+        let (low, high) = (&claim["found"]["low"], &claim["found"]["high"]);
+        match claim["verdict"].as_str().expect("an answer") {
+            // Faults are counted without root, on any file system.
+            "not-run" => assert!(claim["id"] != "mmap-fault" && claim["reason"] != "", "{claim}"),
+            _ => assert!(low.as_f64() <= high.as_f64() && low.is_f64(), "{claim}"),
+        }
+    }
+    // The measurements are in the result too, and nothing else is left.
+    assert!(result["runs"][0]["cells"].as_array().is_some_and(|cells| !cells.is_empty()));
+    assert_eq!(names(at), ["c.json"]);
+}
+
+#[test]
+fn memory_is_measured_and_never_recommended() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return not_run("memory_is_measured", "there is no /dev/shm here");
+    };
+    let places = ["one", "two"].map(|name| memory.path().join(name));
+    places.iter().for_each(|place| std::fs::create_dir(place).expect("a directory"));
+    let [one, two] = places.map(|place| place.display().to_string());
+    let directory = directory();
+    let at = directory.path();
+    let said = text(&good(at, &["lab", &one, &two, "--quiet", "--json", "disks.json"], b""));
+    let sentence = said.lines().next().expect("the answer first");
+    assert!(sentence.starts_with("None of these should carry a log."), "{said}");
+    for place in [&one, &two] {
+        assert!(sentence.contains(&format!("Not {place}: it is memory (tmpfs)")), "{sentence}");
+    }
+    // A result of the lab like any other, with the answer beside it.
+    let result = json(&std::fs::read(at.join("disks.json")).expect("a result"));
+    assert_eq!(result["sentence"].as_str(), Some(sentence));
+    assert_eq!(result["runs"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_page_from_a_result_beside_it_and_what_cannot_be_drawn_is_said() {
+    let directory = directory();
+    let at = directory.path();
+    results(at);
+    assert!(text(&good(at, "lab report result.json", b"")).starts_with("result.html ("));
+    let page = std::fs::read_to_string(at.join("result.html")).expect("the page");
+    assert!(page.starts_with("<!doctype html>") && page.len() <= 1 << 20, "{}", page.len());
+    assert!(page.contains("\"over_time\":[[["), "latency over time is missing");
+    assert_eq!(text(&good(at, "lab report result.json -o -", b"")), page);
+    for (name, content, words) in [
+        ("later.json", r#"{"schema_version": 9, "runs": []}"#, "schema_version is 9"),
+        ("bench.json", r#"{"schema_version": 1, "rows": []}"#, "inkstone bench"),
+        ("half.json", r#"{"schema_version": 1, "runs": ["#, "not JSON"),
+        ("same.html", r#"{"schema_version": 2, "runs": []}"#, "another name"),
+    ] {
+        std::fs::write(at.join(name), content).expect("written");
+        let before = names(at);
+        let told = refused(at, &["lab", "report", name], 1, words);
+        assert!(told.contains(name), "{told}");
+        assert_eq!(names(at), before, "nothing is written");
+    }
+    std::fs::write(at.join("none.json"), "{}").expect("written");
+    refused(at, "lab compare none.json none.json", 1, "none.json: it is not a result");
+}
+
+#[test]
+fn bench_has_a_line_for_each_row_with_its_floor() {
+    let directory = directory();
+    let at = directory.path();
+    let bench = "bench --seconds 100ms --bill-commits 0 --quiet --size 128B --threads";
+    let json = good_json(at, format!("{bench} 1,4,async --json -"));
+    assert_eq!(json["schema_version"], 1);
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!(row["failed"], serde_json::Value::Null, "{row}");
+        let rounds = row["rounds"].as_array().expect("rounds");
+        let has_all = rounds.iter().all(|round| round["commits"].as_u64() > Some(0));
+        assert!(rounds.len() >= 5 && has_all, "{row}");
+        assert_eq!(row["floor"]["rounds"].as_array().map(Vec::len), Some(rounds.len()));
+        assert!(row["floor"]["ratio"]["low"].as_f64() > Some(0.0), "{row}");
+        assert!(row["cpu_ns"].as_u64() > Some(0));
+        let commits: u64 = rounds.iter().filter_map(|round| round["commits"].as_u64()).sum();
+        // Each commit with a wait is timed; commits without a wait have no latency.
+        let timed = if row["threads"] == 0 { 0 } else { commits };
+        assert_eq!(row["latency"]["count"].as_u64(), Some(timed), "{row}");
+        assert_eq!(row["log"]["records"].as_u64(), Some(commits), "the log counts the same");
+    }
+    let changes = &json["changes"];
+    let has_changed = changes["changing"][0]["commits"].as_u64() > Some(0);
+    assert!(changes["failed"].is_null() && has_changed, "{changes}");
+    let out = text(&good(at, format!("{bench} 1,2 --no-changes"), b""));
+    for word in ["1 thread, 128B", "2 threads, 128B", "log/floor"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    assert!(!out.contains("Segment changes:"), "{out}");
+    assert_eq!(names(at), [""; 0]);
 }

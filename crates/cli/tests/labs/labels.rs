@@ -2,11 +2,10 @@
 //! table that the help prints.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 
-use crate::support::{directory, side_by_side, text};
+use crate::support::{Words as _, behind, directory, good, not_run, side_by_side, text};
+use crate::tables::WRITE;
 use inkstone_io::{Access, Durability, EngineKind, NamedChoice, Preparation, Strategy};
 use inkstone_lab::labels;
 
@@ -17,54 +16,45 @@ const STEPS: u64 = 16;
 const TRACED: &str = "openat,open,pwrite64,pwritev,pwritev2,write,writev,lseek,fsync,fdatasync,sync_file_range,msync,mmap,fallocate,\
                       ftruncate,io_uring_enter,io_submit";
 
-/// Reports that a test did not run, bypassing the test harness, which hides the output of passing
-/// tests.
-fn not_run(what: &str, why: &str) {
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
-}
-
 /// A call on the cell's file, with the flags that matter, and how often it was made.
 type Seen = BTreeMap<String, u64>;
+
+/// What strace saw of `lab write` with these arguments; `None` without strace, which is said once.
+fn seen_by_strace(at: &Path, traced: &str, arguments: &str) -> Option<String> {
+    let strace = format!("strace -f -y -qq -s 0 -e signal=none -e trace={traced} -o strace");
+    let mut command = behind(&strace, &[]);
+    let output = command.current_dir(at).args(arguments.words()).output();
+    if let Err(error) = output {
+        not_run(arguments, format_args!("strace: {error}"));
+        return None;
+    }
+    Some(std::fs::read_to_string(at.join("strace")).expect("what strace saw"))
+}
 
 /// Runs one cell under strace: the flags with which its file was open, and the calls; or why it was
 /// not measured.
 fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
-    let log = at.join("strace");
-    let output = Command::new("strace")
-        .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", &format!("trace={TRACED}"), "-o"])
-        .arg(&log)
-        .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args([
-            "lab",
-            "write",
-            "--quiet",
-            "--rounds",
-            "1",
-            "--bill-commits",
-            "0",
-            "--json",
-            "cell.json",
-        ])
-        .args(["--size", &FILE_BYTES.to_string()])
-        .args(["--preparation", strategy.preparation.name(), "--reuse", strategy.reuse.name()])
-        .args(["--access", strategy.access.name(), "--durability", strategy.durability.name()])
-        .args(["--engine", strategy.engine.name()])
-        .current_dir(at)
-        .output()
-        .map_err(|error| format!("strace: {error}"))?;
-    let json = std::fs::read_to_string(at.join("cell.json")).map_err(|_| text(&output.stderr))?;
-    let result: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let outcome = &result["runs"][0]["cells"][0]["outcome"];
+    let Strategy { preparation, reuse, access, durability, engine, .. } = strategy;
+    let write = WRITE.replace("--size 64KiB", &format!("--size {FILE_BYTES}"));
+    let way = format!(
+        "--preparation {} --reuse {} --access {} --durability {} --engine {}",
+        preparation.name(),
+        reuse.name(),
+        access.name(),
+        durability.name(),
+        engine.name()
+    );
+    let log = seen_by_strace(at, TRACED, &format!("{write} {way} --json cell.json"));
+    let log = log.ok_or("strace is not installed")?;
+    // The words for a way that cannot be had here are in it too.
+    let result = std::fs::read(at.join("cell.json")).expect("a result");
+    let result = &crate::support::json(&result)["runs"][0];
+    let outcome = &result["cells"][0]["outcome"];
     if outcome["kind"] != "measured" {
         return Err(outcome["reason"].to_string());
     }
-    if let Some(notice) = result["runs"][0]["notes"]
-        .as_array()
-        .and_then(|notes| notes.iter().find(|n| n.to_string().contains("without")))
-    {
-        return Err(notice.to_string());
-    }
-    Ok(read(&std::fs::read_to_string(&log).expect("what strace saw")))
+    let mut notes = result["notes"].as_array().into_iter().flatten().map(ToString::to_string);
+    notes.find(|note| note.contains("without")).map_or_else(|| Ok(read(&log)), Err)
 }
 
 /// The calls after the opening of the cell's file in its own mode.
@@ -142,10 +132,8 @@ fn judge(strategy: &Strategy, opened: &str, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-fn every_label_of<T: NamedChoice + Sync>() {
-    if Command::new("strace").arg("-V").output().is_err() {
-        return not_run(T::WHAT, "strace is not installed: no label was held against its calls");
-    }
+/// What is wrong with the labels of one kind. One that cannot be had here is said.
+fn wrong_labels<T: NamedChoice + Sync>() -> Vec<String> {
     let wrong: Vec<Vec<String>> = side_by_side(T::ALL, |choice| {
         let label = format!("{} {}", T::WHAT, choice.name());
         let strategy = labels::plain_with(T::WHAT, choice.name()).expect("a strategy");
@@ -161,73 +149,39 @@ fn every_label_of<T: NamedChoice + Sync>() {
             }
         }
     });
-    let wrong = wrong.concat();
+    wrong.concat()
+}
+
+#[test]
+fn every_word_of_a_way_of_writing_makes_the_calls_of_the_table() {
+    let wrong = [
+        wrong_labels::<Preparation>(),
+        wrong_labels::<Access>(),
+        wrong_labels::<Durability>(),
+        wrong_labels::<EngineKind>(),
+    ]
+    .concat();
     assert!(wrong.is_empty(), "labels that do not say what is done:\n{}", wrong.join("\n"));
-}
-
-#[test]
-fn preparations_make_the_calls_of_the_table() {
-    every_label_of::<Preparation>();
-}
-
-#[test]
-fn accesses_make_the_calls_of_the_table() {
-    every_label_of::<Access>();
-}
-
-#[test]
-fn durabilities_make_the_calls_of_the_table() {
-    every_label_of::<Durability>();
-}
-
-#[test]
-fn engines_make_the_calls_of_the_table() {
-    every_label_of::<EngineKind>();
 }
 
 /// `stream` is fwrite *and* fflush, of small writes and unsynced ones too; a stream would gather
 /// them by itself.
 #[test]
 fn a_stream_that_is_flushed_at_each_write_writes_each() {
-    const TEST: &str = "stream, 512 B, not synced";
-    if Command::new("strace").arg("-V").output().is_err() {
-        return not_run(TEST, "strace is not installed: no label was held against its calls");
-    }
     let place = directory();
-    let log = place.path().join("strace");
-    let output = Command::new("strace")
-        .args(["-f", "-y", "-qq", "-e", "signal=none", "-e", &format!("trace={TRACED}"), "-o"])
-        .arg(&log)
-        .arg(env!("CARGO_BIN_EXE_inkstone"))
-        .args([
-            "lab",
-            "write",
-            "--quiet",
-            "--rounds",
-            "1",
-            "--bill-commits",
-            "0",
-            "--size",
-            "16KiB",
-        ])
-        .args(["--access", "stream", "--durability", "none", "--write-size", "512B"])
-        .current_dir(place.path())
-        .output()
-        .expect("strace");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let (_, seen) = read(&std::fs::read_to_string(&log).expect("what strace saw"));
-    assert_eq!(seen.get("write"), Some(&32), "{seen:?}");
+    let write = WRITE.replace("--size 64KiB", "--size 16KiB");
+    let way = "--access stream --durability none --write-size 512B";
+    if let Some(log) = seen_by_strace(place.path(), TRACED, &format!("{write} {way}")) {
+        let (_, seen) = read(&log);
+        assert_eq!(seen.get("write"), Some(&32), "{seen:?}");
+    }
 }
 
 /// The help prints the table.
 #[test]
 fn the_help_has_the_calls() {
-    let place = directory();
-    let output = Command::new(env!("CARGO_BIN_EXE_inkstone"))
-        .args(["lab", "write", "--help"])
-        .current_dir(place.path())
-        .output();
-    let said = text(&output.expect("help").stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = text(&good(directory().path(), "lab write --help", b""));
+    let said = said.words().join(" ");
     for words in [
         "[fallocate(FALLOC_FL_KEEP_SIZE) each step]",
         "[open O_DIRECT; pwrite64 each commit]",
@@ -235,4 +189,52 @@ fn the_help_has_the_calls() {
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+/// The practice of article 1 (`lab e9`): written files of 1 MiB are reused, in multiples of 4,096
+/// bytes, and nothing allocates blocks.
+#[test]
+fn the_practice_overwrites_whole_blocks_of_written_files() {
+    // On a busy machine two seconds may be over before a file is reused.
+    for seconds in [2, 8, 30] {
+        let place = directory();
+        let e9 = format!("lab e9 --rounds 1 --time {seconds}s --quiet");
+        let Some(log) = seen_by_strace(place.path(), PRACTICE, &e9) else { return };
+        if renames_of_the_practice(&log) > 8 {
+            return;
+        }
+    }
+    panic!("hardly any file was reused in 30 s");
+}
+
+const PRACTICE: &str = "pwrite64,write,pwritev2,ftruncate,fallocate,rename,renameat,renameat2";
+
+/// Checks each call on the files of the practice, and says how many were renamed.
+fn renames_of_the_practice(log: &str) -> u64 {
+    const PRACTICE_FILE_BYTES: u64 = 1 << 20;
+    let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
+    // `12 pwrite64(7</dir/practice-000001>, "..."..., 4096, 0) = 4096`
+    for line in log.lines().filter(|line| line.contains("/practice-") && !line.contains("<... ")) {
+        let Some((_, call)) = line.split_once(char::is_whitespace) else { continue };
+        let Some((name, arguments)) = call.trim_start().split_once('(') else { continue };
+        *counted.entry(name).or_default() += 1;
+        if name == "pwrite64" {
+            let after = arguments.rsplit_once('"').map_or("", |(_, after)| after);
+            let numbers = after.split([',', ')', ' ']).filter_map(|word| word.parse::<u64>().ok());
+            let numbers: Vec<u64> = numbers.collect();
+            // How much, where, and the answer.
+            let [len, offset, ..] = numbers[..] else { panic!("{numbers:?}: {line}") };
+            assert!(len % 4096 == 0 && offset % 4096 == 0, "{len} at {offset}");
+            assert!(offset + len <= PRACTICE_FILE_BYTES, "{len} at {offset}: the file grows");
+        }
+    }
+    let count = |name: &str| counted.get(name).copied().unwrap_or(0);
+    let renames = count("rename") + count("renameat") + count("renameat2");
+    assert!(count("pwrite64") > renames && renames > 0, "{counted:?}");
+    for none in ["write", "pwritev2", "fallocate"] {
+        assert_eq!(count(none), 0, "{none}: {counted:?}");
+    }
+    // Cut once, when it is closed.
+    assert!(count("ftruncate") <= renames, "{counted:?}");
+    renames
 }

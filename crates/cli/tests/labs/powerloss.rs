@@ -1,91 +1,145 @@
-//! `inkstone powerloss sim` as people use it: what it prints, how it exits, and that its commands
-//! show a failure again.
+//! `inkstone powerloss sim` and `kill` as people use them: what they print, how they exit, that the
+//! commands of `sim` show a failure again, and that `kill` catches a writer that lies.
 
-use crate::support::{directory, json, run, signal, spawn, text};
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::support::{
+    code_and_words, command, directory, good, json, names, refused, run, side_by_side, signal,
+    signalled, spawn, text, until,
+};
+
+/// The certificate in a file.
+fn certificate(file: &std::path::Path) -> serde_json::Value {
+    json(&std::fs::read(file).expect("a certificate"))[0].clone()
+}
 
 #[test]
 fn a_certificate_says_what_was_looked_at() {
     let directory = directory();
-    let asked = [
-        "powerloss",
-        "sim",
-        "--seeds",
-        "2",
-        "--class",
-        "torn-512,names",
-        "--all-of",
-        "4",
-        "--certificate",
-        "c.json",
-    ];
-    let output = run(directory.path(), &asked);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let printed = text(&output.stdout);
-    assert!(
-        printed.contains("every promise held in") && printed.contains("a core opens or covers"),
-        "{printed}"
-    );
-    let certificate =
-        &json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"))[0];
+    let asked = "powerloss sim --seeds 2 --class torn-512,names --all-of 4 --certificate c.json";
+    let printed = text(&good(directory.path(), asked, b""));
+    for words in ["every promise held in", "a core opens or covers"] {
+        assert!(printed.contains(words), "{printed}");
+    }
+    let certificate = certificate(&directory.path().join("c.json"));
     assert_eq!((&certificate["lab"], &certificate["seeds"]), (&"sim".into(), &2.into()));
     let classes = certificate["classes"].as_array().expect("classes");
     assert_eq!(classes.len(), 2);
     for class in classes {
-        assert!(
-            class["states"].as_u64() > Some(50) && class["possible_log2"].as_f64() > Some(4.0),
-            "{class}"
-        );
+        let possible = class["possible_log2"].as_f64();
+        assert!(class["states"].as_u64() > Some(50) && possible > Some(4.0), "{class}");
     }
-    assert!(text(&output.stderr).is_empty(), "no progress where there is no terminal");
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_exit_2() {
+fn arguments_that_make_no_sense_are_refused() {
     let directory = directory();
+    let at = directory.path();
     for asked in [
-        &["--class", "torn-5"][..],
-        &["--seeds", "0"],
-        &["--seeds", "1", "--states", "5"],
-        &["--jobs", "0"],
-        &["--seed", "0xg"],
-        &["--operations", "1;2"],
-        &["--operations", "1,2"],
-        &["--all-of", "21"],
+        "sim --class torn-5",
+        "sim --seeds 0",
+        "sim --seeds 1 --states 5",
+        "sim --jobs 0",
+        "sim --seed 0xg",
+        "sim --operations 1;2",
+        "sim --operations 1,2",
+        "sim --all-of 21",
+        "kill --rounds 0",
+        "kill --lie earl",
+        "kill --seed x",
+        "strategies --strategy append-fsink",
+        "strategies --fs fat",
+        "run --fs ext3",
     ] {
-        let output = run(directory.path(), &[&["powerloss", "sim"], asked].concat());
-        assert_eq!(output.status.code(), Some(2), "{asked:?}: {}", text(&output.stderr));
+        refused(at, format!("powerloss {asked}"), 2, "--");
     }
+    std::fs::write(at.join("foreign"), vec![7; 5000]).expect("written");
+    for command in ["show", "replay"] {
+        let asked = format!("powerloss {command} foreign");
+        refused(at, asked, 1, "not a recording of dm-log-writes");
+    }
+    // It is hidden, but a command of its own: it reports what it could not do. It ends with its
+    // input.
+    let words = ["powerloss", "writer", "/dev/null/log", "inkstone-use 1 threads=1 seed=1 life=1"];
+    let mut writer = command(at, &words).stderr(Stdio::inherit()).spawn().expect("it runs");
+    let said = BufReader::new(writer.stdout.take().expect("a pipe"));
+    let mut lines = said.lines().map_while(Result::ok);
+    let failed = lines.find(|line| line.starts_with("failed\t256\topen\t"));
+    drop(writer.stdin.take());
+    writer.wait().expect("it ends");
+    assert!(failed.is_some(), "it did not say that it could not open the log");
 }
 
 #[test]
-fn a_signal_ends_it_in_order() {
+fn a_signal_ends_each_in_order() {
     let directory = directory();
-    let asked =
-        ["powerloss", "sim", "--for", "10min", "--class", "torn-512", "--certificate", "c.json"];
-    let child = spawn(directory.path(), &asked);
-    // The file is created after the signal handlers are set.
-    while !directory.path().join("c.json").exists() {
-        std::thread::yield_now();
-    }
-    signal(&child, "-INT");
-    let output = child.wait_with_output().expect("an end");
-    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("stopped early"), "{}", text(&output.stdout));
-    json(&std::fs::read(directory.path().join("c.json")).expect("a certificate"));
+    let at = directory.path();
+    let sim = "powerloss sim --for 10min --class torn-512 --certificate c.json";
+    let output = signalled(spawn(at, sim), "-INT");
+    let told = text(&output.stdout);
+    assert!(output.status.code() == Some(130) && told.contains("stopped early"), "{told}");
+    certificate(&at.join("c.json"));
+    let child = spawn(at, "powerloss kill --rounds 1000000");
+    // The working directory is there as soon as the run has begun.
+    until("it works", || names(at).iter().any(|name| name.starts_with(".inkstone-lab")));
+    signal("-INT", child.id());
+    let output = child.wait_with_output().expect("its end");
+    let told = text(&output.stdout);
+    assert_eq!(code_and_words(&output), (Some(130), String::new()), "{told}");
+    assert!(told.contains("NOT RUN") && told.contains("of 1000000 rounds: stopped"), "{told}");
+    assert_eq!(names(at), ["c.json"]);
 }
 
-/// Nor has the log that the command is built on.
-#[cfg(not(inkstone_mistakes))]
 #[test]
-fn the_command_has_no_mistakes() {
+fn every_promise_holds_through_kills_and_nothing_is_left_behind() {
     let directory = directory();
-    for asked in [
-        &["powerloss", "mistakes"][..],
-        &["powerloss", "sim", "--seeds", "1", "--mistake", "no-sync"],
-    ] {
-        let output = run(directory.path(), asked);
-        assert_eq!(output.status.code(), Some(2), "{asked:?}: {}", text(&output.stderr));
+    let at = directory.path();
+    let asked = "powerloss kill --rounds 60 --seed 7 --certificate kill.json";
+    let words = text(&good(at, asked, b""));
+    let certificate = certificate(&at.join("kill.json"));
+    let classes = certificate["classes"].as_array().expect("classes");
+    let states: u64 = classes.iter().map(|class| class["states"].as_u64().expect("a number")).sum();
+    assert_eq!(states, 60, "each round ends in one state: {certificate}");
+    assert_eq!((&certificate["lab"], &certificate["seed"]), (&"kill".into(), &7.into()));
+    for class in ["opening", "time", "acknowledgements", "while stopped", "continued"] {
+        let is_it =
+            |one: &serde_json::Value| one["name"].as_str().is_some_and(|n| n.contains(class));
+        assert!(classes.iter().any(is_it), "{class}: {certificate}");
     }
+    assert!(words.contains("every promise held in 60 states"), "{words}");
+    // Something was acknowledged, and second writers were tried: else nothing was tested.
+    for nothing in [" 0 acknowledgements", "(0 newly", " 0 second writers refused"] {
+        assert!(!words.contains(nothing), "{words}");
+    }
+    assert_eq!(names(at), ["kill.json"]);
+}
+
+/// The lab can fail: each lie is found by what it breaks, and the log is kept as it was.
+#[test]
+fn every_lie_of_a_writer_is_found_out() {
+    let lies = [
+        ("early", &["was acknowledged, but the last is"][..]),
+        ("periodic", &["was acknowledged, but the last is"]),
+        ("twice", &["is the next of that thread"]),
+        ("unsaid", &["was not announced", "is the next of that thread"]),
+        ("swapped", &["is the next of that thread"]),
+        ("flipped", &["no whole record of any writer"]),
+        ("truncates-more", &["the first LSN is"]),
+    ];
+    side_by_side(&lies, |(lie, words)| {
+        let directory = directory();
+        let at = directory.path();
+        let output = run(at, format!("powerloss kill --rounds 400 --lie {lie}"));
+        let told = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{lie}: {told}");
+        assert!(words.iter().any(|words| told.contains(words)), "{lie}: {told}");
+        let kept = names(at);
+        let is_kept = kept.len() == 1 && kept[0].starts_with("inkstone-kill-broken-seed-1-round-");
+        assert!(is_kept, "{lie}: {kept:?}");
+        // What was kept is a log.
+        good(at, &["info", &kept[0]], b"");
+    });
 }
 
 #[cfg(inkstone_mistakes)]
@@ -95,37 +149,17 @@ mod mistaken {
     #[test]
     fn a_broken_promise_is_exit_1_and_its_command_shows_it_again() {
         let directory = directory();
-        let asked = [
-            "powerloss",
-            "sim",
-            "--seeds",
-            "5",
-            "--class",
-            "torn-512",
-            "--all-of",
-            "6",
-            "--mistake",
-            "no-sync",
-        ];
-        let output = run(directory.path(), &asked);
+        let asked = "powerloss sim --seeds 5 --class torn-512 --all-of 6 --mistake no-sync";
+        let output = run(directory.path(), asked);
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{printed}");
         let broken =
             |printed: &str| printed.lines().find(|line| line.contains("BROKEN")).map(str::to_owned);
-        let command = printed
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("again: inkstone "))
-            .expect("a command");
-        let again = run(directory.path(), &command.split(' ').collect::<Vec<_>>());
+        let command = printed.lines().find_map(|line| line.trim().strip_prefix("again: inkstone "));
+        let command = command.expect("a command");
+        let again = run(directory.path(), command);
         assert_eq!(again.status.code(), Some(1), "{command}");
         assert_eq!(broken(&text(&again.stdout)), broken(&printed), "{command}");
-    }
-
-    #[test]
-    fn a_mistake_of_no_such_name_is_exit_2() {
-        let directory = directory();
-        let output = run(directory.path(), &["powerloss", "sim", "--mistake", "none-such"]);
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("renamed-first"), "{}", text(&output.stderr));
+        refused(directory.path(), "powerloss sim --mistake none-such", 2, "renamed-first");
     }
 }

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::{directory, json, run, text};
+use super::powerloss_kernel::here;
+use crate::support::{Words as _, directory, json, names, run, said, side_by_side, text};
+use inkstone_powerloss::kernel::machine::FsKind;
 
 /// Durable enough for a kill: each line is written before it is reported. A line that a kill has
 /// cut is removed first.
@@ -13,23 +15,19 @@ const WRITER: &str = "cd {dir}; touch f; grep -x 'item [0-9]*!' f > g || true; m
 /// Shows whole lines only.
 const READER: &str = "cd {dir}; touch f; grep -x 'item [0-9]*!' f || true";
 
-fn any(directory: &Path, writer: &str, reader: &str, more: &[&str]) -> Output {
-    run(directory, &[&["powerloss", "any", "--writer", writer, "--reader", reader], more].concat())
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).expect("the directory");
-    entries
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-        .collect()
+fn any(at: &Path, writer: &str, reader: &str, more: &str) -> Output {
+    let more = more.words();
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let words = ["powerloss", "any", "--writer", writer, "--reader", reader];
+    run(at, [&words[..], &more].concat().as_slice())
 }
 
 #[test]
 fn a_log_that_holds() {
     let directory = directory();
-    let more = ["--rounds", "20", "--lives", "4", "--certificate", "any.json"];
-    let output = any(directory.path(), WRITER, READER, &more);
-    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    let more = "--rounds 20 --lives 4 --certificate any.json";
+    let output = any(directory.path(), WRITER, READER, more);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), said(&output));
     let certificate =
         &json(&std::fs::read(directory.path().join("any.json")).expect("a certificate"))[0];
     assert_eq!(certificate["classes"][0]["name"], "killed with SIGKILL");
@@ -55,7 +53,9 @@ fn each_way_not_to_hold_is_found_and_kept() {
     let twice = format!("{READER}; tail -n 1 f");
     let reversed = READER.replace("grep -x", "tac f | grep -hx").replace(" f ||", " ||");
     let gives_up = format!("{READER}; echo 'cannot read that' >&2; exit 4");
-    for (writer, reader, words) in [
+    let stops = WRITER.replace("cd {dir}", "cd {dir}; [ ! -e f ] || exit 5");
+    let message = "the reader failed: exit status: 4, with the message \"cannot read that\"";
+    let ways = [
         (&*told_first, READER, "it was acknowledged, but only"),
         (&from_one, READER, "line "),
         // The message depends on which of its lines the second writer has reached when it is
@@ -63,29 +63,20 @@ fn each_way_not_to_hold_is_found_and_kept() {
         (&forgets, READER, "an earlier reading showed it|it was acknowledged"),
         (WRITER, &*twice, "is there twice"),
         (WRITER, &reversed, "instead of \"item 1!\""),
-        (
-            WRITER,
-            &gives_up,
-            "the reader failed: exit status: 4, with the message \"cannot read that\"",
-        ),
-        (
-            &WRITER.replace("cd {dir}", "cd {dir}; [ ! -e f ] || exit 5"),
-            READER,
-            "the writer could not continue",
-        ),
-    ] {
+        (WRITER, &gives_up, message),
+        (&stops, READER, "the writer could not continue"),
+    ];
+    side_by_side(&ways, |(writer, reader, words)| {
         let directory = directory();
-        let output = any(directory.path(), writer, reader, &["--rounds", "200"]);
+        let output = any(directory.path(), writer, reader, "--rounds 200");
         let told = text(&output.stdout);
-        assert_eq!(output.status.code(), Some(1), "{writer}: {told}{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{writer}: {told}{}", said(&output));
         let says_so = words.split('|').any(|words| told.contains(words));
         assert!(told.contains("BROKEN") && says_so, "{writer} and {reader}, {words:?}: {told}");
         let kept = names(directory.path());
-        assert!(
-            kept.len() == 1 && kept[0].starts_with("inkstone-any-broken-seed-1-round-"),
-            "{kept:?}"
-        );
-    }
+        let is_kept = kept.len() == 1 && kept[0].starts_with("inkstone-any-broken-seed-1-round-");
+        assert!(is_kept, "{kept:?}");
+    });
 }
 
 #[test]
@@ -102,8 +93,8 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
         ("echo 'item 1!' > {dir}/f; echo 'item 1!'", &unfinished, "ends inside line 2"),
     ] {
         let directory = directory();
-        let output = any(directory.path(), writer, reader, &["--rounds", "3", "--limit", "300ms"]);
-        let told = text(&output.stderr);
+        let output = any(directory.path(), writer, reader, "--rounds 3 --limit 300ms");
+        let told = said(&output);
         assert_eq!(
             output.status.code(),
             Some(2),
@@ -112,5 +103,33 @@ fn a_command_that_is_none_is_an_error_that_says_which() {
         );
         assert!(told.contains(words), "{writer} and {reader}: {told}");
         assert!(names(directory.path()).is_empty());
+    }
+}
+
+/// After a power cut a program that syncs is sound, and one that does not is caught, which a kill
+/// cannot do.
+#[test]
+fn the_power_finds_what_a_kill_cannot() {
+    for kind in here("the_power_finds_what_a_kill_cannot", &[FsKind::Ext4, FsKind::Xfs]) {
+        for (sync, code, words) in [
+            (
+                "sync items",
+                0,
+                &["every promise held", "right behind a line, nothing unflushed kept"][..],
+            ),
+            ("true", 1, &["is missing"]),
+        ] {
+            let directory = directory();
+            let writer = format!(
+                "cd {{dir}} && : >>items && sync items . && i=0 && while :; do i=$((i+1)); \
+                 echo line $i >>items; {sync}; echo line $i; done"
+            );
+            let reader = "cat {dir}/items 2>/dev/null || true";
+            let more = format!("--rounds 2 --lines 12 --states 16 --in . --fs {kind}");
+            let output = any(directory.path(), &writer, reader, &more);
+            let told = text(&output.stdout) + &said(&output);
+            assert_eq!(output.status.code(), Some(code), "{kind}, {sync}: {told}");
+            assert!(words.iter().all(|word| told.contains(word)), "{kind}, {sync}: {told}");
+        }
     }
 }

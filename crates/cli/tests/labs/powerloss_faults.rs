@@ -3,27 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::support::side_by_side;
+use super::powerloss_kernel::here;
+use crate::support::{not_run, side_by_side};
 use inkstone_io::NamedChoice;
 use inkstone_powerloss::campaign::Campaign;
 use inkstone_powerloss::faults::plan::Fault;
 use inkstone_powerloss::faults::{Told, Wanted, run};
-use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
+use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::mistake::Mistake;
 use inkstone_powerloss::process::Program;
 use inkstone_powerloss::words::Way;
-
-/// Whether it can run on this file system; if not, that is said loudly.
-fn can_run(test: &str, kind: FsKind) -> bool {
-    let Some(why) = missing().or_else(|| missing_for(kind)) else { return true };
-    // Past the test harness, which hides what a passing test prints.
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {test} on {kind}: {why}\n").as_bytes());
-    false
-}
 
 fn campaign(parent: &Path, kind: FsKind) -> Campaign {
     Campaign {
@@ -52,8 +44,7 @@ fn shown(campaign: &Campaign, wanted: &Wanted) -> Told {
 
 #[test]
 fn thirteen_faults_on_each_file_system_break_no_promise() {
-    let kinds: Vec<FsKind> =
-        FsKind::ALL.iter().copied().filter(|kind| can_run("thirteen_faults", *kind)).collect();
+    let kinds = here("thirteen_faults", FsKind::ALL);
     let directory = tempfile::tempdir().unwrap();
     side_by_side(&kinds, |kind| thirteen_faults_on(*kind, directory.path()));
 }
@@ -86,7 +77,7 @@ fn thirteen_faults_on(kind: FsKind, parent: &Path) {
 
 #[test]
 fn a_full_file_system_is_met_and_left_behind() {
-    if !can_run("a_full_file_system", FsKind::Ext4) {
+    if here("a_full_file_system", &[FsKind::Ext4]).is_empty() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -125,11 +116,10 @@ fn syncs(trace: &str) -> Vec<(String, bool)> {
 fn syncs_tried_again(test: &str, mistake: Option<Mistake>) -> Option<(usize, usize)> {
     let strace = Path::new("/usr/bin/strace");
     if !strace.exists() {
-        let why = format!("\nNOT RUN: {test}: strace is not installed\n");
-        let _ = std::io::stderr().write_all(why.as_bytes());
+        not_run(test, "strace is not installed");
         return None;
     }
-    if !can_run(test, FsKind::Ext4) {
+    if here(test, &[FsKind::Ext4]).is_empty() {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -177,7 +167,7 @@ mod mistaken {
 
     #[test]
     fn a_log_that_tries_a_sync_again_or_makes_none_is_found_out() {
-        if !can_run("mistakes", FsKind::Ext4) {
+        if here("mistakes", &[FsKind::Ext4]).is_empty() {
             return;
         }
         let directory = tempfile::tempdir().unwrap();

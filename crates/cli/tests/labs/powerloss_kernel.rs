@@ -3,46 +3,43 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
-use std::io::Write as _;
+#[cfg(inkstone_mistakes)]
 use std::path::Path;
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, Output};
 
+use crate::support::{command, directory, good, names, not_run, run, said, signal, text, until};
 use inkstone_host::{loops_backed_under, mounts_under};
+use inkstone_io::NamedChoice as _;
+use inkstone_powerloss::kernel::machine::{FsKind, missing, missing_for};
 
-fn inkstone(arguments: &[&str], directory: &Path) -> Output {
-    let mut command = crate::support::inkstone();
-    let output = command.arg("powerloss").args(arguments).current_dir(directory).output().unwrap();
-    assert!(output.status.code().is_some(), "{output:?}");
-    output
+/// Those of `wanted` that can be created here; what is missing is said loudly.
+pub(crate) fn here(test: &str, wanted: &[FsKind]) -> Vec<FsKind> {
+    let mut kinds = wanted.to_vec();
+    kinds.retain(|kind| {
+        let why = missing().or_else(|| missing_for(*kind));
+        why.inspect(|why| not_run(test, format_args!("{kind}: {why}"))).is_none()
+    });
+    kinds
 }
 
-fn text(output: &Output) -> String {
-    [&output.stdout, &output.stderr]
-        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-        .concat()
-}
-
-/// Whether anything can run here; what cannot is said loudly.
+/// Whether all of them can be created here.
 fn can_run(test: &str) -> bool {
-    let kinds = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
-    let rights = ["/dev/fuse", "/dev/loop-control"];
-    let open = |path: &&str| std::fs::OpenOptions::new().read(true).write(true).open(path).is_err();
-    let tool = |name: &&str| {
-        !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists())
-    };
-    let missing: Vec<_> = rights
-        .iter()
-        .filter(|path| open(path))
-        .chain(kinds.iter().filter(|name| tool(name)))
-        .collect();
-    let root = inkstone_io::is_root();
-    if !missing.is_empty() || !root {
-        // Past the test harness, which hides what a passing test prints.
-        let why = format!("\nNOT RUN: {test}: root: {root}, missing: {missing:?}\n");
-        let _ = std::io::stderr().write_all(why.as_bytes());
-    }
-    missing.is_empty() && root
+    here(test, FsKind::ALL).len() == FsKind::ALL.len()
+}
+
+/// What both of its outputs say.
+fn told(output: &Output) -> String {
+    text(&output.stdout) + &said(output)
+}
+
+/// The command that a lab has named shows the same again.
+#[cfg(inkstone_mistakes)]
+fn is_shown_again(told: &str, at: &Path) {
+    let again = told.lines().find_map(|line| line.trim().strip_prefix("again: inkstone "));
+    let again = again.unwrap_or_else(|| panic!("{told}"));
+    let output = run(at, again);
+    assert_eq!(output.status.code(), Some(1), "{again}");
+    assert!(self::told(&output).contains("BROKEN at entry"), "{again}: {}", self::told(&output));
 }
 
 #[test]
@@ -50,18 +47,18 @@ fn three_hundred_mounted_states_of_five_file_systems_keep_every_promise() {
     if !can_run("three_hundred_mounted_states") {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let run =
-        ["run", "--mounted", "66", "--projected", "3000", "--certificate", "certificate.json"];
-    let output = inkstone(&run, directory.path());
-    let said = text(&output);
+    let directory = directory();
+    let at = directory.path();
+    let asked = "powerloss run --mounted 66 --projected 3000 --certificate certificate.json";
+    let output = run(at, asked);
+    let said = told(&output);
     assert!(output.status.success(), "{said}");
     assert_eq!(said.matches("every promise held").count(), 5, "{said}");
-    let shown = inkstone(&["show", "certificate.json"], directory.path());
-    assert!(shown.status.success() && said.contains(text(&shown).trim()), "{}", text(&shown));
-    let json = std::fs::read_to_string(directory.path().join("certificate.json")).unwrap();
+    let shown = text(&good(at, "powerloss show certificate.json", b""));
+    assert!(said.contains(shown.trim()), "{shown}");
+    let json = std::fs::read(at.join("certificate.json")).unwrap();
     let certificates: Vec<inkstone_powerloss::certificate::Certificate> =
-        serde_json::from_str(&json).unwrap();
+        serde_json::from_slice(&json).unwrap();
     // Where a cut has fewer states than were wanted of it, no state is looked at twice.
     let mounted = certificates.iter().map(|certificate| certificate.classes[0].states);
     assert!(mounted.clone().sum::<u64>() >= 300 && mounted.min() >= Some(50), "{said}");
@@ -79,19 +76,14 @@ fn a_raft_log_keeps_every_promise_too() {
     if !can_run("a_raft_log_keeps_every_promise") {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let list = "ext4,ext4-nojournal,xfs,btrfs";
-    let output = inkstone(&["run", "--raft", "--fs", list, "--mounted", "24"], directory.path());
-    let said = text(&output);
+    let directory = directory();
+    let asked = "powerloss run --raft --fs ext4,ext4-nojournal,xfs,btrfs --mounted 24";
+    let output = run(directory.path(), asked);
+    let said = told(&output);
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("every promise held").count(), 4, "{said}");
-    assert_eq!(said.matches("calls of a raft log").count(), 4, "{said}");
-    let output =
-        inkstone(&["record", "raft.log-writes", "--raft", "--length", "6"], directory.path());
-    assert!(output.status.success(), "{}", text(&output));
-    let output =
-        inkstone(&["replay", "raft.log-writes", "--states", "1", "--again"], directory.path());
-    assert!(output.status.success() && text(&output).contains("subject=raft"), "{}", text(&output));
+    for words in ["every promise held", "calls of a raft log"] {
+        assert_eq!(said.matches(words).count(), 4, "{said}");
+    }
 }
 
 #[test]
@@ -99,49 +91,21 @@ fn a_recording_is_made_shown_and_looked_at() {
     if !can_run("a_recording_is_made") {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let output = inkstone(&["record", "a.log-writes", "--length", "6"], directory.path());
-    assert!(output.status.success(), "{}", text(&output));
-    let output = inkstone(&["show", "a.log-writes", "--entries"], directory.path());
-    assert!(text(&output).contains("mark  done 5 "), "{}", text(&output));
-    let output = inkstone(&["record", "a.log-writes"], directory.path());
-    assert!(text(&output).contains("overwrites nothing"), "{}", text(&output));
-    let output = inkstone(&["replay", "a.log-writes", "--states", "1"], directory.path());
-    assert!(output.status.success(), "{}", text(&output));
-    let output = inkstone(&["replay", "a.log-writes", "--entry", "0"], directory.path());
-    assert!(text(&output).contains("it was written in entries"), "{}", text(&output));
-}
-
-#[test]
-fn what_is_no_recording_is_an_error() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("foreign"), vec![7; 5000]).unwrap();
-    for command in ["show", "replay"] {
-        let output = inkstone(&[command, "foreign"], directory.path());
-        assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output).contains("not a recording of dm-log-writes"), "{}", text(&output));
+    let directory = directory();
+    let at = directory.path();
+    for (asked, code, words) in [
+        ("record a.log-writes --length 6", 0, ""),
+        ("show a.log-writes --entries", 0, "mark  done 5 "),
+        ("record a.log-writes", 1, "overwrites nothing"),
+        ("replay a.log-writes --states 1", 0, ""),
+        ("replay a.log-writes --entry 0", 1, "it was written in entries"),
+        ("record raft.log-writes --raft --length 6", 0, ""),
+        ("replay raft.log-writes --entry 60 --states 1 --again", 0, "subject=raft"),
+    ] {
+        let output = run(at, format!("powerloss {asked}"));
+        assert_eq!(output.status.code(), Some(code), "{asked}: {}", told(&output));
+        assert!(told(&output).contains(words), "{asked}: {}", told(&output));
     }
-    let output = inkstone(&["run", "--fs", "ext3"], directory.path());
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-}
-
-/// A lab at work in `directory`: its file system is mounted when this returns.
-fn at_work(directory: &Path) -> std::process::Child {
-    let mut command = crate::support::inkstone();
-    command
-        .args(["powerloss", "run", "--fs", "ext4", "--mounted", "100000", "--directory"])
-        .arg(directory);
-    let mut child =
-        command.stderr(Stdio::null()).stdout(Stdio::null()).current_dir(directory).spawn().unwrap();
-    while mounted_in(directory) < 2 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it had mounted anything");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child
-}
-
-fn mounted_in(directory: &Path) -> usize {
-    mounts_under(directory).unwrap().len()
 }
 
 #[test]
@@ -149,43 +113,50 @@ fn ctrl_c_leaves_nothing_behind_and_what_a_kill_leaves_the_next_start_takes_away
     if !can_run("ctrl_c_leaves_nothing_behind") {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().canonicalize().unwrap();
-    let nothing = || (mounted_in(&path), loops_backed_under(&path).unwrap().len());
-    let mut child = at_work(&path);
-    crate::support::signal(&child, "-INT");
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(nothing(), (0, 0));
-    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+    let directory = directory();
+    let at = &directory.path().canonicalize().unwrap();
+    let mounted = || mounts_under(at).unwrap().len();
+    let nothing = || (mounted(), loops_backed_under(at).unwrap().len(), names(at).len());
+    // A lab at work: its file system is mounted.
+    let at_work = || -> Child {
+        let asked = "powerloss run --fs ext4 --mounted 100000 --directory .";
+        let mut child = command(at, asked).spawn().unwrap();
+        until("it has mounted something", || {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before");
+            mounted() >= 2
+        });
+        child
+    };
+    let child = at_work();
+    signal("-INT", child.id());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert_eq!(nothing(), (0, 0, 0));
 
-    let mut child = at_work(&path);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(mounted_in(&path) > 0, "a kill takes nothing away");
-    let arguments =
-        ["run", "--fs", "ext4", "--mounted", "3", "--projected", "0", "--directory", "."];
-    let output = inkstone(&arguments, &path);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(nothing(), (0, 0));
-    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+    let mut child = at_work();
+    child.kill().and_then(|()| child.wait()).unwrap();
+    assert!(mounted() > 0, "a kill takes nothing away");
+    let output = run(at, "powerloss run --fs ext4 --mounted 3 --projected 0 --directory .");
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(nothing(), (0, 0, 0));
 }
 
 #[cfg(inkstone_mistakes)]
 mod mistaken {
     use super::*;
+    use crate::support::side_by_side;
 
-    /// The first run in which something is found: what is in flight at a cut is the kernel's
-    /// affair, so some find nothing.
-    fn found(run: &[&str], first_seed: u32, directory: &Path) -> Output {
+    /// What the first run says in which something is found: what is in flight at a cut is the
+    /// kernel's affair, so some find nothing.
+    fn found(asked: &str, first_seed: u32, at: &Path) -> String {
         for seed in (first_seed..).step_by(10).take(6) {
-            let output = inkstone(&[run, &["--seed", &seed.to_string()]].concat(), directory);
+            let output = run(at, format!("powerloss run {asked} --mounted 120 --seed {seed}"));
             match output.status.code() {
                 Some(0) => {}
-                Some(1) => return output,
-                _ => panic!("{}", text(&output)),
+                Some(1) => return told(&output),
+                _ => panic!("{}", told(&output)),
             }
         }
-        panic!("{run:?}: nothing is found")
+        panic!("{asked}: nothing is found")
     }
 
     /// A raft log on a log that does not sync.
@@ -194,27 +165,11 @@ mod mistaken {
         if !can_run("a_raft_log_that_loses") {
             return;
         }
-        let directory = tempfile::tempdir().unwrap();
-        let run = [
-            "run",
-            "--raft",
-            "--fs",
-            "ext4",
-            "--strategy",
-            "buffered-fdatasync",
-            "--mistake",
-            "no-sync",
-        ];
-        let output = found(&[&run[..], &["--mounted", "120"]].concat(), 1, directory.path());
-        let said = text(&output);
+        let directory = directory();
+        let asked = "--raft --fs ext4 --strategy buffered-fdatasync --mistake no-sync";
+        let said = found(asked, 1, directory.path());
         assert!(said.contains("which is none of") || said.contains("does not open"), "{said}");
-        let again = said
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("again: inkstone powerloss "))
-            .unwrap();
-        let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
-        assert_eq!(output.status.code(), Some(1), "{again}: {}", text(&output));
-        assert!(text(&output).contains("BROKEN at entry"), "{again}: {}", text(&output));
+        is_shown_again(&said, directory.path());
     }
 
     #[test]
@@ -223,29 +178,17 @@ mod mistaken {
             return;
         }
         let kinds = ["ext4", "ext4-nojournal", "ext4-data-journal", "xfs", "btrfs"];
-        crate::support::side_by_side(&kinds, |kind| {
-            let directory = tempfile::tempdir().unwrap();
-            let mistake =
-                ["run", "--fs", kind, "--strategy", "buffered-fdatasync", "--mistake", "no-sync"];
-            let mounted = [&mistake[..], &["--mounted", "120", "--projected", "0"]].concat();
-            let output = found(&mounted, 1, directory.path());
-            let said = text(&output);
+        side_by_side(&kinds, |kind| {
+            let directory = directory();
+            let asked = format!(
+                "--fs {kind} --strategy buffered-fdatasync --mistake no-sync --projected 0"
+            );
+            let said = found(&asked, 1, directory.path());
             // Records that are gone, or a truncation, or bytes that were promised: which one shows
             // first is up to the kernel's timing.
             let ways = ["was acknowledged, but the last is", "the first LSN is", "does not open"];
             assert!(ways.iter().any(|way| said.contains(way)), "{kind}: {said}");
-            // The command that it names shows the same.
-            let again = said
-                .lines()
-                .find_map(|line| line.trim().strip_prefix("again: inkstone powerloss "))
-                .unwrap();
-            let output = inkstone(&again.split(' ').collect::<Vec<_>>(), directory.path());
-            assert_eq!(output.status.code(), Some(1), "{kind}: {again}");
-            assert!(
-                text(&output).contains("BROKEN at entry"),
-                "{kind}: {again}: {}",
-                text(&output)
-            );
+            is_shown_again(&said, directory.path());
         });
     }
 
@@ -256,13 +199,11 @@ mod mistaken {
         if !can_run("a_log_that_does_not_sync_its_directory") {
             return;
         }
-        let directory = tempfile::tempdir().unwrap();
-        let run = ["run", "--fs", "ext4", "--strategy", "direct-rwf-dsync", "--projected", "0"];
-        let mistake = ["--mounted", "120", "--mistake", "no-directory-sync"];
-        let output = found(&[&run[..], &mistake].concat(), 2, directory.path());
-        assert!(text(&output).contains("BROKEN"), "{}", text(&output));
-        let sound =
-            inkstone(&[&run[..], &mistake[..2], &["--seed", "2"]].concat(), directory.path());
-        assert_eq!(sound.status.code(), Some(0), "{}", text(&sound));
+        let directory = directory();
+        let asked = "--fs ext4 --strategy direct-rwf-dsync --projected 0";
+        let said = found(&format!("{asked} --mistake no-directory-sync"), 2, directory.path());
+        assert!(said.contains("BROKEN"), "{said}");
+        let sound = format!("powerloss run {asked} --mounted 120 --seed 2");
+        assert_eq!(run(directory.path(), sound).status.code(), Some(0));
     }
 }

@@ -1,27 +1,22 @@
-//! Copies that fail or are killed, with the real program: what they leave does not count as a log,
-//! and the next copy starts over.
+//! Copies that are killed, told to stop, or find something in the way: what they leave does not
+//! count as a log, nothing of somebody's is written over, and the next copy starts over. Failures
+//! of the disk and power cuts at every moment: `crates/log/tests/simulated/copying.rs`.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use crate::support::{
-    damage, directory, good, inkstone, run, segments, side_by_side, signal, spawn, text, until,
+    command, damage, directory, good, json, line, lines, names, refused, run, said, segments,
+    side_by_side, signal, spawn, text, until,
 };
 
 const RECORDS: u64 = 60_000;
 
-fn line(number: u64) -> String {
-    format!("record {number:06} {}", "z".repeat(300))
-}
-
-fn lines(numbers: impl Iterator<Item = u64>) -> String {
-    numbers.map(|number| line(number) + "\n").collect()
-}
-
 /// A log of 19 MB, so that there is time to stop a copy.
-fn log_in(at: &Path) {
-    let arguments = ["append", "log", "-q", "--segment-size", "1MiB"];
-    good(at, &arguments, lines(1..=RECORDS).as_bytes());
+fn log_in(at: &Path) -> Vec<u8> {
+    let all = lines(1..=RECORDS, &format!(" {}", "z".repeat(300)));
+    good(at, "append log -q --segment-size 1MiB", &all);
+    all
 }
 
 /// How many segment files there are; 0 if the directory does not exist yet.
@@ -31,25 +26,21 @@ fn count(log: &Path) -> usize {
 
 /// No command accepts it as a log, and each says why.
 fn is_no_log(at: &Path, name: &str) {
-    let mark = format!("{name}/inkstone.incomplete");
-    assert!(at.join(mark).exists(), "{:?}", std::fs::read_dir(at.join(name)));
+    assert!(at.join(name).join("inkstone.incomplete").exists(), "{:?}", names(&at.join(name)));
     for (arguments, code) in [
-        (&["verify", name][..], 2),
-        (&["info", name], 1),
-        (&["dump", name], 1),
-        (&["raft", name], 1),
-        (&["cat", name], 1),
-        (&["get", name, "1"], 1),
-        (&["append", name], 1),
-        (&["truncate", name, "--after", "0"], 1),
-        (&["copy", name, "elsewhere"], 1),
-        (&["salvage", name, "elsewhere"], 1),
+        ("verify LOG", 2),
+        ("info LOG", 1),
+        ("dump LOG", 1),
+        ("raft LOG", 1),
+        ("cat LOG", 1),
+        ("get LOG 1", 1),
+        ("append LOG", 1),
+        ("truncate LOG --after 0", 1),
+        ("copy LOG elsewhere", 1),
+        ("salvage LOG elsewhere", 1),
     ] {
-        let output = run(at, arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains("an unfinished copy") && said.contains("it starts over"), "{said}");
-        assert_eq!(text(&output.stdout), "", "{arguments:?}");
+        let told = refused(at, arguments.replace("LOG", name), code, "an unfinished copy");
+        assert!(told.contains("it starts over"), "{told}");
     }
     assert!(!at.join("elsewhere").exists());
 }
@@ -58,12 +49,12 @@ fn is_no_log(at: &Path, name: &str) {
 fn caught(at: &Path, name: &str, new: &str, segments: usize) -> Child {
     for _ in 0..100 {
         let mut child = spawn(at, &[name, "log", new]);
-        until(|| count(&at.join(new)) >= segments);
-        signal(&child, "-STOP");
+        until("a segment", || count(&at.join(new)) >= segments);
+        signal("-STOP", child.id());
         if at.join(new).join("inkstone.incomplete").exists() {
             return child;
         }
-        signal(&child, "-CONT");
+        signal("-CONT", child.id());
         assert!(child.wait().expect("an end").success());
         std::fs::remove_dir_all(at.join(new)).expect("removed");
     }
@@ -74,18 +65,19 @@ fn caught(at: &Path, name: &str, new: &str, segments: usize) -> Child {
 fn a_killed_copy_is_no_log_and_the_next_one_begins_anew() {
     let directory = directory();
     let at = directory.path();
-    log_in(at);
-    let cases =
-        [("copy", 1), ("copy", 2), ("copy", 3), ("salvage", 1), ("salvage", 2), ("salvage", 3)];
-    let all = lines(1..=RECORDS).into_bytes();
+    let all = log_in(at);
+    let cases = [("copy", 1), ("copy", 3), ("salvage", 1), ("salvage", 3)];
     side_by_side(&cases, |&(name, segments)| {
-        let new = format!("{name} {segments}");
+        let new = format!("{name}-{segments}");
         let mut child = caught(at, name, &new, segments);
-        signal(&child, "-KILL");
+        if segments == 1 {
+            let said = refused(at, &["copy", "log", &new], 1, "is in use by process");
+            assert!(said.contains(&child.id().to_string()), "{said}");
+        }
+        signal("-KILL", child.id());
         assert_eq!(child.wait().expect("an end").code(), None, "{name}: killed, not ended");
         is_no_log(at, &new);
         good(at, &[name, "log", &new], b"");
-        assert!(text(&good(at, &["verify", &new], b"")).contains("intact: 60000 records"));
         assert!(good(at, &["cat", &new], b"") == all, "{new}");
         std::fs::remove_dir_all(at.join(new)).expect("removed");
     });
@@ -96,88 +88,51 @@ fn the_first_signal_ends_a_copy_and_nothing_of_it_is_left() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    for (name, sent) in
-        [("copy", "-INT"), ("salvage", "-INT"), ("copy", "-TERM"), ("salvage", "-TERM")]
-    {
+    for (name, sent) in [("copy", "-INT"), ("salvage", "-TERM")] {
         // A copy that had appended everything when it was caught runs to its end.
         let is_stopped = (0..100).any(|_| {
             let child = caught(at, name, "new", 1);
-            signal(&child, sent);
-            signal(&child, "-CONT");
+            signal(sent, child.id());
+            signal("-CONT", child.id());
             let output = child.wait_with_output().expect("an end");
             if output.status.success() {
-                assert!(text(&good(at, &["verify", "new"], b"")).contains("intact: 60000 records"));
+                good(at, "verify new", b"");
                 std::fs::remove_dir_all(at.join("new")).expect("removed");
                 return false;
             }
-            assert_eq!(output.status.code(), Some(130), "{name} {sent}: {}", text(&output.stderr));
+            assert_eq!(output.status.code(), Some(130), "{name} {sent}: {}", said(&output));
             assert_eq!(text(&output.stdout), "");
-            let left: Vec<_> = crate::support::snapshot(&at.join("new"))
-                .into_iter()
-                .map(|(path, _)| path)
-                .collect();
-            assert_eq!(left, [at.join("new/inkstone.lock")], "{name} {sent}");
-            assert_eq!(run(at, &["verify", "new"]).status.code(), Some(2));
+            assert_eq!(names(&at.join("new")), ["inkstone.lock"], "{name} {sent}");
+            refused(at, "verify new", 2, "no log");
             true
         });
         assert!(is_stopped, "{name} {sent}");
     }
-    good(at, &["copy", "log", "new"], b"");
-}
-
-#[test]
-fn a_copy_that_finds_no_room_leaves_nothing() {
-    let directory = directory();
-    let at = directory.path();
-    log_in(at);
-    for name in ["copy", "salvage"] {
-        // Files may have 4 MiB, but a segment would be larger.
-        let command = "trap '' XFSZ; ulimit -f 4096; exec \"$@\"";
-        let output = std::process::Command::new("bash")
-            .current_dir(at)
-            .args(["-c", command, "bash", env!("CARGO_BIN_EXE_inkstone"), name, "log", "new"])
-            .stdin(Stdio::null())
-            .output()
-            .expect("bash runs");
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
-        assert!(said.contains("in new: file too large; raise the limit"), "{name}: {said}");
-        assert_eq!(count(&at.join("new")), 0, "{name}");
-        assert_eq!(run(at, &["verify", "new"]).status.code(), Some(2));
-    }
-}
-
-#[test]
-fn two_copies_into_one_directory_do_not_meet() {
-    let directory = directory();
-    let at = directory.path();
-    log_in(at);
-    let first = caught(at, "copy", "new", 1);
-    let second = run(at, &["copy", "log", "new"]);
-    let said = text(&second.stderr);
-    assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("new is in use by process {}", first.id())), "{said}");
-    signal(&first, "-CONT");
-    let output = first.wait_with_output().expect("an end");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&good(at, &["verify", "new"], b"")).contains("intact: 60000 records"));
+    good(at, "copy log new", b"");
 }
 
 #[test]
 fn a_directory_with_other_things_in_it_takes_a_copy_and_keeps_them() {
     let directory = directory();
     let at = directory.path();
-    good(at, &["append", "log", "-q"], b"a\nb\n");
+    good(at, "append log -q", b"a\nb\n");
     // Like the root of a disk that was mounted for it.
     std::fs::create_dir_all(at.join("disk/lost+found")).expect("a directory");
-    std::fs::write(at.join("disk/notes"), "mine").expect("a file");
-    good(at, &["copy", "log", "disk"], b"");
-    assert_eq!(good(at, &["cat", "disk"], b""), b"a\nb\n");
-    assert_eq!(std::fs::read(at.join("disk/notes")).expect("a file"), b"mine");
+    good(at, "copy log disk", b"");
+    assert_eq!(good(at, "cat disk", b""), b"a\nb\n");
     std::os::unix::fs::symlink("elsewhere", at.join("link")).expect("a link");
     std::fs::create_dir(at.join("elsewhere")).expect("a directory");
-    good(at, &["copy", "log", "link"], b"");
-    assert_eq!(good(at, &["cat", "elsewhere"], b""), b"a\nb\n");
+    good(at, "copy log link", b"");
+    assert_eq!(good(at, "cat elsewhere", b""), b"a\nb\n");
+    // A mark that a power cut has left without all of its text is a mark.
+    for left in ["", "A copy of a log into", "\0\0\0\0"] {
+        std::fs::create_dir(at.join("new")).expect("a directory");
+        std::fs::write(at.join("new/inkstone.incomplete"), left).expect("a mark");
+        std::fs::write(at.join("new/00000000000000000001.ink"), "its beginning").expect("a piece");
+        good(at, "copy log new", b"");
+        assert_eq!(good(at, "cat new", b""), b"a\nb\n");
+        std::fs::remove_dir_all(at.join("new")).expect("removed");
+    }
 }
 
 #[test]
@@ -185,61 +140,91 @@ fn the_map_of_a_salvaged_log_is_there_before_the_log_is() {
     let directory = directory();
     let at = directory.path();
     log_in(at);
-    damage(&segments(&at.join("log"))[1], b"record 005000");
+    damage(&segments(&at.join("log"))[1], &line(5000, ""));
     // If the map cannot be written, there is no log either.
     std::fs::create_dir_all(at.join("new/salvage.json")).expect("a directory in its place");
-    let output = run(at, &["salvage", "log", "new"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("salvage.json"), "{said}");
+    refused(at, "salvage log new", 1, "salvage.json");
     assert_eq!(count(&at.join("new")), 0);
     std::fs::remove_dir(at.join("new/salvage.json")).expect("removed");
     // Killed as soon as the map is there: whole, or no log.
-    let mut child = inkstone()
-        .current_dir(at)
-        .args(["salvage", "log", "new"])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the command runs");
-    until(|| at.join("new/salvage.json").exists());
+    let mut salvage = command(at, "salvage log new");
+    let mut child = salvage.stdout(Stdio::null()).spawn().expect("the command runs");
+    until("the map", || at.join("new/salvage.json").exists());
     let _ = child.kill();
     child.wait().expect("an end");
     if at.join("new/inkstone.incomplete").exists() {
         is_no_log(at, "new");
-        good(at, &["salvage", "log", "new"], b"");
+        good(at, "salvage log new", b"");
     }
-    assert!(text(&good(at, &["verify", "new"], b"")).contains("intact: 59999 records"));
+    assert!(text(&good(at, "verify new", b"")).contains("intact: 59999 records"));
+}
+
+/// Foreign files with one of our names.
+const OWN: &str = "precious\nand more\n";
+
+#[test]
+fn a_copy_leaves_what_is_not_its_own() {
+    let directory = directory();
+    let at = directory.path();
+    good(at, "append log -q --segment-size 64KiB", &b"a line\n".repeat(5000));
+    for (name, must_be_refused) in [
+        ("inkstone.lock", false),
+        ("inkstone.room", false),
+        ("inkstone.tuned", false),
+        ("inkstone.incomplete", true),
+        ("salvage.json", true),
+        ("salvage.json.new", false),
+        ("00000000000000000001.ink", true),
+        ("00000000000000000003.new", true),
+        ("00000000000000000007.free", true),
+        ("notes", false),
+    ] {
+        for command in ["copy", "salvage"] {
+            let new = at.join("new");
+            std::fs::create_dir(&new).expect("a directory");
+            std::fs::write(new.join(name), OWN).expect("a file");
+            let output = run(at, &[command, "log", "new"]);
+            let told = said(&output);
+            let left = std::fs::read_to_string(new.join(name)).unwrap_or_default();
+            assert_eq!(left, OWN, "{command} beside {name}: {told}");
+            match output.status.code() {
+                Some(1) => {
+                    let says = told.contains("is in the way") || told.contains("already holds");
+                    assert!(says, "{command} beside {name}: {told}");
+                    assert_eq!(names(&new), [name], "{command}: something was made");
+                }
+                code => {
+                    assert!(code == Some(0) && !must_be_refused, "{command}, {name}: {told}");
+                    good(at, "verify new", b"");
+                }
+            }
+            std::fs::remove_dir_all(&new).expect("removed");
+        }
+    }
+    // Nor does a log write over a lock file of somebody's.
+    std::fs::create_dir(at.join("other")).expect("a directory");
+    std::fs::write(at.join("other/inkstone.lock"), OWN).expect("a file");
+    good(at, "append other -q", b"a\n");
+    good(at, "truncate other --before 2", b"");
+    assert_eq!(std::fs::read_to_string(at.join("other/inkstone.lock")).expect("text"), OWN);
 }
 
 #[test]
-fn a_file_that_has_a_name_of_the_copy_is_refused_and_stays() {
+fn a_copy_has_the_same_records_under_the_same_lsns() {
     let directory = directory();
     let at = directory.path();
-    log_in(at);
-    // A later failure would remove it, or write over it.
-    for name in ["salvage.json", "inkstone.room", "00000000000000000003.new"] {
-        std::fs::create_dir_all(at.join("new")).expect("a directory");
-        std::fs::write(at.join("new").join(name), "mine").expect("a file");
-        for command in ["copy", "salvage"] {
-            let shell = "trap '' XFSZ; ulimit -f 4096; exec \"$@\"";
-            let output = std::process::Command::new("bash")
-                .current_dir(at)
-                .args(["-c", shell, "bash", env!("CARGO_BIN_EXE_inkstone"), command, "log", "new"])
-                .stdin(Stdio::null())
-                .output()
-                .expect("bash runs");
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{command}, {name}: {said}");
-            assert!(
-                said.contains(&format!("new/{name} is in the way")),
-                "{command}, {name}: {said}"
-            );
-            let left = std::fs::read(at.join("new").join(name)).expect("it is there still");
-            assert_eq!(left, b"mine", "{command}, {name}");
-            assert!(!at.join("new/inkstone.incomplete").exists(), "{command}, {name}");
-        }
-        std::fs::remove_dir_all(at.join("new")).expect("removed");
-    }
-    // With nothing in the way, both succeed.
-    good(at, &["salvage", "log", "new"], b"");
+    good(at, "append log -q --segment-size 64KiB", &lines(1..=2000, &"z".repeat(290)));
+    good(at, "truncate log --before 700", b"");
+    let told = text(&good(at, "copy log new", b""));
+    assert_eq!(told, "copied 1301 records to new: LSN 700 to 2000\n");
+    assert_eq!(good(at, "cat new", b""), good(at, "cat log", b""));
+    assert_eq!(good(at, "get new 1234", b""), good(at, "get log 1234", b""));
+    assert_eq!(good(at, "append new", b"more\n"), b"2001\n");
+    assert!(text(&good(at, "verify new", b"")).contains("intact: 1302 records"));
+    // An empty log, which begins where the old one would continue.
+    good(at, "truncate log --before 2001", b"");
+    good(at, "copy log none", b"");
+    assert_eq!(good(at, "append none", b"more\n"), b"2001\n");
+    let copied = json(&good(at, "copy new again --json", b""));
+    assert_eq!((copied["first"].as_u64(), copied["last"].as_u64()), (Some(700), Some(2001)));
 }

@@ -2,24 +2,23 @@
 //! while a test waits for a process that it has started, another computes.
 //!
 //! *Owns*: which they are. *May not touch*: what each tests. `cargo test -p inkstone-cli --test
-//! logs -- repair::` runs one file.
+//! logs -- damaged::` runs one file.
 
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/exit_codes.rs"]
 mod tables;
 
+mod beside;
 mod copying;
+mod damaged;
+mod errors;
 mod exit_codes;
-mod few_threads;
-mod foreign_names;
+mod limits;
 mod log;
 mod manual;
 mod raft;
-mod repair;
 mod retention;
 mod signals;
-mod size_limit;
 mod still_reader;
 mod tune;
-mod words;

@@ -1,6 +1,6 @@
 //! `inkstone raft`, and what `inkstone dump` says of the records of a raft log.
 
-use crate::support::{directory, good, text};
+use crate::support::{directory, good, good_json, text};
 use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, Vote};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
         (&json!(2), &json!(1), &json!(1))
     );
 
-    let words = text(&good(at, &["raft", "node"], b""));
+    let words = text(&good(at, "raft node", b""));
     for line in [
         "  raft group  9\n",
         "  vote        a vote for term 4 of node n2\n",
@@ -62,7 +62,7 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
         assert!(words.contains(line), "{line} is not in:\n{words}");
     }
 
-    let dump = text(&good(at, &["dump", "node"], b""));
+    let dump = text(&good(at, "dump node", b""));
     let frames = dump.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let records: Vec<Value> = frames.filter(|frame| frame["kind"] == "record").collect();
     let kinds: Vec<_> =
@@ -77,5 +77,5 @@ fn a_raft_log_is_shown_beside_its_writer_and_after_it() {
 }
 
 fn shown(at: &std::path::Path) -> Value {
-    serde_json::from_slice(&good(at, &["raft", "node", "--json"], b"")).expect("JSON")
+    good_json(at, "raft node --json")
 }

@@ -3,12 +3,13 @@
 //! *Owns*: reading a table, comparing it with the results. *May not touch*: which commands are run,
 //! and how.
 
-#![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::collections::BTreeMap;
-use std::process::{Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
 
-use crate::support::text;
+use crate::support::{Words, command, fed, good, json, run, said, with_times};
 
 pub(crate) const PAGE: &str = include_str!("../../../../docs/exit-codes.md");
 
@@ -47,7 +48,7 @@ pub(crate) fn compare(heading: &str, found: &Table, not_run: &[&str]) {
             format!("{cell:?}: the page says {}, it was {}", of(&page, cell), of(found, cell))
         })
         .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(wrong.is_empty() && !found.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Where stdout goes.
@@ -59,7 +60,7 @@ pub(crate) enum Out {
 }
 
 impl Out {
-    pub(crate) fn stdout(self) -> Stdio {
+    fn stdout(self) -> Stdio {
         match self {
             Self::Kept => Stdio::piped(),
             Self::ReaderLeft => {
@@ -74,12 +75,70 @@ impl Out {
     }
 }
 
+pub(crate) fn start(at: &Path, arguments: impl Words, out: Out) -> Child {
+    command(at, arguments).stdout(out.stdout()).spawn().expect("the command runs")
+}
+
+/// Runs it; its messages must fit the fate of its output.
+pub(crate) fn ended(at: &Path, arguments: impl Words, out: Out) -> Output {
+    let words = arguments.words();
+    let output = fed(start(at, arguments, out), b"one more\nand another\n");
+    let told = said(&output);
+    assert!(!told.contains("roken pipe"), "{words:?}: {told}");
+    assert!(out == Out::Full || !told.contains("write stdout"), "{words:?}: {told}");
+    output
+}
+
 /// Its exit code. Its output is shown if the test fails.
 pub(crate) fn code(output: &Output) -> String {
-    let said = text(&output.stderr);
-    assert!(!said.contains("panicked"), "{said}");
-    if !output.status.success() && !said.is_empty() {
-        eprintln!("{said}");
+    let told = said(output);
+    assert!(!told.contains("panicked"), "{told}");
+    if !output.status.success() && !told.is_empty() {
+        eprintln!("{told}");
     }
     output.status.code().map_or("killed".into(), |code| code.to_string())
+}
+
+/// A way of measuring that takes no time.
+pub(crate) const WRITE: &str = "lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet";
+
+/// Results of the lab: `first.json` and `slow.json`, of which one cell is slower.
+pub(crate) fn results(at: &Path) {
+    let ways = "--reuse new,reuse --durability fsync,fdatasync,o-dsync --json result.json";
+    assert!(run(at, format!("{WRITE} {ways}")).status.success());
+    let result = json(&std::fs::read(at.join("result.json")).expect("a result"));
+    for (name, slowed) in [("first.json", None), ("slow.json", Some("reuse fdatasync"))] {
+        std::fs::write(at.join(name), with_times(result.clone(), slowed)).expect("written");
+    }
+}
+
+/// The help of each command that does something by itself, by its name.
+pub(crate) fn helps(at: &Path) -> Vec<(String, String)> {
+    let mut open = vec![String::new()];
+    let mut found = Vec::new();
+    while let Some(name) = open.pop() {
+        let help = String::from_utf8(good(at, format!("{name} --help"), b"")).expect("text");
+        let below = listed(&help);
+        open.extend(below.iter().map(|word| format!("{name} {word}").trim().to_owned()));
+        // A command that needs a subcommand does nothing by itself.
+        let usage = help.lines().skip_while(|line| !line.starts_with("Usage:"));
+        let mut usage = usage.take_while(|line| !line.is_empty());
+        let needs_more = usage.all(|line| line.trim_end().ends_with("<COMMAND>"));
+        if below.is_empty() || !needs_more {
+            found.push((name, help));
+        }
+    }
+    found
+}
+
+/// The names of the subcommands in a help's list.
+fn listed(help: &str) -> Vec<String> {
+    let list = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    list.lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
 }

@@ -2,13 +2,11 @@
 //! days.
 
 use std::fs::File;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::with_tee::{
-    LONG, all_text, code_and_words, ends, fed, len, place, put, said, start, tee, text, wait_until,
-};
+use crate::support::{LONG, code_and_words, ends, fed, said, until};
+use crate::with_tee::{all_text, len, place, put, start, tee, text};
 
 #[test]
 fn every_byte_of_stdin_is_in_the_files_in_order() {
@@ -109,7 +107,7 @@ fn each_line_has_the_time_at_which_it_began_and_its_bytes_as_they_were() {
                 put(&mut tee, piece);
                 let expected = lines(&pieces[..=at].concat());
                 let found = || std::fs::read(&file).unwrap_or_default();
-                wait_until("its lines", || lines(&found()) == expected);
+                until("its lines", || lines(&found()) == expected);
             }
             let output = fed(tee, b"");
             assert_eq!(code_and_words(&output), (Some(0), String::new()));
@@ -155,17 +153,5 @@ fn a_local_day_begins_at_local_midnight() {
         let output = fed(tee.env("TZ", &zone).spawn().expect("inkstone"), b"today\n");
         assert_eq!(code_and_words(&output), (Some(0), String::new()));
         assert_eq!(all_text(&file), texts, "{zone}");
-    }
-}
-
-#[test]
-fn an_error_says_its_cause_once() {
-    let (directory, file) = place();
-    let not_there = fed(start(Path::new("/dev/null/s.log"), &[]), b"");
-    let stdin = File::open(directory.path()).expect("opened");
-    let no_input = tee(&file, &[]).stdin(stdin).output().expect("inkstone");
-    for (output, cause) in [(not_there, "not a directory"), (no_input, "os error 21")] {
-        let (code, told) = code_and_words(&output);
-        assert_eq!((code, told.matches(cause).count()), (Some(1), 1), "{told}");
     }
 }

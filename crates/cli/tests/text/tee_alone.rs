@@ -11,9 +11,8 @@ use std::path::Path;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use crate::with_tee::{
-    all_text, code_and_words, fed, place, put, said, signal, start, text, wait_until,
-};
+use crate::support::{code_and_words, fed, listens, said, signal, until};
+use crate::with_tee::{all_text, place, put, start, text};
 
 const LINES: u64 = 400;
 
@@ -28,13 +27,7 @@ fn feed(mut tee: Child, name: &str, is_signalled: bool) -> Output {
     let _ = tee.stdin.as_mut().expect("a pipe").write_all(lines.as_bytes());
     if is_signalled {
         // Before that a signal ends it as any program, with nothing read.
-        let status = format!("/proc/{}/status", tee.id());
-        let caught = || -> Option<u64> {
-            let status = text(Path::new(&status));
-            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-            u64::from_str_radix(mask.trim(), 16).ok()
-        };
-        wait_until("its handlers", || caught().is_some_and(|caught| caught & 1 << 14 != 0));
+        until("its handlers", || listens(tee.id()));
         signal("-TERM", tee.id());
     }
     fed(tee, b"")
@@ -101,7 +94,7 @@ fn a_second_one_waits_for_the_grace_and_is_refused_with_words() {
     let (directory, file) = place();
     let mut first = start(&file, &["--flush-every", "1ms"]);
     put(&mut first, "one\n");
-    wait_until("the first line", || text(&file) == "one\n");
+    until("the first line", || text(&file) == "one\n");
     // A second name of the file is no other log.
     let link = directory.path().join("link.log");
     fs::hard_link(&file, &link).expect("linked");
@@ -145,7 +138,7 @@ fn lines_that_wait_are_told_listed_and_brought_back_or_discarded() {
             let mut stages = fs::read_dir(own).ok()?.flatten().map(|stage| stage.path());
             stages.find(|stage| fs::read(stage).is_ok_and(holds))
         };
-        wait_until("its lines in a stage", || stage().is_some());
+        until("its lines in a stage", || stage().is_some());
         killed.kill().and_then(|()| killed.wait()).expect("killed");
         fs::remove_dir_all(&logs).expect("removed");
         fs::create_dir(&logs).expect("made");

@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::with_tee::{fed, not_run, put, said, text, wait_until};
+use crate::support::{copy_the_command, fed, is_root, not_run, said, until};
+use crate::with_tee::{put, text};
 
 /// The number of the service inside each of them.
 const NOBODY: u32 = 65_534;
@@ -79,7 +80,7 @@ impl Container {
         // It is in its namespace once that is another than this one.
         let of = |id: &str| fs::read_link(format!("/proc/{id}/ns/user")).ok();
         let id = tee.id().to_string();
-        wait_until("the namespace", || {
+        until("the namespace", || {
             let is_in = of(&id).is_some_and(|own| Some(own) != of("self"));
             is_in || tee.try_wait().expect("asked").is_some()
         });
@@ -97,8 +98,8 @@ impl Container {
 #[test]
 fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line() {
     let name = "services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line";
-    if !inkstone_io::is_root() {
-        return not_run(name, "root alone can be other users and mount");
+    if !is_root(name) {
+        return;
     }
     let Some(memory) = Memory::new() else {
         return not_run(name, "unshare --mount does not work here");
@@ -106,7 +107,7 @@ fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line
     let made = tempfile::tempdir().expect("a directory");
     fs::set_permissions(made.path(), fs::Permissions::from_mode(0o755)).expect("for everybody");
     let program = made.path().join("inkstone");
-    crate::support::copy_the_command(&program);
+    copy_the_command(&program);
     let containers = [165_534, 265_534].map(|outside| Container::new(made.path(), outside));
     let line = |round: u32, of: &Container| format!("round {round} of {}\n", of.outside);
     // Each is killed with a line that is only in its stage, and recovers it.
@@ -118,7 +119,7 @@ fn services_that_are_nobody_in_two_containers_have_a_stage_each_and_lose_no_line
             };
             let line = line(round, container);
             put(&mut tee, &line);
-            wait_until("its line in a stage", || {
+            until("its line in a stage", || {
                 let has_ended = tee.try_wait().expect("asked").is_some();
                 has_ended || !memory.stages_with(&line).is_empty()
             });

@@ -5,15 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::copy_the_command;
-use crate::with_tee::{
-    code_and_words, ends, fed, full_pipe, len, limited_tee, not_run, numbers, place, put, signal,
-    start, tee, text, wait_until,
+use crate::support::{
+    code_and_words, copy_the_command, ends, fed, full_pipe, is_root, not_run, numbers, open_files,
+    signal, until,
 };
+use crate::with_tee::{len, limited_tee, place, put, start, tee, text};
 
 const LIMIT: u64 = 100 << 10;
 
@@ -30,7 +29,7 @@ fn end_on_a_full_disk(
     let mut stdin = tee.stdin.take().expect("a pipe");
     let line = [&[b'x'; 99][..], b"\n"].concat();
     let writer = std::thread::spawn(move || while stdin.write_all(&line).is_ok() {});
-    wait_until("a full disk", || len(&file) == LIMIT);
+    until("a full disk", || len(&file) == LIMIT);
     signal("-TERM", tee.id());
     let lasted = ends(&mut tee);
     writer.join().expect("the writer");
@@ -76,7 +75,7 @@ fn without_a_grace_what_was_read_and_what_waits_is_in_the_log() {
         // It is stopped, so that bytes wait in the pipe; the handed-over bytes are counted.
         let line = "one of many lines\n";
         put(&mut tee, line.repeat(10_000));
-        wait_until("lines", || len(&file) > 0);
+        until("lines", || len(&file) > 0);
         signal("-STOP", tee.id());
         put(&mut tee, line.repeat(1000));
         signal("-TERM", tee.id());
@@ -135,7 +134,7 @@ fn a_signal_ends_the_echo_also_when_the_input_and_the_log_have_ended() {
         echoed + out.read_to_end(&mut Vec::new()).expect("the rest")
     });
     // The log is closed: nothing but the echo is left.
-    wait_until("the log", || len(&file) == all.len() as u64 && !has_open(tee.id(), &file));
+    until("the log", || len(&file) == all.len() as u64 && !open_files(tee.id()).contains(&file));
     signal("-TERM", tee.id());
     assert!(ends(&mut tee) < Duration::from_secs(60));
     over.send(()).expect("it reads still");
@@ -145,17 +144,11 @@ fn a_signal_ends_the_echo_also_when_the_input_and_the_log_have_ended() {
     assert_eq!((code, missing + echoed), (Some(1), all.len() as u64), "{told}");
 }
 
-fn has_open(process: u32, file: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-    let mut paths = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    paths.any(|path| path == file)
-}
-
 #[test]
 fn it_ends_in_order_where_no_more_threads_can_be_made() {
     let name = "it_ends_in_order_where_no_more_threads_can_be_made";
-    if !inkstone_io::is_root() {
-        return not_run(name, "root alone can be another user, whose threads are counted");
+    if !is_root(name) {
+        return;
     }
     // A place that this user can reach, whatever is above the target directory.
     let (directory, file) = place();
@@ -174,7 +167,7 @@ fn it_ends_in_order_where_no_more_threads_can_be_made() {
         };
         let lines = "a line\n".repeat(100_000);
         put(&mut tee, &lines);
-        wait_until("lines", || len(&file) == lines.len() as u64);
+        until("lines", || len(&file) == lines.len() as u64);
         let mut limit = Command::new("setpriv");
         limit.args(user).args(["prlimit", "--nproc=1:1", "--pid", &tee.id().to_string()]);
         if !limit.status().is_ok_and(|status| status.success()) {
@@ -219,7 +212,7 @@ fn all_that_waits_is_read_last_also_where_that_is_more_than_a_mebibyte() {
     let piece = b"a line of the service, again and again and again\n".repeat(4000);
     (0..400).for_each(|_| far.write_all(&piece).expect("it reads"));
     let sent = 400 * piece.len() as u64;
-    wait_until("lines", || len(&file) == sent);
+    until("lines", || len(&file) == sent);
     signal("-STOP", tee.id());
     far.set_write_timeout(Some(Duration::from_millis(500))).expect("set");
     while far.write(&piece).is_ok() {}

@@ -2,21 +2,21 @@
 //! fails, readers that leave. `tee_rounds.rs` has a service beside it.
 
 use std::io::{Read as _, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::with_tee::{
-    code_and_words, fed, not_run, numbers, place, put, said, signal, start, tee, text, wait_until,
+use crate::support::{
+    code_and_words, fed, has_pending, not_run, numbers, said, side_by_side, signal, until,
 };
+use crate::with_tee::{place, put, start, tee, text};
 
 #[test]
 fn a_second_signal_ends_reading() {
     let (_directory, file) = place();
     let mut tee = start(&file, &["--grace", "60m"]);
     put(&mut tee, "one\ntwo");
-    wait_until("a line", || text(&file) == "one\n");
-    wait_until("its end", || {
+    until("a line", || text(&file) == "one\n");
+    until("its end", || {
         signal("-INT", tee.id());
         std::thread::sleep(Duration::from_millis(200));
         tee.try_wait().expect("asked").is_some()
@@ -47,9 +47,9 @@ fn a_terminal_had_no_time_to_run_out_of() {
             );
         }
     };
-    wait_until("the log is open", || file.exists());
+    until("the log is open", || file.exists());
     // The terminal makes a SIGINT of it.
-    wait_until("its end", || {
+    until("its end", || {
         put(&mut script, b"\x03");
         std::thread::sleep(Duration::from_millis(50));
         !text(&code).is_empty()
@@ -68,7 +68,7 @@ fn lines_that_were_read_and_cannot_be_written_are_counted() {
         let file = directory.path().join("logs/s.log");
         let mut tee = start(&file, &["--grace", "300ms", "--buffers", "64KiB"]);
         put(&mut tee, "1\n2\n3\n");
-        wait_until("three lines", || text(&file) == "1\n2\n3\n");
+        until("three lines", || text(&file) == "1\n2\n3\n");
         std::fs::remove_dir_all(directory.path().join("logs")).expect("removed");
         let lines: String = (0..60_000).map(|line| format!("line {line:08}\n")).collect();
         // There is room for the first of them, and not for all.
@@ -125,16 +125,16 @@ fn an_idle_tee_sleeps() {
         &["--survive", "power-loss", "--rotate-every", "day", "--echo"],
         &["--survive", "kill", "--rotate-size", "1MiB", "--compress", "gzip", "--pid-file", "pid"],
     ];
-    crate::support::side_by_side(&ways, |way| {
+    side_by_side(&ways, |way| {
         let (directory, file) = place();
         let mut tee = tee(&file, way).current_dir(directory.path()).spawn().expect("inkstone");
         put(&mut tee, "one\n");
-        wait_until("a line", || text(&file) == "one\n");
+        until("a line", || text(&file) == "one\n");
         // Once a second would be three in each; what it does just after a line may be in the first
         // few.
         let window = Duration::from_secs(3);
         let mut seen = Vec::new();
-        wait_until(&format!("{way:?} sleeps"), || {
+        until(&format!("{way:?} sleeps"), || {
             let before = switches(tee.id());
             std::thread::sleep(window);
             seen.push(switches(tee.id()) - before);
@@ -189,7 +189,7 @@ fn a_reader_of_the_echo_that_leaves_ends_nothing() {
     drop(tee_left.stdout.take());
     let all = lines(100_000);
     put(&mut tee_left, &all[..100]);
-    wait_until("a line", || text(&file).len() == 100);
+    until("a line", || text(&file).len() == 100);
     let output = fed(tee_left, &all.as_bytes()[100..]);
     assert!(text(&file) == all);
     // A failing output is reported as such.
@@ -232,16 +232,10 @@ fn a_signal_does_not_hide_that_something_was_not_echoed() {
     let mut tee = start(&file, &["--echo", "--grace", "60m"]);
     drop(tee.stdout.take());
     put(&mut tee, "one\n");
-    wait_until("a line", || text(&file) == "one\n");
+    until("a line", || text(&file) == "one\n");
     signal("-TERM", tee.id());
     // After it has handled the signal, by which it would have ended with 130.
-    let status = format!("/proc/{}/status", tee.id());
-    let pending = || {
-        let status = text(Path::new(&status));
-        let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("a mask");
-        u64::from_str_radix(mask.trim(), 16).expect("a number")
-    };
-    wait_until("the signal is taken", || pending() == 0);
+    until("the signal is taken", || !has_pending(tee.id()));
     let output = fed(tee, b"");
     assert!(said(&output).contains("1 lines were not echoed"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(1));

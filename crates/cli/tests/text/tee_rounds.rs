@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::with_tee::{all_text, signal, wait_until};
+use crate::support::{signal, until};
+use crate::with_tee::all_text;
 
 const PROGRESS: &str = "INKSTONE_TEE_SERVICE";
 const PAGE: usize = 4096;
@@ -123,7 +124,7 @@ impl Pair {
         service.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer);
         let service = service.spawn().expect("a service");
         let pair = Self { directory, tee, service, pipe, arguments: arguments.to_vec() };
-        wait_until("a line", || std::fs::metadata(pair.path()).is_ok_and(|facts| facts.len() > 0));
+        until("a line", || std::fs::metadata(pair.path()).is_ok_and(|facts| facts.len() > 0));
         a_moment();
         pair
     }
@@ -297,7 +298,7 @@ fn hangups_of_tee_lose_nothing() {
             let moved = format!("s.log.moved.{number}");
             std::fs::rename(&at, at.with_file_name(moved)).expect("moved");
             pair.signal_tee("-HUP");
-            wait_until("the log", || at.exists());
+            until("the log", || at.exists());
         }
         pair.signal_both("-TERM");
     });

@@ -3,7 +3,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::with_tee::{ends, full_pipe, place, put, signal, tee, text, wait_until};
+use crate::support::{ends, full_pipe, signal, until};
+use crate::with_tee::{place, put, tee, text};
 
 #[test]
 fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later() {
@@ -13,14 +14,14 @@ fn a_stderr_that_is_full_stops_no_line_of_the_log_and_hears_of_everything_later(
     let (mut reader, writer) = full_pipe();
     let mut tee = tee(&file, &["--flush-every", "1ms"]).stderr(writer).spawn().expect("inkstone");
     put(&mut tee, "one\n");
-    wait_until("a line", || text(&file) == "one\n");
+    until("a line", || text(&file) == "one\n");
     std::fs::remove_dir_all(&logs).expect("removed");
     put(&mut tee, "two\n");
     // Time to fail at writing it, and to report so. If it were too short, this would only show
     // less.
     std::thread::sleep(std::time::Duration::from_secs(1));
     std::fs::create_dir(&logs).expect("made");
-    wait_until("the log goes on", || text(&file) == "two\n");
+    until("the log goes on", || text(&file) == "two\n");
     let told = std::thread::spawn(move || {
         let mut told = String::new();
         reader.read_to_string(&mut told).map(|_| told)
@@ -44,7 +45,7 @@ fn a_stderr_that_is_full_holds_no_end_up() {
     let another = writer.try_clone().expect("a descriptor");
     let mut signalled = tee(&file, &["--grace", "10ms"]).stderr(writer).spawn().expect("inkstone");
     put(&mut signalled, "one\n");
-    wait_until("a line", || text(&file) == "one\n");
+    until("a line", || text(&file) == "one\n");
     signal("-TERM", signalled.id());
     ends(&mut signalled);
     assert_eq!(signalled.wait().expect("its end").code(), Some(130));

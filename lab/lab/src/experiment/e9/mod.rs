@@ -46,8 +46,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Published are 10,000,000 lines per turn, as in `bench/appender`, which compares other
-    /// crates.
+    /// Published are 10,000,000 lines per turn.
     fn of(size: Size) -> Self {
         let lines = if size == Size::Published { 10_000_000 } else { 1_000_000 };
         Self { lines, paced: Duration::from_secs(1), threads: vec![1, 4], bill: true }

@@ -1,0 +1,165 @@
+//! What the lab says when something goes wrong: a disk that fills up, what a killed lab left
+//! behind, a tool that is missing. And how much memory it takes.
+
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use crate::support::{
+    Words, directory, good, is_root, names, not_run, said, side_by_side, signal, spawn, text, until,
+};
+use crate::tables::WRITE;
+
+/// A tmpfs of its own, until it is dropped.
+struct Memory(PathBuf);
+
+impl Memory {
+    fn mount(at: &Path, bytes: u64) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(at);
+        mount.status().is_ok_and(|status| status.success()).then(|| Self(at.to_path_buf()))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A run that would take minutes, after it has begun to write.
+fn long_run(at: &Path, arguments: impl Words) -> Child {
+    let mut child = spawn(at, arguments);
+    let works =
+        |name: &String| std::fs::read_dir(at.join(name)).is_ok_and(|mut all| all.next().is_some());
+    until("it works", || {
+        assert!(child.try_wait().expect("a state").is_none(), "it ended early");
+        names(at).iter().any(works)
+    });
+    child
+}
+
+#[test]
+fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
+    let place = directory();
+    let at = place.path();
+    let Some(memory) = Memory::mount(at, 64 << 20) else {
+        let name = "a_disk_that_fills_up_is_told_first_and_is_no_success";
+        return not_run(name, "it needs root to mount a tmpfs that can be filled");
+    };
+    let write = "lab write --reuse new,reuse --size 1MiB --files removed --rounds 10000 --quiet";
+    let child = long_run(at, write);
+    // It measures, so it has checked the free space; then another process takes all of it.
+    until("it measures", || names(at).iter().any(|name| at.join(name).join("arm-00").exists()));
+    let mut filler = std::fs::File::create(at.join("filler")).expect("a file");
+    // Space that the lab frees between two turns is taken as well.
+    let mut full = 0;
+    until("a full disk", || {
+        while filler.write_all(&[1; 4096]).is_ok() {
+            full = 0;
+        }
+        full += 1;
+        full > 50
+    });
+    let output = child.wait_with_output().expect("its end");
+    let told = text(&output.stdout);
+    drop(memory);
+    assert_eq!(output.status.code(), Some(1), "{told}{}", said(&output));
+    let place = |words: &str| told.lines().position(|line| line.contains(words));
+    let first = place("the disk filled up").unwrap_or_else(|| panic!("{told}"));
+    assert!(Some(first) < place("new fdatasync"), "before the table: {told}");
+    assert!(told.lines().nth(first).is_some_and(|line| line.contains("ways were not measured")));
+}
+
+#[test]
+fn any_lab_gives_back_what_a_killed_one_left_in_memory() {
+    let name = "any_lab_gives_back_what_a_killed_one_left_in_memory";
+    let Ok(made) = tempfile::tempdir_in("/dev/shm") else {
+        return not_run(name, "there is no /dev/shm to write in");
+    };
+    std::fs::write(made.path().join("lock"), "").expect("a lock that nobody holds");
+    std::fs::write(made.path().join("atlas"), vec![1; 1 << 20]).expect("a file");
+    // A number that no process has. It comes as a whole: the labs of other tests remove it too.
+    let left = format!("/dev/shm/.inkstone-lab-4194305-{}", std::process::id());
+    std::fs::rename(made.path(), &left).expect("renamed");
+    let place = directory();
+    let told = text(&good(place.path(), WRITE, b""));
+    let is_left = Path::new(&left).exists();
+    let _ = std::fs::remove_dir_all(&left);
+    assert!(!is_left, "{told}");
+}
+
+/// Loop devices and mounts that have anything to do with this directory.
+fn traces_of(at: &Path) -> (usize, usize) {
+    let loops = inkstone_host::loops_backed_under(at).expect("loop devices");
+    (inkstone_host::mounts_under(at).expect("mounts").len(), loops.len())
+}
+
+const FILESYSTEMS: &str = "lab filesystems --file-systems ext4 --loops direct \
+                           --image-size 336MiB --quiet --rounds 10000";
+
+#[test]
+fn what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing() {
+    let name = "what_a_killed_lab_left_the_next_start_removes_and_ctrl_c_leaves_nothing";
+    if !is_root(name) {
+        return;
+    }
+    side_by_side(&[("-KILL", 0), ("-KILL", 1500), ("-INT", 0), ("-INT", 1000)], |&(sent, wait)| {
+        let directory = directory();
+        let at = &directory.path().canonicalize().expect("its path");
+        let child = long_run(at, FILESYSTEMS);
+        std::thread::sleep(Duration::from_millis(wait));
+        signal(sent, child.id());
+        let output = child.wait_with_output().expect("an end");
+        if sent == "-KILL" {
+            assert_eq!(output.status.signal(), Some(9));
+            assert!(!names(at).is_empty(), "a killed lab cannot clean up");
+            let told = text(&good(at, format!("{WRITE} --reuse new"), b""));
+            assert!(told.contains("a killed lab had left"), "it says what it removed");
+        } else {
+            assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        }
+        assert_eq!((names(at), traces_of(at)), (vec![], (0, 0)), "{sent} after {wait} ms");
+    });
+}
+
+#[test]
+fn a_missing_tool_is_a_row_that_names_its_package() {
+    if !is_root("a_missing_tool_is_a_row_that_names_its_package") {
+        return;
+    }
+    let directory = directory();
+    let at = &directory.path().canonicalize().expect("its path");
+    // Not with `env`, which would not be found either.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inkstone"));
+    command.current_dir(at).env("PATH", "/nowhere");
+    command.args(FILESYSTEMS.replace("ext4", "xfs").words());
+    let output = command.output().expect("the command runs");
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("mkfs.xfs is not installed") && out.contains("xfsprogs"), "{out}");
+    assert_eq!((names(at), traces_of(at)), (vec![], (0, 0)));
+}
+
+/// Whatever the size of the file.
+#[test]
+fn memory_does_not_grow_with_the_file() {
+    let directory = directory();
+    let write = WRITE.replace("--size 64KiB", "--size 128MiB --write-size 1MiB");
+    let way = "--reuse reuse --access buffered,direct --durability none";
+    let mut child = spawn(directory.path(), format!("{write} {way}"));
+    let mut peak_kib = 0;
+    while child.try_wait().expect("a state").is_none() {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        peak_kib = peak_kib.max(kib.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().expect("an end");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), said(&output));
+    assert!((1000..64 << 10).contains(&peak_kib), "{peak_kib} KiB");
+}
