@@ -8,7 +8,8 @@ mod common;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use inkstone_host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
 const IN_NAMESPACE: &str = "INKSTONE_TEST_IN_NAMESPACE";
+const WITH_CUT_STAGE: &str = "INKSTONE_TEST_WITH_CUT_STAGE";
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 
 /// A process that puts the text on a disk of this mood, and is killed.
@@ -348,6 +350,40 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     drop(mount);
 }
 
+/// Not a test by itself: the process whose stage is cut before it puts its second line.
+#[test]
+fn in_cut_stage() {
+    let Some(path) = std::env::var_os(WITH_CUT_STAGE).map(PathBuf::from) else { return };
+    let builder = kept(&path).stage_directory(path.parent().expect("a directory"));
+    let (log, _guard) = builder.flush_every(LONG).open().expect("opened");
+    say(&log, "one\n");
+    println!("\nready");
+    std::io::stdin().read_line(&mut String::new()).expect("a word");
+    say(&log, "two\n");
+}
+
+/// The lines in it are gone, and the process cannot go on: it says so, with the file's path.
+#[test]
+fn a_stage_that_is_cut_ends_the_process_with_words() {
+    let Some(_turn) = turn("a cut stage") else { return };
+    let memory = tempfile::tempdir_in(SHM).expect("a directory");
+    let path = memory.path().join("a.log");
+    let mut child = Command::new(std::env::current_exe().expect("this program"));
+    child.args(["--exact", "in_cut_stage", "--nocapture"]).env(WITH_CUT_STAGE, &path);
+    let mut child = until_ready(child.stderr(Stdio::piped()));
+    let stage = stage_of(memory.path(), &path);
+    fs::File::options().write(true).open(&stage).expect("open").set_len(0).expect("cut");
+    drop(child.stdin.take());
+    let ended = child.wait_with_output().expect("its end");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    const SIGBUS: i32 = 7;
+    assert_eq!(ended.status.signal(), Some(SIGBUS), "{told}");
+    assert!(
+        told.contains("another program cut") && told.contains(stage.to_str().expect("text")),
+        "{told}"
+    );
+}
+
 /// Not a test by itself: the process that is started in a namespace, and killed, or ended by its
 /// input.
 #[test]
@@ -372,7 +408,12 @@ fn in_container(directory: &Path, at: &Path, line: &str) -> Child {
     child.arg(std::env::current_exe().expect("this program"));
     child.args(["--exact", "in_namespace", "--nocapture"]);
     child.env(IN_NAMESPACE, format!("{} {line}", at.join("a.log").display()));
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("unshare");
+    until_ready(&mut child)
+}
+
+/// Starts this program, and waits until it says that it is ready.
+fn until_ready(child: &mut Command) -> Child {
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
     let mut said = String::new();
     while !said.contains("ready") {
