@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use common::{
     DAY, Hooked, LINE, LONG, MS, Mood, MoodyDisk, Told, has_lines, kept, killed, line, lines,
@@ -214,25 +214,6 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     disk.mount();
     assert!(common::next_start(kept(&path)).is_some());
     has_lines(&read(&path), 0..3000);
-}
-
-/// Killed on a full disk. By the next start files are above the limit, and their room comes back
-/// with the file system's next commit.
-#[test]
-fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
-    let Some(_turn) = turn("a start on a full disk") else { return };
-    let Some(disk) = small_disk("a start on a full disk", &[]) else { return };
-    let old = disk.path().join("a.log.20200101T000000Z.0");
-    fs::write(&old, vec![b'\n'; 2 << 20]).expect("written");
-    let year_2020 = UNIX_EPOCH + Duration::from_secs(1_577_836_800);
-    let dated = fs::File::options().write(true).open(&old);
-    dated.and_then(|file| file.set_modified(year_2020)).expect("dated");
-    disk.fill(0);
-    let kept = || kept(&disk.log()).buffers_bytes(1 << 20);
-    killed(kept(), inkstone_appender::OsDisk, |log| put(log, 0..5000));
-    common::next_start(kept().keep(Keep::new().days(30)));
-    assert!(!old.exists());
-    has_lines(&read(&disk.log()), 0..5000);
 }
 
 /// A disk with room, on which no more files can be made; one of those that take the last numbers.

@@ -4,30 +4,27 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 
-/// Whether it can run here; if not, that is printed loudly, bypassing the test harness, which hides
-/// the output of passing tests.
+#[path = "support/tee.rs"]
+mod with_tee;
+
+use with_tee::{not_run, numbers, start, text, wait_until};
+
+/// Whether it can run here; if not, that is printed loudly.
 fn can_run(test: &str) -> bool {
-    let mut missing: Vec<&str> = Vec::new();
-    for name in ["mkfs.ext4", "fsfreeze"] {
-        if !["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
-            .iter()
-            .any(|at| Path::new(at).join(name).exists())
-        {
-            missing.push(name);
-        }
-    }
+    let places = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(Path::new);
+    let is_missing = |name: &&str| !places.iter().any(|at| at.join(name).exists());
+    let mut missing: Vec<&str> = ["mkfs.ext4", "fsfreeze"].into_iter().filter(is_missing).collect();
     let loops = "/dev/loop-control";
     if std::fs::OpenOptions::new().read(true).write(true).open(loops).is_err() {
         missing.push(loops);
     }
     let root = inkstone_io::is_root();
     if !root || !missing.is_empty() {
-        let why = format!("\nNOT RUN: {test}: root: {root}, missing: {missing:?}\n");
-        let _ = std::io::stderr().write_all(why.as_bytes());
+        not_run(test, format_args!("root: {root}, missing: {missing:?}"));
     }
     root && missing.is_empty()
 }
@@ -70,18 +67,10 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
     let mount = Mount::new(device.path(), &target, "ext4", "").expect("mounted");
     let file = target.join("s.log");
 
-    // The tests themselves may run under `nohup`, and ignored signals stay ignored.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_inkstone")]);
-    command.arg("tee").arg(&file).args(["--grace", "300ms", "--buffers", "64KiB"]);
-    let mut tee = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("inkstone");
+    let mut tee = start(&file, &["--grace", "300ms", "--buffers", "64KiB"]);
     let mut stdin = tee.stdin.take().expect("a pipe");
     stdin.write_all(b"1\n2\n3\n").expect("written");
-    let since = Instant::now();
-    while std::fs::read_to_string(&file).unwrap_or_default() != "1\n2\n3\n" {
-        assert!(since.elapsed() < Duration::from_secs(120), "three lines did not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("three lines", || text(&file) == "1\n2\n3\n");
     let frozen = Frozen::new(target.to_str().expect("plain"));
     // The buffers have room for some of them, but not for all.
     let lines: String = (0..100_000).map(|line| format!("line {line:08}\n")).collect();
@@ -96,22 +85,16 @@ fn signals_end_it_at_once_and_what_was_read_is_counted() {
         let lines = BufReader::new(tee.stderr.take().expect("a pipe")).lines();
         move || lines.map(|line| line.expect("text")).find(|line| line.contains("were not written"))
     });
-    let since = Instant::now();
-    while !told.is_finished() {
-        assert!(since.elapsed() < Duration::from_secs(120), "it does not end");
+    wait_until("its end", || {
         let _ = Command::new("kill").args(["-TERM", &number]).stderr(Stdio::null()).status();
         std::thread::sleep(Duration::from_millis(300));
-    }
+        told.is_finished()
+    });
     let told = told.join().expect("a thread").expect("what was not written is told");
     drop(frozen);
     assert_eq!(tee.wait().expect("its end").code(), Some(1), "{told}");
     writer.join().expect("the writer");
-    let numbers: Vec<u64> = told
-        .split(|other: char| !other.is_ascii_digit())
-        .filter_map(|word| word.parse().ok())
-        .take(3)
-        .collect();
-    let [read, lost, bytes] = numbers[..] else { panic!("{told}") };
+    let [read, lost, bytes, ..] = numbers(&told, "were not written")[..] else { panic!("{told}") };
     assert_eq!((read - lost, bytes.div_ceil(14)), (3, lost), "{told}");
     assert!(lost > (300_000 - 64 * 1024) / 14, "{told}");
     assert!(std::fs::read_to_string(&file).expect("text").starts_with("1\n2\n3\n"));

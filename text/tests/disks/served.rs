@@ -20,7 +20,7 @@ use fuser::{
 };
 use inkstone_host::unmount;
 
-use crate::common::wait_until;
+use crate::common::{LONG, wait_until};
 
 const SERVES: &str = "INKSTONE_TEST_SERVES";
 const TTL: Duration = Duration::ZERO;
@@ -237,6 +237,6 @@ impl Server {
 
     /// Its directory is what it was before; an error if a process has anything of it open.
     pub(crate) fn unmount(&self) {
-        unmount(&self.at, Duration::from_secs(10)).expect("nobody has it open");
+        unmount(&self.at, LONG).expect("nobody has it open");
     }
 }

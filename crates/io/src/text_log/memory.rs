@@ -114,8 +114,8 @@ pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
     divide(path, start.map_err(|error| failed(path, error))?.cast(), layout, None)
 }
 
-/// Buffers in a file, which has the layout's size, is in memory and is used by this process alone.
-/// A child does not inherit the mapping, where the kernel can see to that.
+/// Buffers in a file, with what is in them. The file has the layout's size, is in memory and is used
+/// by this process alone. A child does not inherit the mapping, where the kernel can see to that.
 pub(crate) fn buffers_in_file(
     file: &File,
     path: &Path,
@@ -146,7 +146,7 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
     Err(Error::invalid("map buffers in", path, why))
 }
 
-/// Divides a fresh mapping of the layout's length into its buffers: each part is used once.
+/// Divides a mapping of the layout's length into its buffers: each part is used once.
 fn divide(
     path: &Path,
     start: *mut u8,
@@ -162,13 +162,12 @@ fn divide(
         let (words, data) = unsafe {
             (start.add(layout.words_at(number)).cast(), start.add(layout.buffer_at(number)))
         };
-        StageBuffer {
-            words,
-            data,
-            capacity: layout.buffer_bytes,
-            used: 0,
-            _region: Arc::clone(&region),
-        }
+        let (capacity, region) = (layout.buffer_bytes, Arc::clone(&region));
+        let mut buffer = StageBuffer { words, data, capacity, used: 0, _region: region };
+        // A killed process may have left bytes. A number that cannot be is not believed.
+        let used = usize::try_from(buffer.word(0)).unwrap_or(usize::MAX);
+        buffer.used = if used <= capacity { used } else { 0 };
+        buffer
     };
     Ok((0..layout.buffers).map(buffer).collect())
 }
@@ -322,6 +321,21 @@ mod tests {
         assert_eq!(buffer.word(0), 3);
         buffer.clear();
         assert_eq!((buffer.len(), buffer.word(0)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_in_a_file_is_there_when_it_is_mapped_again_unless_it_cannot_be() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(LAYOUT.len_bytes() as u64).expect("so long");
+        let map = || buffers_in_file(&file, Path::new("a file"), LAYOUT).expect("mapped");
+        for (bytes, word, there) in [(4096, 4096, 4096), (3, 3, 3), (0, 4097, 0), (0, u64::MAX, 0)]
+        {
+            let mut buffer = map().remove(1);
+            buffer.clear();
+            buffer.push(&vec![1; bytes]);
+            buffer.set_word(0, word);
+            assert_eq!(map()[1].bytes(), vec![1; there]);
+        }
     }
 
     #[test]
