@@ -219,8 +219,8 @@ mod tests {
         stage
     }
 
-    /// The numbers of the buffers that count, of those with so many bytes, their numbers and 1 for a
-    /// piece.
+    /// The numbers of the buffers that count, of those with so many bytes, their numbers and 1 for
+    /// a piece.
     fn numbers(buffers: &[[u64; 3]]) -> Vec<u64> {
         let mut memory = buffers_in_memory(LAYOUT).expect("memory");
         for (memory, [bytes, number, is_piece]) in memory.iter_mut().zip(buffers) {

@@ -18,7 +18,7 @@ use common::{
     DAY, Hooked, LINE, LONG, MS, Mood, MoodyDisk, Told, has_lines, kept, killed, line, lines,
     names, numbers_of, put, quick, read, say, turn, wait_until,
 };
-use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation, Survive, WhenFull};
+use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 use inkstone_io::is_root;
 use served::Server;
@@ -111,9 +111,7 @@ fn rotating(path: &Path) -> (Builder, Told, Arc<AtomicUsize>) {
     #[cfg(feature = "gzip")]
     let builder = builder.compress(inkstone_appender::Compression::Gzip);
     let builder = builder.on_event(move |event| {
-        if !matches!(event, Event::Rotated { .. }) {
-            return theirs.push(event);
-        }
+        theirs.push(event);
         let names = names(&folder).into_iter().filter(|name| !name.ends_with(".part"));
         let rotated = names.filter(|name| name.starts_with("a.log."));
         let rotated: std::collections::BTreeSet<_> =
@@ -220,10 +218,9 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
 /// It has a log of mode 0640.
 fn disk_without_numbers(test: &str) -> Option<(SmallDisk, PathBuf)> {
     let disk = small_disk(test, &["-N", "64"])?;
-    let mut file = fs::File::create(disk.log()).expect("made");
-    file.write_all(b"before\n").expect("written");
-    file.set_modified(SystemTime::now() - 3 * DAY).expect("dated");
-    file.set_permissions(fs::Permissions::from_mode(0o640)).expect("mode");
+    fs::write(disk.log(), "before\n").expect("written");
+    common::set_modified(&disk.log(), SystemTime::now() - 3 * DAY);
+    common::set_mode(&disk.log(), 0o640);
     let fillers = disk.path().join("fillers");
     fs::create_dir(&fillers).expect("made");
     let fill = |number: u64| fs::File::create_new(fillers.join(number.to_string()));

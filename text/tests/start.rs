@@ -5,7 +5,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::{
     DAY, EACCES, EIO, ENOSPC, Hooked, LONG, Mood, MoodyDisk, SHM, error, is_refused, kept, names,
-    next_start, place, quick, read, say, stage_of, turn, wait_until,
+    next_start, place, quick, read, say, set_mode, set_modified, stage_of, turn, wait_until,
 };
 use inkstone_appender::{Builder, Keep, LogWriter, OsDirectory, Rotation, Survive};
 use inkstone_host::fork_child;
@@ -28,12 +28,7 @@ fn killed(builder: Builder) {
 }
 
 fn make_old(path: &Path) {
-    let file = File::options().write(true).open(path).expect("open");
-    file.set_modified(SystemTime::now() - 3 * DAY).expect("dated");
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("mode");
+    set_modified(path, SystemTime::now() - 3 * DAY);
 }
 
 /// Accepts nothing, no new file either, while `because_of` is there, and for `times` calls after

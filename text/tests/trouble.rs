@@ -294,7 +294,7 @@ fn a_file_that_somebody_has_put_there_is_not_rotated_and_lines_go_on_in_it() {
     fs::write(&path, "somebody's\n").expect("written");
     put(&log, 0..1000);
     guard.close().expect("closed");
-    assert_eq!(told.count("rotated to"), told.all().len(), "{told:?}");
+    assert_eq!(told.all(), [""; 0]);
     let all: String = names(&folder).iter().map(|name| read(&folder.join(name))).collect();
     assert_eq!(all.lines().filter(|line| line.starts_with("thread")).count(), 1000);
     assert_eq!(all.matches("somebody's\n").count(), 1);

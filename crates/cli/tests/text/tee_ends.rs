@@ -2,12 +2,11 @@
 //! fails, readers that leave. `tee_rounds.rs` has a service beside it.
 
 use std::io::{Read as _, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::with_tee::{
-    code_and_words, fed, not_run, numbers, place, put, said, signal, start, tee, text, wait_until,
+    code_and_words, fed, not_run, numbers, place, put, signal, start, tee, text, wait_until,
 };
 
 #[test]
@@ -224,27 +223,6 @@ fn a_slow_reader_of_the_echo_gets_everything_that_fits() {
     }
     assert_eq!(code_and_words(&fed(tee, b"")), (Some(0), String::new()));
     assert!(text(&file) == all && echoed == all.as_bytes());
-}
-
-#[test]
-fn a_signal_does_not_hide_that_something_was_not_echoed() {
-    let (_directory, file) = place();
-    let mut tee = start(&file, &["--echo", "--grace", "60m"]);
-    drop(tee.stdout.take());
-    put(&mut tee, "one\n");
-    wait_until("a line", || text(&file) == "one\n");
-    signal("-TERM", tee.id());
-    // After it has handled the signal, by which it would have ended with 130.
-    let status = format!("/proc/{}/status", tee.id());
-    let pending = || {
-        let status = text(Path::new(&status));
-        let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("a mask");
-        u64::from_str_radix(mask.trim(), 16).expect("a number")
-    };
-    wait_until("the signal is taken", || pending() == 0);
-    let output = fed(tee, b"");
-    assert!(said(&output).contains("1 lines were not echoed"), "{}", said(&output));
-    assert_eq!(output.status.code(), Some(1));
 }
 
 /// The lengths of the echoed lines, and how it ended, with a reader that reads at once.

@@ -114,8 +114,9 @@ pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
     divide(path, start.map_err(|error| failed(path, error))?.cast(), layout, None)
 }
 
-/// Buffers in a file, with what is in them. The file has the layout's size, is in memory and is used
-/// by this process alone. A child does not inherit the mapping, where the kernel can see to that.
+/// Buffers in a file, with what is in them. The file has the layout's size, is in memory and is
+/// used by this process alone. A child does not inherit the mapping, where the kernel can see to
+/// that.
 pub(crate) fn buffers_in_file(
     file: &File,
     path: &Path,

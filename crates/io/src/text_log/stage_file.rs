@@ -49,14 +49,14 @@ impl StageFile {
 
     /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which
     /// is created if it is missing: `inkstone-UID`, or, if another user has that name,
-    /// `inkstone-UID.1` and so on. A directory that has the file already comes first.
+    /// `inkstone-UID.1` and so on.
     ///
     /// # Errors
     /// Other users have all those names, or the directory cannot be created; as
     /// [`StageFile::open`].
     pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
         for _ in 0..TRIES {
-            let Some(directory) = own_directory(parent, name)? else { continue };
+            let Some(directory) = own_directory(parent)? else { continue };
             match Self::open(&directory.join(name)) {
                 // Another start, which failed, has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -276,16 +276,13 @@ fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     }
 }
 
-/// The directory for a stage of this name; `None` if another process was faster. A user number may belong to another user in another container, and every
-/// user may make a directory of any name: so one name is not enough.
-fn own_directory(parent: &Path, name: &str) -> Result<Option<PathBuf>> {
+/// The directory for a new stage; `None` if another process was faster. A user number may belong to
+/// another user in another container, and every user may make a directory of any name: so one name
+/// is not enough.
+fn own_directory(parent: &Path) -> Result<Option<PathBuf>> {
     let (mut own, mut free, mut others) = (None, None, None);
     for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
         match Whose::of(&path)? {
-            Whose::Ours if is_there(&path.join(name))? => {
-                own = Some(path);
-                break;
-            }
             Whose::Ours => drop(own.get_or_insert(path)),
             Whose::Nobodys => drop(free.get_or_insert(path)),
             Whose::Others => drop(others.get_or_insert(path)),
@@ -310,19 +307,6 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<PathBuf>> {
         }
     }
     Ok(Some(path))
-}
-
-/// Whether the stage exists. An error is returned, not taken for "no": the stage would not be found
-/// again.
-fn is_there(path: &Path) -> Result<bool> {
-    match retry(|| std::fs::symlink_metadata(path)) {
-        Ok(_) => Ok(true),
-        // No file can have this name: the opening returns the error.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENAMETOOLONG)) => {
-            Ok(false)
-        }
-        Err(source) => Err(Error::new("stat stage", path, source)),
-    }
 }
 
 fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
