@@ -21,7 +21,7 @@ use common::{
 use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 use inkstone_io::is_root;
-use served::Server;
+use served::{ENDS_UNANSWERED, Server};
 
 /// A small disk of its own. Dropping it unmounts, detaches and removes it.
 struct SmallDisk {
@@ -408,15 +408,22 @@ fn a_server_that_is_away_and_back_is_found_again_and_only_what_was_dropped_is_mi
     let builder = builder.buffers_bytes(64 << 10).buffer_bytes(4 << 10);
     let (log, guard) = builder.when_full(WhenFull::DropNewest).open().expect("opened");
     let count = put_while_away(&log, rounds, |round| {
-        server.kill();
+        if round % 4 == 2 {
+            // What the log was told to have failed is in the file.
+            fs::write(from.join(ENDS_UNANSWERED), "").expect("written");
+        } else {
+            server.kill();
+        }
         wait_until("the trouble", || log.trouble().is_some());
+        server.kill();
+        let _ = fs::remove_file(from.join(ENDS_UNANSWERED));
         server.unmount();
         assert_eq!(names(&at), [""; 0]);
         if round % 2 == 1 {
             let before = log.stats().dropped_lines;
             wait_until("dropped lines", || log.stats().dropped_lines > before);
         }
-        server = Server::start(&from, &at);
+        server.start_again();
     });
     guard.close().expect("closed");
     let (stats, found) = (log.stats(), whole_lines(&from.join("a.log")).len() as u64);
@@ -428,6 +435,4 @@ fn a_server_that_is_away_and_back_is_found_again_and_only_what_was_dropped_is_mi
     assert_eq!((count - found, stats.vanished_bytes), (stats.dropped_lines, 0), "{stats:?}");
     assert_eq!(stats.told_lines, stats.dropped_lines, "{stats:?}");
     assert_eq!(told.count("written again"), rounds as usize, "{told:#?}");
-    server.unmount();
-    server.kill();
 }

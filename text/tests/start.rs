@@ -296,28 +296,6 @@ fn a_next_file_that_was_left_goes_with_a_start() {
     }
 }
 
-/// Of a process that was killed, or found the disk full.
-#[test]
-fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
-    let (_directory, path) = place();
-    fs::write(&path, "half a line").expect("written");
-    next_start(quick(&path).0);
-    assert_eq!(read(&path), "half a line", "nothing is to be written");
-    let (log, guard) = quick(&path).0.open().expect("opened");
-    let put = |text: &str| {
-        say(&log, text);
-        guard.flush(LONG).expect("flushed");
-    };
-    put("first\n");
-    assert_eq!(read(&path), "half a line\nfirst\n");
-    // Pieces of one line, as far as the log knows.
-    put("second");
-    log.reopen();
-    put(", whole\n");
-    assert_eq!(read(&path), "half a line\nfirst\nsecond, whole\n");
-    guard.close().expect("closed");
-}
-
 /// Rotating and compressing such a name could never work, and options change: so it is refused,
 /// before anything is made.
 #[test]

@@ -22,6 +22,8 @@ use crate::common::{LONG, wait_until};
 
 const SERVES: &str = "INKSTONE_TEST_SERVES";
 const TTL: Duration = Duration::ZERO;
+/// With a file of this name the server ends when it has written something, before it says so.
+pub(crate) const ENDS_UNANSWERED: &str = "ends-unanswered";
 
 /// Each call opens the file that it needs.
 struct PassThrough(PathBuf);
@@ -120,7 +122,11 @@ impl Filesystem for PassThrough {
         &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, _: OpenFlags,
         _: Option<LockOwner>, reply: ReplyWrite,
     ) {
-        match self.file(inode).and_then(|file| file.write_at(data, offset)) {
+        let written = self.file(inode).and_then(|file| file.write_at(data, offset));
+        if self.0.join(ENDS_UNANSWERED).exists() {
+            std::process::exit(1);
+        }
+        match written {
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(answer(&error)),
         }
@@ -152,26 +158,35 @@ fn server() {
     session.spawn().expect("a thread").join().expect("served");
 }
 
-/// The running server.
+/// The server of one directory's files at another one. Dropping it ends and unmounts it.
 pub(crate) struct Server {
     process: Child,
+    from: PathBuf,
     at: PathBuf,
 }
 
+fn process(from: &Path, at: &Path) -> Child {
+    let device = || fs::metadata(at).map(|facts| facts.dev()).ok();
+    let before = device();
+    let mut server = Command::new(std::env::current_exe().expect("this program"));
+    server.args(["--exact", "served::server", "--nocapture"]).stdout(Stdio::null());
+    server.env(SERVES, format!("{} {}", from.display(), at.display()));
+    let server = server.spawn().expect("a server");
+    wait_until("the mount", || device().is_some() && device() != before);
+    server
+}
+
 impl Server {
-    /// Serves the files of one directory at another one.
     pub(crate) fn start(from: &Path, at: &Path) -> Self {
-        let device = || fs::metadata(at).map(|facts| facts.dev()).ok();
-        let before = device();
-        let mut server = Command::new(std::env::current_exe().expect("this program"));
-        server.args(["--exact", "served::server", "--nocapture"]).stdout(Stdio::null());
-        server.env(SERVES, format!("{} {}", from.display(), at.display()));
-        let server = Self { process: server.spawn().expect("a server"), at: at.to_path_buf() };
-        wait_until("the mount", || device().is_some() && device() != before);
-        server
+        Self { process: process(from, at), from: from.to_path_buf(), at: at.to_path_buf() }
     }
 
-    /// Kills it: whoever uses its files gets an error.
+    /// Once it is unmounted.
+    pub(crate) fn start_again(&mut self) {
+        self.process = process(&self.from, &self.at);
+    }
+
+    /// Kills it, if it has not ended: whoever uses its files gets an error.
     pub(crate) fn kill(&mut self) {
         self.process.kill().and_then(|()| self.process.wait()).expect("killed");
     }
@@ -179,5 +194,12 @@ impl Server {
     /// Its directory is what it was before; an error if a process has anything of it open.
     pub(crate) fn unmount(&self) {
         unmount(&self.at, LONG).expect("nobody has it open");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+        let _ = unmount(&self.at, Duration::from_secs(1));
     }
 }
