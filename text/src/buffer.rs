@@ -20,11 +20,11 @@ use crate::notice::Dropped;
 
 pub(crate) const NUMBER: usize = 1;
 pub(crate) const CONTINUES: usize = 2;
-pub(crate) const PLACED: usize = 3;
-pub(crate) const DEVICE: usize = 4;
-pub(crate) const INODE: usize = 5;
-pub(crate) const OFFSET: usize = 6;
-pub(crate) const ELSEWHERE: usize = 7;
+const PLACED: usize = 3;
+const DEVICE: usize = 4;
+const INODE: usize = 5;
+const OFFSET: usize = 6;
+const ELSEWHERE: usize = 7;
 
 /// What the first bytes of a buffer are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,8 @@ struct NoticeAt {
 pub(crate) struct Buffer {
     memory: StageBuffer,
     number: u64,
-    continues: bool,
+    /// Its first bytes begin a line.
+    begins: bool,
     /// Lines that begin in it.
     pub(crate) lines: u64,
     /// Bytes that are not notices.
@@ -79,7 +80,7 @@ impl Buffer {
         Self {
             memory,
             number: 0,
-            continues: false,
+            begins: true,
             lines: 0,
             line_bytes: 0,
             told: Dropped::default(),
@@ -89,6 +90,27 @@ impl Buffer {
         }
     }
 
+    /// One that a killed process has left; `None` if it was free.
+    pub(crate) fn found(memory: StageBuffer) -> Option<Self> {
+        let number = memory.word(NUMBER);
+        // The line before it may be in the file already, in part.
+        let begins = memory.word(CONTINUES) == First::Line as u64;
+        (number != 0).then(|| Self { number, begins, ..Self::new(memory) })
+    }
+
+    /// Whether it continues the line that ends the buffer before it, in the words beside it.
+    pub(crate) fn is_piece(&self) -> bool {
+        self.memory.word(CONTINUES) == First::Piece as u64
+    }
+
+    /// Where its bytes go, but for the first ones, which are elsewhere already: this many.
+    pub(crate) fn placed(&self) -> Option<(Place, usize)> {
+        let word = |number| self.memory.word(number);
+        let place = Place { device: word(DEVICE), inode: word(INODE), offset: word(OFFSET) };
+        let elsewhere = usize::try_from(word(ELSEWHERE)).ok().filter(|bytes| *bytes <= self.len());
+        (word(PLACED) == 1).then(|| (place, elsewhere.unwrap_or(0)))
+    }
+
     /// Takes it into use, empty.
     pub(crate) fn claim(&mut self, number: u64, first: First) {
         self.memory.set_word(NUMBER, 0);
@@ -96,7 +118,7 @@ impl Buffer {
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(CONTINUES, first as u64);
         self.memory.set_word(NUMBER, number);
-        (self.number, self.continues) = (number, first == First::Piece);
+        (self.number, self.begins) = (number, first != First::Piece);
         (self.lines, self.line_bytes, self.told) = (0, 0, Dropped::default());
     }
 
@@ -164,27 +186,28 @@ impl Buffer {
 
     /// Records where it goes, before it goes there; `elsewhere` of its bytes are in another place
     /// already.
-    pub(crate) fn place(&mut self, place: Place, elsewhere: u64) {
+    pub(crate) fn place(&mut self, place: Place, elsewhere: usize) {
         self.memory.set_word(PLACED, 0);
         self.memory.set_word(DEVICE, place.device);
         self.memory.set_word(INODE, place.inode);
         self.memory.set_word(OFFSET, place.offset);
-        self.memory.set_word(ELSEWHERE, elsewhere);
+        self.memory.set_word(ELSEWHERE, elsewhere as u64);
         self.memory.set_word(PLACED, 1);
     }
 
     /// Marks the empty buffer as the beginning of a line.
-    pub(crate) fn begins(&mut self) {
+    pub(crate) fn begin_line(&mut self) {
         self.memory.set_word(CONTINUES, First::Line as u64);
-        self.continues = false;
+        self.begins = true;
     }
 
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    pub(crate) fn continues(&self) -> bool {
-        self.continues
+    /// Whether its first bytes begin a line.
+    pub(crate) fn begins(&self) -> bool {
+        self.begins
     }
 
     pub(crate) fn is_empty(&self) -> bool {

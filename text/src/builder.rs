@@ -46,7 +46,6 @@ pub struct Builder {
     #[cfg(feature = "sighup")]
     pub(crate) on_sighup: bool,
     pub(crate) drain_timeout: Duration,
-    pub(crate) thread_name: String,
     pub(crate) clock: Clock,
     pub(crate) file_mode: u32,
 }
@@ -78,7 +77,6 @@ impl Builder {
             #[cfg(feature = "sighup")]
             on_sighup: false,
             drain_timeout: DRAIN_TIMEOUT,
-            thread_name: "log writer".into(),
             clock: Clock::default(),
             file_mode: FILE_MODE,
         }
@@ -119,7 +117,7 @@ impl Builder {
 
     /// Sets where [`Survive::Kill`] keeps the buffers: a directory on tmpfs (`/dev/shm`). They are
     /// in a directory below it that only this user can enter, `inkstone-UID` (or `inkstone-UID.1`
-    /// and so on, if another user has that name: [`Event::StageElsewhere`]).
+    /// and so on, if another user has that name).
     #[must_use]
     pub fn stage_directory(self, directory: impl Into<PathBuf>) -> Self {
         Self { stage_directory: directory.into(), ..self }
@@ -194,12 +192,6 @@ impl Builder {
     #[must_use]
     pub fn drain_timeout(self, at_most: Duration) -> Self {
         Self { drain_timeout: at_most, ..self }
-    }
-
-    /// Sets the output thread's name.
-    #[must_use]
-    pub fn thread_name(self, name: impl Into<String>) -> Self {
-        Self { thread_name: name.into(), ..self }
     }
 
     /// Sets the mode of the first file, less the umask (0666); its owner may always write. Each

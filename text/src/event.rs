@@ -112,9 +112,6 @@ pub enum Event<'a> {
     /// Another writer has the log. The opening waits for its end, for
     /// [`crate::Builder::drain_timeout`] and two seconds.
     OtherWriter(&'a Error),
-    /// Another user has the name of the directory for this user's stages
-    /// ([`crate::Builder::stage_directory`]): it has another name.
-    StageElsewhere(&'a Error),
     /// The log's disk was away and came back without bytes that had been written: they had not
     /// reached the medium.
     Vanished {
@@ -171,9 +168,6 @@ impl fmt::Display for Event<'_> {
             }
             Event::OtherWriter(error) => {
                 write!(f, "waiting for another writer of the log to end: {error}")
-            }
-            Event::StageElsewhere(error) => {
-                write!(f, "the log's stage is in another directory than usual: {error}")
             }
             Event::LinesWait(waiting) => write!(
                 f,
@@ -279,6 +273,11 @@ impl Events {
         if !matches!(event, Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. }) {
             tell_stderr(event);
         }
+    }
+
+    /// Reports lines that wait for another log.
+    pub(crate) fn tell_waiting(&self, waiting: &[WaitingLines]) {
+        waiting.iter().for_each(|waiting| self.tell(&Event::LinesWait(waiting)));
     }
 
     /// Reports a failure of housekeeping, if it is new.

@@ -15,7 +15,8 @@
 //! 5. Start the janitor. Earlier it would compress and remove files that recovery still reads.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ use crate::folder::is_others;
 use crate::janitor::{Chores, Janitor};
 use crate::options::Survive;
 use crate::output::Output;
-use crate::output_thread::{Ended, OutputThread, Timing};
+use crate::output_thread::{OutputThread, Timing};
 use crate::recover::Patience;
 use crate::rotated::{Retention, newest};
 use crate::shared::Shared;
@@ -128,11 +129,11 @@ fn open(builder: Builder, disk: Box<dyn Disk>) -> Result<(LogWriter, Guard)> {
     let mut stage = None;
     if builder.survive != Survive::Nothing {
         let Builder { stage_directory, brought, .. } = &builder;
-        let (found, news) = turn.wait_for(&builder.events, || {
+        let (found, waiting) = turn.wait_for(&builder.events, || {
             let brought = brought.as_deref();
             Stage::find(stage_directory, builder.layout(), &directory, &output.name, brought)
         })?;
-        news.tell(&builder.events);
+        builder.events.tell_waiting(&waiting);
         stage = Some(found);
     }
     let opened = open_output(builder, output, seen, &mut stage);
@@ -177,10 +178,14 @@ fn open_output(
         },
         drain_timeout: builder.drain_timeout,
     };
-    let theirs = Arc::clone(&shared);
-    let thread = OutputThread::new(theirs, output, stage.take(), timing, (builder.notice, flag));
-    let thread = spawn(builder.thread_name, thread, stage)
-        .map_err(|error| Error::new("start the output thread of", &log, error))?;
+    // Started with nothing: if it cannot start, the caller keeps the stage.
+    let (give, given) = channel::<OutputThread>();
+    let run = move || given.recv().expect("it is given just below").run();
+    let thread = thread::Builder::new().name("log writer".into()).spawn(run);
+    let thread = thread.map_err(|error| Error::new("start the output thread of", &log, error))?;
+    let options = (builder.notice, flag);
+    let taken = OutputThread::new(Arc::clone(&shared), output, stage.take(), timing, options);
+    let _ = give.send(taken);
     let writer = LogWriter { shared: Arc::clone(&shared) };
     let has_hook = builder.events.has_hook();
     Ok((writer, Guard { shared, thread: Some(thread), recovery, has_hook }))
@@ -230,25 +235,6 @@ fn bring_back(
         builder.events.tell(&Event::HousekeepingFailed(&error));
     }
     Ok((buffers, recovery))
-}
-
-/// Starts the output thread. If it cannot start, the caller keeps the stage.
-fn spawn(
-    name: String,
-    thread: OutputThread,
-    stage: &mut Option<Stage>,
-) -> std::io::Result<thread::JoinHandle<Ended>> {
-    let place = Arc::new(Mutex::new(Some(thread)));
-    let theirs = Arc::clone(&place);
-    let take = |place: &Mutex<Option<OutputThread>>| {
-        place.lock().unwrap_or_else(PoisonError::into_inner).take()
-    };
-    let run = move || take(&theirs).expect("it is there until this thread takes it").run();
-    let spawned = thread::Builder::new().name(name).spawn(run);
-    if spawned.is_err() {
-        *stage = take(&place).and_then(|thread| thread.stage);
-    }
-    spawned
 }
 
 /// Replaces the link atomically; leaves a file of that name alone if it is not a link.

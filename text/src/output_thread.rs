@@ -245,7 +245,7 @@ impl OutputThread {
             return;
         }
         match stage.renew(&directory, &mut self.output) {
-            Ok(Renewed { buffers, recovery, news }) => {
+            Ok(Renewed { buffers, recovery, waiting }) => {
                 if !buffers.is_empty() {
                     let writing = self.writing.as_mut().map(|writing| &mut writing.buffer);
                     self.shared.lock().move_into(buffers, writing);
@@ -255,7 +255,7 @@ impl OutputThread {
                 if let Some(recovery) = &recovery {
                     self.events.tell(&Event::Recovered(recovery));
                 }
-                news.tell(&self.events);
+                self.events.tell_waiting(&waiting);
             }
             Err(error) if !std::mem::replace(&mut self.is_stage_gone, true) => {
                 self.events.tell(&Event::StageGone(Some(&error)));

@@ -17,33 +17,6 @@ use crate::disk::{Place, read};
 use crate::event::Event;
 use crate::output::Output;
 
-/// Bytes to write to a file, with a record of where they went.
-pub(crate) trait Source {
-    fn bytes(&self) -> &[u8];
-
-    /// Whether the first bytes begin a line.
-    fn begins(&self) -> bool;
-
-    /// Records where they go, before the first byte goes there; `elsewhere` of them are in another
-    /// place already.
-    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()>;
-}
-
-impl Source for Buffer {
-    fn bytes(&self) -> &[u8] {
-        self.bytes()
-    }
-
-    fn begins(&self) -> bool {
-        !self.continues()
-    }
-
-    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
-        self.place(place, elsewhere as u64);
-        Ok(())
-    }
-}
-
 /// How much of one buffer is in which file.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Passage {
@@ -62,34 +35,34 @@ impl Passage {
     }
 
     /// Writes the rest. After a failure it may be called again with the same passage.
-    pub(crate) fn advance(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
+    pub(crate) fn advance(&mut self, output: &mut Output, buffer: &mut Buffer) -> Result<()> {
         loop {
             let error =
-                match self.find_place(output, source).and_then(|()| self.append(output, source)) {
+                match self.find_place(output, buffer).and_then(|()| self.append(output, buffer)) {
                     Ok(()) => return Ok(()),
                     Err(error) => error,
                 };
-            if !self.ends_file(output, source, &error)? {
+            if !self.ends_file(output, buffer, &error)? {
                 return Err(error);
             }
         }
     }
 
     /// Whether the file may end here: the next byte begins a line.
-    pub(crate) fn is_between_lines(&self, source: &dyn Source) -> bool {
-        begins_line(source, self.resumes_at(source))
+    pub(crate) fn is_between_lines(&self, buffer: &Buffer) -> bool {
+        begins_line(buffer, self.resumes_at(buffer))
     }
 
     /// Where it resumes if it cannot continue where it stopped.
-    pub(crate) fn resumes_at(&self, source: &dyn Source) -> usize {
+    pub(crate) fn resumes_at(&self, buffer: &Buffer) -> usize {
         if self.is_too_long {
             return self.done;
         }
-        let line = source.bytes()[..self.done].iter().rposition(|byte| *byte == b'\n');
-        line.map_or(if source.begins() { 0 } else { self.done }, |end| end + 1)
+        let line = buffer.bytes()[..self.done].iter().rposition(|byte| *byte == b'\n');
+        line.map_or(if buffer.begins() { 0 } else { self.done }, |end| end + 1)
     }
 
-    fn find_place(&mut self, output: &mut Output, source: &mut dyn Source) -> Result<()> {
+    fn find_place(&mut self, output: &mut Output, buffer: &mut Buffer) -> Result<()> {
         let mut facts = output.ready()?;
         // Another file may have its inode by now.
         let lost = output.lost.take();
@@ -97,18 +70,18 @@ impl Passage {
             *self = Self::default();
         }
         if let Some(away) = output.away {
-            self.came_back(output, source, away, facts)?;
+            self.came_back(output, buffer, away, facts)?;
             output.away = None;
         }
         if self.is_end_of(facts) {
             return Ok(());
         }
-        let begin = self.resumes_at(source);
-        if begins_line(source, begin) && output.end_others_line(facts)? {
+        let begin = self.resumes_at(buffer);
+        if begins_line(buffer, begin) && output.end_others_line(facts)? {
             facts = output.ready()?;
         }
         let place = Place::end_of(facts);
-        source.place(place, begin)?;
+        buffer.place(place, begin);
         *self = Self::at(Some(place), begin, begin);
         Ok(())
     }
@@ -118,7 +91,7 @@ impl Passage {
     fn came_back(
         &mut self,
         output: &mut Output,
-        source: &dyn Source,
+        buffer: &Buffer,
         away: Place,
         facts: AppendFacts,
     ) -> Result<()> {
@@ -127,7 +100,8 @@ impl Passage {
             return Ok(());
         }
         let own = self.place.filter(|place| place.file() == away.file());
-        let wanted = &source.bytes()[self.elsewhere..self.done];
+        // A write that failed with the disk may have reached it all the same.
+        let wanted = &buffer.bytes()[self.elsewhere..];
         let same = own.map_or(Ok(0), |place| {
             let found = read(&*output.folder.get()?, &output.name, place.offset, wanted.len())?;
             Ok(found.iter().zip(wanted).take_while(|(found, wanted)| found == wanted).count())
@@ -145,20 +119,15 @@ impl Passage {
         Ok(())
     }
 
-    fn append(&mut self, output: &mut Output, source: &dyn Source) -> Result<()> {
-        while self.done < source.bytes().len() {
-            self.done += output.append(&source.bytes()[self.done..])?;
+    fn append(&mut self, output: &mut Output, buffer: &Buffer) -> Result<()> {
+        while self.done < buffer.bytes().len() {
+            self.done += output.append(&buffer.bytes()[self.done..])?;
         }
         Ok(())
     }
 
     /// Starts another file if this one may not grow further (`ulimit -f`); true if it did.
-    fn ends_file(
-        &mut self,
-        output: &mut Output,
-        source: &dyn Source,
-        error: &Error,
-    ) -> Result<bool> {
+    fn ends_file(&mut self, output: &mut Output, buffer: &Buffer, error: &Error) -> Result<bool> {
         if !Output::is_limit(error) {
             return Ok(false);
         }
@@ -167,7 +136,7 @@ impl Passage {
         // next file either.
         let has_one_line =
             self.is_end_of(facts) && (self.done - self.elsewhere) as u64 == facts.len_bytes;
-        let is_too_long = has_one_line && self.resumes_at(source) <= self.elsewhere;
+        let is_too_long = has_one_line && self.resumes_at(buffer) <= self.elsewhere;
         let is_another = output.end_at_limit(error, facts);
         self.is_too_long |= is_another && is_too_long;
         Ok(is_another)
@@ -181,9 +150,9 @@ impl Passage {
     }
 }
 
-fn begins_line(source: &dyn Source, at: usize) -> bool {
+fn begins_line(buffer: &Buffer, at: usize) -> bool {
     match at.checked_sub(1) {
-        None => source.begins(),
-        Some(before) => source.bytes()[before] == b'\n',
+        None => buffer.begins(),
+        Some(before) => buffer.bytes()[before] == b'\n',
     }
 }

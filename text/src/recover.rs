@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inkstone_io::{Directory as _, Error, OsDirectory, Result, StageFile};
+use inkstone_io::{Directory as _, Error, OsDirectory, Result};
 
-use crate::buffer::{DEVICE, ELSEWHERE, INODE, NUMBER, OFFSET, PLACED};
+use crate::buffer::Buffer;
 use crate::disk::{Place, find, read};
 use crate::event::Recovery;
 use crate::output::Output;
-use crate::passage::{Passage, Source};
-use crate::stage_contents::{Identity, Left, Pending, boot_id};
+use crate::passage::Passage;
+use crate::stage_contents::{Identity, Left, boot_id};
 use crate::time::later;
 
 /// How often a full disk is retried.
@@ -57,40 +57,39 @@ impl Patience {
     }
 }
 
-/// Appends the lines that a killed process left, and empties the stage.
+/// Appends the lines that a killed process left, and empties its buffers.
 pub(crate) fn recover(
-    stage: &StageFile,
-    bytes: &[u8],
+    left: &mut Left,
     log: &Identity,
     output: &mut Output,
     patience: &mut Patience,
 ) -> Result<Option<Recovery>> {
-    let Some(Left { head, pending }) = Left::parse(bytes) else { return Ok(None) };
+    let Left { head, buffers } = left;
     // Inodes and file sizes mean nothing after another boot of the machine, nor in another log.
     let is_this_boot = head.boot == boot_id();
     let is_known = is_this_boot && head.log.is(log);
     let directory = output.folder.get()?;
-    let mut run = Run { stage, output, directory, patience, bytes: 0, doubt: None };
-    if !is_known && pending.iter().any(|one| one.place.is_some()) {
+    let mut run = Run { output, directory, patience, bytes: 0, doubt: None };
+    if !is_known && buffers.iter().any(|buffer| buffer.placed().is_some()) {
         run.doubt = Some(if is_this_boot {
             format!("they were for the log {}", head.log.path.display())
         } else {
             "the machine was restarted since then".into()
         });
     }
-    for one in &pending {
-        let mut place = one.place.filter(|_| is_known);
+    for buffer in buffers.iter_mut() {
+        let mut placed = buffer.placed().filter(|_| is_known);
         // Mounted again, the file system has another number, and the file its own.
-        if let Some(place) = place.as_mut().filter(|at| at.device == head.log.directory.device) {
+        let mounted = placed.as_mut().filter(|(at, _)| at.device == head.log.directory.device);
+        if let Some((place, _)) = mounted {
             place.device = log.directory.device;
         }
-        run.append(&bytes[one.bytes.clone()], one, place)?;
-        set_word(stage, one, NUMBER, 0)?;
+        run.append(buffer, placed)?;
+        buffer.release();
     }
     let Run { bytes, doubt, output, .. } = run;
     // Before anything reports that the lines were appended.
     output.sync_quietly();
-    stage.clear()?;
     let is_any = bytes > 0 || doubt.is_some();
     Ok(is_any.then_some(Recovery { process: head.process, bytes, doubt }))
 }
@@ -124,42 +123,8 @@ impl There {
     }
 }
 
-fn set_word(stage: &StageFile, one: &Pending, word: usize, value: u64) -> Result<()> {
-    stage.write_at(&value.to_ne_bytes(), (one.words_at + word * 8) as u64)
-}
-
-/// A buffer of the stage that is being written to the log.
-struct Leaving<'a> {
-    bytes: &'a [u8],
-    one: &'a Pending,
-    stage: &'a StageFile,
-}
-
-impl Source for Leaving<'_> {
-    fn bytes(&self) -> &[u8] {
-        self.bytes
-    }
-
-    fn begins(&self) -> bool {
-        self.one.begins()
-    }
-
-    fn place(&mut self, place: Place, elsewhere: usize) -> Result<()> {
-        let values = [
-            (PLACED, 0),
-            (DEVICE, place.device),
-            (INODE, place.inode),
-            (OFFSET, place.offset),
-            (ELSEWHERE, elsewhere as u64),
-            (PLACED, 1),
-        ];
-        values.into_iter().try_for_each(|(word, value)| set_word(self.stage, self.one, word, value))
-    }
-}
-
 /// One recovery.
 struct Run<'a> {
-    stage: &'a StageFile,
     output: &'a mut Output,
     directory: Arc<OsDirectory>,
     patience: &'a mut Patience,
@@ -169,33 +134,32 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Appends the missing part of one buffer.
-    fn append(&mut self, bytes: &[u8], one: &Pending, place: Option<Place>) -> Result<()> {
-        let elsewhere = place.map_or(0, |_| one.elsewhere);
+    fn append(&mut self, buffer: &mut Buffer, placed: Option<(Place, usize)>) -> Result<()> {
+        let (place, elsewhere) = (placed.map(|(place, _)| place), placed.map_or(0, |(_, at)| at));
         let found = place.and_then(|place| {
             find(&self.directory, &self.output.name, place).map(|file| (file, place.offset))
         });
         if let Some(place) = place {
             self.doubt_unless_there(found.as_ref().map(|(file, _)| file.as_str()), place);
         }
-        let rest = &bytes[elsewhere..];
+        let (len, rest) = (buffer.len(), &buffer.bytes()[elsewhere..]);
         let there =
             found.as_ref().map_or(There::Cut(0), |(file, offset)| self.look(file, *offset, rest));
         let mut done = elsewhere + there.bytes(rest.len());
         if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
             && *file != self.output.name
         {
-            done += self.append_to(file, &bytes[done..])?;
+            done += self.append_to(file, &buffer.bytes()[done..])?;
         }
-        let mut source = Leaving { bytes, one, stage: self.stage };
         let mut passage = Passage::at(place, elsewhere, done);
-        if done == bytes.len() {
+        if done == len {
             // It may not be durable.
             self.output.is_dirty = true;
             return Ok(());
         }
-        let from = if matches!(there, There::Cut(_)) { passage.resumes_at(&source) } else { done };
-        self.bytes += (bytes.len() - from) as u64;
-        while let Err(error) = passage.advance(self.output, &mut source) {
+        let from = if matches!(there, There::Cut(_)) { passage.resumes_at(buffer) } else { done };
+        self.bytes += (len - from) as u64;
+        while let Err(error) = passage.advance(self.output, buffer) {
             if !self.patience.awaits_room(self.output, &error) {
                 return Err(stays(error));
             }

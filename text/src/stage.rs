@@ -13,9 +13,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use inkstone_io::{Error, OsDirectory, Result, StageBuffer, StageFile, StageLayout, StageLock};
+use inkstone_io::{Error, OsDirectory, Result, StageBuffer, StageFile, StageLayout};
 
-use crate::event::{Event, Events, Recovery, WaitingLines};
+use crate::event::{Recovery, WaitingLines};
 use crate::folder::others;
 use crate::output::Output;
 use crate::recover::{Patience, recover};
@@ -39,48 +39,31 @@ fn may_be_of(log: &Identity, path: &Path) -> bool {
     number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
+/// Lines that wait there for a log that had the path of this one.
+type Waiting = Vec<WaitingLines>;
+
 /// A newly created stage.
 #[derive(Debug, Default)]
 pub(crate) struct Renewed {
     /// Memory for all buffers; empty if they stay where they are.
     pub(crate) buffers: Vec<StageBuffer>,
     pub(crate) recovery: Option<Recovery>,
-    pub(crate) news: News,
-}
-
-/// Events from the search for a stage.
-#[derive(Debug, Default)]
-pub(crate) struct News {
-    /// Lines that wait there for a log that had the path of this one.
-    waiting: Vec<WaitingLines>,
-    /// Another user has the name of this user's directory.
-    elsewhere: Option<Error>,
-}
-
-impl News {
-    pub(crate) fn tell(&self, events: &Events) {
-        for waiting in &self.waiting {
-            events.tell(&Event::LinesWait(waiting));
-        }
-        if let Some(elsewhere) = &self.elsewhere {
-            events.tell(&Event::StageElsewhere(elsewhere));
-        }
-    }
+    pub(crate) waiting: Waiting,
 }
 
 /// A stage that no other process has open, as a killed process left it.
 #[derive(Debug)]
 struct Found {
     file: StageFile,
-    bytes: Vec<u8>,
+    /// Its lines, if there are any.
+    left: Option<Left>,
 }
 
 impl Found {
     /// Opens a stage with all that is in it; `None` if a living process has it.
     fn open(path: &Path) -> Result<Option<Self>> {
         let Some(file) = StageFile::open(path)? else { return Ok(None) };
-        let bytes = file.read()?;
-        Ok(Some(Self { file, bytes }))
+        Ok(Some(Self { left: Left::of(&file)?, file }))
     }
 
     /// Opens a stage that the user names, and says what waits in it.
@@ -94,11 +77,11 @@ impl Found {
     }
 
     fn waiting(&self) -> Option<WaitingLines> {
-        Left::parse(&self.bytes).map(|left| left.waiting(self.file.path(), &self.bytes))
+        self.left.as_ref().map(|left| left.waiting(self.file.path()))
     }
 
     fn has_lines(&self) -> bool {
-        Left::parse(&self.bytes).is_some()
+        self.left.as_ref().is_some_and(Left::has_lines)
     }
 }
 
@@ -113,7 +96,7 @@ pub(crate) struct Stage {
     /// Those that were found, until the buffers are in the first.
     found: Vec<Found>,
     /// `None` if it was removed and no new one could be created.
-    lock: Option<StageLock>,
+    own: Option<StageFile>,
 }
 
 impl Stage {
@@ -126,16 +109,16 @@ impl Stage {
         directory: &Arc<OsDirectory>,
         name: &str,
         brought: Option<&Path>,
-    ) -> Result<(Self, News)> {
+    ) -> Result<(Self, Waiting)> {
         let mut stage = Self::of(parent, Identity::of(directory, name)?, layout, directory);
-        let news = match brought {
+        let waiting = match brought {
             Some(path) => {
                 stage.found.push(Found::named(path, &stage.identity.path)?.0);
-                News::default()
+                Waiting::new()
             }
             None => stage.look()?,
         };
-        Ok((stage, news))
+        Ok((stage, waiting))
     }
 
     fn of(
@@ -145,13 +128,13 @@ impl Stage {
         directory: &Arc<OsDirectory>,
     ) -> Self {
         let (parent, directory) = (parent.to_path_buf(), Arc::downgrade(directory));
-        Self { parent, identity, directory, layout, found: Vec::new(), lock: None }
+        Self { parent, identity, directory, layout, found: Vec::new(), own: None }
     }
 
     /// Finds its stages, or makes one.
-    fn look(&mut self) -> Result<News> {
+    fn look(&mut self) -> Result<Waiting> {
         let paths = StageFile::list_below(&self.parent)?;
-        let mut news = self.look_for(&paths, None)?;
+        let waiting = self.look_for(&paths, None)?;
         let is_taken =
             |name: &str| paths.iter().any(|path| path.file_name().is_some_and(|own| own == name));
         let mut numbers = 0_u32..;
@@ -162,16 +145,15 @@ impl Stage {
             if !is_taken(&name)
                 && let Some(file) = StageFile::open_below(&self.parent, &name)?
             {
-                news.elsewhere = file.elsewhere().cloned();
-                self.found.push(Found { file, bytes: Vec::new() });
+                self.found.push(Found { file, left: None });
             }
         }
-        Ok(news)
+        Ok(waiting)
     }
 
     /// Finds those of its stages that are at these paths, but for the one that it has.
-    fn look_for(&mut self, paths: &[PathBuf], own: Option<&Path>) -> Result<News> {
-        let mut news = News::default();
+    fn look_for(&mut self, paths: &[PathBuf], own: Option<&Path>) -> Result<Waiting> {
+        let mut waiting = Waiting::new();
         for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
             // It may be gone by now.
             let Ok((bytes, len)) = StageFile::read_head(path, HEAD_BYTES) else { continue };
@@ -186,11 +168,11 @@ impl Stage {
                     return Err(others(&self.identity.path).advise(advice));
                 }
                 Some(found) if whose != Whose::SamePath => self.found.push(found),
-                Some(found) => news.waiting.extend(found.waiting()),
+                Some(found) => waiting.extend(found.waiting()),
                 None => {}
             }
         }
-        Ok(news)
+        Ok(waiting)
     }
 
     /// Whether a killed process left lines in it.
@@ -200,13 +182,13 @@ impl Stage {
 
     /// Appends the lines that a killed process left in those that were found.
     fn append_lines(
-        &self,
+        &mut self,
         output: &mut Output,
         patience: &mut Patience,
     ) -> Result<Option<Recovery>> {
         let mut recovery: Option<Recovery> = None;
-        for Found { file, bytes } in &self.found {
-            let one = recover(file, bytes, &self.identity, output, patience)?;
+        for left in self.found.iter_mut().filter_map(|found| found.left.as_mut()) {
+            let one = recover(left, &self.identity, output, patience)?;
             recovery = match (recovery, one) {
                 (Some(all), Some(one)) => Some(all.plus(one)),
                 (all, one) => all.or(one),
@@ -231,18 +213,18 @@ impl Stage {
             other.file.remove()?;
         }
         let head = Head::own(&self.identity, self.layout).write();
-        let (lock, buffers) = first.file.into_buffers(self.layout, &head)?;
-        self.lock = Some(lock);
+        let (own, buffers) = first.file.into_buffers(self.layout, &head)?;
+        self.own = Some(own);
         Ok((buffers, recovery))
     }
 
     /// Removes it because the log is not opened after all, unless it holds lines.
     pub(crate) fn let_go(self) {
-        let Self { found, lock, .. } = self;
+        let Self { found, own, .. } = self;
         let empty = found.into_iter().filter(|found| !found.has_lines());
         // No line was put yet.
         let removed = empty.map(|found| found.file.remove()).fold(Ok(()), Result::and);
-        let _ = removed.and(lock.map_or(Ok(()), StageLock::remove));
+        let _ = removed.and(own.map_or(Ok(()), StageFile::remove));
     }
 
     /// Whether the log is still where it was when its stage was created.
@@ -264,7 +246,7 @@ impl Stage {
 
     /// Whether the file was removed, so that a kill would lose the lines in the buffers.
     pub(crate) fn is_gone(&self) -> bool {
-        self.lock.as_ref().is_none_or(StageLock::is_removed)
+        self.own.as_ref().is_none_or(StageFile::is_removed)
     }
 
     /// Takes the stage to the directory where the log is now, or creates a new one if it was
@@ -276,19 +258,19 @@ impl Stage {
     ) -> Result<Renewed> {
         let identity = Identity::of(directory, &output.name)?;
         let mut next = Self::of(&self.parent, identity, self.layout, directory);
-        if let Some(lock) = self.lock.as_ref().filter(|lock| !lock.is_removed()) {
-            let news = next.look_for(&StageFile::list_below(&self.parent)?, Some(lock.path()))?;
+        if let Some(own) = self.own.as_ref().filter(|own| !own.is_removed()) {
+            let waiting = next.look_for(&StageFile::list_below(&self.parent)?, Some(own.path()))?;
             // What waits for the log there.
             let recovery = next.append_lines(output, &mut Patience::default())?;
-            lock.write_head(&Head::own(&next.identity, next.layout).write())?;
+            own.write_head(self.layout, &Head::own(&next.identity, next.layout).write())?;
             let found = std::mem::take(&mut next.found);
-            next.lock = self.lock.take();
+            next.own = self.own.take();
             *self = next;
             found.into_iter().try_for_each(|found| found.file.remove())?;
-            return Ok(Renewed { buffers: Vec::new(), recovery, news });
+            return Ok(Renewed { buffers: Vec::new(), recovery, waiting });
         }
-        self.lock = None;
-        let news = next.look()?;
+        self.own = None;
+        let waiting = next.look()?;
         // The output thread retries by itself, and keeps the lines it has.
         let made = next.bring_back(output, &mut Patience::default());
         let (buffers, recovery) = match made {
@@ -299,12 +281,12 @@ impl Stage {
             }
         };
         *self = next;
-        Ok(Renewed { buffers, recovery, news })
+        Ok(Renewed { buffers, recovery, waiting })
     }
 
     /// Removes it: its contents are not needed any more.
     pub(crate) fn remove(self) -> Result<()> {
-        self.lock.map_or(Ok(()), StageLock::remove)
+        self.own.map_or(Ok(()), StageFile::remove)
     }
 }
 

@@ -6,16 +6,14 @@
 //! piece does, or is in the log already: the first piece is published last.
 
 use std::ffi::OsStr;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use inkstone_io::{
-    Directory as _, DirectoryIdentity, OsDirectory, Result, STAGE_WORDS, StageLayout,
+    Directory as _, DirectoryIdentity, OsDirectory, Result, StageBuffer, StageFile, StageLayout,
 };
 
-use crate::buffer::{CONTINUES, DEVICE, ELSEWHERE, First, INODE, NUMBER, OFFSET, PLACED};
-use crate::disk::Place;
+use crate::buffer::Buffer;
 use crate::event::WaitingLines;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
@@ -150,78 +148,47 @@ impl Whose {
     }
 }
 
-/// A buffer that counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pending {
-    number: u64,
-    /// Where its words are in the stage.
-    pub(crate) words_at: usize,
-    /// Where its bytes are.
-    pub(crate) bytes: Range<usize>,
-    pub(crate) place: Option<Place>,
-    /// This many of its bytes are elsewhere: the place is for the rest.
-    pub(crate) elsewhere: usize,
-    /// What its first bytes are.
-    first: u64,
-}
-
-impl Pending {
-    /// Whether its first bytes begin a line.
-    pub(crate) fn begins(&self) -> bool {
-        self.first == First::Line as u64
-    }
-
-    /// `None` for a free one.
-    fn of(stage: &[u8], layout: StageLayout, buffer: usize) -> Option<Self> {
-        let (words_at, at) = (layout.words_at(buffer), layout.buffer_at(buffer));
-        let words: [u64; STAGE_WORDS] = std::array::from_fn(|word| {
-            let bytes = stage[words_at + word * 8..].first_chunk::<8>();
-            u64::from_ne_bytes(*bytes.expect("the layout fits"))
-        });
-        // What is longer than the buffer is invalid.
-        let within = |bytes: u64, most: usize| {
-            usize::try_from(bytes).ok().filter(|bytes| *bytes <= most).unwrap_or(0)
-        };
-        let used = within(words[0], layout.buffer_bytes);
-        let place = Place { device: words[DEVICE], inode: words[INODE], offset: words[OFFSET] };
-        let place = (words[PLACED] == 1).then_some(place);
-        let elsewhere = place.map_or(0, |_| within(words[ELSEWHERE], used));
-        let (number, first, bytes) = (words[NUMBER], words[CONTINUES], at..at + used);
-        (number != 0).then_some(Self { number, words_at, bytes, place, elsewhere, first })
-    }
+/// Those of these buffers that count, in order.
+fn counting(buffers: Vec<StageBuffer>) -> Vec<Buffer> {
+    let mut found: Vec<Buffer> = buffers.into_iter().filter_map(Buffer::found).collect();
+    found.sort_by_key(Buffer::number);
+    let mut unpublished = None;
+    found.retain(|buffer| {
+        let is_cut = buffer.is_piece() && unpublished.is_some_and(|at| at + 1 == buffer.number());
+        let counts = !buffer.is_empty() && !is_cut;
+        if !counts {
+            unpublished = Some(buffer.number());
+        }
+        counts
+    });
+    found
 }
 
 /// What a killed process left in a stage.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) head: Head,
-    /// The buffers that count, in order.
-    pub(crate) pending: Vec<Pending>,
+    /// The buffers that count, in order; empty ones are in the log.
+    pub(crate) buffers: Vec<Buffer>,
 }
 
 impl Left {
     /// `None` if the stage has no head, or no lines.
-    pub(crate) fn parse(stage: &[u8]) -> Option<Self> {
-        let head = Head::parse(stage, stage.len() as u64)?;
-        let found = (0..head.layout.buffers).filter_map(|at| Pending::of(stage, head.layout, at));
-        let mut found: Vec<Pending> = found.collect();
-        found.sort_by_key(|pending| pending.number);
-        let mut unpublished = None;
-        found.retain(|pending| {
-            let is_piece = pending.first == First::Piece as u64;
-            let is_cut = is_piece && unpublished.is_some_and(|at| at + 1 == pending.number);
-            let counts = !pending.bytes.is_empty() && !is_cut;
-            if !counts {
-                unpublished = Some(pending.number);
-            }
-            counts
-        });
-        (!found.is_empty()).then_some(Self { head, pending: found })
+    pub(crate) fn of(file: &StageFile) -> Result<Option<Self>> {
+        let (bytes, len) = StageFile::read_head(file.path(), HEAD_BYTES)?;
+        let Some(head) = Head::parse(&bytes, len) else { return Ok(None) };
+        let left = Self { buffers: counting(file.map(head.layout)?), head };
+        Ok(Some(left).filter(Self::has_lines))
+    }
+
+    /// Whether any of its lines is not in the log yet.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.buffers.iter().any(|buffer| !buffer.is_empty())
     }
 
     /// As it is said to people.
-    pub(crate) fn waiting(&self, path: &Path, stage: &[u8]) -> WaitingLines {
-        let texts = || self.pending.iter().map(|one| &stage[one.bytes.clone()]);
+    pub(crate) fn waiting(&self, path: &Path) -> WaitingLines {
+        let texts = || self.buffers.iter().map(Buffer::bytes);
         WaitingLines {
             stage: path.to_path_buf(),
             log: self.head.log.path.clone(),
@@ -235,6 +202,8 @@ impl Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::{CONTINUES, NUMBER};
+    use inkstone_io::buffers_in_memory;
 
     const LAYOUT: StageLayout =
         StageLayout { head_bytes: HEAD_BYTES, buffer_bytes: 4096, buffers: 4 };
@@ -244,35 +213,35 @@ mod tests {
         Identity { directory, name: "log".to_owned(), path: "/log".into() }
     }
 
-    /// A stage of this log with these words for its buffers.
-    fn stage_of(log: &Identity, words: &[[u64; 4]]) -> Vec<u8> {
+    fn stage_of(log: &Identity) -> Vec<u8> {
         let mut stage = Head::own(log, LAYOUT).write();
         stage.resize(LAYOUT.len_bytes(), 0);
-        for (buffer, words) in words.iter().enumerate() {
-            for (word, value) in words.iter().enumerate() {
-                let at = LAYOUT.words_at(buffer) + word * 8;
-                stage[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-            }
-        }
         stage
     }
 
-    fn numbers(words: &[[u64; 4]]) -> Vec<u64> {
-        let left = Left::parse(&stage_of(&log(), words));
-        left.iter().flat_map(|left| &left.pending).map(|pending| pending.number).collect()
+    /// The numbers of the buffers that count, of those with so many bytes, their numbers and 1 for
+    /// a piece.
+    fn numbers(buffers: &[[u64; 3]]) -> Vec<u64> {
+        let mut memory = buffers_in_memory(LAYOUT).expect("memory");
+        for (memory, [bytes, number, is_piece]) in memory.iter_mut().zip(buffers) {
+            memory.push(&vec![b'x'; usize::try_from(*bytes).expect("small")]);
+            memory.set_word(NUMBER, *number);
+            memory.set_word(CONTINUES, *is_piece);
+        }
+        counting(memory).iter().map(Buffer::number).collect()
     }
 
     #[test]
     fn buffers_count_in_order_and_free_or_empty_ones_do_not() {
-        assert_eq!(numbers(&[[10, 7, 0, 0], [5, 0, 0, 0], [4096, 6, 0, 1], [0, 8, 0, 0]]), [6, 7]);
+        assert_eq!(numbers(&[[10, 7, 0], [5, 0, 0], [4096, 6, 0], [0, 8, 0]]), [6, 7]);
     }
 
     #[test]
     fn pieces_of_a_line_count_only_when_its_first_is_published() {
-        assert_eq!(numbers(&[[0, 4, 0, 0], [4096, 5, 1, 0], [9, 6, 1, 0], [3, 3, 0, 0]]), [3]);
-        assert_eq!(numbers(&[[4096, 4, 0, 0], [4096, 5, 1, 0], [9, 6, 1, 0]]), [4, 5, 6]);
+        assert_eq!(numbers(&[[0, 4, 0], [4096, 5, 1], [9, 6, 1], [3, 3, 0]]), [3]);
+        assert_eq!(numbers(&[[4096, 4, 0], [4096, 5, 1], [9, 6, 1]]), [4, 5, 6]);
         // The first one is in the log already.
-        assert_eq!(numbers(&[[0, 0, 0, 0], [4096, 5, 1, 0], [9, 6, 1, 0]]), [5, 6]);
+        assert_eq!(numbers(&[[0, 0, 0], [4096, 5, 1], [9, 6, 1]]), [5, 6]);
     }
 
     #[test]
@@ -309,11 +278,11 @@ mod tests {
             ("NFS, elsewhere", net, mounted(net), "/other/log", Whose::Others),
             ("NFS, another directory", net, moved(net), "/log", Whose::SamePath),
         ] {
-            let stage = stage_of(&Identity { directory: there, ..log() }, &[]);
+            let stage = stage_of(&Identity { directory: there, ..log() });
             let now = Identity { directory: here, path: path.into(), ..log() };
             assert_eq!(Whose::of(&stage, stage.len() as u64, &now), expected, "{what}");
         }
-        let stage = stage_of(&log(), &[]);
+        let stage = stage_of(&log());
         let other = Identity { name: "another".to_owned(), path: "/another".into(), ..log() };
         assert_eq!(Whose::of(&stage, stage.len() as u64, &other), Whose::Others);
         assert_eq!(Whose::of(&[0; 100], 100, &other), Whose::Nobodys);
@@ -321,8 +290,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_not_believed() {
-        assert_eq!(numbers(&[[4097, 4, 0, 0], [u64::MAX, 5, 0, 0]]), [] as [u64; 0]);
-        let good = stage_of(&log(), &[[10, 7, 0, 0]]);
+        let good = stage_of(&log());
         let len = good.len() as u64;
         let head = Head::parse(&good, len).expect("a head");
         assert_eq!((head.layout, head.process), (LAYOUT, std::process::id()));
@@ -330,9 +298,9 @@ mod tests {
         for at in 0..90 {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
-            // Whatever it holds: no panic, and buffers within the bytes.
-            if let Some(left) = Left::parse(&bad) {
-                assert!(left.pending.iter().all(|one| one.bytes.end <= bad.len()));
+            // Whatever it holds: no panic, and a layout of so many bytes.
+            if let Some(head) = Head::parse(&bad, len) {
+                assert_eq!(head.layout.len_bytes() as u64, len);
             }
         }
     }

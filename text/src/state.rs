@@ -196,7 +196,7 @@ impl State {
 
     /// Whether the next bytes to write continue a line: then no file may end here.
     pub(crate) fn is_within_line(&self) -> bool {
-        self.queue.front().unwrap_or(&self.current).continues()
+        !self.queue.front().unwrap_or(&self.current).begins()
     }
 
     /// Ends the line in pieces.
@@ -207,7 +207,7 @@ impl State {
             return;
         }
         // It ended with the previous buffer.
-        self.current.begins();
+        self.current.begin_line();
         if self.queue.is_empty() && self.writing.is_none() {
             self.count_begun();
         }
@@ -269,21 +269,20 @@ impl State {
     /// false if that is impossible, because the rest continues a line whose beginning is being
     /// written.
     pub(crate) fn drop_oldest(&mut self) -> bool {
-        let begins = self.queue.iter().position(|buffer| !buffer.continues());
+        let begins = self.queue.iter().position(Buffer::begins);
         let Some(at) = begins else {
-            let is_all =
-                self.queue.is_empty() && !self.current.continues() && !self.current.is_empty();
+            let is_all = self.queue.is_empty() && self.current.begins() && !self.current.is_empty();
             return is_all && self.empty_current();
         };
         let mut next = self.queue.remove(at);
         while let Some(buffer) = next {
             self.count_dropped(buffer.lines, buffer.line_bytes, buffer.told);
             self.release(buffer);
-            let goes_on = self.queue.get(at).is_some_and(Buffer::continues);
+            let goes_on = self.queue.get(at).is_some_and(|next| !next.begins());
             next = if goes_on { self.queue.remove(at) } else { None };
         }
         // The line may end in the current buffer.
-        if at == self.queue.len() && self.current.continues() {
+        if at == self.queue.len() && !self.current.begins() {
             self.empty_current();
         }
         true

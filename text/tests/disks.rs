@@ -1,7 +1,9 @@
-//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, one that is
-//! away and back. They need root and a loop device.
+//! Real disks: one of 32 MiB that is full, one that becomes read-only under the log, two that are
+//! away and back. They need root and a loop device, or FUSE.
 
 mod common;
+#[path = "disks/served.rs"]
+mod served;
 
 use std::fs;
 use std::io::Write as _;
@@ -10,15 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use common::{
     DAY, Hooked, LINE, LONG, MS, Mood, MoodyDisk, Told, has_lines, kept, killed, line, lines,
     names, numbers_of, put, quick, read, say, turn, wait_until,
 };
-use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation, Survive};
+use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
 use inkstone_host::{LoopDevice, LoopOptions, Mount};
 use inkstone_io::is_root;
+use served::{ENDS_UNANSWERED, Server};
 
 /// A small disk of its own. Dropping it unmounts, detaches and removes it.
 struct SmallDisk {
@@ -108,9 +111,7 @@ fn rotating(path: &Path) -> (Builder, Told, Arc<AtomicUsize>) {
     #[cfg(feature = "gzip")]
     let builder = builder.compress(inkstone_appender::Compression::Gzip);
     let builder = builder.on_event(move |event| {
-        if !matches!(event, Event::Rotated { .. }) {
-            return theirs.push(event);
-        }
+        theirs.push(event);
         let names = names(&folder).into_iter().filter(|name| !name.ends_with(".part"));
         let rotated = names.filter(|name| name.starts_with("a.log."));
         let rotated: std::collections::BTreeSet<_> =
@@ -146,7 +147,13 @@ fn on_a_small_disk_at_full_speed_room_comes_back_by_itself() {
 
 #[test]
 fn on_a_full_disk_lines_wait_and_follow_when_there_is_room() {
-    let Some(disk) = small_disk("a full disk", &[]) else { return };
+    let small = small_disk("a full disk", &[]);
+    // A copy-on-write file system may need room to remove a file, too.
+    let copying = disk_of("a full disk", "btrfs", 128 << 20, &["-q", "-f"]);
+    [small, copying].into_iter().flatten().for_each(|disk| fill_and_free(&disk));
+}
+
+fn fill_and_free(disk: &SmallDisk) {
     let filler = disk.fill(0);
     let (builder, told, most) = rotating(&disk.log());
     let (log, guard) = builder.open().expect("opened");
@@ -207,33 +214,13 @@ fn a_disk_that_becomes_read_only_is_told_and_no_line_is_lost() {
     has_lines(&read(&path), 0..3000);
 }
 
-/// Killed on a full disk. By the next start files are above the limit, and their room comes back
-/// with the file system's next commit.
-#[test]
-fn a_start_on_a_full_disk_has_the_room_of_files_above_the_limits() {
-    let Some(_turn) = turn("a start on a full disk") else { return };
-    let Some(disk) = small_disk("a start on a full disk", &[]) else { return };
-    let old = disk.path().join("a.log.20200101T000000Z.0");
-    fs::write(&old, vec![b'\n'; 2 << 20]).expect("written");
-    let year_2020 = UNIX_EPOCH + Duration::from_secs(1_577_836_800);
-    let dated = fs::File::options().write(true).open(&old);
-    dated.and_then(|file| file.set_modified(year_2020)).expect("dated");
-    disk.fill(0);
-    let kept = || kept(&disk.log()).buffers_bytes(1 << 20);
-    killed(kept(), inkstone_appender::OsDisk, |log| put(log, 0..5000));
-    common::next_start(kept().keep(Keep::new().days(30)));
-    assert!(!old.exists());
-    has_lines(&read(&disk.log()), 0..5000);
-}
-
 /// A disk with room, on which no more files can be made; one of those that take the last numbers.
 /// It has a log of mode 0640.
 fn disk_without_numbers(test: &str) -> Option<(SmallDisk, PathBuf)> {
     let disk = small_disk(test, &["-N", "64"])?;
-    let mut file = fs::File::create(disk.log()).expect("made");
-    file.write_all(b"before\n").expect("written");
-    file.set_modified(SystemTime::now() - 3 * DAY).expect("dated");
-    file.set_permissions(fs::Permissions::from_mode(0o640)).expect("mode");
+    fs::write(disk.log(), "before\n").expect("written");
+    common::set_modified(&disk.log(), SystemTime::now() - 3 * DAY);
+    common::set_mode(&disk.log(), 0o640);
     let fillers = disk.path().join("fillers");
     fs::create_dir(&fillers).expect("made");
     let fill = |number: u64| fs::File::create_new(fillers.join(number.to_string()));
@@ -322,66 +309,80 @@ fn lines_of_a_killed_process_come_back_though_the_disk_has_another_number() {
     assert_eq!(recovery.doubt, None);
 }
 
-/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again, while lines come
-/// all the time: they go on without a HUP. As many rounds as asked: `INKSTONE_DISK_ROUNDS=100 cargo
-/// test -p inkstone-appender --test disks -- away_and_back`
+/// How often a disk is away and back: as many rounds as asked, `INKSTONE_DISK_ROUNDS=100 cargo test
+/// -p inkstone-appender --test disks -- away_and_back`.
+fn rounds(few: u32) -> u32 {
+    std::env::var("INKSTONE_DISK_ROUNDS").map_or(few, |rounds| rounds.parse().expect("a number"))
+}
+
+/// Has the disk go away and come back while lines are put all the time, slowly enough for a hundred
+/// rounds; returns how many were put. Each time, lines go on without a HUP.
+fn put_while_away(log: &LogWriter, rounds: u32, mut away_and_back: impl FnMut(u32)) -> u64 {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let putting = scope.spawn(|| {
+            let mut number = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                put(log, number..number + 10);
+                number += 10;
+                std::thread::sleep(3 * MS);
+            }
+            number
+        });
+        for round in 0..rounds {
+            std::thread::sleep(MS * fastrand::u32(10..60));
+            away_and_back(round);
+            wait_until("lines again", || log.trouble().is_none());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        putting.join().expect("no panic")
+    })
+}
+
+/// The numbers of the whole lines; others may be cut, or notices.
+fn whole_lines(path: &Path) -> Vec<u64> {
+    let number = |found: &str| -> Option<u64> {
+        let number = found.strip_prefix("thread 0 line ")?.split(' ').next()?.parse().ok()?;
+        (format!("{found}\n") == line(0, number, LINE)).then_some(number)
+    };
+    let found: Vec<u64> = read(path).lines().filter_map(number).collect();
+    assert!(found.is_sorted_by(|one, next| one < next), "a line is there twice, or out of order");
+    found
+}
+
+/// The file system stops (`xfs_io -c shutdown`), is unmounted and mounted again.
 #[test]
 fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing() {
     const TEST: &str = "a disk away and back";
-    let rounds: u32 =
-        std::env::var("INKSTONE_DISK_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"));
     if Command::new("xfs_io").arg("-V").output().is_err() {
         eprintln!("NOT RUN: {TEST}: there is no xfs_io");
         return;
     }
     // XFS can be told to stop. It has no smaller one than this; the image has holes.
     let Some(mut disk) = disk_of(TEST, "xfs", 512 << 20, &["-q", "-f"]) else { return };
-    let (builder, told) = quick(&disk.log());
+    let (path, rounds) = (disk.log(), rounds(2));
+    let (builder, told) = quick(&path);
     let builder = builder.buffers_bytes(256 << 10).buffer_bytes(8 << 10);
     let (log, guard) = builder.open().expect("opened");
-    let is_over = AtomicBool::new(false);
-    let count = std::thread::scope(|scope| {
-        let putting = scope.spawn(|| {
-            let mut number = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                put(&log, number..number + 10);
-                number += 10;
-                // Slowly enough for a hundred rounds on this disk.
-                std::thread::sleep(3 * MS);
-            }
-            number
-        });
-        let run = |command: &mut Command, disk: &SmallDisk| {
+    let count = put_while_away(&log, rounds, |round| {
+        let run = |command: &mut Command| {
             assert!(command.arg(disk.path()).status().expect("started").success());
         };
-        for round in 0..rounds {
-            std::thread::sleep(MS * fastrand::u32(10..60));
-            // Sometimes all that was written is on the medium, sometimes not.
-            if round % 2 == 0 {
-                run(Command::new("sync").arg("-f"), &disk);
-            }
-            run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]), &disk);
-            wait_until("the trouble", || log.trouble().is_some());
-            // Nothing of it stays open, so an ordinary unmount works; nothing is made below it.
-            disk.unmount();
-            assert_eq!(names(&disk.path()), [""; 0]);
-            disk.mount();
-            wait_until("lines again", || log.trouble().is_none());
+        // Sometimes all that was written is on the medium, sometimes not.
+        if round % 2 == 0 {
+            run(Command::new("sync").arg("-f"));
         }
-        is_over.store(true, Ordering::Relaxed);
-        putting.join().expect("no panic")
+        run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]));
+        wait_until("the trouble", || log.trouble().is_some());
+        // Nothing of it stays open, so an ordinary unmount works; nothing is made below it.
+        disk.unmount();
+        assert_eq!(names(&disk.path()), [""; 0]);
+        disk.mount();
     });
     guard.flush(LONG).expect("flushed");
     let stats = log.stats();
     guard.close().expect("closed");
-    // Others may be cut.
-    let number = |found: &str| -> Option<u64> {
-        let number = found.strip_prefix("thread 0 line ")?.split(' ').next()?.parse().ok()?;
-        (format!("{found}\n") == line(0, number, LINE)).then_some(number)
-    };
-    let found: Vec<u64> = read(&disk.log()).lines().filter_map(number).collect();
-    assert!(found.is_sorted_by(|one, next| one < next), "a line is there twice, or out of order");
-    let missing = (count - found.len() as u64) * LINE as u64;
+    let missing = (count - whole_lines(&path).len() as u64) * LINE as u64;
     let vanished = stats.vanished_bytes;
     println!("{rounds} rounds: {count} lines, {missing} bytes missing, {vanished} told");
     assert_eq!(told.count("written again"), rounds as usize, "{told:#?}");
@@ -389,4 +390,49 @@ fn a_disk_that_is_away_and_back_is_found_again_and_only_what_it_lost_is_missing(
     assert!(missing <= vanished + u64::from(rounds) * LINE as u64, "{stats:?}");
     assert!(vanished > 0 || missing == 0, "{stats:?}");
     assert_eq!(told.count("came back without") > 0, vanished > 0, "{told:#?}");
+}
+
+/// A FUSE server is killed and started again, sometimes for longer than the buffers have room: the
+/// lines that are missing are those that were counted as dropped.
+#[test]
+fn a_server_that_is_away_and_back_is_found_again_and_only_what_was_dropped_is_missing() {
+    if !is_root() || fs::File::open("/dev/fuse").is_err() {
+        eprintln!("NOT RUN: a server away and back: it needs root and /dev/fuse");
+        return;
+    }
+    let (made, rounds) = (tempfile::tempdir().expect("a directory"), rounds(4));
+    let [from, at] = ["from", "at"].map(|name| made.path().join(name));
+    [&from, &at].into_iter().for_each(|folder| fs::create_dir(folder).expect("made"));
+    let mut server = Server::start(&from, &at);
+    let (builder, told) = quick(&at.join("a.log"));
+    let builder = builder.buffers_bytes(64 << 10).buffer_bytes(4 << 10);
+    let (log, guard) = builder.when_full(WhenFull::DropNewest).open().expect("opened");
+    let count = put_while_away(&log, rounds, |round| {
+        if round % 4 == 2 {
+            // What the log was told to have failed is in the file.
+            fs::write(from.join(ENDS_UNANSWERED), "").expect("written");
+        } else {
+            server.kill();
+        }
+        wait_until("the trouble", || log.trouble().is_some());
+        server.kill();
+        let _ = fs::remove_file(from.join(ENDS_UNANSWERED));
+        server.unmount();
+        assert_eq!(names(&at), [""; 0]);
+        if round % 2 == 1 {
+            let before = log.stats().dropped_lines;
+            wait_until("dropped lines", || log.stats().dropped_lines > before);
+        }
+        server.start_again();
+    });
+    guard.close().expect("closed");
+    let (stats, found) = (log.stats(), whole_lines(&from.join("a.log")).len() as u64);
+    println!(
+        "{rounds} rounds: {count} lines, {} missing, {} dropped",
+        count - found,
+        stats.dropped_lines
+    );
+    assert_eq!((count - found, stats.vanished_bytes), (stats.dropped_lines, 0), "{stats:?}");
+    assert_eq!(stats.told_lines, stats.dropped_lines, "{stats:?}");
+    assert_eq!(told.count("written again"), rounds as usize, "{told:#?}");
 }

@@ -18,7 +18,7 @@ use common::{
     DAY, EFBIG, ENOSPC, Hooked, LINE, LONG, MS, Mood, MoodyDisk, SHM, Told, error, files, killed,
     line, place, put, quick, read, say, small, stage_of, turn, wait_until,
 };
-use inkstone_appender::{Builder, Event, LogWriter, Rotation, Survive};
+use inkstone_appender::{Builder, LogWriter, Rotation, Survive};
 
 /// The most bytes of a bounded file.
 const BOUND: u64 = 1000;
@@ -51,17 +51,10 @@ fn first_bounded() -> Hooked {
     bounded(|file| (file == 0).then_some(EFBIG)).0
 }
 
-/// With buffers of which one alone is more than a bounded file takes, and its events but for
-/// rotations.
+/// With buffers of which one alone is more than a bounded file takes, and its events.
 fn builder(path: &Path) -> (Builder, Told) {
-    let told = Told::default();
-    let theirs = told.clone();
-    let builder = small(quick(path).0).on_event(move |event| {
-        if !matches!(event, Event::Rotated { .. }) {
-            theirs.push(event);
-        }
-    });
-    (builder, told)
+    let (builder, told) = quick(path);
+    (small(builder), told)
 }
 
 fn rotated() -> Rotation {

@@ -7,15 +7,12 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use common::{Hooked, LONG, MS, Mood, MoodyDisk, place, put, quick, read, say, small, wait_until};
 use inkstone_appender::{Builder, Guard, LogWriter, Notice, Survive, WhenFull};
-
-const VICTIM: &str = "INKSTONE_TEST_WITHOUT_STDERR";
 
 struct LogsWhenDropped(LogWriter, &'static str);
 
@@ -276,28 +273,4 @@ fn a_hook_that_closes_the_log_gets_an_error_and_the_log_ends_by_itself() {
         assert_eq!(read(&path), "one\n");
         wait_until("the end of the stage", || !stage.exists());
     }
-}
-
-/// Not a test by itself: the process that is started with a stderr that nobody reads.
-#[test]
-fn victim() {
-    let Some(path) = std::env::var_os(VICTIM) else { return };
-    let disk = MoodyDisk::new(Mood::Fails(28));
-    let (log, guard) = LogWriter::builder(path).open_on(disk.clone()).expect("opened");
-    say(&log, "one\n");
-    wait_until("two attempts", || log.stats().write_errors >= 2);
-    disk.set(Mood::Works);
-    guard.flush(LONG).expect("flushed");
-    guard.close().expect("closed");
-}
-
-#[test]
-fn a_stderr_that_takes_nothing_does_not_end_the_log() {
-    let (_directory, path) = place();
-    let mut victim = Command::new(std::env::current_exe().expect("this program"));
-    victim.args(["--exact", "victim", "--nocapture"]).env(VICTIM, &path);
-    let mut victim = victim.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("started");
-    drop(victim.stderr.take());
-    assert!(victim.wait().expect("its end").success());
-    assert_eq!(read(&path), "one\n");
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{SHM, files, place, turn};
+use common::{LINE, SHM, files, line, place, threads_of, turn};
 use inkstone_appender::{Guard, LogWriter, Rotation, Survive};
 use inkstone_io::{StageFile, StageLayout};
 
@@ -31,13 +31,9 @@ fn open(path: &Path) -> (LogWriter, Guard) {
     builder.rotate(Rotation::new().at_bytes(4 << 20)).open().expect("opened")
 }
 
-/// 120 bytes; every thousandth is longer than two buffers.
-fn line(thread: usize, number: u64, text: &mut Vec<u8>) {
-    let bytes = if number % 1000 == 999 { 70_000 } else { 120 };
-    text.clear();
-    write!(text, "thread {thread} line {number} ").expect("memory");
-    text.resize(bytes - 5, b'a' + (number % 26) as u8);
-    text.extend_from_slice(b" end\n");
+/// Every thousandth is longer than two buffers.
+fn bytes_of(_: usize, number: u64) -> usize {
+    if number % 1000 == 999 { 70_000 } else { LINE }
 }
 
 fn board(path: &Path) -> PathBuf {
@@ -60,10 +56,9 @@ fn victim() {
         for ((thread, mut word), first) in words.into_iter().enumerate().zip(first) {
             let mut log = &log;
             scope.spawn(move || {
-                let mut text = Vec::new();
                 for number in first.. {
-                    line(thread, number, &mut text);
-                    log.write_all(&text).expect("accepted");
+                    let line = line(thread, number, bytes_of(thread, number));
+                    log.write_all(line.as_bytes()).expect("accepted");
                     word.set_word(ACCEPTED, number + 1);
                     if number == first && thread == 0 {
                         println!("ready");
@@ -90,8 +85,15 @@ fn kills_lose_double_and_tear_nothing() {
         let mut next = first;
         let files = files(directory.path(), "a.log");
         rotations += files.len() - 1;
-        for (name, text) in files {
-            judge(text.as_bytes(), &mut next, round);
+        let text: String = files.iter().map(|(_, text)| text.as_str()).collect();
+        let (found, others) = threads_of(&text, bytes_of);
+        assert!(others.is_empty(), "round {round}: {others:?}");
+        for (next, found) in next.iter_mut().zip(found) {
+            let behind = *next + found.len() as u64;
+            assert!(found.into_iter().eq(*next..behind), "round {round}: lines are missing");
+            *next = behind;
+        }
+        for (name, _) in files {
             std::fs::remove_file(directory.path().join(name)).expect("removed");
         }
         let accepted = accepted(&path);
@@ -132,34 +134,9 @@ fn kill_one(path: &Path, first: [u64; THREADS]) {
 }
 
 fn accepted(path: &Path) -> [u64; THREADS] {
-    let board = StageFile::open(&board(path)).expect("a board").expect("free");
-    let bytes = board.read().expect("read");
+    let bytes = std::fs::read(board(path)).expect("a board");
     std::array::from_fn(|thread| {
         let at = BOARD.words_at(thread) + ACCEPTED * 8;
         u64::from_ne_bytes(*bytes[at..].first_chunk::<8>().expect("a word"))
     })
-}
-
-/// Checks that each line is whole, and the next of its thread.
-fn judge(text: &[u8], next: &mut [u64; THREADS], round: u64) {
-    let mut wanted = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let thread = usize::from(rest.get(7).copied().unwrap_or_default().wrapping_sub(b'0'));
-        assert!(
-            thread < THREADS,
-            "round {round}: no line: {:?}",
-            String::from_utf8_lossy(&rest[..rest.len().min(80)])
-        );
-        line(thread, next[thread], &mut wanted);
-        let Some(behind) = rest.strip_prefix(wanted.as_slice()) else {
-            let found = String::from_utf8_lossy(&rest[..rest.len().min(200)]);
-            panic!(
-                "round {round}, thread {thread}: line {} was expected, found {found:?}",
-                next[thread]
-            );
-        };
-        next[thread] += 1;
-        rest = behind;
-    }
 }

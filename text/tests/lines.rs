@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{
-    LINE, LONG, MS, Mood, MoodyDisk, all_text, line, names, place, quick, read, say, small,
-    threads_of, wait_until,
+    LINE, LONG, MS, Mood, MoodyDisk, line, place, quick, read, say, threads_of, wait_until,
 };
-use inkstone_appender::{LogWriter, Rotation, WhenFull};
+use inkstone_appender::{LogWriter, WhenFull};
 
 /// Short lines, lines longer than a buffer, and lines longer than all of them together.
 #[test]
@@ -101,6 +100,7 @@ fn a_flush_returns_when_the_line_is_in_the_file_and_not_before() {
     writeln!(log, "three {}", 3).expect("written");
     drop(guard);
     assert_eq!(read(&path), "one\ntwo\nthree 3\n");
+    assert_eq!(log.stats().lines, 3, "one `writeln` is one line");
 }
 
 #[test]
@@ -118,46 +118,6 @@ fn a_line_goes_to_the_file_by_itself_also_after_a_rest() {
         log.stats().wake_ups >= 3
     });
     guard.close().expect("closed");
-}
-
-#[test]
-fn one_writeln_is_one_line_however_many_pieces_it_has() {
-    let (_directory, path) = place();
-    let (log, guard) = LogWriter::builder(&path).open().expect("opened");
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let mut log = &log;
-            scope.spawn(move || {
-                for number in 0..2000 {
-                    let end = "x".repeat(9);
-                    writeln!(log, "thread {thread} line {number} {end}").expect("written");
-                }
-            });
-        }
-    });
-    guard.close().expect("closed");
-    let text = read(&path);
-    let is_whole = |line: &str| line.matches("thread").count() == 1 && line.ends_with(" xxxxxxxxx");
-    assert!(text.lines().all(is_whole));
-    assert_eq!((text.lines().count(), log.stats().lines), (8000, 8000));
-}
-
-#[test]
-fn rotation_never_cuts_a_line() {
-    let (directory, path) = place();
-    let builder = small(LogWriter::builder(&path)).rotate(Rotation::new().at_bytes(20_000));
-    let (log, guard) = builder.open().expect("opened");
-    let length = |_, number: u64| if number.is_multiple_of(50) { 10_000 } else { LINE };
-    (0..2000).for_each(|number| say(&log, line(0, number, length(0, number))));
-    guard.close().expect("closed");
-    assert!(log.stats().rotations > 20, "{:?}", log.stats());
-    for name in names(directory.path()) {
-        let text = read(&directory.path().join(name));
-        assert!(text.starts_with("thread 0 line") && text.ends_with(" end\n"));
-        assert!(text.len() <= 20_000 + 10_000, "{}", text.len());
-    }
-    let (lines, _) = threads_of(&all_text(directory.path(), "a.log"), length);
-    assert!(lines[0].iter().copied().eq(0..2000));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{LINE, LONG, all_text, line, names, place, quick, read, say, small, wait_until};
-use inkstone_appender::{LogWriter, Rotation, WhenFull};
+use common::{LINE, all_text, line, names, place, quick, read, say, small, wait_until};
+use inkstone_appender::{LogWriter, Rotation};
 
 static PIECE: [u8; 300_000] = [b'x'; 300_000];
 const PIECES: usize = 12;
@@ -20,7 +20,10 @@ fn a_line_in_pieces_is_whole_among_others_and_in_one_file() {
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let log = &log;
-            scope.spawn(move || (0..2000).for_each(|number| say(log, line(thread, number, LINE))));
+            // Some are longer than a buffer.
+            let bytes = |number| if number % 50 == 0 { 10_000 } else { LINE };
+            let put = move |number| say(log, line(thread, number, bytes(number)));
+            scope.spawn(move || (0..2000).for_each(put));
         }
         for _ in 0..5 {
             let mut long = log.begin_line().expect("begun");
@@ -104,30 +107,6 @@ fn no_file_ends_within_a_line_whatever_is_due_meanwhile() {
         let behind = if is_closed_first { "" } else { "behind\n" };
         let lengths: Vec<_> = found.iter().map(String::len).collect();
         assert!(found == [behind, &whole] || found == [&whole, behind], "{is_by_time} {lengths:?}");
-    }
-}
-
-/// Not a half of it.
-#[test]
-fn a_policy_that_drops_drops_it_whole_and_it_is_told() {
-    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::BlockFor(LONG)] {
-        let (_directory, path) = place();
-        let (log, guard) = LogWriter::builder(&path).when_full(when_full).open().expect("opened");
-        say(&log, "before\n");
-        let mut long = log.begin_line().expect("begun");
-        (0..PIECES).for_each(|_| long.push(&PIECE).expect("counted"));
-        long.push(b"its end\n").expect("counted");
-        drop(long);
-        say(&log, "behind\n");
-        guard.close().expect("closed");
-        let text = read(&path);
-        assert!(!text.contains("its end") && !text.contains("xxxxxxxxx"));
-        let bytes = PIECE.len() * PIECES + 8;
-        let notice = format!("1 lines dropped ({bytes} bytes): too long for the buffers\n");
-        for expected in [&notice, "before\n", "behind\n"] {
-            assert!(text.contains(expected), "{text}");
-        }
-        assert_eq!(log.stats().too_long_bytes, bytes as u64);
     }
 }
 

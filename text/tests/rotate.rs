@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,34 +13,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{
     DAY, LONG, MS, Told, all_text, has_lines, names, next_start, numbers_of, place, put, quick,
-    read, say, small, wait_until,
+    read, rotating, say, set_modified, wait_until,
 };
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use inkstone_appender::Compression;
-use inkstone_appender::{Builder, Event, Keep, LogWriter, Rotation, Survive, WhenFull};
+use inkstone_appender::{Builder, Keep, LogWriter, Rotation, Survive, WhenFull};
 
 const NOW: u64 = 1_795_277_133;
 const IN_2099: u64 = 4_070_908_900;
-
-fn rotating(path: &Path) -> Builder {
-    small(LogWriter::builder(path)).rotate(Rotation::new().at_bytes(16 << 10))
-}
-
-fn set_modified(path: &Path, time: SystemTime) {
-    let file = fs::File::options().write(true).open(path).expect("open");
-    file.set_modified(time).expect("dated");
-}
-
-/// The events but for the rotations.
-fn told() -> (Told, impl Fn(&Event<'_>) + Send + Sync + 'static) {
-    let told = Told::default();
-    let theirs = told.clone();
-    (told, move |event| {
-        if !matches!(event, Event::Rotated { .. }) {
-            theirs.push(event);
-        }
-    })
-}
 
 #[test]
 fn only_the_newest_files_stay_and_others_are_not_touched() {
@@ -53,6 +33,8 @@ fn only_the_newest_files_stay_and_others_are_not_touched() {
     wait_until("five files", || names(directory.path()).len() == 5);
     guard.close().expect("closed");
     assert!(log.stats().rotations >= 20);
+    let bytes = |name: &String| fs::metadata(directory.path().join(name)).expect("there").len();
+    assert!(names(directory.path()).iter().all(|name| bytes(name) <= 16 << 10));
     fs::remove_file(directory.path().join("a.log.1")).expect("still there");
     let (kept, _) = numbers_of(&all_text(directory.path(), "a.log"));
     assert!(kept.iter().copied().eq(kept[0]..3000), "the newest, without a hole");
@@ -67,8 +49,8 @@ fn a_file_behind_which_there_is_no_name_ends_nothing() {
         let (directory, path) = place();
         let name = |number: u32| directory.path().join(format!("a.log.99991231T235959Z.{number}"));
         fs::write(name(number), "").expect("written");
-        let (told, hook) = told();
-        let (log, guard) = rotating(&path).on_event(hook).open().expect("opened");
+        let told = Told::default();
+        let (log, guard) = rotating(&path).on_event(told.hook()).open().expect("opened");
         let put_some = || {
             let next = log.stats().lines;
             put(&log, next..next + 200);
@@ -203,31 +185,6 @@ fn rotated_files_are_compressed_by_zstd() {
     compressed(Compression::Zstd, ".zst", |file| zstd::Decoder::new(file).expect("zstd"));
 }
 
-/// At full speed, with files that compress slower than they are written. The thread that rotates
-/// checks after each rotation.
-#[cfg(feature = "gzip")]
-#[test]
-fn there_are_never_more_files_than_asked_for_however_slow_compressing_is() {
-    let (directory, path) = place();
-    let folder = directory.path().to_path_buf();
-    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let seen = Arc::clone(&most);
-    let builder = LogWriter::builder(&path).buffers_bytes(1 << 20).buffer_bytes(64 << 10);
-    let builder = builder.rotate(Rotation::new().at_bytes(256 << 10)).keep(Keep::new().files(3));
-    let builder = builder.compress(Compression::Gzip).on_event(move |_| {
-        let names = names(&folder).into_iter().filter(|name| !name.ends_with(".part"));
-        let rotated = names.filter(|name| name.starts_with("a.log."));
-        let rotated: std::collections::BTreeSet<_> =
-            rotated.map(|name| name.trim_end_matches(".gz").to_owned()).collect();
-        seen.fetch_max(rotated.len(), Ordering::Relaxed);
-    });
-    let (log, guard) = builder.open().expect("opened");
-    put(&log, 0..400_000);
-    guard.close().expect("closed");
-    assert!(log.stats().rotations > 100, "{:?}", log.stats());
-    assert_eq!(most.load(Ordering::Relaxed), 3);
-}
-
 /// However often it is tried, by any thread.
 #[test]
 fn a_file_that_cannot_be_removed_is_told_once() {
@@ -243,8 +200,8 @@ fn a_file_that_cannot_be_removed_is_told_once() {
         eprintln!("NOT RUN: a file that cannot be removed: {why}");
         return;
     }
-    let (told, hook) = told();
-    let builder = rotating(&path).keep(Keep::new().files(2)).on_event(hook);
+    let told = Told::default();
+    let builder = rotating(&path).keep(Keep::new().files(2)).on_event(told.hook());
     let (log, guard) = builder.open().expect("opened");
     put(&log, 0..2000);
     guard.close().expect("closed");

@@ -8,7 +8,8 @@ mod common;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use inkstone_appender::{Recovery, Survive, discard_lines, waiting_lines};
 use inkstone_host::{Mount, in_forked_child};
 use inkstone_io::is_root;
 
-const IN_NAMESPACE: &str = "INKSTONE_TEST_IN_NAMESPACE";
+const WITH_CUT_STAGE: &str = "INKSTONE_TEST_WITH_CUT_STAGE";
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 
 /// A process that puts the text on a disk of this mood, and is killed.
@@ -348,31 +349,43 @@ fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_an
     drop(mount);
 }
 
-/// Not a test by itself: the process that is started in a namespace, and killed, or ended by its
-/// input.
+/// Not a test by itself: the process whose stage is cut before it puts its second line.
 #[test]
-fn in_namespace() {
-    let Some(word) = std::env::var_os(IN_NAMESPACE) else { return };
-    let words = word.to_str().and_then(|word| word.split_once(' '));
-    let (path, line) = words.expect("a path and a line");
-    let (log, guard) = kept(Path::new(path)).flush_every(LONG).open().expect("opened");
-    say(&log, format!("{line}\n"));
+fn in_cut_stage() {
+    let Some(path) = std::env::var_os(WITH_CUT_STAGE).map(PathBuf::from) else { return };
+    let builder = kept(&path).stage_directory(path.parent().expect("a directory"));
+    let (log, _guard) = builder.flush_every(LONG).open().expect("opened");
+    say(&log, "one\n");
     println!("\nready");
     std::io::stdin().read_line(&mut String::new()).expect("a word");
-    guard.close().expect("closed");
+    say(&log, "two\n");
 }
 
-/// This program in a mount namespace of its own, where `directory` is at `at`, until it has put its
-/// line.
-fn in_container(directory: &Path, at: &Path, line: &str) -> Child {
-    let script =
-        format!("mount --bind {} {} && exec \"$0\" \"$@\"", directory.display(), at.display());
-    let mut child = Command::new("unshare");
-    child.args(["--mount", "sh", "-c", &script]);
-    child.arg(std::env::current_exe().expect("this program"));
-    child.args(["--exact", "in_namespace", "--nocapture"]);
-    child.env(IN_NAMESPACE, format!("{} {line}", at.join("a.log").display()));
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("unshare");
+/// The lines in it are gone, and the process cannot go on: it says so, with the file's path.
+#[test]
+fn a_stage_that_is_cut_ends_the_process_with_words() {
+    let Some(_turn) = turn("a cut stage") else { return };
+    let memory = tempfile::tempdir_in(SHM).expect("a directory");
+    let path = memory.path().join("a.log");
+    let mut child = Command::new(std::env::current_exe().expect("this program"));
+    child.args(["--exact", "in_cut_stage", "--nocapture"]).env(WITH_CUT_STAGE, &path);
+    let mut child = until_ready(child.stderr(Stdio::piped()));
+    let stage = stage_of(memory.path(), &path);
+    fs::File::options().write(true).open(&stage).expect("open").set_len(0).expect("cut");
+    drop(child.stdin.take());
+    let ended = child.wait_with_output().expect("its end");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    const SIGBUS: i32 = 7;
+    assert_eq!(ended.status.signal(), Some(SIGBUS), "{told}");
+    assert!(
+        told.contains("another program cut") && told.contains(stage.to_str().expect("text")),
+        "{told}"
+    );
+}
+
+/// Starts this program, and waits until it says that it is ready.
+fn until_ready(child: &mut Command) -> Child {
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
     let mut said = String::new();
     while !said.contains("ready") {
@@ -383,33 +396,26 @@ fn in_container(directory: &Path, at: &Path, line: &str) -> Child {
     child
 }
 
-/// Two containers with logs of one path, which share `/dev/shm`.
+/// As of two containers that share `/dev/shm`.
 #[test]
-fn logs_of_one_path_in_two_mount_namespaces_keep_apart() {
-    let Some(_turn) = turn("two mount namespaces") else { return };
-    let unshared = Command::new("unshare").args(["--mount", "true"]).status();
-    if !unshared.is_ok_and(|status| status.success()) {
-        eprintln!("NOT RUN: two mount namespaces: unshare is not there, or may not");
-        return;
-    }
+fn logs_of_one_path_in_two_directories_keep_apart() {
+    let Some(_turn) = turn("two logs of one path") else { return };
     let made = tempfile::tempdir().expect("a directory");
-    let [one, two, at] = ["one", "two", "at"].map(|name| made.path().join(name));
-    for directory in [&one, &two, &at] {
-        fs::create_dir(directory).expect("made");
-    }
-    let end = |mut child: Child| {
-        drop(child.stdin.take());
-        assert!(child.wait().expect("its end").success());
-    };
-    let mut first = in_container(&one, &at, "the first one's");
-    // Beside the first, which has the same path.
-    let second = in_container(&two, &at, "the second one's");
-    first.kill().and_then(|()| first.wait()).expect("killed");
-    end(second);
-    // After the first was killed.
-    end(in_container(&two, &at, "the second one's again"));
-    assert_eq!(read(&two.join("a.log")), "the second one's\nthe second one's again\n");
-    assert_eq!(read(&one.join("a.log")), "");
-    end(in_container(&one, &at, "the first one's again"));
-    assert_eq!(read(&one.join("a.log")), "the first one's\nthe first one's again\n");
+    let [at, first, second] = ["at", "first", "second"].map(|name| made.path().join(name));
+    let path = at.join("a.log");
+    // Beside the first one, which is killed later; and after it.
+    killed(kept(&path), MoodyDisk::new(Mood::Fails(ENOSPC)), |log| {
+        say(log, "the first one's\n");
+        fs::rename(&at, &first).expect("moved");
+        let code = in_forked_child(|| {
+            let (log, guard) = kept(&path).open().expect("another log");
+            say(&log, "the second one's\n");
+            u8::from(guard.recovery().is_none() && guard.close().is_ok())
+        });
+        assert_eq!(code.expect("a child"), 1);
+    });
+    assert_eq!(next_start(&path), (None, "the second one's\n".to_owned()));
+    fs::rename(&at, &second).expect("moved");
+    fs::rename(&first, &at).expect("back");
+    assert_eq!(next_start(&path).1, "the first one's\n");
 }

@@ -5,15 +5,15 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use common::{
-    DAY, EACCES, EIO, ENOSPC, Hooked, LONG, Mood, MoodyDisk, SHM, error, is_refused, kept, lines,
-    names, next_start, place, put, quick, read, say, small, stage_of, turn, wait_until,
+    DAY, EACCES, EIO, ENOSPC, Hooked, LONG, Mood, MoodyDisk, SHM, error, is_refused, kept, names,
+    next_start, place, quick, read, say, set_mode, set_modified, stage_of, turn, wait_until,
 };
 use inkstone_appender::{Builder, Keep, LogWriter, OsDirectory, Rotation, Survive};
 use inkstone_host::fork_child;
@@ -28,12 +28,7 @@ fn killed(builder: Builder) {
 }
 
 fn make_old(path: &Path) {
-    let file = File::options().write(true).open(path).expect("open");
-    file.set_modified(SystemTime::now() - 3 * DAY).expect("dated");
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("mode");
+    set_modified(path, SystemTime::now() - 3 * DAY);
 }
 
 /// Accepts nothing, no new file either, while `because_of` is there, and for `times` calls after
@@ -132,39 +127,6 @@ fn a_link_that_cannot_be_made_refuses_no_start() {
     fs::remove_file(&link).expect("removed");
     (0..2).for_each(|_| open(&[]));
     assert!(link.is_symlink() && read(&link) == LINES);
-}
-
-/// The file is moved away while a start waits for room for its lines.
-#[test]
-fn a_file_that_a_waiting_start_makes_is_like_the_one_before() {
-    let Some(_turn) = turn("a file moved while a start waits") else { return };
-    let (directory, path) = place();
-    fs::write(&path, "").expect("written");
-    set_mode(&path, 0o640);
-    // In several buffers: the first of them waits, the others are written after the file was moved.
-    let full = MoodyDisk::new(Mood::Fails(ENOSPC));
-    common::killed(small(kept(&path)), full, |log| put(log, 0..100));
-    let reason = directory.path().join("full");
-    fs::write(&reason, "").expect("written");
-    let (disk, asked) = full_disk(&reason, &Arc::default());
-    let (flag, moved) = (Arc::new(AtomicBool::new(false)), directory.path().join("a.log.1"));
-    std::thread::scope(|scope| {
-        let start = scope.spawn(|| {
-            let builder = kept(&path).drain_timeout(LONG).reopen_when(Arc::clone(&flag));
-            builder.open_on(disk).expect("there is room by now")
-        });
-        wait_until("a start that waits", || asked.load(Ordering::Relaxed) > 0);
-        fs::rename(&path, &moved).expect("moved");
-        flag.store(true, Ordering::Relaxed);
-        fs::remove_file(&reason).expect("removed");
-        let (log, guard) = start.join().expect("no panic");
-        wait_until("the new file", || path.exists());
-        say(&log, "behind\n");
-        guard.close().expect("closed");
-    });
-    let all = [&moved, &path].map(|path| fs::read_to_string(path).unwrap_or_default()).concat();
-    assert_eq!(all, lines(0..100) + "behind\n");
-    assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o640);
 }
 
 /// Nothing is lost if no room comes.
@@ -291,29 +253,6 @@ fn an_opening_that_fails_leaves_a_stage_only_where_lines_are_in_it() {
     assert!(read(&path) == LINES && !stage.exists());
 }
 
-#[test]
-fn a_stage_directory_of_somebody_elses_is_told_and_another_is_made() {
-    let Some(_turn) = turn("somebody's stage directory") else { return };
-    let memory = tempfile::tempdir_in(SHM).expect("a directory");
-    let (_directory, path) = place();
-    let first = stage_of(memory.path(), &path).parent().expect("a directory").to_path_buf();
-    fs::write(&first, "somebody's\n").expect("written");
-    let start = || {
-        let (builder, told) = quick(&path);
-        (builder.survive(Survive::Kill).stage_directory(memory.path()), told)
-    };
-    let (builder, told) = start();
-    let (_log, guard) = builder.open().expect("opened");
-    assert!(is_refused(start().0));
-    guard.close().expect("closed");
-    assert_eq!(told.count("instead"), 1);
-    killed(start().0);
-    fs::remove_file(first).expect("removed");
-    let (builder, told) = start();
-    next_start(builder);
-    assert_eq!((read(&path).as_str(), told.count("instead")), (LINES, 0));
-}
-
 /// A daemon: opens its log, forks, and lives on in the child.
 #[test]
 fn a_child_opens_the_log_that_its_parent_has_closed() {
@@ -355,47 +294,6 @@ fn a_next_file_that_was_left_goes_with_a_start() {
         next_start(quick(&path).0);
         assert_eq!(read(&next), "somebody's\n");
     }
-}
-
-/// Of a process that was killed, or found the disk full.
-#[test]
-fn the_first_line_stands_behind_the_half_of_another_on_a_line_of_its_own() {
-    let (directory, path) = place();
-    fs::write(&path, "half a line").expect("written");
-    next_start(quick(&path).0);
-    assert_eq!(read(&path), "half a line", "nothing is to be written");
-    let (log, guard) = quick(&path).0.open().expect("opened");
-    let put = |text: &str| {
-        say(&log, text);
-        guard.flush(LONG).expect("flushed");
-    };
-    put("first\n");
-    assert_eq!(read(&path), "half a line\nfirst\n");
-    // Pieces of one line, as far as the log knows.
-    put("second");
-    log.reopen();
-    put(", whole\n");
-    assert_eq!(read(&path), "half a line\nfirst\nsecond, whole\n");
-    // Another file with such an end.
-    fs::rename(&path, directory.path().join("moved")).expect("moved");
-    fs::write(&path, "another's half").expect("written");
-    log.reopen();
-    wait_until("the other file", || {
-        put("last\n");
-        read(&path).ends_with("last\n")
-    });
-    assert!(read(&path).starts_with("another's half\nlast\n"), "{}", read(&path));
-    guard.close().expect("closed");
-    // A disk that writes half of the bytes, and then nothing.
-    let (_directory, path) = place();
-    fs::write(&path, "half a line").expect("written");
-    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let (log, guard) = quick(&path).0.open_on(disk.clone()).expect("opened");
-    say(&log, LINES);
-    wait_until("an attempt", || log.stats().write_errors > 0);
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
-    assert_eq!(read(&path), format!("half a line\n{LINES}"));
 }
 
 /// Rotating and compressing such a name could never work, and options change: so it is refused,

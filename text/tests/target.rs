@@ -4,19 +4,16 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use common::{
-    LINE, LONG, Told, all_text, has_lines, line, names, place, put, read, small, wait_until,
+    LINE, LONG, Told, all_text, has_lines, line, names, place, put, read, rotating, set_mode,
+    small, wait_until,
 };
-use inkstone_appender::{Builder, Keep, LogWriter, Rotation};
+use inkstone_appender::{Keep, LogWriter, Rotation};
 use inkstone_io::is_root;
-
-fn rotating(path: &Path) -> Builder {
-    small(LogWriter::builder(path)).rotate(Rotation::new().at_bytes(16 << 10))
-}
 
 fn make_pipe(path: &Path) -> bool {
     let is_made = Command::new("mkfifo").arg(path).status().is_ok_and(|status| status.success());
@@ -24,10 +21,6 @@ fn make_pipe(path: &Path) -> bool {
         eprintln!("NOT RUN: a pipe in the log's place: there is no mkfifo");
     }
     is_made
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
 }
 
 #[test]

@@ -199,6 +199,9 @@ fn no_line_goes_behind_the_half_of_somebodys() {
         (lines, "old", None, "one\nhalf\ntwo\nwhole\n\nthree\n"),
     ] {
         let (_directory, path) = place();
+        // Of a process that was killed before this start.
+        fs::create_dir(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, "before").expect("written");
         let (log, guard) = quick(&path).0.open().expect("opened");
         let moved = path.with_file_name(moved_to);
         for (own, theirs) in parts {
@@ -211,7 +214,7 @@ fn no_line_goes_behind_the_half_of_somebodys() {
             append(&moved, theirs);
         }
         guard.close().expect("closed");
-        assert_eq!(read(&moved), expected, "{new_file:?}, {moved_to}");
+        assert_eq!(read(&moved), format!("before\n{expected}"), "{new_file:?}, {moved_to}");
     }
 }
 
@@ -294,7 +297,7 @@ fn a_file_that_somebody_has_put_there_is_not_rotated_and_lines_go_on_in_it() {
     fs::write(&path, "somebody's\n").expect("written");
     put(&log, 0..1000);
     guard.close().expect("closed");
-    assert_eq!(told.count("rotated to"), told.all().len(), "{told:?}");
+    assert_eq!(told.all(), [""; 0]);
     let all: String = names(&folder).iter().map(|name| read(&folder.join(name))).collect();
     assert_eq!(all.lines().filter(|line| line.starts_with("thread")).count(), 1000);
     assert_eq!(all.matches("somebody's\n").count(), 1);

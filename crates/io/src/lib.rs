@@ -86,7 +86,7 @@ pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_other
 #[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
 #[cfg(all(feature = "text-log", target_os = "linux"))]
-pub use text_log::stage_file::{StageFile, StageLock};
+pub use text_log::stage_file::StageFile;
 #[cfg(feature = "text-log")]
 pub use text_log::writer_lock::{Taken, WriterLock};
 pub use yielding::AdaptiveYielding;

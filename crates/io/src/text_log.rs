@@ -5,6 +5,8 @@
 
 pub(crate) mod append_file;
 #[cfg(target_os = "linux")]
+pub(crate) mod cut_mapping;
+#[cfg(target_os = "linux")]
 pub(crate) mod memory;
 #[cfg(target_os = "linux")]
 pub(crate) mod stage_file;

@@ -3,15 +3,17 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Write as _};
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_appender::{
     AppendFacts, Builder, Disk, Error, Event, LogFile, LogWriter, OsDirectory, OsDisk, Recovery,
-    Result, Survive,
+    Result, Rotation, Survive,
 };
 use inkstone_host::in_forked_child;
 
@@ -42,7 +44,7 @@ pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The events of a log, as text.
+/// The events of a log, as text; rotations are none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -53,7 +55,9 @@ impl Told {
     }
 
     pub(crate) fn push(&self, event: &Event<'_>) {
-        self.0.lock().expect("no panic").push(event.to_string());
+        if !matches!(event, Event::Rotated { .. }) {
+            self.0.lock().expect("no panic").push(event.to_string());
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -80,6 +84,20 @@ pub(crate) fn kept(path: &Path) -> Builder {
 /// With small buffers.
 pub(crate) fn small(builder: Builder) -> Builder {
     builder.buffers_bytes(64 << 10).buffer_bytes(4 << 10)
+}
+
+/// With small buffers and files of 16 KiB.
+pub(crate) fn rotating(path: &Path) -> Builder {
+    small(LogWriter::builder(path)).rotate(Rotation::new().at_bytes(16 << 10))
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+}
+
+pub(crate) fn set_modified(path: &Path, time: SystemTime) {
+    let file = fs::File::options().write(true).open(path).expect("open");
+    file.set_modified(time).expect("dated");
 }
 
 /// A process that puts lines, and is killed before it has closed its log: a forked child that ends
@@ -340,12 +358,12 @@ pub(crate) fn all_text(folder: &Path, name: &str) -> String {
 }
 
 pub(crate) fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).expect("text")
+    fs::read_to_string(path).expect("text")
 }
 
 /// Another program appends to the file.
 pub(crate) fn append(path: &Path, text: &str) {
-    let mut file = std::fs::File::options().append(true).open(path).expect("open");
+    let mut file = fs::File::options().append(true).open(path).expect("open");
     file.write_all(text.as_bytes()).expect("written");
 }
 
@@ -358,7 +376,7 @@ pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
 
 /// The names in a directory, in order.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a directory");
+    let entries = fs::read_dir(folder).expect("a directory");
     let entries = entries.map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<_> = entries.map(|name| name.into_string().expect("text")).collect();
     names.sort_unstable();
@@ -389,14 +407,14 @@ pub(crate) fn put(log: &LogWriter, numbers: Range<u64>) {
 pub(crate) fn stage_of(parent: &Path, log: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::MetadataExt as _;
-    let mine = std::fs::metadata("/proc/self").expect("this process").uid();
+    let mine = fs::metadata("/proc/self").expect("this process").uid();
     let name = log.file_name().expect("a name").to_string_lossy();
     let own = parent.join(format!("inkstone-{mine}"));
     let wanted = log.as_os_str().as_bytes();
     let is_its = |path: &PathBuf| {
-        let bytes = std::fs::read(path).unwrap_or_default();
+        let bytes = fs::read(path).unwrap_or_default();
         bytes[..bytes.len().min(8192)].windows(wanted.len()).any(|window| window == wanted)
     };
-    let entries = std::fs::read_dir(&own).into_iter().flatten().flatten();
+    let entries = fs::read_dir(&own).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).find(is_its).unwrap_or_else(|| own.join(format!("{name}.0")))
 }

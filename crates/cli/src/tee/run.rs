@@ -65,6 +65,17 @@ struct Closing {
     at_most: Option<Duration>,
 }
 
+/// How a wait ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Waited {
+    /// What was waited for is there.
+    Done,
+    /// The time is over.
+    Late,
+    /// Another signal to end came than the first one.
+    Asked,
+}
+
 struct Run {
     /// `--grace`.
     grace: Duration,
@@ -74,12 +85,18 @@ struct Run {
     signals: u32,
     first: Option<Instant>,
     last: Option<(i32, Instant)>,
-    /// A SIGHUP came before there was a log to reopen.
+    /// A SIGHUP came before there was a log to reopen: the file may have been opened before it was
+    /// moved.
     is_hangup_due: bool,
     /// The input did not end in the time that a signal leaves it.
     is_late: bool,
+    /// The log, once it is open.
+    log: Option<LogWriter>,
+    guard: Option<Guard>,
     /// How reading ended, once it has ended.
     input: Option<anyhow::Result<()>>,
+    /// How closing ended, once it has ended.
+    closed: Option<io::Result<()>>,
 }
 
 /// Writes stdin into the log until it ends or a signal comes.
@@ -131,9 +148,10 @@ impl Run {
         };
         self.spawn("stdin", move || Event::InputEnded(reader.run()))?;
         self.wait_for_input(&log, &count, stop, is_read_on)?;
-        let closed = self.close(&closer, guard, &log)?;
+        self.close(&closer, guard, &log)?;
         let missing = echo.and_then(|echo| self.end_echo(&echo));
         let signal = self.last.map(|(signal, _)| signal);
+        let closed = self.closed.take();
         let end = End { arguments: &arguments, log: &log, count: &count, closed, missing };
         Ok(end.tell(self.input.take(), signal, self.is_late))
     }
@@ -156,7 +174,10 @@ impl Run {
             last: None,
             is_hangup_due: false,
             is_late: false,
+            log: None,
+            guard: None,
             input: None,
+            closed: None,
         }
     }
 
@@ -228,6 +249,37 @@ impl Run {
         Ok(give)
     }
 
+    /// Takes events, as long as `until` gives, until what is waited for is there.
+    fn wait(
+        &mut self,
+        until: impl Fn(&Self) -> Option<Instant>,
+        is_done: impl Fn(&Self) -> bool,
+    ) -> anyhow::Result<Waited> {
+        while !is_done(self) {
+            match self.next(until(self))? {
+                None => return Ok(Waited::Late),
+                Some(Event::Opened(opened)) => {
+                    let (log, guard) = opened?;
+                    if self.is_hangup_due {
+                        log.reopen();
+                    }
+                    (self.log, self.guard) = (Some(log), Some(guard));
+                }
+                Some(Event::InputEnded(ended)) => self.input = Some(ended),
+                Some(Event::Closed(result)) => self.closed = Some(result),
+                Some(Event::Signal(SIGHUP)) => match &self.log {
+                    Some(log) => log.reopen(),
+                    None => self.is_hangup_due = true,
+                },
+                Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => {
+                    return Ok(Waited::Asked);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(Waited::Done)
+    }
+
     /// Opens the log, which takes a while if a killed process has left much; `None` if a second
     /// signal came first. An error if the deadline of the first signal passes.
     fn open(
@@ -235,23 +287,10 @@ impl Run {
         open: impl FnOnce() -> anyhow::Result<(LogWriter, Guard)> + Send + 'static,
     ) -> anyhow::Result<Option<(LogWriter, Guard)>> {
         self.spawn("open", move || Event::Opened(open()))?;
-        loop {
-            match self.next(self.behind_deadline(LATE))? {
-                Some(Event::Opened(opened)) => {
-                    let (log, guard) = opened?;
-                    if self.is_hangup_due {
-                        log.reopen();
-                    }
-                    return Ok(Some((log, guard)));
-                }
-                // The file may have been opened before it was moved.
-                Some(Event::Signal(SIGHUP)) => self.is_hangup_due = true,
-                Some(Event::Signal(signal)) if self.is_wish(signal) && self.signals > 1 => {
-                    return Ok(None);
-                }
-                None => anyhow::bail!("a signal came, and the log could not be opened in time"),
-                Some(_) => {}
-            }
+        match self.wait(|run| run.behind_deadline(LATE), |run| run.guard.is_some())? {
+            Waited::Done => Ok(self.log.clone().zip(self.guard.take())),
+            Waited::Asked => Ok(None),
+            Waited::Late => anyhow::bail!("a signal came, and the log could not be opened in time"),
         }
     }
 
@@ -265,83 +304,54 @@ impl Run {
         is_read_on: bool,
     ) -> anyhow::Result<()> {
         let is_read_on = is_read_on && !self.grace.is_zero();
-        let read_until = |run: &Self| if is_read_on { run.deadline() } else { run.first };
+        let until = |run: &Self| if is_read_on { run.deadline() } else { run.first };
+        let has_ended = |run: &Self| run.input.is_some();
+        let waited = self.wait(until, has_ended)?;
+        drop(stop);
+        self.is_late = waited == Waited::Late && is_read_on;
+        // The last read, as long as anything moves.
         let moved = || (count.read().bytes, log.stats().written_bytes);
-        let (mut stop, mut until, mut seen) = (Some(stop), read_until(self), moved());
-        loop {
-            match self.next(until)? {
-                Some(Event::InputEnded(ended)) => {
-                    self.input = Some(ended);
-                    return Ok(());
-                }
-                Some(Event::Signal(SIGHUP)) => log.reopen(),
-                // The last read keeps its time.
-                Some(Event::Signal(signal)) if self.is_wish(signal) && stop.is_some() => {
-                    until = if self.signals == 1 { read_until(self) } else { Some(Instant::now()) };
-                }
-                None if stop.take().is_some() => {
-                    self.is_late = self.signals == 1 && is_read_on;
-                    seen = moved();
-                    until = Some(Instant::now() + READ_STILL);
-                }
-                None if moved() != seen => {
-                    seen = moved();
-                    until = Some(Instant::now() + READ_STILL);
-                }
+        while waited != Waited::Done {
+            let (seen, still) = (moved(), Instant::now() + READ_STILL);
+            match self.wait(|_| Some(still), has_ended)? {
+                Waited::Done => break,
                 // Not even the rest of the input could be read.
-                None => {
+                Waited::Late if moved() == seen => {
                     self.is_late = true;
-                    return Ok(());
+                    break;
                 }
-                Some(_) => {}
+                _ => {}
             }
         }
+        Ok(())
     }
 
-    /// Closes the log; `None` if it stopped waiting, because of another signal, or because the
-    /// deadline is over and nothing more reaches the log.
+    /// Closes the log. Stops waiting because of another signal, or because the deadline is over and
+    /// nothing more reaches the log.
     fn close(
         &mut self,
         closer: &Sender<Closing>,
         guard: Guard,
         log: &LogWriter,
-    ) -> anyhow::Result<Option<io::Result<()>>> {
+    ) -> anyhow::Result<()> {
         let at_most = self.deadline().map(|until| until.saturating_duration_since(Instant::now()));
         // The thread waits for this, unless it has died, which is the next event.
         let _ = closer.send(Closing { guard, at_most });
-        let mut closed = None;
-        // Waits for a slow disk while it takes anything.
-        let mut seen = log.stats().written_bytes;
-        let still =
-            |run: &Self| run.behind_deadline(LATE).map(|end| end.max(Instant::now() + DISK_STILL));
-        let mut until = still(self);
-        while closed.is_none() || self.input.is_none() {
-            match self.next(until)? {
-                Some(Event::Closed(result)) => {
-                    closed = Some(result);
-                    // The log takes no more lines, so the reader ends, unless it hangs in a read
-                    // because another process took the input.
-                    until = still(self).or_else(|| Some(Instant::now() + OVERTIME));
-                }
-                Some(Event::InputEnded(ended)) => self.input = Some(ended),
-                // The rest goes to the new file: the process that moved the old one may already
-                // compress it.
-                Some(Event::Signal(SIGHUP)) => log.reopen(),
-                Some(Event::Signal(signal)) if self.is_wish(signal) => {
-                    if self.signals > 1 {
-                        break;
-                    }
-                    until = still(self);
-                }
-                None if closed.is_none() && log.stats().written_bytes != seen => {
-                    seen = log.stats().written_bytes;
-                    until = still(self);
-                }
-                None => break,
-                Some(_) => {}
+        loop {
+            // A slow disk is waited for while it takes anything.
+            let (seen, still) = (log.stats().written_bytes, Instant::now() + DISK_STILL);
+            let until = |run: &Self| {
+                let late = run.behind_deadline(LATE).map(|end| end.max(still));
+                // The log takes no more lines, so the reader ends, unless it hangs in a read
+                // because another process took the input.
+                late.or_else(|| run.closed.as_ref().map(|_| Instant::now() + OVERTIME))
+            };
+            let waited = self.wait(until, |run| run.closed.is_some() && run.input.is_some())?;
+            let goes_on = self.closed.is_none() && log.stats().written_bytes != seen;
+            if waited != Waited::Late || !goes_on {
+                return Ok(());
             }
         }
-        Ok(closed)
     }
 
     fn end_echo(&mut self, echo: &Echo) -> Option<Missing> {

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::error::{Error, Result};
+use crate::text_log::cut_mapping::{Watched, watch};
 
 /// Words beside each buffer. The first is the buffer's own: how many bytes were published.
 pub const STAGE_WORDS: usize = 8;
@@ -75,6 +76,8 @@ impl StageLayout {
 struct Region {
     start: NonNull<u8>,
     len: usize,
+    /// Has it said if another program cuts the file.
+    watched: Option<Watched>,
 }
 
 // SAFETY: the mapping is owned memory, not tied to a thread; it is reached only through
@@ -85,6 +88,7 @@ unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.watched = None;
         // SAFETY: mapped with this length, unmapped once: every buffer holds the region alive.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
@@ -107,11 +111,12 @@ pub fn buffers_in_memory(layout: StageLayout) -> Result<Vec<StageBuffer>> {
     // ours.
     let start =
         unsafe { mmap_anonymous(std::ptr::null_mut(), layout.len_bytes(), protection, flags) };
-    cut(path, start.map_err(|error| failed(path, error))?.cast(), layout)
+    divide(path, start.map_err(|error| failed(path, error))?.cast(), layout, None)
 }
 
-/// Buffers in a file, which has the layout's size, is in memory and is used by this process alone.
-/// A child does not inherit the mapping, where the kernel can see to that.
+/// Buffers in a file, with what is in them. The file has the layout's size, is in memory and is
+/// used by this process alone. A child does not inherit the mapping, where the kernel can see to
+/// that.
 pub(crate) fn buffers_in_file(
     file: &File,
     path: &Path,
@@ -125,7 +130,8 @@ pub(crate) fn buffers_in_file(
     let start =
         unsafe { mmap(std::ptr::null_mut(), layout.len_bytes(), protection, flags, file, 0) };
     let start = start.map_err(|error| failed(path, error))?;
-    let buffers = cut(path, start.cast(), layout)?;
+    let watched = watch(path, start.addr(), layout.len_bytes());
+    let buffers = divide(path, start.cast(), layout, Some(watched))?;
     // A sandbox may refuse it: a child that has the mapping puts nothing into it (`ForkMark`).
     // SAFETY: the range is the whole mapping made above.
     let _ = unsafe { madvise(start, layout.len_bytes(), Advice::LinuxDontFork) };
@@ -141,24 +147,28 @@ fn check(path: &Path, layout: StageLayout) -> Result<()> {
     Err(Error::invalid("map buffers in", path, why))
 }
 
-/// Divides a fresh mapping of the layout's length into its buffers: each part is used once.
-fn cut(path: &Path, start: *mut u8, layout: StageLayout) -> Result<Vec<StageBuffer>> {
+/// Divides a mapping of the layout's length into its buffers: each part is used once.
+fn divide(
+    path: &Path,
+    start: *mut u8,
+    layout: StageLayout,
+    watched: Option<Watched>,
+) -> Result<Vec<StageBuffer>> {
     let start = NonNull::new(start)
         .ok_or_else(|| failed(path, io::Error::other("mmap answered with address 0")))?;
-    let region = Arc::new(Region { start, len: layout.len_bytes() });
+    let region = Arc::new(Region { start, len: layout.len_bytes(), watched });
     let buffer = |number| {
         // SAFETY: both offsets lie inside the mapping, by the layout's own arithmetic, which was
         // checked.
         let (words, data) = unsafe {
             (start.add(layout.words_at(number)).cast(), start.add(layout.buffer_at(number)))
         };
-        StageBuffer {
-            words,
-            data,
-            capacity: layout.buffer_bytes,
-            used: 0,
-            _region: Arc::clone(&region),
-        }
+        let (capacity, region) = (layout.buffer_bytes, Arc::clone(&region));
+        let mut buffer = StageBuffer { words, data, capacity, used: 0, _region: region };
+        // A killed process may have left bytes. A number that cannot be is not believed.
+        let used = usize::try_from(buffer.word(0)).unwrap_or(usize::MAX);
+        buffer.used = if used <= capacity { used } else { 0 };
+        buffer
     };
     Ok((0..layout.buffers).map(buffer).collect())
 }
@@ -312,6 +322,21 @@ mod tests {
         assert_eq!(buffer.word(0), 3);
         buffer.clear();
         assert_eq!((buffer.len(), buffer.word(0)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_in_a_file_is_there_when_it_is_mapped_again_unless_it_cannot_be() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(LAYOUT.len_bytes() as u64).expect("so long");
+        let map = || buffers_in_file(&file, Path::new("a file"), LAYOUT).expect("mapped");
+        for (bytes, word, there) in [(4096, 4096, 4096), (3, 3, 3), (0, 4097, 0), (0, u64::MAX, 0)]
+        {
+            let mut buffer = map().remove(1);
+            buffer.clear();
+            buffer.push(&vec![1; bytes]);
+            buffer.set_word(0, word);
+            assert_eq!(map()[1].bytes(), vec![1; there]);
+        }
     }
 
     #[test]

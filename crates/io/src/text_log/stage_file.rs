@@ -34,7 +34,6 @@ const DIRECTORIES_MAX: u32 = 16;
 pub struct StageFile {
     locked: LockedFile,
     path: PathBuf,
-    elsewhere: Option<Error>,
 }
 
 impl StageFile {
@@ -45,19 +44,19 @@ impl StageFile {
     /// It is not in memory, not a plain file of this user alone, or could not be opened or locked.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         let locked = open_locked(path)?;
-        Ok(locked.map(|locked| Self { locked, path: path.to_path_buf(), elsewhere: None }))
+        Ok(locked.map(|locked| Self { locked, path: path.to_path_buf() }))
     }
 
     /// As [`StageFile::open`], in a directory of this user alone (mode 0700) below `parent`, which
     /// is created if it is missing: `inkstone-UID`, or, if another user has that name,
-    /// `inkstone-UID.1` and so on. A directory that has the file already comes first.
+    /// `inkstone-UID.1` and so on.
     ///
     /// # Errors
     /// Other users have all those names, or the directory cannot be created; as
     /// [`StageFile::open`].
     pub fn open_below(parent: &Path, name: &str) -> Result<Option<Self>> {
         for _ in 0..TRIES {
-            let Some((directory, elsewhere)) = own_directory(parent, name)? else { continue };
+            let Some(directory) = own_directory(parent)? else { continue };
             match Self::open(&directory.join(name)) {
                 // Another start, which failed, has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -66,11 +65,7 @@ impl StageFile {
                     let _ = std::fs::remove_dir(&directory);
                     return Err(error);
                 }
-                Ok(None) => return Ok(None),
-                Ok(Some(mut stage)) => {
-                    stage.elsewhere = elsewhere;
-                    return Ok(Some(stage));
-                }
+                opened => return opened,
             }
         }
         let path = parent.join(directory_name(0));
@@ -120,11 +115,6 @@ impl StageFile {
         Ok((bytes, len))
     }
 
-    /// Why it is not in the usual place, if another user has the name of this user's directory.
-    pub fn elsewhere(&self) -> Option<&Error> {
-        self.elsewhere.as_ref()
-    }
-
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -134,34 +124,22 @@ impl StageFile {
         self.locked.file()
     }
 
-    /// Its contents.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn read(&self) -> Result<Vec<u8>> {
-        let failed = |source| Error::new("read stage", &self.path, source);
-        let len = self.file().metadata().map_err(failed)?.len();
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-        retry(|| self.file().read_exact_at(&mut bytes, 0)).map_err(failed)?;
-        Ok(bytes)
-    }
-
-    /// Overwrites bytes.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = retry(|| self.file().write_all_at(bytes, offset));
         written.map_err(|source| Error::new("write stage", &self.path, source).at(offset))
     }
 
-    /// Empties it.
+    /// The buffers that are in it, with their contents; it has this layout.
     ///
     /// # Errors
-    /// What the file system answers.
-    pub fn clear(&self) -> Result<()> {
-        retry(|| self.file().set_len(0))
-            .map_err(|source| Error::new("ftruncate stage", &self.path, source))
+    /// It has another size, or there is no such amount of memory.
+    pub fn map(&self, layout: StageLayout) -> Result<Vec<StageBuffer>> {
+        let len = self.file().metadata().map(|facts| facts.len());
+        let len = len.map_err(|source| Error::new("fstat stage", &self.path, source))?;
+        if len != layout.len_bytes() as u64 {
+            return Err(Error::invalid("map stage", &self.path, "its head gives another size"));
+        }
+        buffers_in_file(self.file(), &self.path, layout)
     }
 
     /// Empties it, allocates all memory that the layout needs (so that a full tmpfs is an error
@@ -175,19 +153,19 @@ impl StageFile {
         self,
         layout: StageLayout,
         head: &[u8],
-    ) -> Result<(StageLock, Vec<StageBuffer>)> {
-        self.check_head(head, layout.head_bytes)?;
-        self.clear()?;
+    ) -> Result<(Self, Vec<StageBuffer>)> {
+        retry(|| self.file().set_len(0))
+            .map_err(|source| Error::new("ftruncate stage", &self.path, source))?;
         let len = layout.len_bytes().max(1);
         let room = match Allocate::Grow.call(self.file(), &self.path, len as u64) {
             Err(error) if error.is_not_here() => self.write_at(&vec![0; len], 0),
             done => done,
         };
         let made = room
-            .and_then(|()| self.write_at(head, 0))
+            .and_then(|()| self.write_head(layout, head))
             .and_then(|()| buffers_in_file(self.file(), &self.path, layout));
         match made {
-            Ok(buffers) => Ok((StageLock { file: self, head_bytes: layout.head_bytes }, buffers)),
+            Ok(buffers) => Ok((self, buffers)),
             Err(error) => {
                 let _ = self.remove();
                 Err(error)
@@ -195,63 +173,36 @@ impl StageFile {
         }
     }
 
-    fn check_head(&self, head: &[u8], most: usize) -> Result<()> {
-        if head.len() <= most {
-            return Ok(());
-        }
-        let why = format!("a head of {} bytes does not fit into {most}", head.len());
-        Err(Error::invalid("write stage", &self.path, why))
-    }
-
-    /// Removes it: nothing in it is needed any more.
-    ///
-    /// # Errors
-    /// What the file system answers.
-    pub fn remove(self) -> Result<()> {
-        // Another file may have its path by now.
-        if self.file().metadata().is_ok_and(|facts| facts.nlink() == 0) {
-            return Ok(());
-        }
-        std::fs::remove_file(&self.path)
-            .map_err(|source| Error::new("unlink stage", &self.path, source))
-    }
-}
-
-/// A stage file whose buffers are in use: its lock, and nothing that could change the bytes under
-/// them.
-#[derive(Debug)]
-pub struct StageLock {
-    file: StageFile,
-    head_bytes: usize,
-}
-
-impl StageLock {
-    /// Where the file is.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// Writes another head, which describes the buffers from now on.
     ///
     /// # Errors
     /// The head is longer than its place, or what the file system answers.
-    pub fn write_head(&self, head: &[u8]) -> Result<()> {
-        self.file.check_head(head, self.head_bytes)?;
-        self.file.write_at(head, 0)
+    pub fn write_head(&self, layout: StageLayout, head: &[u8]) -> Result<()> {
+        if head.len() <= layout.head_bytes {
+            return self.write_at(head, 0);
+        }
+        let (bytes, most) = (head.len(), layout.head_bytes);
+        let why = format!("a head of {bytes} bytes does not fit into {most}");
+        Err(Error::invalid("write stage", &self.path, why))
     }
 
     /// Whether it was removed: the next start will not find its contents, and nothing keeps another
     /// writer away.
     pub fn is_removed(&self) -> bool {
-        self.file.file().metadata().is_ok_and(|facts| facts.nlink() == 0)
+        self.file().metadata().is_ok_and(|facts| facts.nlink() == 0)
     }
 
-    /// Removes the file: nothing in it is needed any more. Existing buffers keep their memory.
+    /// Removes it: nothing in it is needed any more. Existing buffers keep their memory.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn remove(self) -> Result<()> {
-        self.file.remove()
+        // Another file may have its path by now.
+        if self.is_removed() {
+            return Ok(());
+        }
+        std::fs::remove_file(&self.path)
+            .map_err(|source| Error::new("unlink stage", &self.path, source))
     }
 }
 
@@ -325,29 +276,23 @@ fn is_owner(path: &Path, facts: &Metadata) -> Result<bool> {
     }
 }
 
-/// The directory for a stage of this name, and why it is not the first one; `None` if another
-/// process was faster. A user number may belong to another user in another container, and every
-/// user may make a directory of any name: so one name is not enough.
-fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Error>)>> {
+/// The directory for a new stage; `None` if another process was faster. A user number may belong to
+/// another user in another container, and every user may make a directory of any name: so one name
+/// is not enough.
+fn own_directory(parent: &Path) -> Result<Option<PathBuf>> {
     let (mut own, mut free, mut others) = (None, None, None);
     for path in (0..DIRECTORIES_MAX).map(|number| parent.join(directory_name(number))) {
         match Whose::of(&path)? {
-            Whose::Ours if is_there(&path.join(name))? => {
-                own = Some(path);
-                break;
-            }
             Whose::Ours => drop(own.get_or_insert(path)),
             Whose::Nobodys => drop(free.get_or_insert(path)),
             Whose::Others => drop(others.get_or_insert(path)),
         }
     }
-    let foreign =
-        |path| Error::invalid("open stage directory", path, "it is not a directory of this user");
     let Some(path) = own.clone().or(free) else {
         let path = others.unwrap_or_else(|| parent.join(directory_name(0)));
-        return Err(
-            foreign(path).advise("check who made it: lines may wait in it, so move it away")
-        );
+        let why = "it is not a directory of this user";
+        let error = Error::invalid("open stage directory", path, why);
+        return Err(error.advise("check who made it: lines may wait in it, so move it away"));
     };
     if own.is_none() {
         match retry(|| DirBuilder::new().mode(0o700).create(&path)) {
@@ -361,25 +306,7 @@ fn own_directory(parent: &Path, name: &str) -> Result<Option<(PathBuf, Option<Er
             return Ok(None);
         }
     }
-    let is_first = path == parent.join(directory_name(0));
-    let others = others.filter(|_| !is_first).map(|other| {
-        foreign(other)
-            .advise(format!("the stage is in {} instead; check who made the first", path.display()))
-    });
-    Ok(Some((path, others)))
-}
-
-/// Whether the stage exists. An error is returned, not taken for "no": the stage would not be found
-/// again.
-fn is_there(path: &Path) -> Result<bool> {
-    match retry(|| std::fs::symlink_metadata(path)) {
-        Ok(_) => Ok(true),
-        // No file can have this name: the opening returns the error.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENAMETOOLONG)) => {
-            Ok(false)
-        }
-        Err(source) => Err(Error::new("stat stage", path, source)),
-    }
+    Ok(Some(path))
 }
 
 fn open_locked(path: &Path) -> Result<Option<LockedFile>> {
@@ -521,13 +448,11 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", &own).expect("a link");
         let stage = StageFile::open_below(&parent, "b").expect("opened").expect("free");
         assert_eq!(stage.path(), second.join("b"));
-        let why = stage.elsewhere().expect("others have the first name").to_string();
-        assert!(why.contains("of this user") && why.contains(".1 instead"), "{why}");
         drop(stage);
         // What is in it is found there, though the first name is free by now.
         std::fs::remove_file(&own).expect("removed");
         let stage = StageFile::open_below(&parent, "b").expect("opened").expect("free");
-        assert!(stage.path().starts_with(&second) && stage.elsewhere().is_none());
+        assert!(stage.path().starts_with(&second));
         let other = StageFile::open_below(&parent, "c").expect("opened").expect("free");
         assert!(other.path().starts_with(&second), "there is one already");
         assert!(StageFile::open_below(&parent, "b").expect("asked").is_none(), "it is open");
