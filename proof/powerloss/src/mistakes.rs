@@ -243,7 +243,6 @@ fn faults(mut variant: Variant, seed: u64, states: &mut u64) -> Result<(), Strin
             directory_error_ppm: 10_000,
             no_space_ppm: 20_000,
             short_ppm: 100_000,
-            ..FaultRates::default()
         };
         variant.disk.after_effect = Some(after);
         let disk = SimDisk::new(seed, variant.disk);

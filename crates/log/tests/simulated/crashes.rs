@@ -209,7 +209,6 @@ fn faults_at_any_time() {
         directory_error_ppm: 10_000,
         no_space_ppm: 20_000,
         short_ppm: 100_000,
-        ..FaultRates::default()
     };
     for seed in seeds(30_001, 150) {
         let mut variant = variant(seed);
