@@ -1,8 +1,6 @@
 //! Errors say what went wrong, once, where, and what to do; nothing is begun and nothing is
 //! changed. And the command has no mistakes built in.
 
-use std::process::Command;
-
 use crate::support::{Words as _, directory, good, lines, names, run, said, segments, text};
 
 /// Arguments, exit code, and what stderr says.
@@ -145,7 +143,7 @@ fn the_command_has_no_mistakes_in_it() {
     let control = "Cut the power, and check what is left of a log";
     let list = directory.path().join("names");
     std::fs::write(&list, format!("{control}\n{}\n", names.join("\n"))).expect("a list");
-    let mut grep = Command::new("grep");
+    let mut grep = std::process::Command::new("grep");
     grep.args(["-aoF", "-f"]).arg(&list).arg(env!("CARGO_BIN_EXE_inkstone"));
     let found = text(&grep.output().expect("grep runs").stdout);
     let (there, found): (Vec<&str>, Vec<&str>) = found.lines().partition(|name| *name == control);

@@ -43,13 +43,13 @@ fn behind_shell(script: &str) -> Command {
 
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
-    let ways: [(fn() -> Command, &str); 3] = [
-        (|| behind(NOHUP, &[]), "-HUP"),
-        // As a shell starts a command that is followed by `&`.
-        (|| behind_shell("trap '' INT;"), "-INT"),
-        (|| behind_shell("trap '' TERM;"), "-TERM"),
-    ];
-    for (ignoring, name) in ways {
+    for name in ["-HUP", "-INT", "-TERM"] {
+        let ignoring = || match name {
+            "-HUP" => behind(NOHUP, &[]),
+            // As a shell starts a command that is followed by `&`.
+            "-INT" => behind_shell("trap '' INT;"),
+            _ => behind_shell("trap '' TERM;"),
+        };
         let directory = directory();
         let at = directory.path();
         let (mut append, mut stdin, mut out) = start(at, ignoring(), "append log");
