@@ -1,6 +1,6 @@
 //! What is in a stage: whose it is, and the buffers of a killed process that count.
 //!
-//! *Owns*: the head of the stage file, and which buffers count. *May not touch*: files.
+//! *Owns*: the head of the stage file, and which buffers count. *May not touch*: the log's files.
 //!
 //! A buffer counts if it has a number and bytes. A piece of a long line counts only if the previous
 //! piece does, or is in the log already: the first piece is published last.

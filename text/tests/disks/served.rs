@@ -107,8 +107,8 @@ impl Filesystem for PassThrough {
 
     #[rustfmt::skip]
     fn read(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>,
-        reply: ReplyData,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags,
+        _: Option<LockOwner>, reply: ReplyData,
     ) {
         let mut bytes = vec![0; size as usize];
         match self.file(inode).and_then(|file| file.read_at(&mut bytes, offset)) {
@@ -119,8 +119,8 @@ impl Filesystem for PassThrough {
 
     #[rustfmt::skip]
     fn write(
-        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, _: OpenFlags,
-        _: Option<LockOwner>, reply: ReplyWrite,
+        &self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, data: &[u8],
+        _: WriteFlags, _: OpenFlags, _: Option<LockOwner>, reply: ReplyWrite,
     ) {
         let written = self.file(inode).and_then(|file| file.write_at(data, offset));
         if self.0.join(ENDS_UNANSWERED).exists() {

@@ -308,22 +308,24 @@ impl Run {
         let has_ended = |run: &Self| run.input.is_some();
         let waited = self.wait(until, has_ended)?;
         drop(stop);
+        if waited == Waited::Done {
+            return Ok(());
+        }
         self.is_late = waited == Waited::Late && is_read_on;
         // The last read, as long as anything moves.
         let moved = || (count.read().bytes, log.stats().written_bytes);
-        while waited != Waited::Done {
+        loop {
             let (seen, still) = (moved(), Instant::now() + READ_STILL);
             match self.wait(|_| Some(still), has_ended)? {
-                Waited::Done => break,
+                Waited::Done => return Ok(()),
                 // Not even the rest of the input could be read.
                 Waited::Late if moved() == seen => {
                     self.is_late = true;
-                    break;
+                    return Ok(());
                 }
                 _ => {}
             }
         }
-        Ok(())
     }
 
     /// Closes the log. Stops waiting because of another signal, or because the deadline is over and

@@ -59,8 +59,9 @@ impl Drop for Watched {
 pub(crate) fn watch(path: &Path, start: usize, len: usize) -> Watched {
     let _adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
     let words = format!(
-        "inkstone: another program cut {} while its lines were in it: those that are not in the log \
-         are lost, and this process ends (SIGBUS); remove such a file instead, and a new one is made\n",
+        "inkstone: another program cut {} while lines were in it: those that are not in the log \
+         are lost, and this process ends (SIGBUS); remove such a file instead, and another is \
+         made\n",
         path.display()
     );
     let is_free =
