@@ -70,7 +70,7 @@ fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
             .flatten()
             .flatten()
             .map(|entry| entry.path());
-        names.filter(|path| path.is_dir()).any(|path| path.join("arm-00").exists())
+        names.filter(|path| path.is_dir()).any(|path| path.join("way-00").exists())
     };
     while !measures() {
         assert!(begin.elapsed() < Duration::from_secs(120), "the lab does not begin");

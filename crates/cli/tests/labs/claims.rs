@@ -33,7 +33,7 @@ fn claims_are_run_and_answered_with_figures_or_reasons() {
     let faults = claims.iter().find(|claim| claim["id"] == "mmap-fault").expect("the claim");
     assert_ne!(faults["verdict"], "not-run", "{faults}");
     // The measurements are in the result too, and nothing else is left.
-    assert!(result["runs"][0]["cells"].as_array().is_some_and(|cells| !cells.is_empty()));
+    assert!(result["tables"][0]["ways"].as_array().is_some_and(|ways| !ways.is_empty()));
     let left: Vec<_> =
         std::fs::read_dir(at).expect("the directory").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["c.json"]);

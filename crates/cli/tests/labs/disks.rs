@@ -30,11 +30,10 @@ fn memory_is_measured_and_never_recommended() {
     // A result of the lab like any other, with the answer beside it.
     let result = json(&std::fs::read(at.join("disks.json")).expect("a result"));
     assert_eq!(result["sentence"].as_str(), Some(sentence));
-    let runs = result["runs"].as_array().expect("runs");
-    assert_eq!(runs.len(), 2);
-    let rounds =
-        |run: &serde_json::Value| run["cells"][0]["outcome"]["rounds"].as_array().map(Vec::len);
-    assert_eq!((rounds(&runs[0]), rounds(&runs[1])), (Some(24), Some(24)));
+    let tables = result["tables"].as_array().expect("tables");
+    assert_eq!(tables.len(), 2);
+    let rounds = |table: &serde_json::Value| table["ways"][0]["rounds"].as_array().map(Vec::len);
+    assert_eq!((rounds(&tables[0]), rounds(&tables[1])), (Some(24), Some(24)));
     let compared = run(at, &["lab", "compare", "disks.json", "disks.json"]);
     assert!(matches!(compared.status.code(), Some(0 | 4)), "{}", text(&compared.stderr));
 }

@@ -49,11 +49,11 @@ fn json_holds_everything_and_csv_a_row_for_each_way() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
-    assert_eq!(json["schema_version"], 2);
+    assert_eq!(json["schema_version"], 3);
     assert!(json["machine"]["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
-    let cells = json["runs"][0]["cells"].as_array().expect("cells");
-    assert_eq!(cells.len(), 2);
-    let buckets = cells[0]["outcome"]["commit"]["buckets"].as_array().expect("raw buckets");
+    let ways = json["tables"][0]["ways"].as_array().expect("ways");
+    assert_eq!(ways.len(), 2);
+    let buckets = ways[0]["latency"]["buckets"].as_array().expect("raw buckets");
     let count: u64 = buckets.iter().map(|bucket| bucket[1].as_u64().expect("a count")).sum();
     assert_eq!(count, 16 * 5);
     let csv = std::fs::read_to_string(directory.path().join("out.csv")).expect("the CSV");

@@ -22,7 +22,7 @@ fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
         work.is_some_and(|work| {
             std::fs::read_dir(work).is_ok_and(|mut files| {
                 files.any(|file| {
-                    file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("arm-"))
+                    file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("way-"))
                 })
             })
         })
@@ -35,7 +35,7 @@ fn all_of_it_ended_by_ctrl_c_keeps_what_there_is() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     let found = json(&output.stdout);
     assert_eq!(found["interrupted"], true);
-    assert_eq!(found["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(found["tables"].as_array().map(Vec::len), Some(1));
     assert_eq!(entries(directory.path()), Vec::<PathBuf>::new());
 }
 
@@ -57,8 +57,8 @@ fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
         let list = found[list].as_array().expect("a list");
         list.iter().map(|one| one[key].as_str().expect("a name").to_owned()).collect()
     };
-    assert!(names("runs", "name").contains(&"e6".to_owned()));
-    assert!(names("experiments", "name").contains(&"mixed".to_owned()));
+    assert!(names("tables", "name").contains(&"e6".to_owned()));
+    assert!(names("tables", "name").contains(&"mixed".to_owned()));
     let statements = named("e6").expect("known").statements.iter().map(|one| one.id);
     assert_eq!(names("claims", "id"), statements.collect::<Vec<_>>());
     // Two threads on one descriptor, counted: it needs neither root nor a quiet machine.

@@ -54,11 +54,11 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
         .map_err(|error| format!("strace: {error}"))?;
     let json = std::fs::read_to_string(at.join("cell.json")).map_err(|_| text(&output.stderr))?;
     let result: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let outcome = &result["runs"][0]["cells"][0]["outcome"];
-    if outcome["kind"] != "measured" {
-        return Err(outcome["reason"].to_string());
+    let table = &result["tables"][0];
+    if !table["ways"][0]["missing"].is_null() {
+        return Err(table["ways"][0]["missing"].to_string());
     }
-    if let Some(notice) = result["runs"][0]["notes"]
+    if let Some(notice) = table["notes"]
         .as_array()
         .and_then(|notes| notes.iter().find(|n| n.to_string().contains("without")))
     {
@@ -71,7 +71,7 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
 fn read(log: &str) -> (String, Seen) {
     // `12 pwrite64(7</dir/.inkstone-lab-1/cell-0>, ...) = 4096`; a call that another thread
     // interrupts has two lines.
-    let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/arm-");
+    let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/way-");
     let opens = |line: &&str| {
         line.contains("openat(")
             && is_cell(line)

@@ -239,9 +239,7 @@ fn without_a_log() -> Vec<(&'static str, Vec<&'static str>, bool)> {
         ("man", words("man"), false),
         (
             "bench",
-            words(
-                "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes --quiet",
-            ),
+            words("bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --quiet"),
             true,
         ),
         ("lab write", words(write), true),

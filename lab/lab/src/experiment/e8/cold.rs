@@ -1,9 +1,9 @@
-//! Whether the reads of a cold row were cold: by the pages that they brought into memory, and the
+//! Whether the reads of a cold way were cold: by the pages that they brought into memory, and the
 //! faults of a mapping.
 //!
 //! *Owns*: the rule. *May not touch*: reading.
 
-use crate::stage::CellError;
+use crate::stage::WayError;
 
 use super::{AHEAD_BLOCKS, How};
 
@@ -28,13 +28,13 @@ const PAGES_BESIDE: u64 = 2 * AHEAD_BLOCKS as u64;
 
 impl Brought {
     /// # Errors
-    /// The reads were not cold, as the row's name says: the kernel had brought their pages along
+    /// The reads were not cold, as the way's name says: the kernel had brought their pages along
     /// with others.
-    pub(super) fn check(self, how: How) -> Result<(), CellError> {
+    pub(super) fn check(self, how: How) -> Result<(), WayError> {
         let Self { reads, pages, faults } = self;
         let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;
         if each > PAGES_PER_READ_MAX {
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "not cold: {reads} reads of one page each brought {pages} pages into memory, so most reads found theirs there (the \
                  kernel reads around a page fault or ahead of a read; madvise and fadvise RANDOM turn that off)"
             )));
@@ -42,7 +42,7 @@ impl Brought {
         let mapped = matches!(how, How::Map { ahead: false, .. });
         let faulted = (faults + PAGES_BESIDE) as f64 / reads.max(1) as f64;
         if mapped && faulted < FAULTS_PER_READ_MIN {
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "not cold: {reads} reads made only {faults} page faults, so the other pages were mapped already"
             )));
         }
