@@ -5,33 +5,33 @@
 //! *May not touch*: figures of either result.
 //!
 //! **The yardstick.** Times of two runs are never compared directly: between them the machine
-//! drifts, and two machines differ anyway. The ways of a table have the *level*: how a round changed
-//! all of them (the median of their distances from their own centres), and how the second run as a
-//! whole changed (the median of their shifts). One slow way, or one slow baseline, does not move a
-//! median. With fewer than [`LEVEL_MIN`] ways a median is not a level, and the table's baseline is
-//! used: of `inkstone bench` that is the bare overwrite.
+//! drifts, and two machines differ anyway. The ways of a table have the *level*: how a round
+//! changed all of them (the median of their distances from their own centres), and how the second
+//! run as a whole changed (the median of their shifts). One slow way, or one slow baseline, does
+//! not move a median. With fewer than [`LEVEL_MIN`] ways a median is not a level, and the table's
+//! baseline is used: of `inkstone bench` that is the bare overwrite.
 //!
-//! **The shift** of a way is the Hodges-Lehmann shift: the median of all differences between a round
-//! of the second result and a round of the first, as logarithms. Its own error comes from the
+//! **The shift** of a way is the Hodges-Lehmann shift: the median of all differences between a
+//! round of the second result and a round of the first, as logarithms. Its own error comes from the
 //! scatter of the rounds (median absolute deviations, so that single slow rounds do not count as
 //! scatter).
 //!
 //! **Noise between runs.** Rounds of one run share a file, its place on the disk, the state of the
 //! host: two runs of the same build differ by more than their rounds scatter. The amount comes from
 //! the comparison itself, as in a random-effects meta-analysis (DerSimonian and Laird 1986,
-//! Controlled Clinical Trials 7, 177-188) but robustly: from the shifts of the nearer three quarters
-//! of all ways. So at most a quarter of the ways may really have changed; if more have, changes go
-//! unnoticed. It is at least [`BETWEEN_ALONE`] if there are too few ways, and at least
+//! Controlled Clinical Trials 7, 177-188) but robustly: from the shifts of the nearer three
+//! quarters of all ways. So at most a quarter of the ways may really have changed; if more have,
+//! changes go unnoticed. It is at least [`BETWEEN_ALONE`] if there are too few ways, and at least
 //! [`MEMORY_BETWEEN`] for operations in the page cache: all rounds of a run find the same folios,
 //! and their sizes differ from run to run by chance. In 110 pairs of 11 quick runs of one build,
 //! reads, text lines and writes without a sync differed by 0.1 to 0.4 from one run to the next
 //! (standard deviation of the logarithm), durable writes mostly by 0.03 to 0.09.
 //!
 //! **Many ways.** With thirty ways at 95% some way is always "slower". So each gets a two-sided
-//! p-value (Student's t), and all of them together go through Holm's step-down procedure (Holm 1979,
-//! "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6,
-//! 65-70): the chance of *any* false alarm in a comparison is at most [`ALPHA`]. A change must also
-//! be at least [`CHANGE_MIN`].
+//! p-value (Student's t), and all of them together go through Holm's step-down procedure (Holm
+//! 1979, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of
+//! Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most [`ALPHA`]. A
+//! change must also be at least [`CHANGE_MIN`].
 
 use std::collections::BTreeMap;
 
@@ -150,8 +150,8 @@ const FIRST_ONLY: &str = "only in the first";
 const SECOND_ONLY: &str = "only in the second";
 
 /// The tables by name. A name leaves the directory out, since directories differ between machines
-/// and days. Images, and the disks of a comparison of disks, keep their names; a second table of one
-/// name gets a number.
+/// and days. Images, and the disks of a comparison of disks, keep their names; a second table of
+/// one name gets a number.
 fn groups(result: &LabResult) -> BTreeMap<String, &Table> {
     let mut all = BTreeMap::new();
     for table in &result.tables {
@@ -208,9 +208,9 @@ fn is_of_memory(table: &Table, way: &Way) -> bool {
 /// Why these two cannot be compared.
 fn cannot(a: (&Table, &Way), b: (&Table, &Way)) -> Option<String> {
     let invalid = |(table, way): (&Table, &Way), which: &str| {
-        // After 100 misses in a row the kernel stops reading around a faulting page. In a small file
-        // that happens by chance: 15,000 reads per second or two million were seen, for all rounds
-        // of a run.
+        // After 100 misses in a row the kernel stops reading around a faulting page. In a small
+        // file that happens by chance: 15,000 reads per second or two million were seen, for all
+        // rounds of a run.
         let by_chance = table.name == "read-random-cold" && way.name == "mmap";
         let by_chance = by_chance
             .then(|| "here it is random how much the kernel reads around a page fault".into());

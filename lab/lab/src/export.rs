@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::result::LabResult;
 
-/// A header and one row for each way, with CRLF and quotes as in RFC 4180. A column is a single value
-/// of the JSON, called by its path (`place.device`, `latency.p99_ns`,
-/// `bill.layers.0.requests.flush.requests`, `figures.write p50`); a value that was not measured is an
-/// empty field.
+/// A header and one row for each way, with CRLF and quotes as in RFC 4180. A column is a single
+/// value of the JSON, called by its path (`place.device`, `latency.p99_ns`,
+/// `bill.layers.0.requests.flush.requests`, `figures.write p50`); a value that was not measured is
+/// an empty field.
 ///
 /// # Errors
 /// When serde cannot write it; with the types of `result` that does not happen.

@@ -1,5 +1,5 @@
-//! What a run of ways of writing means, in words: the fastest durable way, why, and what to do; each
-//! only if the run shows it.
+//! What a run of ways of writing means, in words: the fastest durable way, why, and what to do;
+//! each only if the run shows it.
 //!
 //! *Owns*: the choice and the text. *May not touch*: figures. It reads only the result, and says
 //! only what was measured in this run.

@@ -4,14 +4,15 @@
 //! *Owns*: experiments, sampling, statistics, and the report. *May not touch*: system calls
 //! (`inkstone-io` makes them) or the terminal's arguments (`inkstone-cli` reads them).
 //!
-//! An overview: a [`writing::Writing`] is one way of writing; [`run`] measures a set of them side by side
-//! ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed loop),
-//! and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten experiments of
-//! the articles with their statements, and the parts that [`command`] runs. All of them take turns
-//! over one runner ([`rounds`]). [`claims`] answers the statements. Everything ends in a
-//! [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@bench`] measures the log itself beside
-//! the bare overwrite that it cannot beat, [`mod@tune`] chooses the log's way of writing in two
-//! seconds, [`mod@compare`] compares two results, and [`disks`] several disks.
+//! An overview: a [`writing::Writing`] is one way of writing; [`run`] measures a set of them side
+//! by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed
+//! loop), and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten
+//! experiments of the articles with their statements, and the parts that [`command`] runs. All of
+//! them take turns over one runner ([`rounds`]). [`claims`] answers the statements. Everything ends
+//! in a [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@bench`]
+//! measures the log itself beside the bare overwrite that it cannot beat, [`mod@tune`] chooses the
+//! log's way of writing in two seconds, [`mod@compare`] compares two results, and [`disks`] several
+//! disks.
 #![forbid(unsafe_code)]
 
 mod atlas;

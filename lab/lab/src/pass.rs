@@ -107,8 +107,8 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         Self { engine, buffers: (0..count).map(buffer).collect() }
     }
 
-    /// Writes the file of `writing` from front to back, a commit at a time, until it ends or a limit
-    /// is met. With `spans`, each commit's times are added to it.
+    /// Writes the file of `writing` from front to back, a commit at a time, until it ends or a
+    /// limit is met. With `spans`, each commit's times are added to it.
     ///
     /// # Errors
     /// The first error of a write or sync, or the user's wish to stop.

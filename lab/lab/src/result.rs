@@ -326,7 +326,8 @@ impl Round {
 /// How a way compares with the baseline.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Relative {
-    /// Time per operation of the baseline divided by this way's, paired by round: above 1 is faster.
+    /// Time per operation of the baseline divided by this way's, paired by round: above 1 is
+    /// faster.
     pub speedup: f64,
     /// Lower end of its 95% interval; `None` if there were too few rounds.
     pub low: Option<f64>,

@@ -1,5 +1,5 @@
-//! The frame of every measurement: ways side by side, in rounds, each round in another random order,
-//! within a budget of time.
+//! The frame of every measurement: ways side by side, in rounds, each round in another random
+//! order, within a budget of time.
 //!
 //! *Owns*: the order of turns, what happens to a way that fails, the comparison with the baseline,
 //! where a curve bends. *May not touch*: what a way does in its turn.

@@ -4,7 +4,7 @@
 //! a verdict. *May not touch*: clocks, files, printing. Everything is a pure function; random
 //! numbers come from a seed.
 //!
-//! **The comparison.** Arms are interleaved, so a round of the baseline and the same round of an
+//! **The comparison.** Ways are interleaved, so a round of the baseline and the same round of an
 //! way have the same drift. Each pair gives `d = ln(baseline / way)`; the speedup is `exp` of a
 //! centre of the `d`. Of the mean, the median, trimmed means and the Hodges-Lehmann centre (the
 //! median of all pairwise averages) the last was chosen by simulation: with lognormal noise of
@@ -143,12 +143,12 @@ pub fn binomial_tail(tries: u32, seen: u32, p: f64) -> f64 {
 
 /// `ln(baseline / way)` of every round that both have.
 fn paired_logs(baseline: &[Round], way: &[Round]) -> Vec<f64> {
-    let logs = |rounds: &[Round]| -> BTreeMap<u32, f64> {
+    let times = |rounds: &[Round]| -> BTreeMap<u32, f64> {
         let usable = rounds.iter().filter(|round| round.is_usable());
-        usable.map(|round| (round.number, round.per_commit_ns().ln())).collect()
+        usable.map(|round| (round.number, round.per_commit_ns())).collect()
     };
-    let (base, way) = (logs(baseline), logs(way));
-    way.iter().filter_map(|(number, log)| Some(base.get(number)? - log)).collect()
+    let (base, way) = (times(baseline), times(way));
+    way.iter().filter_map(|(number, way)| Some((base.get(number)? / way).ln())).collect()
 }
 
 fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Option<Relative> {

@@ -1,5 +1,5 @@
-//! One writing of the lab: a way of writing with its sizes, its pass and the state of the page cache;
-//! and its name.
+//! One writing of the lab: a way of writing with its sizes, its pass and the state of the page
+//! cache; and its name.
 //!
 //! *Owns*: which ways are valid, and their names. *May not touch*: files, which are the runner's.
 

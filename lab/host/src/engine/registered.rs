@@ -1,5 +1,5 @@
-//! The registrations of a ring: buffers whose pages the kernel has pinned, a file whose reference it
-//! holds.
+//! The registrations of a ring: buffers whose pages the kernel has pinned, a file whose reference
+//! it holds.
 //!
 //! *Owns*: the two tables. *May not touch*: submissions; [`super::uring`] asks for an index and
 //! uses it. What finds no place is used unregistered, which is correct but slower.

@@ -16,7 +16,7 @@ use crate::stage::WayError;
 
 use super::{FRAME_BYTES, Load, refused};
 
-/// One thread of a load, with its measurements. It lives through all rounds of a row.
+/// One thread of a load, with its measurements. It lives through all rounds of a way.
 #[derive(Debug)]
 pub struct Worker {
     record: Vec<u8>,
@@ -67,7 +67,7 @@ pub struct Slice {
     pub cpu_ns: u64,
 }
 
-/// A load, with all that each round of a row needs.
+/// A load, with all that each round of a way needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
     /// The log.

@@ -138,7 +138,8 @@ fn per_commit(found: &Found) -> String {
     format!("{:.1} {}", found.value, found.unit)
 }
 
-/// The speed against the nearest of several slow ways: if the fast way beats that one, it beats all.
+/// The speed against the nearest of several slow ways: if the fast way beats that one, it beats
+/// all.
 fn speed(run: &Table, slow: &[Writing], fast: &Writing) -> Result<Found, String> {
     let judged = measured(run, &fast.name())?;
     let mut nearest: Option<(Told, String)> = None;

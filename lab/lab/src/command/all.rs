@@ -81,7 +81,7 @@ fn parts() -> Vec<(Part, f64)> {
                 Part::Here(_) => 5.0,
                 Part::On(_) => 6.0,
                 Part::Fallocate(_) => 2.0,
-                Part::Trial(rows) => rows.seconds / 4.0,
+                Part::Trial(trial) => trial.seconds / 4.0,
             };
             (part, weight)
         }));

@@ -71,7 +71,7 @@ pub fn claims(options: &ClaimsOptions, context: &mut Context<'_>) -> Result<LabR
 
 /// Bytes of disk that these need at the same time.
 pub(super) fn room_bytes(statements: &[&Statement]) -> u64 {
-    let trial = rows_of(statements).iter().map(|trial| trial.room_bytes).max().unwrap_or(0);
+    let trial = trials_of(statements).iter().map(|trial| trial.room_bytes).max().unwrap_or(0);
     let files: u64 =
         ways_of(statements, &[Ground::Here]).iter().map(|writing| writing.file_bytes).sum();
     let images = if is_root() { 2 * IMAGE_BYTES_MIN } else { 0 };
@@ -79,7 +79,7 @@ pub(super) fn room_bytes(statements: &[&Statement]) -> u64 {
 }
 
 /// The trials whose results these statements are about, each once.
-fn rows_of(statements: &[&Statement]) -> Vec<Trial> {
+fn trials_of(statements: &[&Statement]) -> Vec<Trial> {
     let mut all: Vec<Trial> = Vec::new();
     for statement in statements {
         if let By::Rate { run, .. } | By::Most { run, .. } = &statement.by {
@@ -152,7 +152,7 @@ impl Question {
         let known = started.result.tables.iter().filter(|found| has_rounds(found));
         let mut experiments: Vec<Table> = known.cloned().collect();
         let is_known = |trial: &Trial, all: &[Table]| all.iter().any(|one| trial.gives(&one.name));
-        let mut needed = rows_of(&self.statements);
+        let mut needed = trials_of(&self.statements);
         needed.retain(|trial| !is_known(trial, &experiments));
         let (private, shared): (Vec<Trial>, Vec<Trial>) =
             needed.into_iter().partition(|trial| trial.is_private);

@@ -6,6 +6,7 @@
 mod all;
 mod bench;
 mod claims;
+mod numbered;
 mod parts;
 mod quick;
 
@@ -16,7 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use all::{AllOptions, Tier, all};
 pub use bench::{BenchOptions, bench};
 pub use claims::{CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, claims};
-pub use parts::{NumberedOptions, numbered, part};
+pub use numbered::{NumberedOptions, numbered};
+pub use parts::part;
 pub use quick::{disks, quick};
 
 use inkstone_host::monotonic_ns;
@@ -31,7 +33,7 @@ use crate::stage::{WayError, incompressible};
 use crate::warnings;
 use crate::writing::Writing;
 
-/// Why a command gave no result at all. A way that fails is no such error: its row says why.
+/// Why a command gave no result at all. A way that fails is no such error: its way says why.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The directory.

@@ -29,7 +29,7 @@ use super::pattern;
 use super::scratch::{READ_BYTES, RandomReads, direct_file, fill, written_file};
 use super::statement::{Band, By, FASTER, Source as From, Statement};
 use super::words::{also, best, compared};
-use cold::Brought;
+use cold::{AHEAD_BLOCKS, Brought};
 
 mod cold;
 
@@ -54,8 +54,6 @@ const RANDOM_DEPTH: usize = 16;
 const AHEAD_STEP: usize = 128 << 10;
 /// How far readahead is ahead of the reader.
 const AHEAD_BYTES: u64 = 1 << 20;
-/// How many random blocks are read ahead, if they are known beforehand.
-const AHEAD_BLOCKS: usize = 16;
 /// How often it tries to drop or load pages: some may still be in a per-CPU list.
 const TRIES: u32 = 5;
 
@@ -435,7 +433,7 @@ impl TakesTurns for Reading {
         if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
             let seen =
                 Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
-            seen.check(self.way.how)?;
+            seen.check(matches!(self.way.how, How::Map { ahead: false, .. }))?;
             let pages = seen.pages as f64 / reads.max(1) as f64;
             figures.push(figure("pages brought", Unit::PerOp, pages));
         }

@@ -29,8 +29,8 @@ pub(super) fn shrunk(result: &LabResult, points: usize) -> LabResult {
     small
 }
 
-/// Merges neighbours into one bucket, with the highest value and all counts. Buckets are finer where
-/// times are short, as the chart's axis is.
+/// Merges neighbours into one bucket, with the highest value and all counts. Buckets are finer
+/// where times are short, as the chart's axis is.
 fn fewer_buckets(histogram: &mut Histogram, points: usize) {
     let len = histogram.buckets.len().div_ceil(points.max(1)).max(1);
     let merged = |pairs: &[(u64, u64)]| {

@@ -1,7 +1,8 @@
 //! The table of ways side by side: a row for each, in the order measured.
 //!
 //! *Owns*: the columns, their content, and which of them are dropped first if the terminal is too
-//! narrow. *May not touch*: how columns are aligned (`grid`), what a bill means (`bill` of the lab).
+//! narrow. *May not touch*: how columns are aligned (`grid`), what a bill means (`bill` of the
+//! lab).
 //!
 //! By importance, the last being dropped first: way and value (always shown); what is best, and the
 //! comparison (first without its interval); durable; flush and FUA, data, journal (with shared
@@ -45,7 +46,7 @@ pub(super) fn ways(table: &Table, style: &TableStyle, out: &mut String) {
     relatives(&view, style, &mut grid);
     bills(&view, &mut grid);
     figures(&view, &mut grid);
-    grid.push(Column::new("durable", Align::Left, 3, view.each(|way| durable(way))));
+    grid.push(Column::new("durable", Align::Left, 3, view.each(durable)));
     for (index, way) in table.ways.iter().enumerate() {
         if let Some(reason) = &way.missing {
             grid.span(index, &way.name, Text::new(Tint::Bad, reason));

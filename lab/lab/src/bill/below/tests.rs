@@ -85,7 +85,7 @@ fn host_bill(events: Vec<TraceEvent>, commits: &[CommitSpan], private: bool) -> 
         commits,
         own_threads: &[ME],
         own_workers: false,
-        counted: &vec![None, None],
+        counted: &[None, None],
         timeline_commits: 0,
     };
     bill_of(&evidence).0.layers.remove(1)

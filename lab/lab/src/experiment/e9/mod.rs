@@ -26,8 +26,8 @@ use super::scratch::written_file;
 use super::statement::{By, FASTER, Source, Statement};
 use super::words::compared;
 use load::{Lines, Load, Writers};
-use practice::Memory;
-use ways::{FILE_BYTES, LINE_BYTES, LineWay, Writer};
+use practice::{FILE_BYTES, Memory};
+use ways::{LINE_BYTES, LineWay, Writer};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]

@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 
 use inkstone_io::{AlignedBuf, BLOCK_BYTES};
 
-use super::ways::FILE_BYTES;
-
+/// File size of the ways that rotate.
+pub(super) const FILE_BYTES: u64 = 1 << 20;
 /// How many files there are; the oldest is the next to be written.
 const FILES: usize = 4;
 

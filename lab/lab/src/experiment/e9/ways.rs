@@ -11,12 +11,10 @@ use inkstone_appender::{Guard, LogWriter, Rotation, Survive};
 
 use crate::stage::WayError;
 
-use super::practice::{AS_THE_TEXT_LOG, Memory, Practice};
+use super::practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
 
 /// Bytes of a line with its newline.
 pub(super) const LINE_BYTES: usize = 120;
-/// File size of the ways that rotate.
-pub(super) const FILE_BYTES: u64 = 1 << 20;
 const LOG: &str = "lines.log";
 
 inkstone_io::named_choice! {
