@@ -62,8 +62,7 @@ fn what_cannot_be_drawn_is_said_and_nothing_is_written() {
     write("later.json", r#"{"schema_version": 9, "inkstone_version": "3.0.0", "tables": []}"#);
     write("old.json", r#"{"schema_version": 1, "rows": []}"#);
     write("half.json", r#"{"schema_version": 3, "tables": ["#);
-    let whole = std::fs::read_to_string(directory.path().join("later.json")).expect("read");
-    write("same.html", &whole);
+    write("same.html", r#"{"schema_version": 3, "tables": []}"#);
     for (name, said) in [
         ("later.json", "schema_version is 9"),
         ("old.json", "schema_version is 1"),

@@ -77,6 +77,9 @@ fn rows(tables: &[Table], style: &TableStyle, out: &mut String) {
         let head = match name {
             "CPU time" => "CPU us",
             "records per flush" => "per group",
+            "data writes" => "data",
+            "journal writes" => "journal",
+            "flushes" => "flush",
             name => name,
         };
         column(head, Align::Right, 3 + index as u32, &|_, log| {
