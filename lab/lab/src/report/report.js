@@ -525,7 +525,7 @@ function viewOf(shown) {
   }
   const show = (value) => amount(value, unit);
   // On an axis, whose name has the unit.
-  const tick = (value) => show(value).replace(` ${unit}`, "");
+  const tick = (value) => (isTime ? time(value) : show(value).replace(` ${unit}`, ""));
   return { shown, unit, isTime, ways, measured, onCurve, series, base, best, classes, show, tick };
 }
 
