@@ -6,13 +6,11 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use inkstone_lab::bench::{BenchPlan, Load, RECORD_BYTES_MAX};
-use inkstone_lab::command::{BenchOptions, Context, bench as run};
-use inkstone_lab::table::render_bench;
+use inkstone_lab::command::{BenchOptions, bench as run};
 
-use crate::output::{Output, ended, style};
+use crate::output::{Output, View};
 use crate::parse::{duration, size};
 use crate::select::Where;
 
@@ -21,7 +19,7 @@ Examples:
   inkstone bench                           all loads in the current directory: about a minute
   inkstone bench /var/lib/db --json out.json
   inkstone bench --threads 1 --size 128B --seconds 10
-  inkstone bench --threads 1,64,async --size 4KiB --no-changes
+  inkstone bench --threads 1,64,async --size 4KiB
   sudo inkstone bench --threads 1 --bill-commits 20000     exact bills need root";
 
 #[derive(Debug, Args)]
@@ -36,15 +34,12 @@ pub(crate) struct BenchArguments {
     /// Bytes of a record
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "128B,4KiB", value_parser = record_size)]
     size: Vec<u64>,
-    /// How long to measure each row; its floor takes the same time again
+    /// How long to measure each way; its floor takes the same time again
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = positive)]
     seconds: Duration,
-    /// Commits in the bill of each row; 0 = no bills
+    /// Commits in the bill of each way; 0 = no bills
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     bill_commits: u64,
-    /// Skip the run that changes segments all the time
-    #[arg(long)]
-    no_changes: bool,
     /// Seed of the random orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -68,23 +63,14 @@ fn positive(text: &str) -> Result<Duration, String> {
 
 /// Runs the bench and prints its result.
 pub(crate) fn bench(arguments: &BenchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let BenchArguments { place, threads, size, seconds, bill_commits, no_changes, .. } = arguments;
-    let BenchArguments { seed, output, .. } = arguments;
-    output.check()?;
-    let mut progress = output.progress();
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let mut context = Context { stop, progress: &mut progress, command };
+    let BenchArguments { place, threads, size, seconds, bill_commits, seed, output } = arguments;
     let plan = BenchPlan {
         loads: threads.clone(),
         record_bytes: size.clone(),
         time: *seconds,
         bill_commits: *bill_commits,
-        changes: !no_changes,
         seed: *seed,
-        records: None,
     };
-    let result = run(&BenchOptions { directory: place.directory.clone(), plan }, &mut context)?;
-    let json = result.to_json().context("make the JSON")?;
-    output.write(&json, &render_bench(&result, &style()))?;
-    Ok(ended(result.preamble.interrupted, result.has_content()))
+    let options = BenchOptions { directory: place.directory.clone(), plan };
+    output.show(View::Bench, stop, |context| run(&options, context))
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use inkstone_lab::compare::{Change, Comparison, Line, Read, compare as run, read};
+use inkstone_lab::compare::{Change, Comparison, Line, compare as run};
+use inkstone_lab::result::LabResult;
 
 use crate::columns::table;
 
@@ -33,16 +34,16 @@ pub(crate) struct CompareArguments {
 /// Compares two results and prints what changed.
 pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let (first, second) = (read_file(&arguments.first)?, read_file(&arguments.second)?);
-    let found = run(&first, &second).map_err(anyhow::Error::msg)?;
+    let found = run(&first, &second);
     let text = if arguments.json { serde_json::to_string(&found)? + "\n" } else { text(&found) };
     crate::stdout::print(text);
     Ok(ExitCode::from(found.exit_code()))
 }
 
-fn read_file(path: &Path) -> anyhow::Result<Read> {
+fn read_file(path: &Path) -> anyhow::Result<LabResult> {
     let named = |why: &dyn std::fmt::Display| anyhow::anyhow!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    read(&text).map_err(|why| named(&why))
+    LabResult::from_json(&text).map_err(|why| named(&why))
 }
 
 fn text(found: &Comparison) -> String {

@@ -9,23 +9,19 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 use inkstone_io::NamedChoice;
-use inkstone_lab::claims::{ClaimsResult, Verdict};
 use inkstone_lab::command::{
-    AllOptions, CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, Context, LabError, NumberedOptions,
-    Tier, all, claims, disks, numbered, part, quick,
+    AllOptions, CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, LabError, NumberedOptions, Tier, all,
+    claims, disks, numbered, part, quick,
 };
 use inkstone_lab::experiment::list::{EXPERIMENTS, Experiment, named};
 use inkstone_lab::experiment::part::{Atlas, Images, Part, ROUNDS, Size};
-use inkstone_lab::experiment::rounds::Pace;
 use inkstone_lab::experiment::{ReadOrder, read};
-use inkstone_lab::export::to_json;
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::result::LabResult;
-use inkstone_lab::table::render_claims;
+use inkstone_lab::rounds::Pace;
 
 use crate::compare::{CompareArguments, compare};
-use crate::disks::text;
-use crate::output::{Output, View, WaysOutput, ended, render, style, timelines};
+use crate::output::{Output, View, render, timelines};
 use crate::parse::{duration, names, size};
 use crate::report::{ReportArguments, report};
 use crate::select::{Running, Selection, Where, seed};
@@ -103,7 +99,7 @@ pub(crate) struct LabArguments {
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
     #[command(flatten)]
-    output: WaysOutput,
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -176,7 +172,7 @@ struct WriteArguments {
     #[command(flatten)]
     running: Running,
     #[command(flatten)]
-    output: WaysOutput,
+    output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -195,7 +191,7 @@ struct BillArguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
-    output: WaysOutput,
+    output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -222,7 +218,7 @@ struct FilesystemsArguments {
     #[command(flatten)]
     running: Running,
     #[command(flatten)]
-    output: WaysOutput,
+    output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -280,7 +276,7 @@ struct AllArguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
-    output: WaysOutput,
+    output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -354,35 +350,6 @@ pub(crate) fn lab(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result
     }
 }
 
-fn command_line() -> String {
-    std::env::args().collect::<Vec<_>>().join(" ")
-}
-
-/// Runs `body` in the context of a command whose result has ways of writing, and shows that.
-fn ways(
-    output: &WaysOutput,
-    view: View,
-    stop: &AtomicBool,
-    body: impl FnOnce(&mut Context<'_>) -> Result<LabResult, LabError>,
-) -> anyhow::Result<ExitCode> {
-    output.check()?;
-    let mut progress = output.progress();
-    let mut context = Context { stop, progress: &mut progress, command: command_line() };
-    output.show(&body(&mut context)?, view)
-}
-
-/// The same where the result has none.
-fn others(
-    output: &Output,
-    stop: &AtomicBool,
-    body: impl FnOnce(&mut Context<'_>) -> Result<LabResult, LabError>,
-) -> anyhow::Result<ExitCode> {
-    output.check()?;
-    let mut progress = output.progress();
-    let mut context = Context { stop, progress: &mut progress, command: command_line() };
-    output.show(&body(&mut context)?, View::Tables)
-}
-
 /// The pace of parts that have none of their own.
 fn no_pace() -> Pace {
     Pace { rounds: ROUNDS, budget: None, seed: 0 }
@@ -392,17 +359,11 @@ fn no_pace() -> Pace {
 fn answer(arguments: &LabArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let LabArguments { directories, output, .. } = arguments;
     if directories.len() > 1 {
-        output.check()?;
-        let mut progress = output.progress();
-        let mut context = Context { stop, progress: &mut progress, command: command_line() };
-        let found = disks(directories, &mut context)?;
-        let json = serde_json::to_string(&found)? + "\n";
-        let said = format!("{}\n", text(&found));
-        return output.show_with(&json, &found.result, &said, View::Tables);
+        return output.show(View::Tables, stop, |context| disks(directories, context));
     }
     let directory = directories.first().map(PathBuf::as_path);
     directory.map_or(Ok(()), check_is_no_misspelt_command)?;
-    ways(output, View::Tables, stop, |context| quick(directory, context))
+    output.show(View::Tables, stop, |context| quick(directory, context))
 }
 
 /// Most mistakes in a command's name.
@@ -430,8 +391,8 @@ fn check_is_no_misspelt_command(directory: &Path) -> anyhow::Result<()> {
 
 fn write(arguments: &WriteArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let WriteArguments { place, selection, running, output } = arguments;
-    let part_of_it = Part::Here(running.plan("write", selection.cells()?)?);
-    ways(output, View::Tables, stop, |context| {
+    let part_of_it = Part::Here(running.plan("write", selection.ways()?)?);
+    output.show(View::Tables, stop, |context| {
         part(place.directory(), &part_of_it, &no_pace(), context)
     })
 }
@@ -441,16 +402,16 @@ fn bill(arguments: &BillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode
     let BillArguments { place, selection, commits, timeline, seed: given, output } = arguments;
     let mut selection = selection.clone();
     selection.or_write_sizes(&[4096, 512]);
-    let mut plan = Running::default().plan("bill", selection.cells()?)?;
+    let mut plan = Running::default().plan("bill", selection.ways()?)?;
     plan.rounds = 1;
-    plan.order = inkstone_lab::run::Order::Listed;
+    plan.random_order = false;
     plan.limits.commits = *commits;
     plan.bill_commits = *commits;
     plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
     plan.seed = given.unwrap_or_else(seed);
     let view = if *timeline { View::BillsAndTimelines } else { View::Bills };
     let part_of_it = Part::Here(plan);
-    ways(output, view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
+    output.show(view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
 }
 
 fn or_all<T: Copy>(given: &[T], all: &[T]) -> Vec<T> {
@@ -461,14 +422,14 @@ fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::R
     let FilesystemsArguments { place, selection, running, output, bills, timeline, .. } = arguments;
     let mut selection = selection.clone();
     selection.or_size(IMAGE_FILE_BYTES);
-    let mut plan = running.plan("filesystems", selection.cells_or(Selection::quick)?)?;
+    let mut plan = running.plan("filesystems", selection.ways_or(Selection::quick)?)?;
     plan.timeline_commits = if *timeline { TIMELINE_COMMITS } else { 0 };
     let view = match (*bills, *timeline) {
         (_, true) => View::BillsAndTimelines,
         (true, false) => View::Bills,
         (false, false) => View::Tables,
     };
-    let files: u64 = plan.cells.iter().map(|cell| cell.file_bytes).sum();
+    let files: u64 = plan.ways.iter().map(|writing| writing.file_bytes).sum();
     let enough = if files > IMAGE_BYTES / 2 { files + files / 4 } else { IMAGE_BYTES };
     let images = Images {
         kinds: or_all(&arguments.file_systems, ImageKind::ALL),
@@ -477,7 +438,7 @@ fn filesystems(arguments: &FilesystemsArguments, stop: &AtomicBool) -> anyhow::R
         plan,
     };
     let part_of_it = Part::On(images);
-    ways(output, view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
+    output.show(view, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
 }
 
 fn fallocate(arguments: &FallocateArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
@@ -485,15 +446,17 @@ fn fallocate(arguments: &FallocateArguments, stop: &AtomicBool) -> anyhow::Resul
     let default = [ImageKind::Ext4, ImageKind::Xfs, ImageKind::Btrfs];
     let kinds = or_all(file_systems, &default);
     let part_of_it = Part::Fallocate(Atlas { kinds, zeroing_bytes: *size });
-    others(output, stop, |context| part(place.directory(), &part_of_it, &no_pace(), context))
+    output.show(View::Tables, stop, |context| {
+        part(place.directory(), &part_of_it, &no_pace(), context)
+    })
 }
 
 fn reading(arguments: &ReadArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let ReadArguments { place, order, size, rounds, seconds, seed: given, output } = arguments;
-    let part_of_it = Part::Rows(read(*size, or_all(order, ReadOrder::ALL)));
+    let part_of_it = Part::Trial(read(*size, or_all(order, ReadOrder::ALL)));
     let seed = given.unwrap_or_else(seed);
     let pace = Pace { rounds: *rounds, budget: Some(*seconds), seed };
-    others(output, stop, |context| part(place.directory(), &part_of_it, &pace, context))
+    output.show(View::Tables, stop, |context| part(place.directory(), &part_of_it, &pace, context))
 }
 
 /// Takes whole blocks only, for O_DIRECT.
@@ -512,7 +475,7 @@ fn everything(arguments: &AllArguments, stop: &AtomicBool) -> anyhow::Result<Exi
     };
     let directory = arguments.place.directory.clone();
     let options = AllOptions { directory, tier, seed: arguments.seed.unwrap_or_else(seed) };
-    ways(&arguments.output, View::Tables, stop, |context| all(&options, context))
+    arguments.output.show(View::Tables, stop, |context| all(&options, context))
 }
 
 /// Checks the claims and prints their answers. Exits with 1 if none could run.
@@ -522,9 +485,6 @@ fn check_claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Resul
         EXPERIMENTS.iter().for_each(list);
         return Ok(ExitCode::SUCCESS);
     }
-    output.check()?;
-    let mut progress = output.progress();
-    let mut context = Context { stop, progress: &mut progress, command: command_line() };
     let options = ClaimsOptions {
         directory: place.directory.clone(),
         only: only.clone(),
@@ -532,14 +492,7 @@ fn check_claims(arguments: &ClaimsArguments, stop: &AtomicBool) -> anyhow::Resul
         time: time.unwrap_or(CLAIMS_TIME),
         seed: given.unwrap_or_else(seed),
     };
-    let found = claims(&options, &mut context)?;
-    let json = serde_json::to_string(&found)? + "\n";
-    output.write(&json, &render_claims(&found, &style()))?;
-    Ok(ended(found.result.preamble.interrupted, is_answered(&found)))
-}
-
-fn is_answered(found: &ClaimsResult) -> bool {
-    found.claims.iter().any(|claim| claim.verdict != Verdict::NotRun)
+    output.show(View::Claims, stop, |context| claims(&options, context))
 }
 
 /// Lists the statements of an experiment.
@@ -563,9 +516,6 @@ fn experiment(
         list(experiment);
         return Ok(ExitCode::SUCCESS);
     }
-    output.check()?;
-    let mut progress = output.progress();
-    let mut context = Context { stop, progress: &mut progress, command: command_line() };
     let options = NumberedOptions {
         experiment,
         directory: place.directory.clone(),
@@ -574,47 +524,26 @@ fn experiment(
         time: *time,
         seed: seed(),
     };
-    let mut shown = Shown::default();
-    let found = numbered(&options, &mut context, &mut |so_far| {
-        output.say(&shown.news(so_far));
-        let kept = to_json(so_far).map_err(anyhow::Error::from);
-        kept.and_then(|json| output.keep(&json))
-            .map_err(|error| LabError::Refused(format!("{error:#}")))
-    })?;
-    let json = serde_json::to_string(&found)? + "\n";
-    output.write(&json, &render_claims(&found, &style()))?;
-    let measured = found.result.has_content() || is_answered(&found);
-    Ok(ended(found.result.preamble.interrupted, measured))
+    let mut shown = (0, 0);
+    let mut so_far = |so_far: &LabResult| {
+        output.say(&news(so_far, &mut shown));
+        output.keep(so_far).map_err(|error| LabError::Refused(format!("{error:#}")))
+    };
+    output.show(View::Claims, stop, |context| numbered(&options, context, &mut so_far))
 }
 
-/// How much of a growing result was shown.
-#[derive(Default)]
-struct Shown {
-    runs: usize,
-    experiments: usize,
-    fallocate: usize,
-}
-
-impl Shown {
-    /// The tables that are new.
-    fn news(&mut self, so_far: &LabResult) -> String {
-        let news = LabResult {
-            runs: so_far.runs[self.runs..].to_vec(),
-            experiments: so_far.experiments[self.experiments..].to_vec(),
-            fallocate: so_far.fallocate[self.fallocate..].to_vec(),
-            warnings: Vec::new(),
-            ..so_far.clone()
-        };
-        *self = Self {
-            runs: so_far.runs.len(),
-            experiments: so_far.experiments.len(),
-            fallocate: so_far.fallocate.len(),
-        };
-        if news.has_content() {
-            render(&news, View::Tables) + &timelines(&news)
-        } else {
-            String::new()
-        }
+/// The tables of a growing result that were not shown yet.
+fn news(so_far: &LabResult, shown: &mut (usize, usize)) -> String {
+    let news = LabResult {
+        tables: so_far.tables[shown.0..].to_vec(),
+        fallocate: so_far.fallocate[shown.1..].to_vec(),
+        warnings: Vec::new(),
+        ..so_far.clone()
+    };
+    *shown = (so_far.tables.len(), so_far.fallocate.len());
+    match news.has_content() {
+        true => render(&news, View::Tables) + &timelines(&news),
+        false => String::new(),
     }
 }
 

@@ -12,7 +12,6 @@ mod stdout;
 mod bench;
 mod columns;
 mod compare;
-mod disks;
 mod lab;
 mod log;
 mod manual;

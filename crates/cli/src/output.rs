@@ -5,16 +5,18 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use clap::Args;
-use inkstone_lab::export::{to_csv, to_json};
+use inkstone_lab::command::{Context, LabError};
+use inkstone_lab::export::to_csv;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::LabResult;
-use inkstone_lab::table::{self, TableStyle};
+use inkstone_lab::result::{Disk, LabResult};
+use inkstone_lab::table::{self, TableStyle, render_bench, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
-use crate::stdout;
+use crate::{columns, stdout};
 
 /// Where a result goes.
 #[derive(Debug, Clone, Args)]
@@ -22,19 +24,12 @@ pub(crate) struct Output {
     /// Write everything as JSON, with raw histograms; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Print only the table: no progress, no first answer
-    #[arg(long)]
-    quiet: bool,
-}
-
-/// Where a result with ways of writing goes.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct WaysOutput {
-    #[command(flatten)]
-    pub(crate) output: Output,
     /// Write one row for each way as CSV; `-` writes to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Print only the table: no progress, no first answer
+    #[arg(long)]
+    quiet: bool,
 }
 
 /// Which part of a result is shown.
@@ -43,6 +38,8 @@ pub(crate) enum View {
     Tables,
     Bills,
     BillsAndTimelines,
+    Bench,
+    Claims,
 }
 
 /// Wide enough for every column, if the width is unknown.
@@ -50,96 +47,52 @@ const WIDTH_DEFAULT: usize = 120;
 const WIDTH_MIN: usize = 60;
 
 impl Output {
-    fn is_to_stdout(&self) -> bool {
-        self.json.as_deref().is_some_and(is_stdout)
+    fn has_stdout(&self) -> bool {
+        [&self.json, &self.csv].into_iter().flatten().any(|path| is_stdout(path))
     }
 
-    /// Finds problems with the output before the measurement, not after it.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        self.json.iter().try_for_each(|path| check(path))
+    /// Runs `body` in the context of a command, and shows its result. Problems with the output are
+    /// found before the measurement, not after it.
+    pub(crate) fn show(
+        &self,
+        view: View,
+        stop: &AtomicBool,
+        body: impl FnOnce(&mut Context<'_>) -> Result<LabResult, LabError>,
+    ) -> anyhow::Result<ExitCode> {
+        let is_both = [&self.json, &self.csv].map(|path| path.as_deref().is_some_and(is_stdout));
+        anyhow::ensure!(
+            is_both != [true, true],
+            "--json - and --csv - cannot both write to stdout: give one of them a file"
+        );
+        [&self.json, &self.csv].into_iter().flatten().try_for_each(|path| check(path))?;
+        // If stdout carries data, lines for people go to stderr.
+        let mut progress = match self.quiet {
+            true => Progress::silent(),
+            false => Progress::new(if self.has_stdout() { stdout::note } else { stdout::line }),
+        };
+        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let result = body(&mut Context { stop, progress: &mut progress, command })?;
+        // The table comes first: a file that cannot be written must not cost the result of hours.
+        self.say(&render(&result, view));
+        // Each of them, even if the other could not be written.
+        let json = || result.to_json().context("make the JSON");
+        let written = self.json.as_ref().map_or(Ok(()), |path| write_out(path, &json()?));
+        let csv = || to_csv(&result).context("make the CSV");
+        self.csv.as_ref().map_or(Ok(()), |path| write_out(path, &csv()?)).and(written)?;
+        Ok(code(&result))
     }
 
-    pub(crate) fn progress(&self) -> Progress {
-        self.progress_beside(self.is_to_stdout())
-    }
-
-    /// If stdout carries data, lines for people go to stderr.
-    fn progress_beside(&self, data: bool) -> Progress {
-        if self.quiet {
-            Progress::silent()
-        } else {
-            Progress::new(if data { stdout::note } else { stdout::line })
-        }
-    }
-
-    /// Prints the text unless stdout carries the JSON.
+    /// Prints the text unless stdout carries data.
     pub(crate) fn say(&self, text: &str) {
-        if !self.is_to_stdout() {
+        if !self.has_stdout() {
             stdout::print(text);
         }
     }
 
     /// Writes what there is of the JSON so far into its file.
-    pub(crate) fn keep(&self, json: &str) -> anyhow::Result<()> {
-        self.json.iter().filter(|path| !is_stdout(path)).try_for_each(|path| write_out(path, json))
-    }
-
-    /// Prints the text unless stdout carries the JSON, and writes the JSON if it was asked for. The
-    /// table comes first: a file that cannot be written must not cost the result of hours.
-    pub(crate) fn write(&self, json: &str, text: &str) -> anyhow::Result<()> {
-        self.say(text);
-        self.json.as_ref().map_or(Ok(()), |path| write_out(path, json))
-    }
-
-    /// Prints a result.
-    pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
-        self.write(&to_json(result).context("make the JSON")?, &render(result, view))?;
-        Ok(code(result))
-    }
-}
-
-impl WaysOutput {
-    fn is_csv_to_stdout(&self) -> bool {
-        self.csv.as_deref().is_some_and(is_stdout)
-    }
-
-    /// As [`Output::check`].
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            !(self.output.is_to_stdout() && self.is_csv_to_stdout()),
-            "--json - and --csv - cannot both write to stdout: give one of them a file"
-        );
-        self.csv.iter().try_for_each(|path| check(path))?;
-        self.output.check()
-    }
-
-    pub(crate) fn progress(&self) -> Progress {
-        self.output.progress_beside(self.output.is_to_stdout() || self.is_csv_to_stdout())
-    }
-
-    /// As [`Output::show`].
-    pub(crate) fn show(&self, result: &LabResult, view: View) -> anyhow::Result<ExitCode> {
-        self.show_with(&to_json(result).context("make the JSON")?, result, "", view)
-    }
-
-    /// The same for a result with more around it: `json` is the whole, and `answer` comes first in
-    /// the text.
-    pub(crate) fn show_with(
-        &self,
-        json: &str,
-        result: &LabResult,
-        answer: &str,
-        view: View,
-    ) -> anyhow::Result<ExitCode> {
-        let csv = self.csv.as_ref().map(|path| Ok::<_, anyhow::Error>((path, to_csv(result)?)));
-        let csv = csv.transpose()?;
-        if !self.is_csv_to_stdout() {
-            self.output.say(&format!("{answer}{}", render(result, view)));
-        }
-        // Each of them, even if the other could not be written.
-        let written = self.output.json.as_ref().map_or(Ok(()), |path| write_out(path, json));
-        csv.map_or(Ok(()), |(path, csv)| write_out(path, &csv)).and(written)?;
-        Ok(code(result))
+    pub(crate) fn keep(&self, result: &LabResult) -> anyhow::Result<()> {
+        let Some(path) = self.json.as_ref().filter(|path| !is_stdout(path)) else { return Ok(()) };
+        write_out(path, &result.to_json()?)
     }
 }
 
@@ -147,12 +100,7 @@ impl WaysOutput {
 /// up is no success, whatever it measured before.
 fn code(result: &LabResult) -> ExitCode {
     let is_full = result.warnings.iter().any(|warning| warning.name == DISK_FULL_WARNING);
-    ended(result.preamble.interrupted, result.has_content() && !is_full)
-}
-
-/// The exit code of a measurement.
-pub(crate) fn ended(interrupted: bool, measured: bool) -> ExitCode {
-    match (interrupted, measured) {
+    match (result.preamble.interrupted, result.has_content() && !is_full) {
         (true, _) => ExitCode::from(130),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
@@ -186,32 +134,52 @@ fn write_out(path: &Path, text: &str) -> anyhow::Result<()> {
 /// The text of a result.
 pub(crate) fn render(result: &LabResult, view: View) -> String {
     let style = &style();
-    if view == View::Tables {
-        return table::render(result, style);
+    match view {
+        View::Tables => disks(result) + &table::render(result, style),
+        View::Bench => render_bench(result, style),
+        View::Claims => render_claims(result, style),
+        View::Bills | View::BillsAndTimelines => {
+            let bills = result.tables.iter().map(|table| table::render_bill(table, style));
+            let mut text: String = bills.collect();
+            if view == View::BillsAndTimelines {
+                text.push_str(&timelines(result));
+            }
+            text + &table::render_warnings(result, style)
+        }
     }
-    let bills = result.runs.iter().map(|run| table::render_bill(run, style));
-    let mut text: String = bills.collect();
-    if view == View::BillsAndTimelines {
-        text.push_str(&timelines(result));
-    }
-    text + &table::render_warnings(result, style)
+}
+
+/// Which of several directories is best for a log: the answer first, then they, best first.
+fn disks(result: &LabResult) -> String {
+    let Some(sentence) = &result.sentence else { return String::new() };
+    let none = || "-".to_owned();
+    let row = |disk: &Disk| {
+        vec![
+            disk.directory.clone(),
+            disk.device.clone().unwrap_or_else(none),
+            disk.per_commit_ns.map_or_else(none, |ns| format!("{:.0}", ns / 1000.0)),
+            disk.best.clone().unwrap_or_else(none),
+            disk.relative.map_or_else(String::new, |found| found.words()),
+            if disk.refused.is_some() { "NOT for a log".into() } else { String::new() },
+        ]
+    };
+    let rows: Vec<_> = result.disks.iter().map(row).collect();
+    let heading =
+        ["directory", "device", "us per commit", "best way", "against the best (95%)", ""];
+    format!("{sentence}\n\n{}\n\n", columns::table(&heading, &rows))
 }
 
 /// Every request of some commits of each way.
 pub(crate) fn timelines(result: &LabResult) -> String {
-    let mut text = String::new();
-    for cell in result.runs.iter().flat_map(|run| &run.cells) {
-        let bill = cell.outcome.measured().and_then(|measured| measured.bill.as_ref());
-        if let Some(bill) = bill.filter(|bill| !bill.timeline.is_empty()) {
-            text.push_str(&table::render_timeline(&cell.name, bill, &style()));
-        }
-    }
-    text
+    let ways = result.tables.iter().flat_map(|table| &table.ways);
+    let bills = ways.filter_map(|way| Some((way, way.bill.as_ref()?)));
+    let shown = bills.filter(|(_, bill)| !bill.timeline.is_empty());
+    shown.map(|(way, bill)| table::render_timeline(&way.name, bill, &style())).collect()
 }
 
 /// Colour on a terminal only, and never with `NO_COLOR` (set and not empty:
 /// <https://no-color.org>).
-pub(crate) fn style() -> TableStyle {
+fn style() -> TableStyle {
     let terminal = std::io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

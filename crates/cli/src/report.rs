@@ -38,22 +38,22 @@ pub(crate) fn report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         std::fs::read_to_string(from).with_context(|| format!("read {}", from.display()))?
     };
     let name = if is_standard(from) { "stdin".into() } else { from.display().to_string() };
-    let page =
-        inkstone_lab::report::report(&json).with_context(|| format!("make a report of {name}"))?;
     let to = match &arguments.output {
         Some(path) => path.clone(),
         None if is_standard(from) => PathBuf::from("-"),
         None => from.with_extension("html"),
     };
+    anyhow::ensure!(
+        to != *from || is_standard(&to),
+        "{} is the result itself: give the page another name with -o",
+        to.display()
+    );
+    let page =
+        inkstone_lab::report::report(&json).with_context(|| format!("make a report of {name}"))?;
     if is_standard(&to) {
         crate::stdout::print(page);
         return Ok(ExitCode::SUCCESS);
     }
-    anyhow::ensure!(
-        to != *from,
-        "{} is the result itself: give the page another name with -o",
-        to.display()
-    );
     std::fs::write(&to, &page).with_context(|| format!("write {}", to.display()))?;
     say!("{} ({} KiB): open it in a browser", to.display(), page.len().div_ceil(1024));
     Ok(ExitCode::SUCCESS)

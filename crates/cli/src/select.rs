@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use inkstone_lab::cell::{Cache, Cell, Pass, size_name};
 use inkstone_lab::experiment::e1::log;
 use inkstone_lab::experiment::part::ROUNDS;
 use inkstone_lab::pass::Limits;
 use inkstone_lab::run::Plan;
 use inkstone_lab::stage::Leftover;
+use inkstone_lab::writing::{Cache, Pass, Writing, size_name};
 
 use crate::parse::{duration, names, size};
 
@@ -95,47 +95,47 @@ impl Selection {
     }
 
     /// The ways to measure; every way of preparing a file for a log if none was named.
-    pub(crate) fn cells(&self) -> anyhow::Result<Vec<Cell>> {
-        self.cells_or(log)
+    pub(crate) fn ways(&self) -> anyhow::Result<Vec<Writing>> {
+        self.ways_or(log)
     }
 
     /// The same, or these.
-    pub(crate) fn cells_or(&self, default: fn() -> Vec<Cell>) -> anyhow::Result<Vec<Cell>> {
+    pub(crate) fn ways_or(&self, default: fn() -> Vec<Writing>) -> anyhow::Result<Vec<Writing>> {
         let base = self.crossed().unwrap_or_else(default);
-        let mut cells = Vec::new();
-        for cell in base {
-            for &write_bytes in &or_default(&self.write_size, cell.write_bytes) {
-                for &pass in &or_default(&self.pass, cell.pass) {
-                    for &cache in &or_default(&self.cache, cell.cache) {
-                        let cell = Cell { write_bytes, pass, cache, ..self.sized(cell) };
-                        if !cells.contains(&cell) {
-                            cell.check_sizes().map_err(anyhow::Error::msg)?;
-                            cells.push(cell);
+        let mut ways = Vec::new();
+        for writing in base {
+            for &write_bytes in &or_default(&self.write_size, writing.write_bytes) {
+                for &pass in &or_default(&self.pass, writing.pass) {
+                    for &cache in &or_default(&self.cache, writing.cache) {
+                        let writing = Writing { write_bytes, pass, cache, ..self.sized(writing) };
+                        if !ways.contains(&writing) {
+                            writing.check_sizes().map_err(anyhow::Error::msg)?;
+                            ways.push(writing);
                         }
                     }
                 }
             }
         }
-        self.chosen(cells)
+        self.chosen(ways)
     }
 
     /// The durable ways that matter.
-    pub(crate) fn quick() -> Vec<Cell> {
+    pub(crate) fn quick() -> Vec<Writing> {
         inkstone_lab::experiment::quick_ways()
     }
 
-    fn sized(&self, cell: Cell) -> Cell {
+    fn sized(&self, writing: Writing) -> Writing {
         let pause_ms = self.pause.map_or(0, |pause| pause.as_millis());
-        Cell {
-            file_bytes: self.size.unwrap_or(cell.file_bytes),
+        Writing {
+            file_bytes: self.size.unwrap_or(writing.file_bytes),
             step_bytes: self.step_size,
             pause_ms: u64::try_from(pause_ms).unwrap_or(u64::MAX),
-            ..cell
+            ..writing
         }
     }
 
     /// All combinations of the lists; `None` if no list was given.
-    fn crossed(&self) -> Option<Vec<Cell>> {
+    fn crossed(&self) -> Option<Vec<Writing>> {
         let given = [
             self.preparation.len(),
             self.reuse.len(),
@@ -151,7 +151,7 @@ impl Selection {
         let accesses = or_default(&self.access, Access::Buffered);
         let durabilities = or_default(&self.durability, Durability::Fdatasync);
         let engines = or_default(&self.engine, EngineKind::Caller);
-        let mut cells = Vec::new();
+        let mut ways = Vec::new();
         for &preparation in &preparations {
             for &reuse in &reuses {
                 for &access in &accesses {
@@ -159,25 +159,25 @@ impl Selection {
                         for &engine in &engines {
                             let strategy =
                                 Strategy { preparation, reuse, access, durability, engine };
-                            cells.push(Cell::of(strategy));
+                            ways.push(Writing::of(strategy));
                         }
                     }
                 }
             }
         }
-        Some(cells)
+        Some(ways)
     }
 
-    fn chosen(&self, cells: Vec<Cell>) -> anyhow::Result<Vec<Cell>> {
+    fn chosen(&self, ways: Vec<Writing>) -> anyhow::Result<Vec<Writing>> {
         if self.only.is_empty() {
-            return Ok(cells);
+            return Ok(ways);
         }
         let mut chosen = Vec::new();
         for wanted in &self.only {
             let wanted = wanted.trim();
-            match cells.iter().find(|cell| cell.name() == wanted) {
-                Some(cell) => chosen.push(*cell),
-                None => anyhow::bail!("no way is called {wanted:?}{}", nearest(wanted, &cells)),
+            match ways.iter().find(|writing| writing.name() == wanted) {
+                Some(writing) => chosen.push(*writing),
+                None => anyhow::bail!("no way is called {wanted:?}{}", nearest(wanted, &ways)),
             }
         }
         Ok(chosen)
@@ -190,8 +190,8 @@ fn or_default<T: Copy>(given: &[T], default: T) -> Vec<T> {
 }
 
 /// `; the nearest is "reuse fdatasync"`, by edit distance; then all of them.
-fn nearest(wanted: &str, cells: &[Cell]) -> String {
-    let names: Vec<String> = cells.iter().map(Cell::name).collect();
+fn nearest(wanted: &str, ways: &[Writing]) -> String {
+    let names: Vec<String> = ways.iter().map(Writing::name).collect();
     let best = names.iter().min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
     match best {
         Some(best) => format!("; the nearest is {best:?} (the ways are: {})", names.join(", ")),
@@ -201,12 +201,12 @@ fn nearest(wanted: &str, cells: &[Cell]) -> String {
 
 impl Running {
     /// These ways side by side.
-    pub(crate) fn plan(&self, name: &str, cells: Vec<Cell>) -> anyhow::Result<Plan> {
+    pub(crate) fn plan(&self, name: &str, ways: Vec<Writing>) -> anyhow::Result<Plan> {
         let baseline = match &self.baseline {
             None => 0,
-            Some(wanted) => match cells.iter().position(|cell| &cell.name() == wanted) {
+            Some(wanted) => match ways.iter().position(|writing| &writing.name() == wanted) {
                 Some(place) => place,
-                None => anyhow::bail!("no way is called {wanted:?}{}", nearest(wanted, &cells)),
+                None => anyhow::bail!("no way is called {wanted:?}{}", nearest(wanted, &ways)),
             },
         };
         let removed = self.files.as_deref() == Some("removed");
@@ -220,13 +220,13 @@ impl Running {
             },
             bill_commits: self.bill_commits,
             seed: self.seed.unwrap_or_else(seed),
-            ..Plan::new(name, &(title(&cells) + &self.cut(&cells)), cells)
+            ..Plan::new(name, &(title(&ways) + &self.cut(&ways)), ways)
         })
     }
 
     /// Where a timed pass stops, for the title; empty if whole files are written.
-    fn cut(&self, cells: &[Cell]) -> String {
-        let whole = cells.iter().map(Cell::commits).max().unwrap_or(0);
+    fn cut(&self, ways: &[Writing]) -> String {
+        let whole = ways.iter().map(Writing::commits).max().unwrap_or(0);
         let commits = self.commits.filter(|&commits| commits < whole);
         let commits = commits.map(|commits| format!("after {commits} commits of {whole}"));
         let time = self.time.map(|time| format!("after {time:?}"));
@@ -253,16 +253,16 @@ impl Default for Running {
 
 /// A random seed; the result has it.
 pub(crate) fn seed() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_micros() as u64)
 }
 
 /// One line that describes a selection.
-fn title(cells: &[Cell]) -> String {
-    let mut sizes: Vec<u64> = cells.iter().map(|cell| cell.write_bytes).collect();
+fn title(ways: &[Writing]) -> String {
+    let mut sizes: Vec<u64> = ways.iter().map(|writing| writing.write_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let sizes: Vec<String> = sizes.into_iter().map(size_name).collect();
-    let file = cells.first().map_or(0, |cell| cell.file_bytes);
+    let file = ways.first().map_or(0, |writing| writing.file_bytes);
     format!(
         "Commits of {} into files of {}, one after the other",
         sizes.join(" and "),

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use inkstone_lab::tune::{Candidate, TuneResult, tune as run};
+use inkstone_lab::result::Way;
+use inkstone_lab::tune::{TuneResult, tune as run};
 
 use crate::columns::table;
 
@@ -44,9 +45,8 @@ pub(crate) fn tune(arguments: &TuneArguments, stop: &AtomicBool) -> anyhow::Resu
 
 fn text(result: &TuneResult) -> String {
     let mut text = format!("{}\n", result.sentence);
-    if !result.candidates.is_empty() {
-        let rows: Vec<_> =
-            result.candidates.iter().map(|candidate| row(result, candidate)).collect();
+    if !result.table.ways.is_empty() {
+        let rows: Vec<_> = result.table.ways.iter().map(|way| row(result, way)).collect();
         text.push_str(&format!(
             "\n{}",
             table(&["way of writing", "us per commit", "speedup (95%)", ""], &rows)
@@ -61,16 +61,16 @@ fn text(result: &TuneResult) -> String {
     text
 }
 
-fn row(result: &TuneResult, candidate: &Candidate) -> Vec<String> {
-    let time = candidate.per_commit_ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1000.0));
-    let speedup = candidate.relative.map_or_else(String::new, |found| found.words());
+fn row(result: &TuneResult, way: &Way) -> Vec<String> {
+    let time = way.per_operation_ns().map_or("-".into(), |ns| format!("{:.1}", ns / 1000.0));
+    let speedup = way.relative.map_or_else(String::new, |found| found.words());
     let mut notes = Vec::new();
-    if candidate.name == result.rule {
+    if way.name == result.rule {
         notes.push("by rule");
     }
-    if Some(&candidate.name) == result.chosen.as_ref() {
+    if Some(&way.name) == result.chosen.as_ref() {
         notes.push("chosen");
     }
-    notes.extend(candidate.invalid.as_deref());
-    vec![candidate.name.clone(), time, speedup, notes.join(", ")]
+    notes.extend(way.missing.as_deref());
+    vec![way.name.clone(), time, speedup, notes.join(", ")]
 }

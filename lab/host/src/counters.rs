@@ -46,6 +46,15 @@ impl BlockStat {
         }
     }
 
+    /// Adds another span to this one.
+    pub fn add(&mut self, span: &BlockStat) {
+        self.reads += span.reads;
+        self.read_sectors += span.read_sectors;
+        self.writes += span.writes;
+        self.write_sectors += span.write_sectors;
+        self.flushes = span.flushes.map(|flushes| flushes + self.flushes.unwrap_or(0));
+    }
+
     fn parse(text: &str) -> Option<BlockStat> {
         let fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>());
         let fields: Vec<u64> = fields.collect::<std::result::Result<_, _>>().ok()?;

@@ -137,13 +137,6 @@ impl Helper {
         signal_process(self.id(), Signal::Continue)
     }
 
-    /// Processor time that its first thread has used so far, in nanoseconds; `None` if the kernel
-    /// does not say.
-    pub fn cpu_ns(&self) -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.id())).ok()?;
-        text.split(' ').next()?.parse().ok()
-    }
-
     /// Writes a line to its stdin.
     ///
     /// # Errors

@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use inkstone_host::{ExtentMap, ExtentState, FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{Access, File, NamedChoice, OpenFile, Preparation, SyncKind};
 
-use crate::cell::size_name;
 use crate::progress::Progress;
-use crate::result::{FallocateAtlas, FallocateCell, FileFacts, ZeroingCell};
+use crate::result::{FallocateAtlas, FallocateCall, FileFacts, Zeroed};
 use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::{Session, WayError};
+use crate::writing::size_name;
 
 /// The published file: 8 KiB written, then a call over its first 64 KiB or 4 KiB.
 const WRITTEN_BYTES: usize = 8192;
@@ -22,19 +22,19 @@ const FILE: &str = "fallocate";
 /// Every mode over both ranges, then the zeroing comparison over `zeroing_bytes`.
 ///
 /// # Errors
-/// Only when the user wants to stop; a refusal by the file system is a cell.
+/// Only when the user wants to stop; a refusal by the file system is an answer.
 pub(crate) fn atlas(
     site: &Site,
     session: &Session<'_>,
     zeroing_bytes: u64,
     progress: &mut Progress,
-) -> Result<FallocateAtlas, CellError> {
+) -> Result<FallocateAtlas, WayError> {
     let mut atlas = FallocateAtlas { place: site.place.clone(), ..FallocateAtlas::default() };
     for &mode in FallocateMode::ALL {
         for len_bytes in RANGES_BYTES {
             session.check()?;
             progress.step(&format!("{} on {}", mode, site.place.name));
-            atlas.cells.push(one(session, mode, len_bytes)?);
+            atlas.calls.push(one(session, mode, len_bytes)?);
         }
     }
     for way in Zeroing::ALL {
@@ -55,14 +55,14 @@ fn one(
     session: &Session<'_>,
     mode: FallocateMode,
     len_bytes: u64,
-) -> Result<FallocateCell, CellError> {
+) -> Result<FallocateCall, WayError> {
     let file = session.new_file(FILE, &OpenFile::new_file())?;
     file.write_at(&[0xA5; WRITTEN_BYTES], 0)?;
     file.sync(SyncKind::All)?;
     let before = facts(&file)?;
     let answer = mode.call(file.std_file(), file.path(), 0, len_bytes);
     let after = facts(&file)?;
-    Ok(FallocateCell {
+    Ok(FallocateCall {
         mode: mode.name().into(),
         offset_bytes: 0,
         len_bytes,
@@ -86,7 +86,7 @@ fn short_answer(error: &inkstone_io::Error) -> String {
     name.into()
 }
 
-fn facts(file: &LabFile) -> Result<FileFacts, CellError> {
+fn facts(file: &LabFile) -> Result<FileFacts, WayError> {
     // FIEMAP first: the call makes the file system allocate delayed blocks, so that the block count
     // is final.
     let extents = match ExtentMap::of(file.std_file(), file.path()) {
@@ -162,9 +162,9 @@ impl Zeroing {
     }
 }
 
-fn zeroing(session: &Session<'_>, way: Zeroing, len_bytes: u64) -> Result<ZeroingCell, CellError> {
+fn zeroing(session: &Session<'_>, way: Zeroing, len_bytes: u64) -> Result<Zeroed, WayError> {
     session.remove(FILE)?;
-    let mut cell = ZeroingCell {
+    let mut zeroed = Zeroed {
         way: way.words().into(),
         len_bytes,
         call_ns: None,
@@ -174,21 +174,21 @@ fn zeroing(session: &Session<'_>, way: Zeroing, len_bytes: u64) -> Result<Zeroin
     };
     match timed_zeroing(session, way, len_bytes) {
         Ok((call_ns, sync_ns, blocks_are)) => {
-            (cell.call_ns, cell.sync_ns, cell.blocks_are) =
+            (zeroed.call_ns, zeroed.sync_ns, zeroed.blocks_are) =
                 (Some(call_ns), Some(sync_ns), blocks_are);
         }
-        Err(CellError::Interrupted) => return Err(CellError::Interrupted),
-        Err(CellError::Io(error)) => cell.answer = short_answer(&error),
-        Err(error) => cell.answer = error.to_string(),
+        Err(WayError::Interrupted) => return Err(WayError::Interrupted),
+        Err(WayError::Io(error)) => zeroed.answer = short_answer(&error),
+        Err(error) => zeroed.answer = error.to_string(),
     }
-    Ok(cell)
+    Ok(zeroed)
 }
 
 fn timed_zeroing(
     session: &Session<'_>,
     way: Zeroing,
     len_bytes: u64,
-) -> Result<(u64, u64, String), CellError> {
+) -> Result<(u64, u64, String), WayError> {
     drop(session.directory.open(FILE, &OpenFile::new_file())?);
     let (access, call) = match way {
         Zeroing::Written => (Access::Buffered, None),

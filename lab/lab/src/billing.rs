@@ -5,39 +5,64 @@
 
 use std::sync::Arc;
 
-use inkstone_host::{BlockTrace, DeviceNumber, LabEngine, LabFile, block_stat, own_threads};
+use inkstone_host::{BlockStat, BlockTrace, LabEngine, LabFile, Trace, block_stat, own_threads};
 use inkstone_io::File;
 
-use crate::bill::attribute::{Counted, Evidence};
-use crate::bill::{Layer, bill_of, layer::layers_of};
-use crate::cell::Cell;
+use crate::bill::{Evidence, Layer, bill_of, layers_of};
 use crate::pass::{CommitSpan, Limits, Recorders, Writer};
 use crate::result::{Bill, DurableFinding};
 use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::{Session, WayError};
+use crate::writing::Writing;
 
-/// The devices below a site, found once per run.
-#[derive(Debug)]
-pub struct Billing {
-    layers: Vec<Layer>,
-    timeline_commits: usize,
+/// The devices below a site.
+#[derive(Debug, Clone)]
+pub struct Layers(pub(crate) Vec<Layer>);
+
+/// What a trace of these devices showed.
+pub(crate) struct Traced<T> {
+    pub(crate) done: T,
+    pub(crate) trace: Trace,
+    pub(crate) layers: Vec<Layer>,
+    /// The same span by each device's own counters.
+    pub(crate) counted: Vec<Option<BlockStat>>,
 }
 
-impl Billing {
+impl Layers {
     /// `None` if there is no block device.
-    pub fn of(site: &Site, timeline_commits: usize) -> Option<Self> {
+    pub fn of(site: &Site) -> Option<Self> {
         let mut layers = layers_of(&site.capabilities.directory);
         layers.first_mut()?.private = site.private;
-        Some(Self { layers, timeline_commits })
+        Some(Self(layers))
     }
 
-    fn devices(&self) -> Vec<DeviceNumber> {
-        self.layers.iter().flat_map(|layer| layer.numbers.iter().copied()).collect()
-    }
-
-    fn counters(&self) -> Vec<Option<inkstone_host::BlockStat>> {
-        let of = |layer: &Layer| block_stat(*layer.numbers.first()?).ok();
-        self.layers.iter().map(of).collect()
+    /// Traces what reaches the devices while `body` runs. `files` adds the files to the first, and
+    /// is called before and after: a copy-on-write file moves.
+    ///
+    /// # Errors
+    /// Those of `body`, or of the trace.
+    pub(crate) fn traced<T>(
+        &self,
+        files: impl Fn(&mut Layer) -> Result<(), WayError>,
+        body: impl FnOnce() -> Result<T, WayError>,
+    ) -> Result<Traced<T>, WayError> {
+        let mut layers = self.0.clone();
+        layers.first_mut().map_or(Ok(()), &files)?;
+        let devices: Vec<_> = layers.iter().flat_map(|layer| layer.numbers.clone()).collect();
+        let stats = || -> Vec<Option<BlockStat>> {
+            self.0.iter().map(|layer| block_stat(*layer.numbers.first()?).ok()).collect()
+        };
+        let trace = BlockTrace::start(&devices)?;
+        let before = stats();
+        let done = body();
+        let after = stats();
+        let trace = trace.stop()?;
+        let done = done?;
+        layers.first_mut().map_or(Ok(()), &files)?;
+        layers.iter_mut().for_each(Layer::settle);
+        let counted = before.iter().zip(&after);
+        let counted = counted.map(|(before, after)| Some(after.as_ref()?.since(before.as_ref()?)));
+        Ok(Traced { done, trace, layers, counted: counted.collect() })
     }
 }
 
@@ -45,47 +70,34 @@ impl Billing {
 ///
 /// # Errors
 /// Those of the pass or the trace.
-pub fn bill_round(
-    billing: &Billing,
+pub fn bill_pass(
+    layers: &Layers,
     session: &Session<'_>,
-    cell: &Cell,
-    file: &Arc<LabFile>,
+    (writing, file): (&Writing, &Arc<LabFile>),
     writer: &mut Writer<LabEngine>,
     limits: Limits,
-) -> Result<(Bill, DurableFinding), CellError> {
-    let mut layers = billing.layers.clone();
-    add_file(&mut layers, file);
-    let mut spans: Vec<CommitSpan> =
-        Vec::with_capacity(limits.commits.min(cell.commits()) as usize);
-    let trace = BlockTrace::start(&billing.devices())?;
-    let before = billing.counters();
-    let passed = writer.run(session, cell, file, limits, &mut Recorders::new(), Some(&mut spans));
-    let after = billing.counters();
-    // The kernel's io_uring workers are threads of this process too, and live as long as the ring.
-    let own_threads = own_threads();
-    let trace = trace.stop()?;
-    passed?;
-    add_file(&mut layers, file);
-    layers.iter_mut().for_each(Layer::settle);
-    let counted: Counted = before
-        .iter()
-        .zip(&after)
-        .map(|(before, after)| Some(after.as_ref()?.since(before.as_ref()?)))
-        .collect();
-    let evidence = Evidence {
-        trace: &trace,
-        layers: &layers,
-        commits: &spans,
-        own_threads: &own_threads,
-        own_workers: cell.workers_sync(),
-        counted: &counted,
-        timeline_commits: billing.timeline_commits,
-    };
-    Ok(bill_of(&evidence))
-}
-
-fn add_file(layers: &mut [Layer], file: &LabFile) {
-    if let Some(layer) = layers.first_mut() {
+    timeline_commits: usize,
+) -> Result<(Bill, DurableFinding), WayError> {
+    let add_file = |layer: &mut Layer| {
         layer.add_file(file.std_file(), file.path());
-    }
+        Ok(())
+    };
+    let mut commits: Vec<CommitSpan> =
+        Vec::with_capacity(limits.commits.min(writing.commits()) as usize);
+    let traced = layers.traced(add_file, || {
+        let mut unused = Recorders::default();
+        writer.run(session, writing, file, limits, &mut unused, Some(&mut commits))?;
+        // The kernel's io_uring workers are threads of this process too, and live as long as the
+        // ring.
+        Ok(own_threads())
+    })?;
+    Ok(bill_of(&Evidence {
+        trace: &traced.trace,
+        layers: &traced.layers,
+        commits: &commits,
+        own_threads: &traced.done,
+        own_workers: writing.workers_sync(),
+        counted: &traced.counted,
+        timeline_commits,
+    }))
 }

@@ -9,7 +9,7 @@ use std::thread;
 
 use inkstone_host::{Usage, monotonic_ns, process_usage};
 
-use crate::stage::CellError;
+use crate::stage::WayError;
 
 /// The result of a crowd.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Together<T> {
 /// The first error of a body; a thread that cannot be started; a panic.
 pub(crate) fn together<W: Send, T: Send>(
     workers: &mut [W],
-    body: impl Fn(usize, &mut W) -> Result<T, CellError> + Sync,
-) -> Result<Together<T>, CellError> {
+    body: impl Fn(usize, &mut W) -> Result<T, WayError> + Sync,
+) -> Result<Together<T>, WayError> {
     let gate = RwLock::new(());
     let called_off = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -41,7 +41,7 @@ pub(crate) fn together<W: Send, T: Send>(
             let waiting = move || {
                 drop(gate.read());
                 if called_off.load(Ordering::Acquire) {
-                    return Err(CellError::Interrupted);
+                    return Err(WayError::Interrupted);
                 }
                 body(index, worker)
             };
@@ -49,7 +49,7 @@ pub(crate) fn together<W: Send, T: Send>(
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     called_off.store(true, Ordering::Release);
-                    return Err(CellError::Invalid(format!("thread {}: {error}", index + 1)));
+                    return Err(WayError::Invalid(format!("thread {}: {error}", index + 1)));
                 }
             }
         }
@@ -62,8 +62,7 @@ pub(crate) fn together<W: Send, T: Send>(
                 Ok(Ok(outcome)) => outcomes.push(outcome),
                 Ok(Err(error)) => ended = ended.and(Err(error)),
                 Err(_) => {
-                    ended =
-                        ended.and(Err(CellError::Invalid("a thread of the lab panicked".into())))
+                    ended = ended.and(Err(WayError::Invalid("a thread of the lab panicked".into())))
                 }
             }
         }
@@ -86,7 +85,7 @@ mod tests {
         assert_eq!(all.expect("all").outcomes, [0, 1, 2]);
         assert_eq!(workers, [11, 12, 13]);
         let failed = together(&mut workers, |index, _| {
-            if index == 1 { Err(CellError::Invalid("the second".into())) } else { Ok(()) }
+            if index == 1 { Err(WayError::Invalid("the second".into())) } else { Ok(()) }
         });
         assert_eq!(failed.expect_err("one failed").to_string(), "the second");
     }

@@ -3,42 +3,10 @@
 //! *Owns*: comparing the runs of several places, refusing those where nothing is durable, the
 //! answer as text. *May not touch*: measuring (`command::disks` does, interleaved over all places).
 
-use serde::{Deserialize, Serialize};
-
-use crate::finding::{Durable, fastest_durable, per_commit};
-use crate::result::{FEW_ROUNDS, LabResult, Relative, Run, Verdict};
-use crate::stats::{per_commit_ns, relative};
+use crate::finding::fastest_durable;
+use crate::result::{Disk, FEW_ROUNDS, Table, Verdict, Way};
+use crate::stats::relative;
 use crate::warnings::too_fast;
-
-/// The answer, with its evidence.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct DisksResult {
-    /// The answer, in words.
-    pub sentence: String,
-    /// The directories, best first; those where nothing is durable last.
-    pub disks: Vec<Disk>,
-    /// The runs themselves, one per directory in the order given.
-    #[serde(flatten)]
-    pub result: LabResult,
-}
-
-/// One of the directories.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Disk {
-    /// As the user gave it.
-    pub directory: String,
-    /// Its block device, if there is one.
-    pub device: Option<String>,
-    /// Why it must not carry a log, whatever its speed; or why nothing was measured.
-    pub refused: Option<String>,
-    /// Its fastest durable way.
-    pub best: Option<String>,
-    /// The median time of a commit in that way, in nanoseconds.
-    pub per_commit_ns: Option<f64>,
-    /// The best disk's way compared with this one's, paired by round: below 1, this one is slower.
-    /// `None` for the best.
-    pub relative: Option<Relative>,
-}
 
 /// What forbids a log in a place and is known before anything is measured.
 #[derive(Debug, Clone, Default)]
@@ -50,28 +18,26 @@ pub(crate) struct Known {
 }
 
 /// Judges the runs, one per place, with what was known of each.
-pub(crate) fn judge(runs: &[Run], known: &[Known]) -> (String, Vec<Disk>) {
-    let mut judged: Vec<(Disk, Option<Durable<'_>>, u64)> =
+pub(crate) fn judge(runs: &[Table], known: &[Known]) -> (String, Vec<Disk>) {
+    let mut judged: Vec<(Disk, Option<&Way>, u64)> =
         runs.iter().zip(known).map(|(run, known)| one(run, known)).collect();
-    let time = |entry: &(Disk, Option<Durable<'_>>, u64)| match (&entry.0.refused, &entry.1) {
-        (None, Some(best)) => per_commit(best),
-        _ => f64::INFINITY,
+    let time = |(disk, ..): &(Disk, Option<&Way>, u64)| match disk.refused {
+        None => disk.per_commit_ns.unwrap_or(f64::INFINITY),
+        Some(_) => f64::INFINITY,
     };
     judged.sort_by(|a, b| time(a).total_cmp(&time(b)));
-    if let Some((first, rest)) = judged.split_first_mut()
-        && let (None, Some(best)) = (&first.0.refused, &first.1)
+    if let Some(((first, best, _), rest)) = judged.split_first_mut()
+        && let (None, Some(best)) = (&first.refused, best)
     {
         for (disk, other, seed) in rest.iter_mut().filter(|(disk, ..)| disk.refused.is_none()) {
-            disk.relative = other
-                .as_ref()
-                .and_then(|other| relative(&best.measured.rounds, &other.measured.rounds, *seed));
+            disk.relative = other.and_then(|other| relative(&best.rounds, &other.rounds, *seed));
         }
     }
     let disks: Vec<Disk> = judged.into_iter().map(|(disk, ..)| disk).collect();
     (sentence(&disks), disks)
 }
 
-fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
+fn one<'a>(run: &'a Table, known: &Known) -> (Disk, Option<&'a Way>, u64) {
     let best = fastest_durable(run);
     let device = run.place.device.as_deref().unwrap_or("its device");
     let refused = if let Some(memory) = &known.memory {
@@ -81,9 +47,9 @@ fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
             "it is mounted without barriers, so a sync does not reach the medium; mount it with barrier=1"
                 .into(),
         )
-    } else if let Some((cell, took_ns)) = too_fast(run) {
+    } else if let Some((way, took_ns)) = too_fast(run) {
         Some(format!(
-            "{device} reports a volatile cache, yet `{cell}` makes a write durable in {:.1} us: no medium behind a cache \
+            "{device} reports a volatile cache, yet `{way}` makes a write durable in {:.1} us: no medium behind a cache \
              is that fast, so something below lies about flushes",
             took_ns as f64 / 1000.0
         ))
@@ -96,8 +62,8 @@ fn one<'a>(run: &'a Run, known: &Known) -> (Disk, Option<Durable<'a>>, u64) {
         directory: run.place.name.clone(),
         device: run.place.device.clone(),
         refused,
-        best: best.as_ref().map(|best| best.cell.name.clone()),
-        per_commit_ns: best.as_ref().and_then(|best| per_commit_ns(best.measured)),
+        best: best.map(|best| best.name.clone()),
+        per_commit_ns: best.and_then(Way::per_operation_ns),
         relative: None,
     };
     (disk, best, run.seed)
@@ -196,13 +162,13 @@ fn same_device(disks: &[&Disk]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::tests::{cell, run};
-    use crate::result::DurableFinding;
+    use crate::finding::tests::{run, way};
+    use crate::result::{DurableFinding, Unit};
 
-    fn place(name: &str, us: f64) -> Run {
+    fn place(name: &str, us: f64) -> Table {
         let seen = || DurableFinding::Seen { commits: 10 };
         let mut run =
-            run(vec![cell("new fsync", us * 2.0, seen()), cell("reuse fdatasync", us, seen())]);
+            run(vec![way("new fsync", us * 2.0, seen()), way("reuse fdatasync", us, seen())]);
         run.place.name = name.into();
         run.place.device = Some(format!("disk-of-{name}"));
         run.place.write_cache = Some("write back".into());
@@ -247,10 +213,8 @@ mod tests {
         assert_eq!((disks[0].directory.as_str(), disks[1].refused.is_some()), ("/disk", true));
         // A sync of 4 us behind a volatile cache, and the same where the device has none.
         let mut liar = place("/liar", 6.0);
-        for cell in &mut liar.cells {
-            if let crate::result::Outcome::Measured(measured) = &mut cell.outcome {
-                (measured.sync.count, measured.sync.p50_ns) = (100, 4_000);
-            }
+        for way in &mut liar.ways {
+            way.figures = vec![crate::result::figure("sync p50", Unit::Ns, 4_000.0)];
         }
         let (sentence, _) = judge(&[liar.clone(), place("/disk", 500.0)], &none(2));
         assert!(

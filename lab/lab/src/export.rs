@@ -1,4 +1,4 @@
-//! A result as JSON (everything) and as CSV (a row for each way of writing).
+//! A result as CSV: a row for each way.
 //!
 //! *Owns*: which fields of the JSON are columns. *May not touch*: files; the command writes them.
 
@@ -7,49 +7,34 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::result::LabResult;
-use crate::stats;
 
-/// The whole result on one line: raw histograms would fill thousands. Reading it back with serde
-/// gives the same result.
+/// A header and one row for each way, with CRLF and quotes as in RFC 4180. A column is a single
+/// value of the JSON, called by its path (`place.device`, `latency.p99_ns`,
+/// `bill.layers.0.requests.flush.requests`, `figures.write p50`); a value that was not measured is
+/// an empty field.
 ///
 /// # Errors
 /// When serde cannot write it; with the types of `result` that does not happen.
-pub fn to_json(result: &LabResult) -> serde_json::Result<String> {
-    serde_json::to_string(result).map(|json| json + "\n")
-}
-
-/// Reads what [`to_json`] wrote. Everything that reads a result goes through here: the code of
-/// serde for all its types is then made once, not once for each crate and kind of input.
-///
-/// # Errors
-/// It is not JSON, or not a result.
-pub fn from_json(json: &str) -> serde_json::Result<LabResult> {
-    serde_json::from_str(json)
-}
-
-/// A header and one row for each way of writing, with CRLF and quotes as in RFC 4180. A column is a
-/// single value of the JSON, called by its path (`place.device`, `outcome.commit.p99_ns`,
-/// `outcome.bill.layers.0.flushes`); a value that was not measured is an empty field.
-///
-/// # Errors
-/// As [`to_json`].
 pub fn to_csv(result: &LabResult) -> serde_json::Result<String> {
     let mut rows: Vec<Map<String, Value>> = Vec::new();
-    for run in &result.runs {
-        let place = serde_json::to_value(&run.place)?;
-        for cell in &run.cells {
+    for table in &result.tables {
+        let place = serde_json::to_value(&table.place)?;
+        for way in &table.ways {
             let mut row = Map::new();
-            row.insert("run".into(), json!(run.name));
+            row.insert("table".into(), json!(table.name));
             flatten("place", &place, &mut row);
-            flatten("", &serde_json::to_value(cell)?, &mut row);
-            let per_commit_ns = cell.outcome.measured().and_then(stats::per_commit_ns);
-            row.insert("per_commit_ns".into(), json!(per_commit_ns));
+            flatten("", &serde_json::to_value(way)?, &mut row);
+            for figure in &way.figures {
+                row.insert(format!("figures.{}", figure.name), json!(figure.value));
+            }
+            row.insert("unit".into(), json!(table.unit.name()));
+            row.insert("median".into(), json!(table.median(way)));
             rows.push(row);
         }
     }
     let columns: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
     // What identifies a row comes first.
-    let first = ["run", "place.name", "name", "per_commit_ns"];
+    let first = ["table", "place.name", "name", "unit", "median"];
     let rest = columns.iter().map(|name| name.as_str()).filter(|name| !first.contains(name));
     let columns: Vec<&str> = first.into_iter().chain(rest).collect();
     let mut out = line(columns.iter().map(|name| field(&json!(name))));
@@ -99,24 +84,27 @@ mod tests {
 
     #[test]
     fn json_is_read_back_as_it_was() {
-        let text = to_json(&samples::result()).expect("JSON");
-        assert_eq!(to_json(&from_json(&text).expect("a result")).expect("JSON"), text);
-        assert!(from_json("{}").is_err());
+        let text = samples::result().to_json().expect("JSON");
+        let again = LabResult::from_json(&text).expect("a result");
+        assert_eq!(again.to_json().expect("JSON"), text);
+        let said = |json: &str| LabResult::from_json(json).expect_err("refused");
+        assert!(said("{}").contains("no schema_version") && said("[1]").contains("not a result"));
+        assert!(said("{").contains("not JSON"));
+        assert!(said("{\"schema_version\": 2}").contains("schema_version is 2"));
     }
 
     #[test]
     fn a_row_has_as_many_fields_as_the_header_and_odd_text_stays_one_field() {
         let mut result = samples::result();
-        result.runs[0].place.name = "a \"b\", c".into();
+        result.tables[0].place.name = "a \"b\", c".into();
         let csv = to_csv(&result).expect("CSV");
-        let mut lines = csv.split("\r\n");
-        let header = lines.next().expect("a header");
-        assert!(header.starts_with("run,place.name,name,per_commit_ns,"), "{header}");
-        for name in ["outcome.commit.p99_ns", "outcome.bill.layers.0.flushes", "what.durability"] {
+        let header = csv.split("\r\n").next().expect("a header");
+        assert!(header.starts_with("table,place.name,name,unit,median,"), "{header}");
+        for name in ["latency.p99_ns", "bill.layers.0.requests.flush.requests", "what.durability"] {
             assert!(header.split(',').any(|column| column == name), "{name}: {header}");
         }
-        let cells: usize = result.runs.iter().map(|run| run.cells.len()).sum();
-        assert_eq!(csv.matches("\r\n").count(), 1 + cells);
+        let ways: usize = result.tables.iter().map(|table| table.ways.len()).sum();
+        assert_eq!(csv.matches("\r\n").count(), 1 + ways);
         assert!(csv.contains(",\"a \"\"b\"\", c\","));
     }
 }

@@ -13,7 +13,7 @@ use inkstone_io::{
     Access, AlignedBuf, File, NamedChoice, OpenFile, Preparation, SyncKind, named_choice,
 };
 
-use crate::stage::CellError;
+use crate::stage::WayError;
 
 named_choice! {
     /// A kind of file system that the lab creates.
@@ -113,7 +113,7 @@ impl Image {
         kind: ImageKind,
         mode: LoopMode,
         image_bytes: u64,
-    ) -> Result<Self, CellError> {
+    ) -> Result<Self, WayError> {
         let name = format!("{kind}-{}", mode.name());
         let mut image = Self {
             mount: None,
@@ -128,7 +128,7 @@ impl Image {
         image.device = Some(device);
         if direct != (mode == LoopMode::Direct) {
             let is = if direct { "direct" } else { "buffered" };
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "the loop device is {is}, but {} was asked for",
                 mode.name()
             )));
@@ -151,7 +151,7 @@ impl Image {
     ///
     /// # Errors
     /// What could not be unmounted, detached or removed; the next start of the lab tries again.
-    pub fn remove(mut self) -> Result<(), CellError> {
+    pub fn remove(mut self) -> Result<(), WayError> {
         if let Some(mount) = self.mount.take() {
             mount.unmount()?;
         }
@@ -180,7 +180,7 @@ impl Drop for Image {
 
 /// Writes the backing file. It is never sparse: otherwise the host would allocate blocks while the
 /// guest's commits are measured.
-fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
+fn write_backing(path: &Path, len_bytes: u64) -> Result<(), WayError> {
     let made = |access| {
         let how = OpenFile::new_file().access(access);
         let file = LabFile::open(path, &how)?;
@@ -199,7 +199,7 @@ fn write_backing(path: &Path, len_bytes: u64) -> Result<(), CellError> {
 
 /// Every mkfs discards the device, and zeroes tables by a request that writes nothing: both remove
 /// blocks from the backing file. This writes zeros into these holes, which read as zeros anyway.
-fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
+fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), WayError> {
     let access = if mode == LoopMode::Direct { Access::Direct } else { Access::Buffered };
     let file = LabFile::open(path, &OpenFile::existing().access(access))?;
     file.sync(SyncKind::All)?;
@@ -224,18 +224,18 @@ fn fill_holes(path: &Path, mode: LoopMode) -> Result<(), CellError> {
     Ok(file.sync(SyncKind::All)?)
 }
 
-fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), CellError> {
+fn make_file_system(kind: ImageKind, device: &Path) -> Result<(), WayError> {
     let (tool, package, arguments) = kind.mkfs();
     let answer = run_on_device(Path::new(tool), arguments, device);
     match answer {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(CellError::Invalid(format!("{tool} {}: {}", output.status, said.trim())))
+            Err(WayError::Invalid(format!("{tool} {}: {}", output.status, said.trim())))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(CellError::Invalid(
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(WayError::Invalid(
             format!("{tool} is not installed: it is in the package {package}"),
         )),
-        Err(error) => Err(CellError::Invalid(format!("{tool}: {error}"))),
+        Err(error) => Err(WayError::Invalid(format!("{tool}: {error}"))),
     }
 }

@@ -4,21 +4,21 @@
 //! *Owns*: experiments, sampling, statistics, and the report. *May not touch*: system calls
 //! (`inkstone-io` makes them) or the terminal's arguments (`inkstone-cli` reads them).
 //!
-//! An overview: a [`cell::Cell`] is one way of writing; [`run`] measures a set of them side by side
-//! ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed loop),
-//! and makes their [`bill`]s. [`experiment`] has the rest: rows of other work over one runner
-//! (`rounds`), the ten experiments of the articles with their statements, and the parts that
-//! [`command`] runs. [`claims`] answers the statements. Everything ends in a [`result::LabResult`],
-//! the contract that [`table`] and [`export`] read. [`mod@bench`] measures the log itself beside
-//! the bare overwrite that it cannot beat, [`mod@tune`] chooses the log's way of writing in two
-//! seconds, [`mod@compare`] compares two results, and [`disks`] several disks.
+//! An overview: a [`writing::Writing`] is one way of writing; [`run`] measures a set of them side
+//! by side ([`stage`] brings each file into its claimed state and checks it, [`pass`] is the timed
+//! loop), and makes their [`bill`]s. [`experiment`] has the rest: ways of other work, the ten
+//! experiments of the articles with their statements, and the parts that [`command`] runs. All of
+//! them take turns over one runner ([`rounds`]). [`claims`] answers the statements. Everything ends
+//! in a [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@bench`]
+//! measures the log itself beside the bare overwrite that it cannot beat, [`mod@tune`] chooses the
+//! log's way of writing in two seconds, [`mod@compare`] compares two results, and [`disks`] several
+//! disks.
 #![forbid(unsafe_code)]
 
 mod atlas;
 pub mod bench;
 pub mod bill;
 pub mod billing;
-pub mod cell;
 pub mod claims;
 pub mod command;
 pub mod compare;
@@ -31,13 +31,11 @@ pub mod histogram;
 pub mod image;
 pub mod labels;
 pub mod machine;
-pub mod over_time;
 pub mod pass;
-mod preamble;
 pub mod progress;
-mod relative;
 pub mod report;
 pub mod result;
+pub mod rounds;
 pub mod run;
 pub mod site;
 pub mod stage;
@@ -45,3 +43,4 @@ pub mod stats;
 pub mod table;
 pub mod tune;
 pub mod warnings;
+pub mod writing;

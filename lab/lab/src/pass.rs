@@ -15,12 +15,11 @@ use inkstone_io::{
     Persist, Request, SyncKind,
 };
 
-use crate::cell::Cell;
 use crate::histogram::Recorder;
-use crate::over_time::Series;
 use crate::result::HarnessCost;
-use crate::stage::{CellError, Session, closing_sync};
+use crate::stage::{Session, WayError, closing_sync};
 use crate::stats::median;
+use crate::writing::Writing;
 
 /// The buffers of a pass, used in turn, hold this much together: enough that no device sees the
 /// same block twice in a row.
@@ -49,8 +48,8 @@ pub struct CommitSpan {
     pub ack_ns: u64,
 }
 
-/// Histograms of a cell, over all its rounds.
-#[derive(Debug)]
+/// The latencies of a way, over all its rounds.
+#[derive(Debug, Default)]
 pub struct Recorders {
     /// The write call.
     pub write: Recorder,
@@ -58,26 +57,6 @@ pub struct Recorders {
     pub sync: Recorder,
     /// Both.
     pub commit: Recorder,
-    /// The same in the order of commits, for the last pass only.
-    pub over_time: Series,
-}
-
-impl Recorders {
-    /// Empty ones.
-    pub fn new() -> Self {
-        Self {
-            write: Recorder::new(),
-            sync: Recorder::new(),
-            commit: Recorder::new(),
-            over_time: Series::default(),
-        }
-    }
-}
-
-impl Default for Recorders {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// The totals of one pass.
@@ -87,13 +66,13 @@ pub struct PassTotals {
     pub commits: u64,
     /// The whole time, with the closing sync.
     pub total_ns: u64,
-    /// The closing sync alone.
-    pub closing_sync_ns: u64,
+    /// The slowest commit.
+    pub slowest_ns: u64,
     /// Page faults of the thread, minor and major.
     pub faults: (u64, u64),
 }
 
-/// The engine and the buffers of one cell's passes.
+/// The engine and the buffers of one way's passes.
 #[derive(Debug)]
 pub struct Writer<E> {
     engine: E,
@@ -101,15 +80,15 @@ pub struct Writer<E> {
 }
 
 impl Writer<LabEngine> {
-    /// An engine of the cell's kind, and buffers of its size with bytes from `payload`.
+    /// An engine of the way's kind, and buffers of its size with bytes from `payload`.
     ///
     /// # Errors
     /// When the engine is not available here.
-    pub fn for_cell(cell: &Cell, payload: &AlignedBuf) -> Result<Self, CellError> {
-        Ok(Self::with(LabEngine::open(cell.strategy.engine, 1)?, cell.write_bytes, payload))
+    pub fn for_way(writing: &Writing, payload: &AlignedBuf) -> Result<Self, WayError> {
+        Ok(Self::with(LabEngine::open(writing.strategy.engine, 1)?, writing.write_bytes, payload))
     }
 
-    /// What the engine lacks: then the cell is not what its name says.
+    /// What the engine lacks: then the way is not what its name says.
     pub fn notice(&self) -> Option<String> {
         self.engine.notice().map(ToString::to_string)
     }
@@ -128,57 +107,57 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         Self { engine, buffers: (0..count).map(buffer).collect() }
     }
 
-    /// Writes the file of `cell` from front to back, a commit at a time, until it ends or a limit
-    /// is met. With `spans`, each commit's times are added to it.
+    /// Writes the file of `writing` from front to back, a commit at a time, until it ends or a
+    /// limit is met. With `spans`, each commit's times are added to it.
     ///
     /// # Errors
     /// The first error of a write or sync, or the user's wish to stop.
     pub fn run(
         &mut self,
         session: &Session<'_>,
-        cell: &Cell,
+        writing: &Writing,
         file: &Arc<LabFile>,
         limits: Limits,
         recorders: &mut Recorders,
         mut spans: Option<&mut Vec<CommitSpan>>,
-    ) -> Result<PassTotals, CellError> {
-        let commits = cell.commits().min(limits.commits);
-        recorders.over_time.begin(commits);
+    ) -> Result<PassTotals, WayError> {
+        let commits = writing.commits().min(limits.commits);
         let faults_before = thread_faults();
         let begin_ns = monotonic_ns();
         let end_ns =
             begin_ns.saturating_add(u64::try_from(limits.time.as_nanos()).unwrap_or(u64::MAX));
-        let (mut reserved_bytes, step_bytes) = (0, cell.step_bytes());
-        let mut done = 0;
+        let (mut reserved_bytes, step_bytes) = (0, writing.step_bytes());
+        let (mut done, mut slowest_ns) = (0, 0);
         let mut now_ns = begin_ns;
         while done < commits && now_ns < end_ns {
             if session.stop.load(Ordering::Relaxed) {
-                return Err(CellError::Interrupted);
+                return Err(WayError::Interrupted);
             }
-            let offset = done * cell.write_bytes;
+            let offset = done * writing.write_bytes;
             let start_ns = monotonic_ns();
-            if cell.strategy.preparation.in_steps() && offset + cell.write_bytes > reserved_bytes {
-                file.extend(cell.strategy.preparation, reserved_bytes, step_bytes)?;
+            if writing.strategy.preparation.in_steps()
+                && offset + writing.write_bytes > reserved_bytes
+            {
+                file.extend(writing.strategy.preparation, reserved_bytes, step_bytes)?;
                 reserved_bytes += step_bytes;
             }
-            self.write(cell, file, done, offset)?;
+            self.write(writing, file, done, offset)?;
             let written_ns = monotonic_ns();
-            let synced = self.sync(cell, file, done, offset)?;
+            let synced = self.sync(writing, file, done, offset)?;
             let ack_ns = if synced { monotonic_ns() } else { written_ns };
             recorders.write.record(written_ns - start_ns);
             if synced {
                 recorders.sync.record(ack_ns - written_ns);
             }
             recorders.commit.record(ack_ns - start_ns);
-            recorders.over_time.record(ack_ns - start_ns);
+            slowest_ns = slowest_ns.max(ack_ns - start_ns);
             if let Some(spans) = spans.as_deref_mut() {
                 spans.push(CommitSpan { start_ns, ack_ns });
             }
             done += 1;
             now_ns = ack_ns;
         }
-        let before_closing_ns = monotonic_ns();
-        if let Some(kind) = closing_sync(cell.strategy.durability) {
+        if let Some(kind) = closing_sync(writing.strategy.durability) {
             file.sync(kind)?;
         }
         let after_ns = monotonic_ns();
@@ -186,73 +165,73 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         Ok(PassTotals {
             commits: done,
             total_ns: after_ns - begin_ns,
-            closing_sync_ns: after_ns - before_closing_ns,
+            slowest_ns,
             faults: (faults.0 - faults_before.0, faults.1 - faults_before.1),
         })
     }
 
-    /// One commit: the cell's write of this number, and its sync.
+    /// One commit: the way's write of this number, and its sync.
     ///
     /// # Errors
     /// The error of either.
     pub(crate) fn commit(
         &mut self,
-        cell: &Cell,
+        writing: &Writing,
         file: &Arc<LabFile>,
         number: u64,
-    ) -> Result<(), CellError> {
-        let offset = number * cell.write_bytes;
-        self.write(cell, file, number, offset)?;
-        self.sync(cell, file, number, offset)?;
+    ) -> Result<(), WayError> {
+        let offset = number * writing.write_bytes;
+        self.write(writing, file, number, offset)?;
+        self.sync(writing, file, number, offset)?;
         Ok(())
     }
 
     fn write(
         &mut self,
-        cell: &Cell,
+        writing: &Writing,
         file: &Arc<LabFile>,
         token: u64,
         offset: u64,
-    ) -> Result<(), CellError> {
-        let durability = cell.strategy.durability;
-        let persist = match (cell.strategy.engine, durability) {
+    ) -> Result<(), WayError> {
+        let durability = writing.strategy.durability;
+        let persist = match (writing.strategy.engine, durability) {
             (_, Durability::RwfDsync) => Persist::Dsync,
             (EngineKind::UringLinked, Durability::Fsync) => Persist::Sync(SyncKind::All),
             (EngineKind::UringLinked, Durability::Fdatasync) => Persist::Sync(SyncKind::Data),
             _ => Persist::Later,
         };
         let Some(buffer) = self.buffers.pop_front() else {
-            return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
+            return Err(WayError::Invalid("a buffer did not come back from the engine".into()));
         };
         let operation =
-            Operation::Write { buffer, len: cell.write_bytes as usize, offset, persist };
+            Operation::Write { buffer, len: writing.write_bytes as usize, offset, persist };
         self.carry_out(file, token, operation)?;
-        if cell.strategy.access == Access::Stream {
+        if writing.strategy.access == Access::Stream {
             // Each write by itself, as its name says: otherwise a stream would gather small ones.
             file.flush_buffered()?;
         }
         Ok(())
     }
 
-    /// Makes the sync call, if the cell has one; returns whether it had.
+    /// Makes the sync call, if the way has one; returns whether it had.
     fn sync(
         &mut self,
-        cell: &Cell,
+        writing: &Writing,
         file: &Arc<LabFile>,
         number: u64,
         offset: u64,
-    ) -> Result<bool, CellError> {
-        if cell.strategy.engine == EngineKind::UringLinked {
+    ) -> Result<bool, WayError> {
+        if writing.strategy.engine == EngineKind::UringLinked {
             return Ok(false);
         }
-        let kinds: &[SyncKind] = match cell.strategy.durability {
+        let kinds: &[SyncKind] = match writing.strategy.durability {
             Durability::Fsync => &[SyncKind::All],
             Durability::Fdatasync => &[SyncKind::Data],
             Durability::FdatasyncFsync => &[SyncKind::Data, SyncKind::All],
             Durability::FdatasyncFsync64 if number % 64 == 63 => &[SyncKind::Data, SyncKind::All],
             Durability::FdatasyncFsync64 => &[SyncKind::Data],
             Durability::Msync => {
-                file.sync_mapped(offset, cell.write_bytes as usize)?;
+                file.sync_mapped(offset, writing.write_bytes as usize)?;
                 return Ok(true);
             }
             Durability::None | Durability::OSync | Durability::ODsync | Durability::RwfDsync => {
@@ -270,7 +249,7 @@ impl<E: Engine<File = LabFile>> Writer<E> {
         file: &Arc<LabFile>,
         token: u64,
         operation: Operation,
-    ) -> Result<(), CellError> {
+    ) -> Result<(), WayError> {
         let request = Request { token, file: Arc::clone(file), operation };
         let Completion { buffer, result, .. } = self.engine.run(request)?;
         self.buffers.extend(buffer);
@@ -314,23 +293,23 @@ impl Engine for NoEngine {
 /// When the user wants to stop, or `/dev/null` cannot be opened.
 pub fn harness_cost(
     session: &Session<'_>,
-    cell: &Cell,
+    writing: &Writing,
     payload: &AlignedBuf,
-) -> Result<HarnessCost, CellError> {
+) -> Result<HarnessCost, WayError> {
     let null = std::path::Path::new("/dev/null");
     let how = inkstone_io::OpenFile::existing();
     let file = Arc::new(LabFile::open(null, &how)?);
-    let mut writer = Writer::with(NoEngine::default(), cell.write_bytes, payload);
-    let mut cell = *cell;
-    cell.strategy.durability = Durability::Fdatasync;
-    cell.strategy.engine = EngineKind::Caller;
-    cell.strategy.access = Access::Buffered;
-    cell.strategy.preparation = inkstone_io::Preparation::None;
-    cell.file_bytes = cell.write_bytes * 2000;
+    let mut writer = Writer::with(NoEngine::default(), writing.write_bytes, payload);
+    let mut writing = *writing;
+    writing.strategy.durability = Durability::Fdatasync;
+    writing.strategy.engine = EngineKind::Caller;
+    writing.strategy.access = Access::Buffered;
+    writing.strategy.preparation = inkstone_io::Preparation::None;
+    writing.file_bytes = writing.write_bytes * 2000;
     let mut per_commit = Vec::new();
     for _ in 0..9 {
-        let mut recorders = Recorders::new();
-        let totals = writer.run(session, &cell, &file, Limits::NONE, &mut recorders, None)?;
+        let mut recorders = Recorders::default();
+        let totals = writer.run(session, &writing, &file, Limits::NONE, &mut recorders, None)?;
         per_commit.push(totals.total_ns as f64 / totals.commits.max(1) as f64);
     }
     let begin_ns = monotonic_ns();

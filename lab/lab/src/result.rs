@@ -1,49 +1,121 @@
-//! The result of a run of the lab: the contract between measuring and showing. Tables and exports
-//! read only this.
+//! The result of a run of the lab: the contract between measuring and showing. Tables, pages and
+//! exports read only this.
 //!
 //! *Owns*: the data, its units and its schema version. *May not touch*: how it is measured or
-//! printed. Every duration is in nanoseconds (`_ns`), every size in bytes. A field that was not
-//! measured is `None`, never 0.
+//! printed. Every duration is in nanoseconds (`_ns`), every size in bytes. A figure that was not
+//! measured is `None` or missing, never 0.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::ExperimentResult;
-use crate::over_time::Slice;
-pub use crate::preamble::{Machine, Preamble};
-pub(crate) use crate::relative::FEW_ROUNDS;
-pub use crate::relative::{Relative, Verdict};
-
 /// Raised whenever the meaning or the name of a field changes.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// The result of one invocation of the lab.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LabResult {
     /// What it begins with; in the JSON its fields are those of the result.
     #[serde(flatten)]
     pub preamble: Preamble,
     /// The cost of measuring itself. It is shown, and not subtracted anywhere.
     pub harness: HarnessCost,
-    /// The measured runs, one per place and experiment.
-    pub runs: Vec<Run>,
-    /// Experiments whose rows are not commits of a cell, one per place and experiment.
-    #[serde(default)]
-    pub experiments: Vec<ExperimentResult>,
+    /// Which of several directories should carry a log, in words.
+    pub sentence: Option<String>,
+    /// These directories, best first; those where nothing is durable last.
+    pub disks: Vec<Disk>,
+    /// Ways measured side by side, a table for each place and question.
+    pub tables: Vec<Table>,
     /// The fallocate atlas, one per place.
     pub fallocate: Vec<FallocateAtlas>,
+    /// The answers to statements, in the order of the experiments.
+    pub claims: Vec<Answer>,
     /// What a reader should know before believing the rest.
     pub warnings: Vec<Warning>,
 }
 
 impl LabResult {
-    /// Whether anything was measured.
+    /// Whether anything was measured or answered.
     pub fn has_content(&self) -> bool {
-        let mut cells = self.runs.iter().flat_map(|run| &run.cells);
-        let mut rows = self.experiments.iter().flat_map(|experiment| &experiment.rows);
-        cells.any(|cell| cell.outcome.measured().is_some())
-            || rows.any(|row| !row.samples.is_empty())
+        self.tables.iter().any(Table::has_content)
             || !self.fallocate.is_empty()
+            || self.claims.iter().any(|answer| answer.verdict != Judged::NotRun)
     }
+
+    /// The whole result on one line: raw histograms would fill thousands.
+    ///
+    /// # Errors
+    /// When serde cannot write it; with these types that does not happen.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self).map(|json| json + "\n")
+    }
+
+    /// Reads what [`LabResult::to_json`] wrote.
+    ///
+    /// # Errors
+    /// The reason, in words: it is not JSON, not a result, or of another version.
+    pub fn from_json(json: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Versions {
+            schema_version: Option<u32>,
+            inkstone_version: Option<String>,
+        }
+        let told: Versions = match serde_json::from_str(json) {
+            Ok(told) => told,
+            Err(error) if error.is_data() => return Err("it is not a result of the lab".into()),
+            Err(error) => return Err(format!("it is not JSON: {error}")),
+        };
+        let Some(found) = told.schema_version else {
+            return Err("it is not a result of the lab: it has no schema_version".into());
+        };
+        if found != SCHEMA_VERSION {
+            let by = told.inkstone_version.unwrap_or("a version that it does not name".into());
+            return Err(format!(
+                "its schema_version is {found}, but this inkstone reads {SCHEMA_VERSION}: use the \
+                 inkstone that measured it ({by})"
+            ));
+        }
+        serde_json::from_str(json)
+            .map_err(|error| format!("it is not a result of the lab: {error}"))
+    }
+}
+
+/// What every result begins with.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Preamble {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Version of Inkstone.
+    pub inkstone_version: String,
+    /// The command line, to repeat it.
+    pub command: String,
+    /// When it began, in seconds since 1970 (UTC).
+    pub started_unix_s: u64,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Whether it was ended early (Ctrl-C): then the rest was measured before that.
+    pub interrupted: bool,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// The machine that the lab ran on.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Kernel release and version.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// How many CPUs this process may use.
+    pub cpus: u32,
+    /// Frequency governor, where there is one.
+    pub governor: Option<String>,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Whether it runs as root.
+    pub root: bool,
+    /// Why the block layer could not be traced; `None` where it can.
+    pub trace_refused: Option<String>,
 }
 
 /// The cost of the harness itself.
@@ -92,45 +164,109 @@ pub struct Place {
     pub host: Option<Box<Place>>,
 }
 
-/// A set of cells measured side by side in one place.
+/// Ways measured side by side in one place, in rounds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Run {
-    /// Short name: `quick`, `e1-removed`, `write`.
+pub struct Table {
+    /// Short name, unique in one place: `quick`, `e1-removed`, `read-random-cold`.
     pub name: String,
-    /// One line for people.
+    /// What it shows, in one line for people.
     pub title: String,
     /// Where.
     pub place: Place,
-    /// Name of the cell that the others are compared with.
+    /// What a way's position on the horizontal axis means (`threads`, `writes in flight`); `None`
+    /// if the ways have no position.
+    pub x_name: Option<String>,
+    /// What is compared: a rate (more is better) or a time (less is better).
+    pub unit: Unit,
+    /// Name of the way that the others are compared with.
     pub baseline: Option<String>,
     /// Planned rounds.
     pub rounds: u32,
-    /// Whether the order of arms was random in each round.
+    /// Whether the order of ways was random in each round.
     pub random_order: bool,
-    /// Seed of that order and of the bytes written.
+    /// Seed of that order and of the bytes.
     pub seed: u64,
-    /// The cells in the planned order.
-    pub cells: Vec<CellResult>,
+    /// The ways, in the planned order.
+    pub ways: Vec<Way>,
+    /// Where a curve bends: (the series, the x after which it no longer rises).
+    pub knees: Vec<(String, f64)>,
     /// What it means, in words.
     pub finding: Option<Finding>,
-    /// What a reader should know about this run: missing rights, states that could not be checked.
+    /// What a reader should know about it: what could not be checked, missing rights.
     pub notes: Vec<String>,
 }
 
-/// One cell of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CellResult {
-    /// Its name, unique in the run.
-    pub name: String,
-    /// What it is.
-    pub what: CellDescription,
-    /// Its outcome.
-    pub outcome: Outcome,
+impl Table {
+    /// Whether anything was measured.
+    pub fn has_content(&self) -> bool {
+        self.ways.iter().any(Way::is_measured)
+    }
+
+    /// The way of this name.
+    pub fn way(&self, name: &str) -> Option<&Way> {
+        self.ways.iter().find(|way| way.name == name)
+    }
 }
 
-/// A cell's coordinates, by their names on the command line.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CellDescription {
+/// One way of doing something.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Way {
+    /// Its name, unique in the table: `reuse fdatasync`, `pool, 8 threads`.
+    pub name: String,
+    /// Ways of one series are one curve: `pool`, `io_uring`.
+    pub series: String,
+    /// Its position on the horizontal axis.
+    pub x: Option<f64>,
+    /// What it is, if it is a way of writing a file.
+    pub what: Option<Description>,
+    /// Why there are no figures, in words.
+    pub missing: Option<String>,
+    /// Each round, in the order it ran.
+    pub rounds: Vec<Round>,
+    /// Compared with the baseline, paired by round: above 1 is more per second, or less time.
+    pub relative: Option<Relative>,
+    /// Times of single operations, if they were timed one by one. Of a commit: from before the
+    /// write to the acknowledgement.
+    pub latency: Option<Histogram>,
+    /// Further counts and times, per operation unless the unit says otherwise.
+    pub figures: Vec<Figure>,
+    /// The requests to the device per commit, from a separate round that is not timed.
+    pub bill: Option<Bill>,
+    /// Whether the observed flushes cover the acknowledgements.
+    pub durable: Option<DurableFinding>,
+}
+
+impl Way {
+    /// Whether it has any round.
+    pub fn is_measured(&self) -> bool {
+        self.missing.is_none() && !self.rounds.is_empty()
+    }
+
+    /// A figure by its name.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+}
+
+/// A further figure of a way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// `context switches`, `system time`, `resident before`.
+    pub name: String,
+    /// `per operation`, `ns per operation`, `%`, `bytes/s`, `lines`.
+    pub unit: Unit,
+    /// The value.
+    pub value: f64,
+}
+
+/// A figure.
+pub(crate) fn figure(name: &str, unit: Unit, value: f64) -> Figure {
+    Figure { name: name.into(), unit, value }
+}
+
+/// What a way of writing is, by the names on the command line.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Description {
     /// See `inkstone_io::Preparation`.
     pub preparation: String,
     /// `new` or `reuse`.
@@ -151,79 +287,139 @@ pub struct CellDescription {
     pub cache: String,
 }
 
-/// The outcome of a cell.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Outcome {
-    /// It ran.
-    Measured(Box<Measured>),
-    /// It could not run, or its file was not in its claimed state.
-    Invalid {
-        /// Why.
-        reason: String,
-    },
-    /// The run ended before it was measured.
-    NotRun,
-}
-
-impl Outcome {
-    /// The measurement, if there is one.
-    pub fn measured(&self) -> Option<&Measured> {
-        match self {
-            Self::Measured(measured) => Some(measured),
-            Self::Invalid { .. } | Self::NotRun => None,
-        }
-    }
-}
-
-/// A measured cell.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Measured {
-    /// Each round, in the order it ran.
-    pub rounds: Vec<Round>,
-    /// Preparation times, one value per round.
-    pub preparation: Histogram,
-    /// The write call (and with it the sync, where the write carries its durability).
-    pub write: Histogram,
-    /// The sync call; empty where the write carries its durability.
-    pub sync: Histogram,
-    /// Time from before the write to the acknowledgement.
-    pub commit: Histogram,
-    /// Latency over time: for each round its slices, each (time that its commits took together,
-    /// median and highest of a commit) in ns.
-    #[serde(default)]
-    pub over_time: Vec<Vec<Slice>>,
-    /// Compared with the baseline of the run; `None` for the baseline itself.
-    pub relative: Option<Relative>,
-    /// The requests to the device per commit, from a separate round that is not timed.
-    pub bill: Option<Bill>,
-    /// Whether the observed flushes cover the acknowledgements.
-    pub durable: DurableFinding,
-    /// Page faults per write in the measuring thread (minor, major); for access mmap.
-    pub faults_per_write: Option<(f64, f64)>,
-}
-
-/// One round of one cell.
+/// One round of one way.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Round {
     /// Which round of the run.
     pub number: u32,
-    /// The cell's position in that round's order.
+    /// The way's position in that round's order.
     pub turn: u32,
-    /// Commits acknowledged.
+    /// Commits acknowledged, or other operations.
     pub commits: u64,
-    /// Their time, from before the first write to the last acknowledgement and the closing sync.
+    /// Their time. Of commits: from before the first write to the last acknowledgement and the
+    /// closing sync.
     pub total_ns: u64,
-    /// Of that, the one sync at the end of a pass without a sync per write.
-    pub closing_sync_ns: u64,
-    /// The preparation before, not part of `total_ns`.
-    pub preparation_ns: u64,
+    /// The slowest of them, if each was timed.
+    pub slowest_ns: Option<u64>,
 }
 
 impl Round {
     /// Nanoseconds per commit.
     pub fn per_commit_ns(&self) -> f64 {
         self.total_ns as f64 / self.commits.max(1) as f64
+    }
+
+    /// Whether it has a time per commit.
+    pub fn is_usable(&self) -> bool {
+        self.commits > 0 && self.total_ns > 0
+    }
+
+    /// Its value in this unit.
+    pub fn value(&self, unit: Unit) -> f64 {
+        match unit.is_time() {
+            true => self.per_commit_ns(),
+            false => self.commits as f64 * 1e9 / self.total_ns.max(1) as f64,
+        }
+    }
+}
+
+/// How a way compares with the baseline.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Relative {
+    /// Time per operation of the baseline divided by this way's, paired by round: above 1 is
+    /// faster.
+    pub speedup: f64,
+    /// Lower end of its 95% interval; `None` if there were too few rounds.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+impl Relative {
+    /// A comparison with enough rounds for an interval.
+    pub fn with_interval(speedup: f64, (low, high): (f64, f64), verdict: Verdict) -> Self {
+        Self { speedup, low: Some(low), high: Some(high), verdict }
+    }
+
+    /// With fewer rounds: the speedup alone, without a verdict.
+    pub fn without_interval(speedup: f64) -> Self {
+        Self { speedup, low: None, high: None, verdict: Verdict::Unknown }
+    }
+
+    /// The interval, if there is one. Results from before 2026-11 with too few rounds have the
+    /// range of the rounds in its place: it is not shown.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        if self.verdict == Verdict::Unknown { None } else { self.low.zip(self.high) }
+    }
+
+    /// For a column: `1.20 [1.10..1.30]`, `1.01 [0.98..1.04] tie`, `1.7 [0.6..4.1] cannot tell`,
+    /// `1.15 (few rounds)`.
+    pub fn words(&self) -> String {
+        self.column(|value| format!("{value:.2}"))
+    }
+
+    /// The same with the ratios as a table shows them.
+    pub(crate) fn column(&self, shown: impl Fn(f64) -> String) -> String {
+        let speedup = shown(self.speedup);
+        match self.interval() {
+            None => format!("{speedup} (few rounds)"),
+            Some((low, high)) => {
+                format!("{speedup} [{}..{}]{}", shown(low), shown(high), self.verdict.mark())
+            }
+        }
+    }
+
+    /// `95%: 1.10 to 1.30`, or why there is no interval.
+    pub(crate) fn interval_words(&self) -> String {
+        match self.interval() {
+            Some((low, high)) => format!("95%: {low:.2} to {high:.2}"),
+            None => FEW_ROUNDS.into(),
+        }
+    }
+
+    /// The inverse comparison.
+    pub(crate) fn turned(&self) -> Self {
+        let turn = |end: Option<f64>| end.map(|end| 1.0 / end);
+        let verdict = match self.verdict {
+            Verdict::Faster => Verdict::Slower,
+            Verdict::Slower => Verdict::Faster,
+            other => other,
+        };
+        Self { speedup: 1.0 / self.speedup, low: turn(self.high), high: turn(self.low), verdict }
+    }
+}
+
+/// Shown in place of an interval.
+pub(crate) const FEW_ROUNDS: &str = "too few rounds for an interval";
+
+/// Whether two ways differ: only when the interval is clear of 1 *and* the effect is at least 3%
+/// (`stats::verdict` is the rule).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Takes less time.
+    Faster,
+    /// Takes more time.
+    Slower,
+    /// The whole interval is within 10% of 1: one is as good as the other.
+    Tie,
+    /// The interval allows more than one of these.
+    CannotTell,
+    /// Too few rounds for an interval.
+    Unknown,
+}
+
+impl Verdict {
+    /// Follows a figure in a table: empty where the figure itself says it.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Self::Faster | Self::Slower => "",
+            Self::Tie => " tie",
+            Self::CannotTell => " cannot tell",
+            Self::Unknown => " ?",
+        }
     }
 }
 
@@ -249,7 +445,7 @@ pub struct Histogram {
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What the block layer showed of a cell's acknowledgements.
+/// What the block layer showed of a way's acknowledgements.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DurableFinding {
@@ -327,6 +523,84 @@ pub enum BillSource {
     SharedCounters,
 }
 
+/// What a request to a device was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A write of the file's own blocks.
+    DataWrite,
+    /// The journal or log, for a transaction that a commit waited for.
+    JournalWrite,
+    /// The same, started by a timer.
+    TimerJournalWrite,
+    /// The same for transactions that neither a timer nor one of our commits started.
+    OtherJournalWrite,
+    /// Metadata outside the journal.
+    MetadataWrite,
+    /// A zeroing command.
+    Zeroing,
+    /// A discard.
+    Discard,
+    /// A write by the kernel, of unknown origin.
+    UnattributedWrite,
+    /// A write of another process on a device that is shared with it.
+    ForeignWrite,
+    /// A discard or zeroing for others.
+    ForeignOther,
+    /// A read of the file's own blocks.
+    DataRead,
+    /// Another read by this process, or on a file system of our own.
+    OtherRead,
+    /// A read of another process.
+    ForeignRead,
+    /// A cache flush that the device received for us; with shared counters, for all processes.
+    Flush,
+    /// One that it received for others alone.
+    ForeignFlush,
+}
+
+impl Kind {
+    /// In the order in which a bill lists them.
+    pub const ALL: [Self; 15] = [
+        Self::DataWrite,
+        Self::JournalWrite,
+        Self::TimerJournalWrite,
+        Self::OtherJournalWrite,
+        Self::MetadataWrite,
+        Self::Zeroing,
+        Self::Discard,
+        Self::UnattributedWrite,
+        Self::ForeignWrite,
+        Self::ForeignOther,
+        Self::DataRead,
+        Self::OtherRead,
+        Self::ForeignRead,
+        Self::Flush,
+        Self::ForeignFlush,
+    ];
+
+    /// For people: one of them.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::DataWrite => "data write",
+            Self::JournalWrite => "journal write",
+            Self::TimerJournalWrite => "journal write (timer)",
+            Self::OtherJournalWrite => "journal write (other)",
+            Self::MetadataWrite => "metadata write",
+            Self::Zeroing => "zeroing",
+            Self::Discard => "discard",
+            Self::UnattributedWrite => "unattributed write",
+            Self::ForeignWrite => "write of another process",
+            Self::ForeignOther => "discard or zeroing for others",
+            Self::DataRead => "data read",
+            Self::OtherRead => "other read",
+            Self::ForeignRead => "read of another process",
+            Self::Flush => "flush",
+            Self::ForeignFlush => "flush for others",
+        }
+    }
+}
+
 /// One device's part of a bill. Totals over all commits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LayerBill {
@@ -335,42 +609,9 @@ pub struct LayerBill {
     /// What it is to the file: `file system` or `host of loop0`.
     pub role: String,
     /// Whether others have files on this file system, so that its journal is shared.
-    #[serde(default)]
     pub shared: bool,
-    /// Reads of the file's own blocks.
-    pub data_reads: Tally,
-    /// Other reads by this process, or on a file system of our own.
-    pub other_reads: Tally,
-    /// Reads of other processes on a device that is shared with them.
-    pub foreign_reads: Tally,
-    /// Writes of the file's own blocks.
-    pub data_writes: Tally,
-    /// Journal or log writes of a transaction that a commit waited for.
-    pub journal_writes: Tally,
-    /// Journal or log writes that a timer started.
-    pub timer_journal_writes: Tally,
-    /// Journal or log writes of transactions that neither a timer nor one of our commits started.
-    pub other_journal_writes: Tally,
-    /// Metadata written outside the journal.
-    pub metadata_writes: Tally,
-    /// Zeroing commands.
-    pub zeroing: Tally,
-    /// Discards.
-    pub discards: Tally,
-    /// Other writes by the kernel, of unknown origin.
-    pub unattributed_writes: Tally,
-    /// Writes of other processes on a device that is shared with them.
-    #[serde(default)]
-    pub foreign_writes: Tally,
-    /// Discards and zeroing for others.
-    #[serde(default)]
-    pub foreign_other: Tally,
-    /// Cache flush commands that the device received for us; with shared counters, for all
-    /// processes.
-    pub flushes: u64,
-    /// Flush commands that it received for others alone.
-    #[serde(default)]
-    pub foreign_flushes: u64,
+    /// The requests by kind; a kind without any is missing.
+    pub requests: BTreeMap<Kind, Tally>,
     /// Our writes with FUA.
     pub fua_writes: u64,
     /// All writes of all processes, of all kinds.
@@ -386,16 +627,29 @@ pub struct LayerBill {
 }
 
 impl LayerBill {
+    /// The requests of these kinds together.
+    pub fn of(&self, kinds: &[Kind]) -> Tally {
+        let mut all = Tally::default();
+        for tally in kinds.iter().filter_map(|kind| self.requests.get(kind)) {
+            all.requests += tally.requests;
+            all.bytes += tally.bytes;
+        }
+        all
+    }
+
+    /// How many requests of this kind there are.
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.of(&[kind]).requests
+    }
+
     /// Writes for the commits: data, their journal, metadata that they or a file system of our own
     /// wrote. With shared counters all writes.
     pub fn own_writes(&self, source: BillSource) -> Tally {
-        if source == BillSource::SharedCounters {
-            return self.all_writes;
-        }
-        let own = [self.data_writes, self.journal_writes, self.metadata_writes];
-        Tally {
-            requests: own.iter().map(|tally| tally.requests).sum(),
-            bytes: own.iter().map(|tally| tally.bytes).sum(),
+        match source {
+            BillSource::SharedCounters => self.all_writes,
+            BillSource::Trace => {
+                self.of(&[Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite])
+            }
         }
     }
 }
@@ -405,8 +659,8 @@ impl LayerBill {
 pub struct Submitter {
     /// `this process`, or the name of the kernel thread or process.
     pub who: String,
-    /// `data write`, `journal write`, `flush`, ...
-    pub what: String,
+    /// What it submitted.
+    pub what: Kind,
     /// The count.
     pub tally: Tally,
 }
@@ -448,8 +702,8 @@ pub struct TimelineRequest {
     pub issued_ns: u64,
     /// Completed by the device; `None` if that was not seen before the next commit.
     pub completed_ns: Option<u64>,
-    /// `data write`, `journal write`, `flush`, ...
-    pub what: String,
+    /// What it was.
+    pub what: Kind,
     /// First sector (512 B units).
     pub sector: u64,
     /// Bytes.
@@ -466,14 +720,14 @@ pub struct FallocateAtlas {
     /// Where.
     pub place: Place,
     /// One per mode and range.
-    pub cells: Vec<FallocateCell>,
+    pub calls: Vec<FallocateCall>,
     /// Zeroing a file of this size by writing, by ZERO_RANGE, by WRITE_ZEROES.
-    pub zeroing: Vec<ZeroingCell>,
+    pub zeroing: Vec<Zeroed>,
 }
 
 /// One call of fallocate, before and after.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FallocateCell {
+pub struct FallocateCall {
     /// The mode's name.
     pub mode: String,
     /// Offset of the range.
@@ -505,7 +759,7 @@ pub struct FileFacts {
 
 /// One way of zeroing a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ZeroingCell {
+pub struct Zeroed {
     /// `zeros written`, `ZERO_RANGE`, ...
     pub way: String,
     /// Bytes zeroed.
@@ -532,9 +786,9 @@ pub struct Finding {
     /// What to do, if a way is faster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// Name of the fastest durable cell that is shown to be faster than the naive one.
+    /// Name of the fastest durable way that is shown to be faster than the naive one.
     pub best: Option<String>,
-    /// Name of the naive cell.
+    /// Name of the naive way.
     pub naive: Option<String>,
     /// Best over naive, with its interval.
     pub speedup: Option<Relative>,
@@ -549,4 +803,158 @@ pub struct Warning {
     pub text: String,
     /// What to do.
     pub cure: String,
+}
+
+/// The verdict on a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judged {
+    /// The whole interval is in the band.
+    Confirmed,
+    /// The whole interval is outside of it.
+    Refuted,
+    /// An end of the band is inside the interval: no answer.
+    CannotTell,
+    /// There is no figure; the answer has the reason.
+    NotRun,
+}
+
+impl Judged {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::CannotTell => "cannot tell",
+            Self::NotRun => "not run",
+        }
+    }
+}
+
+/// A statement of an article or a thread, and its answer here.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Answer {
+    /// The statement's name.
+    pub id: String,
+    /// What was said.
+    pub statement: String,
+    /// Where it was said.
+    pub source: String,
+    /// The address of that, if it has one.
+    pub link: Option<String>,
+    /// The band in which the figure must lie, in words.
+    pub band: String,
+    /// The answer.
+    pub verdict: Judged,
+    /// The figure behind the answer.
+    pub found: Option<Found>,
+    /// Why it did not run; with a figure, why there is no answer.
+    pub reason: Option<String>,
+}
+
+/// A figure with its interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// The centre.
+    pub value: f64,
+    /// Lower end of the 95% interval; for a count, the count itself.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Its unit: `times`, `flushes a commit`.
+    pub unit: String,
+    /// What was compared, by names of ways.
+    pub of: String,
+}
+
+/// One of several directories that may carry a log.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Disk {
+    /// As the user gave it.
+    pub directory: String,
+    /// Its block device, if there is one.
+    pub device: Option<String>,
+    /// Why it must not carry a log, whatever its speed; or why nothing was measured.
+    pub refused: Option<String>,
+    /// Its fastest durable way.
+    pub best: Option<String>,
+    /// The median time of a commit in that way, in nanoseconds.
+    pub per_commit_ns: Option<f64>,
+    /// The best disk's way compared with this one's, paired by round: below 1, this one is slower.
+    /// `None` for the best.
+    pub relative: Option<Relative>,
+}
+
+macro_rules! units {
+    ($($unit:ident = $name:literal;)*) => {
+        /// The unit of a figure.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[expect(missing_docs, reason = "each is named by its text")]
+        pub enum Unit {
+            #[default]
+            $(#[serde(rename = $name)] $unit,)*
+        }
+
+        impl Unit {
+            /// As results and tables name it.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$unit => $name,)* }
+            }
+        }
+    };
+}
+
+units! {
+    OperationsPerS = "operations/s";
+    BytesPerS = "bytes/s";
+    LinesPerS = "lines/s";
+    CommitsPerS = "commits/s";
+    NsPerCommit = "ns per commit";
+    CallsPerS = "calls/s";
+    FilesPerS = "files/s";
+    CommitsPerMb = "commits/MB written";
+    WritesRefused = "writes refused";
+    RecordsAstray = "records astray";
+    TailNs = "ns, p99.9 of a write";
+    Ns = "ns";
+    NsPerOp = "ns per operation";
+    NsPerMib = "ns per MiB";
+    NsPerLine = "ns per line";
+    PerOp = "per operation";
+    PerMib = "per MiB";
+    PerSecond = "per second";
+    PerFlush = "per flush";
+    PerFile = "per file";
+    Bytes = "bytes";
+    BytesPerMib = "bytes per MiB";
+    Lines = "lines";
+    Percent = "%";
+}
+
+impl Unit {
+    /// Whether it is a time in nanoseconds: less is better.
+    pub fn is_time(self) -> bool {
+        matches!(
+            self,
+            Self::TailNs
+                | Self::Ns
+                | Self::NsPerCommit
+                | Self::NsPerOp
+                | Self::NsPerMib
+                | Self::NsPerLine
+        )
+    }
+
+    /// Whether it counts bytes.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Self::BytesPerS | Self::Bytes | Self::BytesPerMib)
+    }
+
+    /// Whether it is a count for each of something.
+    pub fn is_per(self) -> bool {
+        matches!(
+            self,
+            Self::PerOp | Self::PerMib | Self::PerSecond | Self::PerFlush | Self::PerFile
+        )
+    }
 }

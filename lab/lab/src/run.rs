@@ -1,40 +1,29 @@
-//! A run: cells side by side in one place, interleaved in rounds, each in a random order; then
-//! their bills.
+//! A run: ways of writing side by side, in rounds; then the bill of each.
 //!
-//! *Owns*: the order of steps, and what happens to a cell that fails. *May not touch*: how one pass
-//! is measured (`pass`), what the block layer's events mean (`bill`).
+//! *Owns*: the plan, and what a way's turn consists of. *May not touch*: how one pass is measured
+//! (`pass`), what the block layer's events mean (`bill`).
 //!
-//! A cell that fails becomes a row with its reason; the run continues. Bills come from passes of
-//! their own, after the timed rounds: tracing costs time, which must not be in a cell's figures.
+//! Bills come from passes of their own, after the timed rounds: tracing costs time, which must not
+//! be in a way's figures.
 
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use inkstone_host::{BlockStat, DeviceNumber, block_stat};
+use inkstone_host::{BlockStat, LabEngine, block_stat};
 use inkstone_io::{Access, AlignedBuf, NamedChoice};
 
 use crate::bill::shared_counters;
-use crate::billing::{Billing, bill_round};
-use crate::cell::{Cell, Pass};
-use crate::histogram::Recorder;
-use crate::over_time::{Slice, slices_per_round};
-use crate::pass::{Limits, PassTotals, Recorders, Writer};
+use crate::billing::{Layers, bill_pass};
+use crate::pass::{Limits, Recorders, Writer};
 use crate::progress::Progress;
-use crate::result::{
-    Bill, CellDescription, CellResult, DurableFinding, Measured, Outcome, Round, Run,
+use crate::result::{Bill, Description, DurableFinding, Table, Unit, Way, figure};
+use crate::rounds::{
+    Frame, ROUNDS_MIN, Running, Sample, SideBySide, TakesTurns, Turn, Turns, take_turns,
 };
 use crate::site::Site;
-use crate::stage::{CellError, Leftover, Session, Staged, cool, incompressible, stage};
-use crate::stats::{median, relative_of_several};
-
-/// In which order the cells of a round run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Another random order in each round, so that no cell always runs after the same one.
-    Random,
-    /// As listed, in each round.
-    Listed,
-}
+use crate::stage::{Leftover, Session, Staged, WayError, cool, incompressible, stage};
+use crate::stats::median;
+use crate::writing::{Pass, Writing};
 
 /// The plan of a run.
 #[derive(Debug, Clone)]
@@ -43,21 +32,21 @@ pub struct Plan {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// The cells.
-    pub cells: Vec<Cell>,
-    /// The cell that the others are compared with: its place in `cells`.
+    /// The ways.
+    pub ways: Vec<Writing>,
+    /// The way that the others are compared with: its place in `ways`.
     pub baseline: usize,
     /// How many rounds.
     pub rounds: u32,
-    /// Their order.
-    pub order: Order,
+    /// Whether each round has another random order, so that no way always runs after the same one.
+    pub random_order: bool,
     /// What happens to files between rounds.
     pub leftover: Leftover,
     /// When a timed pass ends before the file does.
     pub limits: Limits,
     /// No round begins after this much time, once five are done.
     pub deadline: Option<Duration>,
-    /// Commits in each cell's bill; 0 = no bills.
+    /// Commits in each way's bill; 0 = no bills.
     pub bill_commits: u64,
     /// No commit of a bill begins after this much time.
     pub bill_time: Duration,
@@ -69,14 +58,14 @@ pub struct Plan {
 
 impl Plan {
     /// Whole files in one round, in random order, each compared with the first.
-    pub fn new(name: &str, title: &str, cells: Vec<Cell>) -> Self {
+    pub fn new(name: &str, title: &str, ways: Vec<Writing>) -> Self {
         Self {
             name: name.into(),
             title: title.into(),
-            cells,
+            ways,
             baseline: 0,
             rounds: 1,
-            order: Order::Random,
+            random_order: true,
             leftover: Leftover::Kept,
             limits: Limits::NONE,
             deadline: None,
@@ -86,244 +75,157 @@ impl Plan {
             seed: fastrand::u64(..),
         }
     }
+
+    /// The names of its ways, with a number where two are the same.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for (index, writing) in self.ways.iter().enumerate() {
+            let name = writing.name();
+            let same = self.ways[..index].iter().filter(|other| other.name() == name).count();
+            names.push(if same > 0 { format!("{name} #{}", same + 1) } else { name });
+        }
+        names
+    }
+
+    /// The steps that it reports to its progress: rounds, and bills if they are possible.
+    pub fn steps(&self, site: &Site) -> u64 {
+        let has_bills =
+            self.bill_commits > 0 && site.trace.is_ok() && site.capabilities.device.is_some();
+        self.ways.len() as u64 * (u64::from(self.rounds) + u64::from(has_bills))
+    }
+
+    /// Bytes of disk that it needs at the same time.
+    pub fn room_bytes(&self) -> u64 {
+        let valid = self.ways.iter().filter(|writing| writing.check().is_ok());
+        let files = valid.map(|writing| writing.file_bytes);
+        match self.leftover {
+            Leftover::Kept => files.sum(),
+            Leftover::Removed => files.max().unwrap_or(0),
+        }
+    }
 }
 
-/// Fewer rounds than this show no difference.
-pub const ROUNDS_MIN: u32 = 5;
-
-/// Blocks of random bytes that all cells write from.
+/// Blocks of random bytes that all ways write from.
 const PAYLOAD_BYTES: usize = 2 << 20;
 
-/// One cell on its way through the rounds.
-struct Arm {
-    cell: Cell,
-    name: String,
+/// Commits into one file.
+struct Commits<'a> {
+    writing: Writing,
     file_name: String,
-    writer: Option<Writer<inkstone_host::LabEngine>>,
+    plan: &'a Plan,
+    site: &'a Site,
+    payload: &'a AlignedBuf,
+    layers: Option<&'a Layers>,
+    writer: Option<Writer<LabEngine>>,
     recorders: Recorders,
-    preparation: Recorder,
-    rounds: Vec<Round>,
-    over_time: Vec<Vec<Slice>>,
-    failed: Option<String>,
-    counted: Counted,
+    preparations_ns: Vec<f64>,
+    /// The device's counters over the timed passes, and the commits in these.
+    counted: BlockStat,
+    commits: u64,
+    /// Page faults of the writing thread, minor and major.
     faults: (u64, u64),
     unchecked: Option<String>,
     bill: Option<(Bill, DurableFinding)>,
 }
 
-/// The device's counters over the timed passes of an arm.
-#[derive(Default)]
-struct Counted {
-    total: BlockStat,
-    commits: u64,
-}
-
-impl Arm {
-    fn new(number: usize, cell: Cell, name: String) -> Self {
-        Self {
-            cell,
-            name,
-            file_name: format!("arm-{number:02}"),
-            writer: None,
-            recorders: Recorders::new(),
-            preparation: Recorder::new(),
-            rounds: Vec::new(),
-            over_time: Vec::new(),
-            failed: None,
-            counted: Counted::default(),
-            faults: (0, 0),
-            unchecked: None,
-            bill: None,
+impl Commits<'_> {
+    /// Brings the file into its claimed state, and does everything that comes before the measured
+    /// pass.
+    fn ready(&mut self, session: &Session<'_>) -> Result<(Staged, Writer<LabEngine>), WayError> {
+        session.check()?;
+        let writing = &self.writing;
+        let mut writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => Writer::for_way(writing, self.payload)?,
+        };
+        let staged = stage(session, writing, &self.file_name, self.payload)?;
+        if writing.pass == Pass::Second {
+            let mut unused = Recorders::default();
+            writer.run(session, writing, &staged.file, Limits::NONE, &mut unused, None)?;
         }
+        cool(&staged.file, writing)?;
+        pause(session, writing.pause_ms)?;
+        Ok((staged, writer))
     }
 
-    fn after_turn(&self, session: &Session<'_>, leftover: Leftover) {
-        if leftover == Leftover::Removed {
-            // If a file cannot be removed, its arm cannot be staged again, which is reported.
+    fn timed(&mut self, session: &Session<'_>) -> Result<Sample, WayError> {
+        let (staged, mut writer) = self.ready(session)?;
+        self.preparations_ns.push(staged.preparation_ns as f64);
+        let device = self.site.capabilities.device.as_ref().map(|device| device.number);
+        let stat = || block_stat(device?).ok();
+        let before = stat();
+        let limits = self.plan.limits;
+        let totals =
+            writer.run(session, &self.writing, &staged.file, limits, &mut self.recorders, None)?;
+        if let (Some(before), Some(after)) = (before, stat()) {
+            self.counted.add(&after.since(&before));
+            self.commits += totals.commits;
+        }
+        self.faults.0 += totals.faults.0;
+        self.faults.1 += totals.faults.1;
+        self.unchecked = staged.unchecked;
+        self.writer = Some(writer);
+        let slowest_ns = Some(totals.slowest_ns);
+        Ok(Sample { slowest_ns, ..Sample::of(totals.commits, totals.total_ns) })
+    }
+
+    fn billed(
+        &mut self,
+        session: &Session<'_>,
+        layers: &Layers,
+    ) -> Result<(Bill, DurableFinding), WayError> {
+        let (staged, mut writer) = self.ready(session)?;
+        let Plan { bill_commits, bill_time, timeline_commits, .. } = *self.plan;
+        let limits = Limits { commits: bill_commits, time: bill_time };
+        let of = (&self.writing, &staged.file);
+        let billed = bill_pass(layers, session, of, &mut writer, limits, timeline_commits);
+        self.writer = Some(writer);
+        billed
+    }
+
+    /// What happens to the file after a turn.
+    fn after<T>(&self, session: &Session<'_>, done: Result<T, WayError>) -> Result<T, WayError> {
+        // If a file cannot be removed, its way cannot be staged again, which is reported; and the
+        // removal of the working directory takes the rest.
+        if self.plan.leftover == Leftover::Removed {
             let _ = session.clear(&self.file_name);
+        } else if done.is_err() {
+            let _ = session.remove(&self.file_name);
         }
+        done
     }
 
-    fn fail(&mut self, session: &Session<'_>, error: &CellError) {
-        self.failed = Some(error.reason());
-        self.writer = None;
-        // Best effort: the removal of the working directory takes the rest.
-        let _ = session.remove(&self.file_name);
-    }
-}
-
-/// Runs the plan. There is always a result: for an interrupted run, what was measured before.
-pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Run {
-    run_side_by_side(&[site], plan, stop, progress).pop().unwrap_or_default()
-}
-
-/// Runs the plan in several places at once: each round in all of them, one after the other, in
-/// another random order.
-pub fn run_side_by_side(
-    sites: &[&Site],
-    plan: &Plan,
-    stop: &AtomicBool,
-    progress: &mut Progress,
-) -> Vec<Run> {
-    let mut places: Vec<_> = sites.iter().map(|site| Running::new(site, plan, stop)).collect();
-    let payload = incompressible(PAYLOAD_BYTES, plan.seed);
-    let ended = rounds(plan, &payload, &mut places, progress);
-    for place in &mut places {
-        if ended.is_ok() {
-            bills(place.site, plan, &place.session, &payload, &mut place.arms, progress);
-        }
-    }
-    places.into_iter().map(|place| result_of(place.site, plan, place.arms)).collect()
-}
-
-/// One place of a run.
-struct Running<'a> {
-    site: &'a Site,
-    session: Session<'a>,
-    arms: Vec<Arm>,
-}
-
-impl<'a> Running<'a> {
-    fn new(site: &'a Site, plan: &Plan, stop: &'a AtomicBool) -> Self {
-        let mut arms: Vec<Arm> = Vec::new();
-        for (number, cell) in plan.cells.iter().enumerate() {
-            let mut name = cell.name();
-            let same = arms.iter().filter(|arm| arm.cell.name() == name).count();
-            if same > 0 {
-                name = format!("{name} #{}", same + 1);
+    /// The traced bill if there is one; otherwise the device's counters over the timed passes, or
+    /// the reason.
+    fn bill_and_finding(&mut self) -> (Option<Bill>, DurableFinding) {
+        let Site { capabilities, memory, .. } = self.site;
+        let (bill, seen) = match (self.bill.take(), &capabilities.device) {
+            (Some((bill, seen)), _) => (Some(bill), seen),
+            (None, Some(device)) if self.commits > 0 => {
+                let cache = device.volatile_cache.unwrap_or(true);
+                let (bill, seen) =
+                    shared_counters(&device.name, self.commits, &self.counted, cache);
+                (Some(bill), seen)
             }
-            let mut arm = Arm::new(number, *cell, name);
-            arm.failed = cell.check().and_then(|()| site.can(cell)).err();
-            arms.push(arm);
-        }
-        Self { site, session: site.session(stop), arms }
-    }
-}
-
-fn rounds(
-    plan: &Plan,
-    payload: &AlignedBuf,
-    places: &mut [Running<'_>],
-    progress: &mut Progress,
-) -> Result<(), CellError> {
-    let mut random = fastrand::Rng::with_seed(plan.seed);
-    let mut order: Vec<usize> = (0..plan.cells.len()).collect();
-    let mut turns: Vec<usize> = (0..places.len()).collect();
-    let begin = Instant::now();
-    for number in 0..plan.rounds {
-        if number >= ROUNDS_MIN && plan.deadline.is_some_and(|deadline| begin.elapsed() > deadline)
-        {
-            break;
-        }
-        if places.len() > 1 {
-            random.shuffle(&mut turns);
-        }
-        for &place in &turns {
-            if plan.order == Order::Random {
-                random.shuffle(&mut order);
+            (None, _) => {
+                let file_system = &capabilities.mount.file_system;
+                let reason = format!("{file_system} has no single block device to watch");
+                (None, DurableFinding::NotVisible { reason })
             }
-            one_round(plan, payload, &mut places[place], &order, number, progress)?;
-        }
-    }
-    Ok(())
-}
-
-fn one_round(
-    plan: &Plan,
-    payload: &AlignedBuf,
-    place: &mut Running<'_>,
-    order: &[usize],
-    number: u32,
-    progress: &mut Progress,
-) -> Result<(), CellError> {
-    let Running { site, session, arms } = place;
-    for (turn, &index) in order.iter().enumerate() {
-        let arm = &mut arms[index];
-        progress.step(&arm.name);
-        if arm.failed.is_some() {
-            continue;
-        }
-        let timed = timed_round(site, session, arm, payload, plan.limits);
-        arm.after_turn(session, plan.leftover);
-        match timed {
-            Ok((totals, preparation_ns)) => {
-                arm.over_time.push(arm.recorders.over_time.slices(slices_per_round(plan.rounds)));
-                arm.rounds.push(Round {
-                    number,
-                    turn: turn as u32,
-                    commits: totals.commits,
-                    total_ns: totals.total_ns,
-                    closing_sync_ns: totals.closing_sync_ns,
-                    preparation_ns,
-                });
-            }
-            Err(CellError::Interrupted) => return Err(CellError::Interrupted),
-            Err(error) => arm.fail(session, &error),
-        }
-    }
-    Ok(())
-}
-
-fn timed_round(
-    site: &Site,
-    session: &Session<'_>,
-    arm: &mut Arm,
-    payload: &AlignedBuf,
-    limits: Limits,
-) -> Result<(PassTotals, u64), CellError> {
-    let (staged, mut writer) = ready(session, arm, payload)?;
-    arm.preparation.record(staged.preparation_ns);
-    let device = site.capabilities.device.as_ref().map(|device| device.number);
-    let before = stat(device);
-    let totals = writer.run(session, &arm.cell, &staged.file, limits, &mut arm.recorders, None)?;
-    if let (Some(before), Some(after)) = (before, stat(device)) {
-        arm.counted.add(&after.since(&before), totals.commits);
-    }
-    arm.faults.0 += totals.faults.0;
-    arm.faults.1 += totals.faults.1;
-    arm.unchecked = staged.unchecked;
-    arm.writer = Some(writer);
-    Ok((totals, staged.preparation_ns))
-}
-
-fn stat(device: Option<DeviceNumber>) -> Option<BlockStat> {
-    block_stat(device?).ok()
-}
-
-impl Counted {
-    fn add(&mut self, span: &BlockStat, commits: u64) {
-        let sum = |a: Option<u64>, b: Option<u64>| Some(a.unwrap_or(0) + b?);
-        self.total.reads += span.reads;
-        self.total.read_sectors += span.read_sectors;
-        self.total.writes += span.writes;
-        self.total.write_sectors += span.write_sectors;
-        self.total.flushes = sum(self.total.flushes, span.flushes);
-        self.commits += commits;
+        };
+        let finding = match memory {
+            _ if !self.writing.strategy.durability.claims_durable() => DurableFinding::NotClaimed,
+            // Flushes to a disk in memory cover nothing.
+            Some(memory) => DurableFinding::NotCovered {
+                reason: format!("{memory} is memory: nothing there is durable"),
+            },
+            None => seen,
+        };
+        (bill, finding)
     }
 }
 
-/// Brings the arm's file into its claimed state, and does everything that comes before the measured
-/// pass.
-fn ready(
-    session: &Session<'_>,
-    arm: &mut Arm,
-    payload: &AlignedBuf,
-) -> Result<(Staged, Writer<inkstone_host::LabEngine>), CellError> {
-    session.check()?;
-    let mut writer = match arm.writer.take() {
-        Some(writer) => writer,
-        None => Writer::for_cell(&arm.cell, payload)?,
-    };
-    let staged = stage(session, &arm.cell, &arm.file_name, payload)?;
-    if arm.cell.pass == Pass::Second {
-        writer.run(session, &arm.cell, &staged.file, Limits::NONE, &mut Recorders::new(), None)?;
-    }
-    cool(&staged.file, &arm.cell)?;
-    pause(session, arm.cell.pause_ms)?;
-    Ok((staged, writer))
-}
-
-fn pause(session: &Session<'_>, pause_ms: u64) -> Result<(), CellError> {
+fn pause(session: &Session<'_>, pause_ms: u64) -> Result<(), WayError> {
     let mut left_ms = pause_ms;
     while left_ms > 0 {
         session.check()?;
@@ -334,188 +236,160 @@ fn pause(session: &Session<'_>, pause_ms: u64) -> Result<(), CellError> {
     session.check()
 }
 
-fn bills(
-    site: &Site,
-    plan: &Plan,
-    session: &Session<'_>,
-    payload: &AlignedBuf,
-    arms: &mut [Arm],
-    progress: &mut Progress,
-) {
-    if plan.bill_commits == 0 || site.trace.is_err() {
-        return;
+impl TakesTurns for Commits<'_> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
+        let done = self.timed(turn.session);
+        self.after(turn.session, done)
     }
-    let Some(billing) = Billing::of(site, plan.timeline_commits) else { return };
-    for arm in arms.iter_mut().filter(|arm| arm.failed.is_none()) {
-        progress.step(&format!("bill of {}", arm.name));
-        let limits = Limits { commits: plan.bill_commits, time: plan.bill_time };
-        let billed = ready(session, arm, payload).and_then(|(staged, mut writer)| {
-            let billed =
-                bill_round(&billing, session, &arm.cell, &staged.file, &mut writer, limits);
-            arm.writer = Some(writer);
-            billed
-        });
-        arm.after_turn(session, plan.leftover);
-        match billed {
-            Ok(billed) => arm.bill = Some(billed),
-            Err(CellError::Interrupted) => return,
-            Err(error) => arm.fail(session, &error),
+
+    fn count(&mut self, session: &Session<'_>, progress: &mut Progress) -> Result<(), WayError> {
+        let Some(layers) = self.layers else { return Ok(()) };
+        progress.step(&format!("bill of {}", self.writing.name()));
+        let done = self.billed(session, layers);
+        self.bill = Some(self.after(session, done)?);
+        Ok(())
+    }
+
+    fn finish(&mut self, way: &mut Way, notes: &mut Vec<String>) {
+        let Recorders { write, sync, commit } = &self.recorders;
+        way.latency = Some(commit.finish());
+        way.figures.push(figure("write p50", Unit::Ns, write.finish().p50_ns as f64));
+        if sync.count() > 0 {
+            way.figures.push(figure("sync p50", Unit::Ns, sync.finish().p50_ns as f64));
         }
+        if self.writing.strategy.access == Access::Mmap {
+            let writes = way.rounds.iter().map(|round| round.commits).sum::<u64>().max(1) as f64;
+            let of = |name, faults: u64| figure(name, Unit::PerOp, faults as f64 / writes);
+            way.figures.push(of("minor faults", self.faults.0));
+            way.figures.push(of("major faults", self.faults.1));
+        }
+        let preparation_ns = median(&self.preparations_ns).unwrap_or(0.0);
+        way.figures.push(figure("preparation", Unit::Ns, preparation_ns));
+        let (bill, durable) = self.bill_and_finding();
+        (way.bill, way.durable) = (bill, Some(durable));
+        let unchecked = self.unchecked.as_ref();
+        let unchecked = unchecked
+            .map(|why| format!("the states of the files' blocks could not be checked: {why}"));
+        notes.extend(unchecked.filter(|note| !notes.contains(note)));
+        let notice = self.writer.as_ref().and_then(Writer::notice);
+        notes.extend(notice.map(|notice| format!("{}: {notice}", way.name)));
     }
 }
 
-fn result_of(site: &Site, plan: &Plan, arms: Vec<Arm>) -> Run {
-    let baseline = arms.get(plan.baseline).filter(|arm| arm.failed.is_none());
-    let base_rounds = baseline.map(|arm| arm.rounds.clone()).unwrap_or_default();
-    let base_name = baseline.map(|arm| arm.name.clone());
-    let others = arms.iter().filter(|arm| arm.failed.is_none() && !arm.rounds.is_empty()).count();
-    // A reader looks at all rows: their intervals hold together.
-    let questions = others.saturating_sub(1);
-    let mut notes: Vec<String> =
-        arms.iter().filter_map(|arm| arm.unchecked.clone()).map(unchecked_note).collect();
-    notes.dedup();
-    let noticed = arms
-        .iter()
-        .filter_map(|arm| Some(format!("{}: {}", arm.name, arm.writer.as_ref()?.notice()?)));
-    notes.extend(noticed);
-    notes.extend(cut_short(&arms));
-    if let Err(reason) = &site.trace {
-        notes.push(format!(
-            "device counts (~) are those of the whole device, with all processes; as root the lab traces each \
-             request of each commit: {reason}"
-        ));
-    }
-    let cells = arms
-        .into_iter()
-        .map(|arm| cell_result(site, arm, (&base_rounds, questions), plan, base_name.as_deref()));
-    Run {
-        name: plan.name.clone(),
-        title: plan.title.clone(),
-        place: site.place.clone(),
-        cells: cells.collect(),
-        baseline: base_name,
+/// Runs the plan. There is always a result: for an interrupted run, what was measured before.
+pub fn run(site: &Site, plan: &Plan, stop: &AtomicBool, progress: &mut Progress) -> Table {
+    run_side_by_side(&[site], plan, stop, progress).pop().unwrap_or_default()
+}
+
+/// Runs the plan in several places at once: each round in all of them, one after the other, in
+/// another random order.
+pub fn run_side_by_side(
+    sites: &[&Site],
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Vec<Table> {
+    let payload = incompressible(PAYLOAD_BYTES, plan.seed);
+    let has_bills = |site: &Site| plan.bill_commits > 0 && site.trace.is_ok();
+    let layers = sites.iter().map(|site| has_bills(site).then(|| Layers::of(site)).flatten());
+    let layers: Vec<Option<Layers>> = layers.collect();
+    let sessions: Vec<Session<'_>> = sites.iter().map(|site| site.session(stop)).collect();
+    let turns = Turns {
         rounds: plan.rounds,
-        random_order: plan.order == Order::Random,
         seed: plan.seed,
-        finding: None,
-        notes,
+        is_random: plan.random_order,
+        time: plan.limits.time,
+        until: plan.deadline.map(|deadline| (deadline, ROUNDS_MIN)),
+        cut_off: None,
+    };
+    let mut places: Vec<SideBySide<'_>> = (sites.iter().zip(&layers).zip(&sessions))
+        .map(|((site, layers), session)| {
+            let ways = running(site, plan, layers.as_ref(), &payload);
+            SideBySide { session, ways }
+        })
+        .collect();
+    if take_turns(&turns, &mut places, progress) {
+        places.iter_mut().for_each(|place| place.count(progress));
     }
+    let tables = sites.iter().zip(places).map(|(site, place)| {
+        let baseline = plan.names().get(plan.baseline).cloned().unwrap_or_default();
+        let frame = Frame::of(&plan.name, &plan.title, Unit::NsPerCommit, baseline);
+        let mut table = place.table(frame, &site.place, &turns);
+        table.notes.extend(cut_short(&table, plan));
+        table.notes.extend(site.trace.as_ref().err().map(|why| no_trace(why)));
+        table
+    });
+    tables.collect()
+}
+
+/// The ways of a plan in one place.
+fn running<'a>(
+    site: &'a Site,
+    plan: &'a Plan,
+    layers: Option<&'a Layers>,
+    payload: &'a AlignedBuf,
+) -> Vec<Running<'a>> {
+    let commits = |number: usize, writing: Writing| Commits {
+        writing,
+        file_name: format!("way-{number:02}"),
+        plan,
+        site,
+        payload,
+        layers,
+        writer: None,
+        recorders: Recorders::default(),
+        preparations_ns: Vec::new(),
+        counted: BlockStat::default(),
+        commits: 0,
+        faults: (0, 0),
+        unchecked: None,
+        bill: None,
+    };
+    let named = plan.ways.iter().zip(plan.names()).enumerate();
+    let one = |(number, (writing, name)): (usize, (&Writing, String))| {
+        let can = writing.check().and_then(|()| site.can(writing)).map_err(WayError::Invalid);
+        let mut running = Running::new(name, "", None, can.map(|()| commits(number, *writing)));
+        running.way.what = Some(describe(writing));
+        running
+    };
+    named.map(one).collect()
+}
+
+/// What a result says where its counts are the device's own.
+pub(crate) fn no_trace(why: &str) -> String {
+    format!(
+        "device counts (~) are those of the whole device, with all processes; as root the lab traces each \
+         request of each commit: {why}"
+    )
 }
 
 /// How many passes ended before the end of their file because of a limit, and the earliest.
-fn cut_short(arms: &[Arm]) -> Option<String> {
-    let share = |arm: &'_ Arm| {
-        let commits: Vec<f64> = arm.rounds.iter().map(|round| round.commits as f64).collect();
-        let share = 100.0 * median(&commits)? / arm.cell.commits().max(1) as f64;
-        (share < 99.95).then(|| (share, arm.name.clone()))
+fn cut_short(table: &Table, plan: &Plan) -> Option<String> {
+    let share = |(way, writing): (&Way, &Writing)| {
+        let commits: Vec<f64> = way.rounds.iter().map(|round| round.commits as f64).collect();
+        let share = 100.0 * median(&commits)? / writing.commits().max(1) as f64;
+        (share < 99.95).then(|| (share, way.name.clone()))
     };
-    let cut: Vec<(f64, String)> = arms.iter().filter_map(share).collect();
+    let cut: Vec<(f64, String)> = table.ways.iter().zip(&plan.ways).filter_map(share).collect();
     let (share, name) = cut.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(format!(
         "a limit stopped the passes of {} of {} ways before the end of the file: the earliest was `{name}` after {share:.0}%",
         cut.len(),
-        arms.len()
+        table.ways.len()
     ))
 }
 
-fn unchecked_note(reason: String) -> String {
-    format!("the states of the files' blocks could not be checked: {reason}")
-}
-
-fn cell_result(
-    site: &Site,
-    arm: Arm,
-    (base, questions): (&[Round], usize),
-    plan: &Plan,
-    base_name: Option<&str>,
-) -> CellResult {
-    let what = describe(&arm.cell);
-    let outcome = match &arm.failed {
-        Some(reason) => Outcome::Invalid { reason: reason.clone() },
-        None if arm.rounds.is_empty() => Outcome::NotRun,
-        None => {
-            let is_base = base_name == Some(arm.name.as_str());
-            let compared = base_name
-                .filter(|_| !is_base)
-                .and_then(|_| relative_of_several(base, &arm.rounds, plan.seed, questions));
-            let writes = arm.rounds.iter().map(|round| round.commits).sum::<u64>().max(1) as f64;
-            let mapped = arm.cell.strategy.access == Access::Mmap;
-            let faults = (arm.faults.0 as f64 / writes, arm.faults.1 as f64 / writes);
-            let (bill, durable) = bill_and_finding(site, &arm);
-            Outcome::Measured(Box::new(Measured {
-                rounds: arm.rounds,
-                preparation: arm.preparation.finish(),
-                write: arm.recorders.write.finish(),
-                sync: arm.recorders.sync.finish(),
-                commit: arm.recorders.commit.finish(),
-                over_time: arm.over_time,
-                relative: compared,
-                bill,
-                durable,
-                faults_per_write: mapped.then_some(faults),
-            }))
-        }
-    };
-    CellResult { name: arm.name, what, outcome }
-}
-
-/// The traced bill if there is one; otherwise the device's counters over the timed passes, or the
-/// reason.
-fn bill_and_finding(site: &Site, arm: &Arm) -> (Option<Bill>, DurableFinding) {
-    let (bill, seen) = match (&arm.bill, &site.capabilities.device) {
-        (Some((bill, seen)), _) => (Some(bill.clone()), seen.clone()),
-        (None, Some(device)) if arm.counted.commits > 0 => {
-            let Counted { total, commits } = &arm.counted;
-            let volatile_cache = device.volatile_cache.unwrap_or(true);
-            let (bill, seen) = shared_counters(&device.name, *commits, total, volatile_cache);
-            (Some(bill), seen)
-        }
-        (None, _) => {
-            let reason = format!(
-                "{} has no single block device to watch",
-                site.capabilities.mount.file_system
-            );
-            (None, DurableFinding::NotVisible { reason })
-        }
-    };
-    let finding = match &site.memory {
-        _ if !arm.cell.strategy.durability.claims_durable() => DurableFinding::NotClaimed,
-        // Flushes to a disk in memory cover nothing.
-        Some(memory) => DurableFinding::NotCovered {
-            reason: format!("{memory} is memory: nothing there is durable"),
-        },
-        None => seen,
-    };
-    (bill, finding)
-}
-
-pub(crate) fn describe(cell: &Cell) -> CellDescription {
-    let strategy = cell.strategy;
-    CellDescription {
+pub(crate) fn describe(writing: &Writing) -> Description {
+    let strategy = writing.strategy;
+    Description {
         preparation: strategy.preparation.name().into(),
         reuse: strategy.reuse.name().into(),
         access: strategy.access.name().into(),
         durability: strategy.durability.name().into(),
         engine: strategy.engine.name().into(),
-        write_bytes: cell.write_bytes,
-        file_bytes: cell.file_bytes,
-        pass: cell.pass.name().into(),
-        cache: cell.cache.name().into(),
-    }
-}
-
-/// The steps that a plan reports to its progress: rounds, and bills if they are possible.
-pub fn steps_of(site: &Site, plan: &Plan) -> u64 {
-    let cells = plan.cells.len() as u64;
-    let billed = plan.bill_commits > 0 && site.trace.is_ok() && site.capabilities.device.is_some();
-    cells * u64::from(plan.rounds) + if billed { cells } else { 0 }
-}
-
-/// Bytes of disk that a plan needs at the same time.
-pub fn room_needed_bytes(plan: &Plan) -> u64 {
-    let files = plan.cells.iter().filter(|cell| cell.check().is_ok()).map(|cell| cell.file_bytes);
-    match plan.leftover {
-        Leftover::Kept => files.sum(),
-        Leftover::Removed => files.max().unwrap_or(0),
+        write_bytes: writing.write_bytes,
+        file_bytes: writing.file_bytes,
+        pass: writing.pass.name().into(),
+        cache: writing.cache.name().into(),
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use inkstone_host::{LabDirectory, WorkDir, can_trace, sweep, sweep_trace_instances};
 use inkstone_io::{Access, Capabilities, CopyOnWrite, DeviceFacts, DioAlignment};
 
-use crate::cell::Cell;
 use crate::result::Place;
 use crate::stage::Session;
+use crate::writing::Writing;
 
 /// The place of a run's files, with the facts about its disk.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub struct Site {
 }
 
 impl Site {
-    /// Refuses a cell that would not be what its name says here.
-    pub(crate) fn can(&self, cell: &Cell) -> Result<(), String> {
-        if cell.strategy.access != Access::Direct {
+    /// Refuses a way that would not be what its name says here.
+    pub(crate) fn can(&self, writing: &Writing) -> Result<(), String> {
+        if writing.strategy.access != Access::Direct {
             return Ok(());
         }
         let file_system = &self.capabilities.mount.file_system;
@@ -41,11 +41,11 @@ impl Site {
                 "{file_system} has no O_DIRECT here: writes would still go through memory"
             )),
             DioAlignment::Bytes { offset, .. }
-                if !cell.write_bytes.is_multiple_of(offset.into()) =>
+                if !writing.write_bytes.is_multiple_of(offset.into()) =>
             {
                 Err(format!(
                     "O_DIRECT takes multiples of {offset} bytes here, but a write has {}",
-                    cell.write_bytes
+                    writing.write_bytes
                 ))
             }
             DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),

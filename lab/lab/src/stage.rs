@@ -1,7 +1,7 @@
-//! Brings a cell's file into the state that the cell claims, and checks it by its extents before
+//! Brings a way's file into the state that the way claims, and checks it by its extents before
 //! anything is measured.
 //!
-//! *Owns*: creating, preparing, reusing and removing the files of cells. *May not touch*: the
+//! *Owns*: creating, preparing, reusing and removing the files of ways. *May not touch*: the
 //! measured pass.
 
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, Reuse, SyncKind,
 };
 
-use crate::cell::{Cache, Cell};
+use crate::writing::{Cache, Writing};
 
-/// Why a cell could not be measured. It becomes a row with this reason; the run continues.
+/// Why a way could not be measured. It becomes a way with this reason; the run continues.
 #[derive(Debug, thiserror::Error)]
-pub enum CellError {
-    /// The combination, the file system or the file's state makes the cell meaningless.
+pub enum WayError {
+    /// The combination, the file system or the file's state makes the way meaningless.
     #[error("{0}")]
     Invalid(String),
     /// The operating system refused something.
@@ -34,8 +34,8 @@ pub enum CellError {
 /// The beginning of the reason if the disk was full.
 pub(crate) const DISK_FULL: &str = "the disk is full: ";
 
-impl CellError {
-    /// The reason, for a row.
+impl WayError {
+    /// The reason, for a way.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
@@ -60,10 +60,10 @@ fn without_number(said: String) -> String {
 /// What happens to files between rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover {
-    /// Each arm's file stays until the arm's next turn: the disk is as full as with a running
+    /// Each way's file stays until the way's next turn: the disk is as full as with a running
     /// service.
     Kept,
-    /// Each arm's file is removed after its turn: there is at most one.
+    /// Each way's file is removed after its turn: there is at most one.
     Removed,
 }
 
@@ -84,13 +84,13 @@ const SETTLE_MAX: Duration = Duration::from_millis(60);
 
 impl Session<'_> {
     /// # Errors
-    /// [`CellError::Interrupted`] once the user wants to stop.
-    pub fn check(&self) -> Result<(), CellError> {
-        if self.stop.load(Ordering::Relaxed) { Err(CellError::Interrupted) } else { Ok(()) }
+    /// [`WayError::Interrupted`] once the user wants to stop.
+    pub fn check(&self) -> Result<(), WayError> {
+        if self.stop.load(Ordering::Relaxed) { Err(WayError::Interrupted) } else { Ok(()) }
     }
 
     /// Removes a file durably; returns whether it was there.
-    pub(crate) fn remove(&self, name: &str) -> Result<bool, CellError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, WayError> {
         match self.directory.remove(name) {
             Ok(()) => {
                 self.directory.sync()?;
@@ -102,13 +102,13 @@ impl Session<'_> {
     }
 
     /// A new file of this name; one that is there is removed durably before.
-    pub(crate) fn new_file(&self, name: &str, how: &OpenFile) -> Result<LabFile, CellError> {
+    pub(crate) fn new_file(&self, name: &str, how: &OpenFile) -> Result<LabFile, WayError> {
         self.remove(name)?;
         Ok(self.directory.open(name, how)?)
     }
 
     /// Removes a file if it is there, and waits until its blocks are free.
-    pub(crate) fn clear(&self, name: &str) -> Result<(), CellError> {
+    pub(crate) fn clear(&self, name: &str) -> Result<(), WayError> {
         if self.remove(name)? {
             self.settle();
         }
@@ -141,7 +141,7 @@ impl Session<'_> {
 /// A file in its claimed state.
 #[derive(Debug)]
 pub struct Staged {
-    /// The file, opened as the cell needs it.
+    /// The file, opened as the way needs it.
     pub file: Arc<LabFile>,
     /// The time of the preparation.
     pub preparation_ns: u64,
@@ -149,25 +149,25 @@ pub struct Staged {
     pub unchecked: Option<String>,
 }
 
-/// Brings the file of `cell` into its claimed state.
+/// Brings the file of `writing` into its claimed state.
 ///
 /// # Errors
-/// When the operating system refuses something, or the file is not in the state that the cell
+/// When the operating system refuses something, or the file is not in the state that the way
 /// claims.
 pub fn stage(
     session: &Session<'_>,
-    cell: &Cell,
+    writing: &Writing,
     name: &str,
     payload: &AlignedBuf,
-) -> Result<Staged, CellError> {
-    let Cell { strategy, file_bytes, .. } = *cell;
+) -> Result<Staged, WayError> {
+    let Writing { strategy, file_bytes, .. } = *writing;
     match strategy.reuse {
         Reuse::New => {
             session.clear(name)?;
             drop(session.directory.open(name, &OpenFile::new_file())?);
         }
         Reuse::Reuse if session.exists(name, file_bytes) => {}
-        Reuse::Reuse => write_old_file(session, cell, name, payload)?,
+        Reuse::Reuse => write_old_file(session, writing, name, payload)?,
     }
     // The name is made durable here, so that the first commit pays only for its own write, not for
     // the creation.
@@ -184,13 +184,13 @@ pub fn stage(
         }
         file.map(file_bytes)?;
     }
-    let unchecked = check_state(&file, cell)?;
+    let unchecked = check_state(&file, writing)?;
     Ok(Staged { file, preparation_ns, unchecked })
 }
 
 /// Drops the pages before the measured pass, for [`Cache::Cold`].
-pub(crate) fn cool(file: &LabFile, cell: &Cell) -> Result<(), CellError> {
-    if cell.cache == Cache::Cold {
+pub(crate) fn cool(file: &LabFile, writing: &Writing) -> Result<(), WayError> {
+    if writing.cache == Cache::Cold {
         file.sync(SyncKind::All)?;
         drop_cached_pages(file.std_file())?;
     }
@@ -200,19 +200,19 @@ pub(crate) fn cool(file: &LabFile, cell: &Cell) -> Result<(), CellError> {
 /// Writes and syncs an old file of the same size.
 fn write_old_file(
     session: &Session<'_>,
-    cell: &Cell,
+    writing: &Writing,
     name: &str,
     payload: &AlignedBuf,
-) -> Result<(), CellError> {
-    let direct = cell.strategy.access == Access::Direct;
-    // With the cell's own access, as for zeros: otherwise the pages would be cached for a direct
-    // cell, or missing for another.
+) -> Result<(), WayError> {
+    let direct = writing.strategy.access == Access::Direct;
+    // With the way's own access, as for zeros: otherwise the pages would be cached for a direct
+    // way, or missing for another.
     let access = if direct { Access::Direct } else { Access::Buffered };
     let file = session.new_file(name, &OpenFile::new_file().access(access))?;
     let mut at = 0;
-    while at < cell.file_bytes {
+    while at < writing.file_bytes {
         session.check()?;
-        let len = (cell.file_bytes - at).min(payload.len() as u64) as usize;
+        let len = (writing.file_bytes - at).min(payload.len() as u64) as usize;
         file.write_at(&payload[..len], at)?;
         at += len as u64;
     }
@@ -220,9 +220,9 @@ fn write_old_file(
     Ok(())
 }
 
-/// Compares the file's extents with what the cell claims. `Ok(Some(..))` if the file system does
+/// Compares the file's extents with what the way claims. `Ok(Some(..))` if the file system does
 /// not report them.
-fn check_state(file: &LabFile, cell: &Cell) -> Result<Option<String>, CellError> {
+fn check_state(file: &LabFile, writing: &Writing) -> Result<Option<String>, WayError> {
     let map = match ExtentMap::of(file.std_file(), file.path()) {
         Ok(map) => map,
         Err(error) if error.is_unsupported() => {
@@ -232,9 +232,9 @@ fn check_state(file: &LabFile, cell: &Cell) -> Result<Option<String>, CellError>
         }
         Err(error) => return Err(error.into()),
     };
-    let coverage = map.coverage(0..cell.file_bytes);
-    let claim = claim_of(cell);
-    let bytes = cell.file_bytes;
+    let coverage = map.coverage(0..writing.file_bytes);
+    let claim = claim_of(writing);
+    let bytes = writing.file_bytes;
     let holds = match claim {
         Claim::Empty => coverage.hole_bytes == bytes,
         Claim::Unwritten => coverage.unwritten_bytes == bytes,
@@ -251,7 +251,7 @@ fn check_state(file: &LabFile, cell: &Cell) -> Result<Option<String>, CellError>
         coverage.other_bytes,
         coverage.shared_bytes
     );
-    Err(CellError::Invalid(format!(
+    Err(WayError::Invalid(format!(
         "its {bytes} bytes should be {}, but are: {found} (bytes, by FIEMAP)",
         claim.words()
     )))
@@ -274,8 +274,8 @@ impl Claim {
     }
 }
 
-fn claim_of(cell: &Cell) -> Claim {
-    match (cell.strategy.reuse, cell.strategy.preparation) {
+fn claim_of(writing: &Writing) -> Claim {
+    match (writing.strategy.reuse, writing.strategy.preparation) {
         (_, Preparation::Zeros | Preparation::WriteZeroes) => Claim::Written,
         (_, Preparation::ZeroRange) => Claim::Unwritten,
         (Reuse::Reuse, _) => Claim::Written,

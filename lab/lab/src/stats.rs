@@ -1,11 +1,11 @@
-//! The statistics of the lab: quantiles, and whether two arms measured side by side differ.
+//! The statistics of the lab: quantiles, and whether two ways measured side by side differ.
 //!
-//! *Owns*: the speedup of an arm over its baseline, its interval, and the rule that turns both into
+//! *Owns*: the speedup of a way over its baseline, its interval, and the rule that turns both into
 //! a verdict. *May not touch*: clocks, files, printing. Everything is a pure function; random
 //! numbers come from a seed.
 //!
-//! **The comparison.** Arms are interleaved, so a round of the baseline and the same round of an
-//! arm have the same drift. Each pair gives `d = ln(baseline / arm)`; the speedup is `exp` of a
+//! **The comparison.** Ways are interleaved, so a round of the baseline and the same round of an
+//! way have the same drift. Each pair gives `d = ln(baseline / way)`; the speedup is `exp` of a
 //! centre of the `d`. Of the mean, the median, trimmed means and the Hodges-Lehmann centre (the
 //! median of all pairwise averages) the last was chosen by simulation: with lognormal noise of
 //! 3-20% per round, single rounds 2-5 times too slow and a common drift, the mean calls up to 9% of
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use crate::result::{Measured, Relative, Round, Verdict};
+use crate::result::{Relative, Round, Table, Verdict, Way};
 
 /// Bootstrap resamples of one comparison.
 pub const RESAMPLES: usize = 2_000;
@@ -48,12 +48,6 @@ pub const SAME_WITHIN: f64 = 1.10;
 /// faster in 1.2 to 2.8% of the runs.
 const QUESTIONS_MANY: f64 = 100.0;
 
-/// 0.975 quantile of Student's t for 1 to 30 degrees of freedom.
-const T_975: [f64; 30] = [
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010,
-    2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687,
-    2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
-];
 /// The probability in each tail of a 95% interval.
 const TAIL: f64 = 0.025;
 /// 0.975 quantile of the normal distribution.
@@ -72,33 +66,42 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// Nanoseconds per commit of a cell: the median over its rounds of each round's mean. Rounds
-/// without a commit are left out; `None` if no round is left.
-pub fn per_commit_ns(measured: &Measured) -> Option<f64> {
-    let rounds = measured.rounds.iter();
-    let means: Vec<f64> = rounds.filter(|round| usable(round)).map(Round::per_commit_ns).collect();
-    median(&means)
+impl Table {
+    /// The median over a way's rounds, in the table's unit; `None` if it has none.
+    pub fn median(&self, way: &Way) -> Option<f64> {
+        let values: Vec<f64> = way.rounds.iter().map(|round| round.value(self.unit)).collect();
+        median(&values)
+    }
 }
 
-/// Compares `arm` with `baseline`: pairs are rounds of the same number. The same input and `seed`
+impl Way {
+    /// Nanoseconds of one operation: the median over its rounds of each round's mean. Rounds
+    /// without an operation are left out; `None` if no round is left.
+    pub fn per_operation_ns(&self) -> Option<f64> {
+        let usable = self.rounds.iter().filter(|round| round.is_usable());
+        median(&usable.map(Round::per_commit_ns).collect::<Vec<_>>())
+    }
+}
+
+/// Compares `way` with `baseline`: pairs are rounds of the same number. The same input and `seed`
 /// give the same answer. `None` if there is no pair.
 ///
 /// With fewer than [`PAIRS_MIN`] pairs the verdict is [`Verdict::Unknown`] and there is no
 /// interval.
-pub fn relative(baseline: &[Round], arm: &[Round], seed: u64) -> Option<Relative> {
-    relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &Level::ALONE)
+pub fn relative(baseline: &[Round], way: &[Round], seed: u64) -> Option<Relative> {
+    relative_of(&paired_logs(baseline, way), seed, RESAMPLES, &Level::ALONE)
 }
 
 /// As [`relative`], for one of several comparisons that are read together: the interval is so wide
 /// that all of them are right at once in 95 of 100 runs (Bonferroni).
 pub fn relative_of_several(
     baseline: &[Round],
-    arm: &[Round],
+    way: &[Round],
     seed: u64,
     comparisons: usize,
 ) -> Option<Relative> {
     let level = Level::of_several(comparisons);
-    relative_of(&paired_logs(baseline, arm), seed, RESAMPLES, &level)
+    relative_of(&paired_logs(baseline, way), seed, RESAMPLES, &level)
 }
 
 /// The verdict on a speedup and its interval, from [`PAIRS_MIN`] pairs or more: different only when
@@ -119,7 +122,7 @@ pub fn verdict(low: f64, high: f64, speedup: f64) -> Verdict {
 }
 
 /// The chance of `seen` or more successes in `tries` if each has the chance `p`: to judge identical
-/// arms.
+/// ways.
 pub fn binomial_tail(tries: u32, seen: u32, p: f64) -> f64 {
     if seen == 0 {
         return 1.0;
@@ -138,24 +141,14 @@ pub fn binomial_tail(tries: u32, seen: u32, p: f64) -> f64 {
     (1.0 - below).clamp(0.0, 1.0)
 }
 
-/// Whether a round has a time per commit.
-fn usable(round: &Round) -> bool {
-    round.commits > 0 && round.total_ns > 0
-}
-
-/// `ln(baseline / arm)` of every round that both have.
-fn paired_logs(baseline: &[Round], arm: &[Round]) -> Vec<f64> {
-    let base: BTreeMap<u32, f64> = baseline
-        .iter()
-        .filter(|round| usable(round))
-        .map(|round| (round.number, round.per_commit_ns()))
-        .collect();
-    let arm: BTreeMap<u32, f64> = arm
-        .iter()
-        .filter(|round| usable(round))
-        .map(|round| (round.number, round.per_commit_ns()))
-        .collect();
-    arm.iter().filter_map(|(number, arm)| base.get(number).map(|base| (base / arm).ln())).collect()
+/// `ln(baseline / way)` of every round that both have.
+fn paired_logs(baseline: &[Round], way: &[Round]) -> Vec<f64> {
+    let times = |rounds: &[Round]| -> BTreeMap<u32, f64> {
+        let usable = rounds.iter().filter(|round| round.is_usable());
+        usable.map(|round| (round.number, round.per_commit_ns())).collect()
+    };
+    let (base, way) = (times(baseline), times(way));
+    way.iter().filter_map(|(number, way)| Some((base.get(number)? / way).ln())).collect()
 }
 
 fn relative_of(logs: &[f64], seed: u64, resamples: usize, level: &Level) -> Option<Relative> {
@@ -187,7 +180,7 @@ fn interval(logs: &[f64], centre: f64, seed: u64, resamples: usize, level: &Leve
         .collect();
     centres.sort_unstable_by(f64::total_cmp);
     let n = logs.len() as f64;
-    let expanded = (n / (n - 1.0)).sqrt() * level.t(logs.len() - 1);
+    let expanded = (n / (n - 1.0)).sqrt() * t_of_tail(level.tail, logs.len() - 1);
     let alpha = normal_below(-expanded);
     // Stretched from the ordinary quantiles: a bootstrap of few rounds has no values far out.
     let factor = expanded / Z_975;
@@ -261,15 +254,10 @@ impl Level {
         let negative = logs.iter().filter(|log| **log < 0.0).count();
         binomial_tail(logs.len() as u32, positive.max(negative) as u32, 0.5) <= self.tail
     }
-
-    /// Student's t that leaves this much in its upper tail.
-    fn t(&self, degrees: usize) -> f64 {
-        if self.tail >= TAIL { t_975(degrees) } else { t_of_tail(self.tail, degrees) }
-    }
 }
 
 /// Student's t with probability `tail` above it, found by bisection.
-fn t_of_tail(tail: f64, degrees: usize) -> f64 {
+pub(crate) fn t_of_tail(tail: f64, degrees: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..200 {
         let middle = (low + high) / 2.0;
@@ -284,7 +272,7 @@ fn t_of_tail(tail: f64, degrees: usize) -> f64 {
 
 /// The probability of Student's t with whole degrees of freedom above `t` >= 0 (Abramowitz and
 /// Stegun 26.7.3 and 26.7.4).
-fn t_above(t: f64, degrees: usize) -> f64 {
+pub(crate) fn t_above(t: f64, degrees: usize) -> f64 {
     let angle = (t / (degrees as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();
     let odd = degrees % 2 == 1;
@@ -299,20 +287,6 @@ fn t_above(t: f64, degrees: usize) -> f64 {
     }
     let within = if odd { std::f64::consts::FRAC_2_PI * (angle + sin * sum) } else { sin * sum };
     (1.0 - within) / 2.0
-}
-
-/// 0.975 quantile of Student's t; beyond the table by the first terms of its expansion, exact to 4
-/// digits there.
-fn t_975(degrees: usize) -> f64 {
-    match T_975.get(degrees.max(1) - 1) {
-        Some(t) => *t,
-        None => {
-            let d = degrees as f64;
-            let z = Z_975;
-            z + (z.powi(3) + z) / (4.0 * d)
-                + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * d * d)
-        }
-    }
 }
 
 /// The normal distribution function (Abramowitz and Stegun 7.1.26, absolute error below 1e-7).
@@ -335,7 +309,7 @@ mod tests {
         Round { number, commits: 100, total_ns: (per_commit_ns * 100.0) as u64, ..Round::default() }
     }
 
-    /// Seen in ten runs of `lab read`: eleven rounds of two equal rows lay close together on one
+    /// Seen in ten runs of `lab read`: eleven rounds of two equal ways lay close together on one
     /// side.
     #[test]
     fn few_rounds_do_not_answer_a_thousand_questions() {
@@ -345,9 +319,9 @@ mod tests {
         ];
         let verdict = |count: usize, questions| {
             let base: Vec<Round> = (0..count).map(|number| round(number as u32, 1e6)).collect();
-            let arm: Vec<Round> =
+            let way: Vec<Round> =
                 (0..count).map(|number| round(number as u32, 1e6 / ratios[number])).collect();
-            relative_of_several(&base, &arm, 7, questions).expect("rounds")
+            relative_of_several(&base, &way, 7, questions).expect("rounds")
         };
         assert_eq!(verdict(11, 1).verdict, Verdict::Slower);
         assert_eq!(verdict(11, 10).verdict, Verdict::Slower);
@@ -372,8 +346,6 @@ mod tests {
         assert!((normal_below(-1.959_964) - 0.025).abs() < 1e-6);
         assert!((normal_below(0.0) - 0.5).abs() < 1e-6);
         assert!((normal_below(3.0) - 0.998_650_1).abs() < 1e-6);
-        assert!((t_975(4) - 2.7764).abs() < 1e-4);
-        assert!((t_975(40) - 2.0211).abs() < 1e-3, "{}", t_975(40));
         // Published quantiles: one-sided 0.025, 0.005 and 0.0005.
         for (tail, degrees, t) in [
             (0.025, 1, 12.7062),
@@ -382,6 +354,7 @@ mod tests {
             (0.005, 6, 3.7074),
             (0.0005, 11, 4.437),
             (0.025, 30, 2.0423),
+            (0.025, 40, 2.0211),
         ] {
             assert!(
                 (t_of_tail(tail, degrees) - t).abs() < 1e-3,
@@ -401,15 +374,15 @@ mod tests {
     #[test]
     fn pairs_are_matched_by_number_and_ugly_rounds_left_out() {
         let base: Vec<Round> = (0..8).map(|n| round(n, 200.0)).collect();
-        let mut arm: Vec<Round> = (2..10).rev().map(|n| round(n, 100.0)).collect();
-        let found = relative(&base, &arm, 1).unwrap();
+        let mut way: Vec<Round> = (2..10).rev().map(|n| round(n, 100.0)).collect();
+        let found = relative(&base, &way, 1).unwrap();
         assert_eq!(found.verdict, Verdict::Faster);
         assert!(
             (found.speedup - 2.0).abs() < 1e-9
                 && found.interval().is_some_and(|(low, high)| low <= 2.0 && high >= 2.0)
         );
-        arm.iter_mut().for_each(|round| round.commits = 0);
-        assert!(relative(&base, &arm, 1).is_none());
+        way.iter_mut().for_each(|round| round.commits = 0);
+        assert!(relative(&base, &way, 1).is_none());
         assert!(relative(&base, &[], 1).is_none());
         let four: Vec<Round> = (0..4).map(|n| round(n, 100.0)).collect();
         for rounds in 1..PAIRS_MIN {
@@ -442,13 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_answer_and_arms_are_symmetric() {
+    fn the_same_seed_gives_the_same_answer_and_ways_are_symmetric() {
         let mut rng = Rng::with_seed(9);
-        let (base, arm) = pair(&mut rng, 10, Noise { sd: 0.1, spikes: 0.1 }, 1.2);
-        let first = relative(&base, &arm, 5).unwrap();
-        let again = relative(&base, &arm, 5).unwrap();
+        let (base, way) = pair(&mut rng, 10, Noise { sd: 0.1, spikes: 0.1 }, 1.2);
+        let first = relative(&base, &way, 5).unwrap();
+        let again = relative(&base, &way, 5).unwrap();
         assert_eq!((first.low, first.high), (again.low, again.high));
-        let turned = relative(&arm, &base, 5).unwrap();
+        let turned = relative(&way, &base, 5).unwrap();
         assert!((first.speedup * turned.speedup - 1.0).abs() < 1e-9);
     }
 
@@ -458,7 +431,7 @@ mod tests {
         spikes: f64,
     }
 
-    /// Two arms on a shared machine: common drift, lognormal noise per round, single rounds 2-5
+    /// Two ways on a shared machine: common drift, lognormal noise per round, single rounds 2-5
     /// times too slow.
     fn pair(rng: &mut Rng, rounds: u32, noise: Noise, speedup: f64) -> (Vec<Round>, Vec<Round>) {
         let drift = rng.f64() * 0.3;
@@ -484,9 +457,9 @@ mod tests {
     ) -> f64 {
         let mut rng = Rng::with_seed(u64::from(rounds).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let called = (0..pairs).filter(|_| {
-            let (base, arm) = pair(&mut rng, rounds, noise, speedup);
+            let (base, way) = pair(&mut rng, rounds, noise, speedup);
             let found =
-                relative_of(&paired_logs(&base, &arm), rng.u64(..), resamples, &Level::ALONE)
+                relative_of(&paired_logs(&base, &way), rng.u64(..), resamples, &Level::ALONE)
                     .map(|found| found.verdict);
             found == Some(Verdict::Faster) || (speedup == 1.0 && found == Some(Verdict::Slower))
         });
@@ -494,7 +467,7 @@ mod tests {
     }
 
     /// Uses fewer pairs if a pair costs more, so that a debug build needs only seconds.
-    fn equal_arms_differ_seldom(noise: Noise) {
+    fn equal_ways_differ_seldom(noise: Noise) {
         for (rounds, pairs) in [(5, 2_000), (7, 1_500), (10, 1_000), (20, 500)] {
             let found = called_different(pairs, 200, rounds, noise, 1.0);
             assert!(found <= 5.0, "{rounds} rounds: {found}%");
@@ -502,13 +475,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_arms_differ_in_at_most_one_pair_in_twenty_with_plain_noise() {
-        equal_arms_differ_seldom(Noise { sd: 0.1, spikes: 0.0 });
+    fn equal_ways_differ_in_at_most_one_pair_in_twenty_with_plain_noise() {
+        equal_ways_differ_seldom(Noise { sd: 0.1, spikes: 0.0 });
     }
 
     #[test]
-    fn equal_arms_differ_in_at_most_one_pair_in_twenty_with_spikes() {
-        equal_arms_differ_seldom(Noise { sd: 0.15, spikes: 0.08 });
+    fn equal_ways_differ_in_at_most_one_pair_in_twenty_with_spikes() {
+        equal_ways_differ_seldom(Noise { sd: 0.15, spikes: 0.08 });
     }
 
     #[test]

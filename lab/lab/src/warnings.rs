@@ -7,13 +7,14 @@ use std::time::Duration;
 use inkstone_host::{BlockStat, block_stat};
 use inkstone_io::{Barriers, Capabilities};
 
-use crate::result::{CellResult, Machine, Measured, Outcome, Run, Warning};
+use crate::result::{Machine, Round, Table, Warning, Way};
 use crate::stage::DISK_FULL;
+use crate::stats::quantile;
 
 /// A cache flush or FUA write that is faster than this did not reach a medium: a system call alone
 /// takes about a microsecond, the fastest persistent-memory and Optane devices take five to ten.
 const FLUSH_NS_MIN: u64 = 5_000;
-/// With fewer commits than this in a cell, its tail percentiles are single values.
+/// With fewer operations than this, tail percentiles are single values.
 const COMMITS_MIN: u64 = 100;
 /// Rounds of the baseline that differ by more than this factor between their quartiles make
 /// intervals wide.
@@ -150,91 +151,66 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
 /// The warning that makes a run fail and that is shown above the tables.
 pub const DISK_FULL_WARNING: &str = "disk-full";
 
-/// The warning that rows failed because the disk was full, from the reasons of all rows.
-pub fn of_full_disk<'a>(
-    name: &str,
-    reasons: impl Iterator<Item = Option<&'a str>>,
-) -> Option<Warning> {
-    let reasons: Vec<Option<&str>> = reasons.collect();
-    let full = |reason: &&Option<&str>| reason.is_some_and(|reason| reason.starts_with(DISK_FULL));
-    let failed = reasons.iter().filter(full).count();
-    (failed > 0).then(|| {
-        warning(
-            DISK_FULL_WARNING,
-            format!(
-                "{name}: {failed} of {} ways were not measured, because the disk filled up during the run",
-                reasons.len()
-            ),
-            "free some space, or measure in another directory; other processes may have filled the disk too",
-        )
-    })
-}
-
 /// Warnings about the figures.
-pub fn of_run(run: &Run) -> Vec<Warning> {
+pub fn of_table(table: &Table) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let measured = |cell: &'_ crate::result::CellResult| {
-        cell.outcome.measured().cloned().map(|m| (cell.name.clone(), m))
-    };
-    let cells: Vec<(String, Measured)> = run.cells.iter().filter_map(measured).collect();
-    let few: Vec<&str> = cells
-        .iter()
-        .filter(|(_, m)| m.commit.count < COMMITS_MIN)
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let name = name_of(table);
+    let is_writing = |way: &&Way| way.what.is_some() && way.is_measured();
+    let commits = |way: &Way| way.latency.as_ref().map_or(0, |latency| latency.count);
+    let few = table.ways.iter().filter(is_writing).filter(|way| commits(way) < COMMITS_MIN);
+    let few: Vec<&str> = few.map(|way| way.name.as_str()).collect();
     if !few.is_empty() {
+        let few = few.join(", ");
         warnings.push(warning(
             "few-commits",
             format!(
-                "{}: fewer than {COMMITS_MIN} commits each: {}; their p99 is a single value",
-                name_of(run),
-                few.join(", ")
+                "{name}: fewer than {COMMITS_MIN} commits each: {few}; their p99 is a single value"
             ),
             "measure more: larger files, or more rounds",
         ));
     }
-    if let Some((name, took_ns)) = too_fast(run) {
+    if let Some((way, took_ns)) = too_fast(table) {
         warnings.push(warning(
             "flush-too-fast",
-            format!("{name}: a sync takes {took_ns} ns, and no medium behind a volatile cache is that fast"),
+            format!("{way}: a sync takes {took_ns} ns, and no medium behind a volatile cache is that fast"),
             "check for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
         ));
     }
-    warnings.extend(spread(run, &cells));
-    let reason = |cell: &'_ CellResult| match &cell.outcome {
-        Outcome::Invalid { reason } => Some(reason.clone()),
-        Outcome::Measured(_) | Outcome::NotRun => None,
-    };
-    let reasons: Vec<Option<String>> = run.cells.iter().map(reason).collect();
-    warnings.extend(of_full_disk(&name_of(run), reasons.iter().map(Option::as_deref)));
+    warnings.extend(spread(table, &name));
+    let reasons = table.ways.iter().filter_map(|way| way.missing.as_ref());
+    let full = reasons.filter(|reason| reason.starts_with(DISK_FULL)).count();
+    if full > 0 {
+        warnings.push(warning(
+            DISK_FULL_WARNING,
+            format!(
+                "{name}: {full} of {} ways were not measured, because the disk filled up during the run",
+                table.ways.len()
+            ),
+            "free some space, or measure in another directory; other processes may have filled the disk too",
+        ));
+    }
     warnings
 }
 
-/// A cell that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that
+/// A way that claims durability and whose sync is faster than [`FLUSH_NS_MIN`], on a device that
 /// reports a volatile cache; with its median. Persistent memory (`pmem0`) is its own medium, and
 /// may be that fast.
-pub(crate) fn too_fast(run: &Run) -> Option<(&str, u64)> {
-    let volatile = run.place.write_cache.as_deref() == Some("write back");
+pub(crate) fn too_fast(table: &Table) -> Option<(&str, u64)> {
+    let volatile = table.place.write_cache.as_deref() == Some("write back");
     let is_memory_that_keeps =
-        run.place.device.as_deref().is_some_and(|device| device.starts_with("pmem"));
+        table.place.device.as_deref().is_some_and(|device| device.starts_with("pmem"));
     if !volatile || is_memory_that_keeps {
         return None;
     }
-    let took = |cell: &'_ CellResult| {
-        let measured = cell.outcome.measured()?;
-        let carries = matches!(cell.what.durability.as_str(), "o-sync" | "o-dsync" | "rwf-dsync");
-        let calls = if measured.sync.count > 0 {
-            Some(&measured.sync)
-        } else {
-            carries.then_some(&measured.write)
-        };
-        calls.filter(|calls| calls.count > 0).map(|calls| calls.p50_ns)
+    let took = |way: &Way| {
+        let what = way.what.as_ref()?;
+        let carries = matches!(what.durability.as_str(), "o-sync" | "o-dsync" | "rwf-dsync");
+        let write = || way.figure("write p50").filter(|_| carries);
+        way.figure("sync p50").or_else(write).map(|took_ns| took_ns as u64)
     };
-    let fast = |cell| {
-        Some((cell, took(cell)?))
-            .filter(|(_, took_ns): &(&CellResult, u64)| *took_ns < FLUSH_NS_MIN)
-    };
-    run.cells.iter().find_map(fast).map(|(cell, took_ns)| (cell.name.as_str(), took_ns))
+    table.ways.iter().find_map(|way| {
+        took(way).filter(|took_ns| *took_ns < FLUSH_NS_MIN).map(|took| (way.name.as_str(), took))
+    })
 }
 
 /// Warnings about a single run; the others are about the machine and the place.
@@ -257,36 +233,32 @@ const HARMLESS: [&str; 12] = [
 ];
 
 /// The first of a result's warnings that forbids an answer about this run.
-pub(crate) fn forbidding(run: &Run, warnings: &[Warning]) -> Option<Warning> {
+pub(crate) fn forbidding(table: &Table, warnings: &[Warning]) -> Option<Warning> {
     let is_of_a_run = |warning: &&Warning| OF_A_RUN.contains(&warning.name.as_str());
     let of_place = warnings.iter().filter(|warning| !is_of_a_run(warning)).cloned();
-    let mut all = of_place.chain(of_run(run));
+    let mut all = of_place.chain(of_table(table));
     all.find(|warning| !HARMLESS.contains(&warning.name.as_str()))
 }
 
-/// The run, with its place if that is not the directory of the others: `e2 on ext4, direct loop`.
-fn name_of(run: &Run) -> String {
-    match (run.name.as_str(), run.place.name.as_str()) {
+/// The table, with its place if that is not the directory of the others: `e2 on ext4, direct loop`.
+fn name_of(table: &Table) -> String {
+    match (table.name.as_str(), table.place.name.as_str()) {
         (name, "" | ".") => name.to_owned(),
         ("", place) => place.to_owned(),
         (name, place) => format!("{name} on {place}"),
     }
 }
 
-fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
-    let base = run.baseline.as_ref()?;
-    let (_, base) = cells.iter().find(|(name, _)| name == base)?;
-    let mut per_commit: Vec<f64> = base.rounds.iter().map(|round| round.per_commit_ns()).collect();
-    per_commit.sort_by(f64::total_cmp);
-    let low = *per_commit.get(per_commit.len() / 4)?;
-    let high = *per_commit.get(per_commit.len() * 3 / 4)?;
+fn spread(table: &Table, name: &str) -> Option<Warning> {
+    let base = table.way(table.baseline.as_ref()?).filter(|way| way.what.is_some())?;
+    let per_commit: Vec<f64> = base.rounds.iter().map(Round::per_commit_ns).collect();
+    let (low, high) = (quantile(&per_commit, 0.25)?, quantile(&per_commit, 0.75)?);
     (per_commit.len() >= 4 && high > low * SPREAD_MAX).then(|| {
+        let times = high / low;
         warning(
             "noisy",
             format!(
-                "{}: rounds of its baseline differ by {:.1} times between their quartiles",
-                name_of(run),
-                high / low
+                "{name}: rounds of its baseline differ by {times:.1} times between their quartiles"
             ),
             "stop other load, or take more rounds: more rounds make intervals narrower",
         )
@@ -296,22 +268,19 @@ fn spread(run: &Run, cells: &[(String, Measured)]) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::tests::{cell, run};
-    use crate::result::DurableFinding;
+    use crate::finding::tests::{run, way};
+    use crate::result::DurableFinding::NotClaimed;
 
     #[test]
     fn a_disk_that_filled_up_is_told_and_other_reasons_are_not() {
-        let mut full = run(vec![
-            cell("new fsync", 100.0, DurableFinding::NotClaimed),
-            cell("reuse fsync", 100.0, DurableFinding::NotClaimed),
-            cell("zeros fsync", 100.0, DurableFinding::NotClaimed),
-        ]);
-        full.cells[1].outcome = Outcome::Invalid { reason: "EOPNOTSUPP".into() };
-        assert!(of_run(&full).iter().all(|warning| warning.name != DISK_FULL_WARNING));
+        let mut full = run(["new fsync", "reuse fsync", "zeros fsync"]
+            .map(|name| way(name, 100.0, NotClaimed))
+            .to_vec());
+        full.ways[1].missing = Some("EOPNOTSUPP".into());
+        assert!(of_table(&full).iter().all(|warning| warning.name != DISK_FULL_WARNING));
         let error = inkstone_io::Error::new("pwrite", "/x", std::io::Error::from_raw_os_error(28));
-        full.cells[2].outcome =
-            Outcome::Invalid { reason: crate::stage::CellError::from(error).reason() };
-        let said = of_run(&full);
+        full.ways[2].missing = Some(crate::stage::WayError::from(error).reason());
+        let said = of_table(&full);
         let warning =
             said.iter().find(|warning| warning.name == DISK_FULL_WARNING).expect("a warning");
         assert!(warning.text.contains("1 of 3 ways were not measured"), "{warning:?}");
@@ -319,16 +288,14 @@ mod tests {
 
     #[test]
     fn a_noisy_run_is_named_with_its_place() {
-        let mut noisy = run(vec![cell("new fsync", 100.0, DurableFinding::NotClaimed)]);
-        if let Outcome::Measured(measured) = &mut noisy.cells[0].outcome {
-            for (number, round) in measured.rounds.iter_mut().enumerate() {
-                round.total_ns *= 1 + number as u64;
-            }
+        let mut noisy = run(vec![way("new fsync", 100.0, NotClaimed)]);
+        for (number, round) in noisy.ways[0].rounds.iter_mut().enumerate() {
+            round.total_ns *= 1 + number as u64;
         }
         noisy.name = "e2".into();
         for (place, wanted) in [(".", "e2: "), ("ext4, direct loop", "e2 on ext4, direct loop: ")] {
             noisy.place.name = place.into();
-            let said = of_run(&noisy);
+            let said = of_table(&noisy);
             let text =
                 said.iter().find(|warning| warning.name == "noisy").map(|warning| &warning.text);
             assert!(text.is_some_and(|text| text.starts_with(wanted)), "{said:?}");

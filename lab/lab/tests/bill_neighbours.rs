@@ -5,10 +5,11 @@
 mod support;
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
-use inkstone_lab::cell::Cell;
 use inkstone_lab::experiment::part::Part;
 use inkstone_lab::image::{ImageKind, LoopMode};
-use support::{Neighbour, can_bill, cell, not_run, plan};
+use inkstone_lab::result::Kind;
+use inkstone_lab::writing::Writing;
+use support::{Neighbour, can_bill, not_run, plan, writing};
 
 /// On a device that another process writes to and syncs all the time, a commit's bill is its own.
 #[test]
@@ -21,28 +22,27 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     the_hosts_bill_below_a_loop_device(NAME);
     let neighbours = Neighbour::two(directory.path());
-    let direct = |durability| cell(Preparation::None, Reuse::Reuse, Access::Direct, durability);
+    let direct = |durability| writing(Preparation::None, Reuse::Reuse, Access::Direct, durability);
     // A kernel worker sends the flush for those of io_uring.
     let ring = |durability| {
-        let cell = direct(durability);
-        Cell { strategy: Strategy { engine: EngineKind::Uring, ..cell.strategy }, ..cell }
+        let writing = direct(durability);
+        Writing { strategy: Strategy { engine: EngineKind::Uring, ..writing.strategy }, ..writing }
     };
-    let cells = vec![
-        cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync),
+    let ways = vec![
+        writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync),
         direct(Durability::ODsync),
         ring(Durability::ODsync),
         ring(Durability::RwfDsync),
     ];
-    let run = support::run(directory.path(), &Part::Here(plan(cells, BILLED, 0)));
+    let run = support::run(directory.path(), &Part::Here(plan(ways, BILLED, 0)));
     drop(neighbours);
     let Some(device) = &run.place.device else {
         return not_run(NAME, "there is no single block device below the target directory");
     };
-    for cell in &run.cells {
-        let name = &cell.name;
-        let measured =
-            cell.outcome.measured().unwrap_or_else(|| panic!("{name}: {:?}", cell.outcome));
-        let bill = measured.bill.as_ref().expect("a bill");
+    for way in &run.ways {
+        let name = &way.name;
+        assert!(way.is_measured(), "{name}: {:?}", way.missing);
+        let bill = way.bill.as_ref().expect("a bill");
         let layer = bill.layers.first().expect("the device");
         if bill.lost_events > 0 {
             return not_run(
@@ -53,21 +53,25 @@ fn neighbours_on_the_same_device_are_not_in_the_bill() {
         let near = |seen: u64| seen.abs_diff(BILLED) * 50 <= BILLED;
         let seen = format!("{name}: {layer:?}");
         assert_eq!(bill.commits, BILLED);
-        assert!(near(layer.data_writes.requests), "{seen}");
+        assert!(near(layer.count(Kind::DataWrite)), "{seen}");
         assert!(
-            run.place.write_cache.as_deref() != Some("write back") || near(layer.flushes),
+            run.place.write_cache.as_deref() != Some("write back")
+                || near(layer.count(Kind::Flush)),
             "{seen}"
         );
         let own = layer.own_writes(bill.source);
         // ext4 without a journal writes the file's inode once per tick of its time stamp: these
         // writes are ours, at most one per commit.
-        let inode = layer.metadata_writes.requests;
+        let inode = layer.count(Kind::MetadataWrite);
         assert!(
-            inode <= BILLED && own.requests == layer.data_writes.requests + inode,
+            inode <= BILLED && own.requests == layer.count(Kind::DataWrite) + inode,
             "{own:?}, {seen}"
         );
         // The neighbours' requests are counted, and separately.
-        assert!(layer.foreign_writes.requests >= 20 && layer.foreign_flushes >= 20, "{seen}");
+        assert!(
+            layer.count(Kind::ForeignWrite) >= 20 && layer.count(Kind::ForeignFlush) >= 20,
+            "{seen}"
+        );
         assert!(layer.submitters.iter().any(|by| by.who == "dd"), "{seen}");
     }
 }
@@ -79,16 +83,16 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let neighbours = Neighbour::two(beside.path());
-    let overwrite = cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::Fdatasync);
+    let overwrite = writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::Fdatasync);
     let plan = plan(vec![overwrite], BILLED, 0);
     let run = support::run(
         directory.path(),
         &support::on(ImageKind::Ext4NoJournal, LoopMode::Direct, plan),
     );
     drop(neighbours);
-    let outcome = &run.cells[0].outcome;
-    let measured = outcome.measured().unwrap_or_else(|| panic!("{outcome:?}"));
-    let bill = measured.bill.as_ref().expect("a bill");
+    let way = &run.ways[0];
+    assert!(way.is_measured(), "{:?}", way.missing);
+    let bill = way.bill.as_ref().expect("a bill");
     let Some(host) = bill.layers.get(1) else {
         return not_run(test, "the directory of this build lies on no block device");
     };
@@ -98,14 +102,20 @@ fn the_hosts_bill_below_a_loop_device(test: &str) {
     let guest = &bill.layers[0];
     let near = |seen: u64, wanted: u64| seen.abs_diff(wanted) * 50 <= wanted;
     // Everything that reached the loop device, including its inodes, is data of its file.
-    assert!(near(host.data_writes.requests, guest.all_writes.requests), "{guest:?}\n{host:?}");
-    assert!(guest.flushes == BILLED && near(host.flushes, BILLED), "{guest:?}\n{host:?}");
-    assert!(host.foreign_writes.requests >= 20 && host.foreign_flushes >= 20, "{host:?}");
+    assert!(near(host.count(Kind::DataWrite), guest.all_writes.requests), "{guest:?}\n{host:?}");
+    assert!(
+        guest.count(Kind::Flush) == BILLED && near(host.count(Kind::Flush), BILLED),
+        "{guest:?}\n{host:?}"
+    );
+    assert!(
+        host.count(Kind::ForeignWrite) >= 20 && host.count(Kind::ForeignFlush) >= 20,
+        "{host:?}"
+    );
     let workers = format!("worker of {}", bill.layers[0].device);
-    for what in ["data write", "flush"] {
+    for what in [Kind::DataWrite, Kind::Flush] {
         assert!(
             host.submitters.iter().any(|by| by.who == workers && by.what == what),
-            "{what}: {host:?}"
+            "{what:?}: {host:?}"
         );
     }
 }

@@ -8,20 +8,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use inkstone_io::{Access, Durability, Preparation, Reuse};
-use inkstone_lab::billing::{Billing, bill_round};
-use inkstone_lab::cell::{Cache, Cell};
+use inkstone_lab::billing::{Layers, bill_pass};
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
 use inkstone_lab::pass::{Limits, Writer};
-use inkstone_lab::result::{DurableFinding, LayerBill, Measured, Outcome, Run};
+use inkstone_lab::result::{DurableFinding, Kind, LayerBill, Table, Way};
 use inkstone_lab::site::OpenSite;
 use inkstone_lab::stage::{incompressible, stage};
-use support::{Neighbour, can_bill, cell, not_run, plan};
+use inkstone_lab::writing::{Cache, Writing};
+use support::{Neighbour, can_bill, not_run, plan, writing};
 
 const COMMITS: u64 = 64;
 
-/// Runs the cells on one image and returns the run, or prints loudly why not.
-fn on(test: &str, kind: ImageKind, mode: LoopMode, cells: Vec<Cell>) -> Option<Run> {
-    on_in(Path::new(env!("CARGO_TARGET_TMPDIR")), test, kind, mode, cells)
+/// Runs the ways on one image and returns the run, or prints loudly why not.
+fn on(test: &str, kind: ImageKind, mode: LoopMode, ways: Vec<Writing>) -> Option<Table> {
+    on_in(Path::new(env!("CARGO_TARGET_TMPDIR")), test, kind, mode, ways)
 }
 
 /// As [`on`], with the image's backing file below `parent`.
@@ -30,18 +30,18 @@ fn on_in(
     test: &str,
     kind: ImageKind,
     mode: LoopMode,
-    cells: Vec<Cell>,
-) -> Option<Run> {
+    ways: Vec<Writing>,
+) -> Option<Table> {
     if !can_bill(test) {
         return None;
     }
     let directory = tempfile::tempdir_in(parent).expect("a directory");
-    let run = support::run(directory.path(), &support::on(kind, mode, plan(cells, COMMITS, 3)));
+    let run = support::run(directory.path(), &support::on(kind, mode, plan(ways, COMMITS, 3)));
     assert!(
         std::fs::read_dir(directory.path()).expect("the directory").next().is_none(),
         "something was left behind"
     );
-    if let Some(Outcome::Invalid { reason }) = run.cells.first().map(|cell| &cell.outcome)
+    if let Some(reason) = run.ways.first().and_then(|way| way.missing.as_ref())
         && reason.contains("is not installed")
     {
         not_run(test, reason);
@@ -50,13 +50,13 @@ fn on_in(
     Some(run)
 }
 
-fn measured<'a>(run: &'a Run, name: &str) -> &'a Measured {
-    let cell =
-        run.cells.iter().find(|cell| cell.name == name).unwrap_or_else(|| panic!("no cell {name}"));
-    cell.outcome.measured().unwrap_or_else(|| panic!("{name}: {:?}", cell.outcome))
+fn measured<'a>(run: &'a Table, name: &str) -> &'a Way {
+    let way = run.way(name).unwrap_or_else(|| panic!("no way {name}"));
+    assert!(way.is_measured(), "{name}: {:?}", way.missing);
+    way
 }
 
-fn layer<'a>(run: &'a Run, name: &str) -> &'a LayerBill {
+fn layer<'a>(run: &'a Table, name: &str) -> &'a LayerBill {
     let bill = measured(run, name).bill.as_ref().expect("a bill");
     assert_eq!((bill.commits, bill.lost_events), (COMMITS, 0), "{name}");
     bill.layers.first().expect("the file system's device")
@@ -64,45 +64,49 @@ fn layer<'a>(run: &'a Run, name: &str) -> &'a LayerBill {
 
 /// On a device that only we use: flushes equal the kernel's own count, and at least 99% of the
 /// writes are explained.
-fn agrees(run: &Run) {
-    for cell in &run.cells {
-        let layer = layer(run, &cell.name);
+fn agrees(run: &Table) {
+    for way in &run.ways {
+        let layer = layer(run, &way.name);
         let check = layer.cross_check.expect("counters");
-        assert_eq!(check.traced_flushes, check.counted_flushes, "{}", cell.name);
-        assert_eq!(check.traced_write_sectors, check.counted_write_sectors, "{}", cell.name);
-        let unknown = layer.unattributed_writes.requests;
+        assert_eq!(check.traced_flushes, check.counted_flushes, "{}", way.name);
+        assert_eq!(check.traced_write_sectors, check.counted_write_sectors, "{}", way.name);
+        let unknown = layer.count(Kind::UnattributedWrite);
         assert!(
             unknown * 100 <= layer.all_writes.requests,
             "{}: {:?}",
-            cell.name,
+            way.name,
             layer.unattributed
         );
     }
 }
 
-fn arms() -> Vec<Cell> {
+fn ways() -> Vec<Writing> {
     use {Access::Buffered, Durability::Fdatasync, Reuse::New};
     vec![
-        cell(Preparation::None, New, Buffered, Fdatasync),
-        cell(Preparation::Fallocate, New, Buffered, Fdatasync),
-        cell(Preparation::ZeroRange, New, Buffered, Fdatasync),
-        cell(Preparation::Zeros, New, Buffered, Fdatasync),
-        cell(Preparation::None, Reuse::Reuse, Buffered, Fdatasync),
-        cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
-        cell(Preparation::None, Reuse::Reuse, Access::Direct, Durability::RwfDsync),
+        writing(Preparation::None, New, Buffered, Fdatasync),
+        writing(Preparation::Fallocate, New, Buffered, Fdatasync),
+        writing(Preparation::ZeroRange, New, Buffered, Fdatasync),
+        writing(Preparation::Zeros, New, Buffered, Fdatasync),
+        writing(Preparation::None, Reuse::Reuse, Buffered, Fdatasync),
+        writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::ODsync),
+        writing(Preparation::None, Reuse::Reuse, Access::Direct, Durability::RwfDsync),
     ]
 }
 
 /// The published result, counted: growing and unwritten blocks make the journal write at each
 /// commit, written ones do not.
 fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
-    let Some(run) = on(test, kind, LoopMode::Direct, arms()) else { return };
+    let Some(run) = on(test, kind, LoopMode::Direct, ways()) else { return };
     agrees(&run);
     for name in ["new fdatasync", "fallocate fdatasync", "zero-range fdatasync"] {
         let layer = layer(&run, name);
-        assert!(layer.journal_writes.requests >= COMMITS, "{name}: {:?}", layer.journal_writes);
-        assert_eq!(layer.data_writes.requests, COMMITS, "{name}");
-        assert!(layer.flushes > COMMITS, "{name}: the journal flushes too");
+        assert!(
+            layer.count(Kind::JournalWrite) >= COMMITS,
+            "{name}: {:?}",
+            layer.of(&[Kind::JournalWrite])
+        );
+        assert_eq!(layer.count(Kind::DataWrite), COMMITS, "{name}");
+        assert!(layer.count(Kind::Flush) > COMMITS, "{name}: the journal flushes too");
     }
     for name in
         ["zeros fdatasync", "reuse fdatasync", "reuse direct o-dsync", "reuse direct rwf-dsync"]
@@ -110,27 +114,31 @@ fn overwrites_cost_one_write_and_one_flush(test: &str, kind: ImageKind) {
         let layer = layer(&run, name);
         // The first commit after a preparation may include what the preparation left: once in the
         // whole pass.
-        assert!(layer.journal_writes.requests <= 1, "{name}: {:?}", layer.journal_writes);
+        assert!(
+            layer.count(Kind::JournalWrite) <= 1,
+            "{name}: {:?}",
+            layer.of(&[Kind::JournalWrite])
+        );
         assert_eq!(
-            (layer.data_writes.requests, layer.data_writes.bytes),
+            (layer.count(Kind::DataWrite), layer.of(&[Kind::DataWrite]).bytes),
             (COMMITS, COMMITS * 4096),
             "{name}"
         );
         assert!(
-            (COMMITS..=COMMITS + 1).contains(&layer.flushes),
+            (COMMITS..=COMMITS + 1).contains(&layer.count(Kind::Flush)),
             "{name}: {} flushes",
-            layer.flushes
+            layer.count(Kind::Flush)
         );
-        assert_eq!(layer.data_reads.requests, 0, "{name}");
+        assert_eq!(layer.count(Kind::DataRead), 0, "{name}");
     }
-    for cell in &run.cells {
-        let durable = &measured(&run, &cell.name).durable;
+    for way in &run.ways {
+        let durable = &measured(&run, &way.name).durable;
         assert!(
-            matches!(durable, DurableFinding::Seen { commits: COMMITS }),
+            matches!(durable, Some(DurableFinding::Seen { commits: COMMITS })),
             "{}: {durable:?}",
-            cell.name
+            way.name
         );
-        assert_eq!(measured(&run, &cell.name).bill.as_ref().expect("a bill").timeline.len(), 3);
+        assert_eq!(measured(&run, &way.name).bill.as_ref().expect("a bill").timeline.len(), 3);
     }
 }
 
@@ -147,14 +155,14 @@ fn xfs() {
 #[test]
 fn ext4_without_a_journal_has_no_journal_writes_at_all() {
     let test = "ext4_without_a_journal_has_no_journal_writes_at_all";
-    let Some(run) = on(test, ImageKind::Ext4NoJournal, LoopMode::Direct, arms()) else { return };
+    let Some(run) = on(test, ImageKind::Ext4NoJournal, LoopMode::Direct, ways()) else { return };
     agrees(&run);
-    for cell in &run.cells {
-        assert_eq!(layer(&run, &cell.name).journal_writes.requests, 0, "{}", cell.name);
-        assert_eq!(layer(&run, &cell.name).flushes, COMMITS, "{}", cell.name);
+    for way in &run.ways {
+        assert_eq!(layer(&run, &way.name).count(Kind::JournalWrite), 0, "{}", way.name);
+        assert_eq!(layer(&run, &way.name).count(Kind::Flush), COMMITS, "{}", way.name);
     }
     assert!(
-        layer(&run, "new fdatasync").metadata_writes.requests >= COMMITS,
+        layer(&run, "new fdatasync").count(Kind::MetadataWrite) >= COMMITS,
         "each append writes the inode"
     );
 }
@@ -175,12 +183,13 @@ fn a_way_that_does_not_sync_is_seen_not_to_be_durable() {
     let session = open.site.session(&stop);
     let payload = incompressible(1 << 20, 1);
     for access in [Buffered, Access::Direct] {
-        let lie = cell(Preparation::None, Old, access, Durability::None);
+        let lie = writing(Preparation::None, Old, access, Durability::None);
         let staged = stage(&session, &lie, "lie", &payload).expect("a file");
-        let mut writer = Writer::for_cell(&lie, &payload).expect("a writer");
-        let billing = Billing::of(&open.site, 0).expect("a device");
+        let mut writer = Writer::for_way(&lie, &payload).expect("a writer");
+        let layers = Layers::of(&open.site).expect("a device");
         let limits = Limits { commits: COMMITS, time: Duration::MAX };
-        let billed = bill_round(&billing, &session, &lie, &staged.file, &mut writer, limits);
+        let of = (&lie, &staged.file);
+        let billed = bill_pass(&layers, &session, of, &mut writer, limits, 0);
         let (_, durable) = billed.expect("a bill");
         assert!(matches!(durable, DurableFinding::NotCovered { .. }), "{access}: {durable:?}");
     }
@@ -196,13 +205,13 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
     if !memory.is_dir() {
         return not_run(test, "/dev/shm is not there");
     }
-    let cells =
-        vec![cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
-    let Some(run) = on_in(memory, test, ImageKind::Ext4, LoopMode::Buffered, cells) else { return };
-    assert_eq!(layer(&run, "reuse fdatasync").flushes, COMMITS);
+    let ways =
+        vec![writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync)];
+    let Some(run) = on_in(memory, test, ImageKind::Ext4, LoopMode::Buffered, ways) else { return };
+    assert_eq!(layer(&run, "reuse fdatasync").count(Kind::Flush), COMMITS);
     let durable = &measured(&run, "reuse fdatasync").durable;
     assert!(
-        matches!(durable, DurableFinding::NotCovered { reason } if reason.contains("memory")),
+        matches!(durable, Some(DurableFinding::NotCovered { reason }) if reason.contains("memory")),
         "{durable:?}"
     );
 }
@@ -212,17 +221,17 @@ fn a_file_system_on_memory_is_not_durable_however_well_it_flushes() {
 #[test]
 fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
     let test = "a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page";
-    let whole = cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
-    let part = Cell { write_bytes: 512, ..whole };
-    let cells = vec![
+    let whole = writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let part = Writing { write_bytes: 512, ..whole };
+    let ways = vec![
         whole,
-        Cell { cache: Cache::Cold, ..whole },
+        Writing { cache: Cache::Cold, ..whole },
         part,
-        Cell { cache: Cache::Cold, ..part },
+        Writing { cache: Cache::Cold, ..part },
     ];
-    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Buffered, cells) else { return };
+    let Some(run) = on(test, ImageKind::Ext4, LoopMode::Buffered, ways) else { return };
     agrees(&run);
-    let reads = |name: &str| layer(&run, name).data_reads.requests;
+    let reads = |name: &str| layer(&run, name).count(Kind::DataRead);
     assert_eq!(reads("reuse fdatasync"), 0);
     assert_eq!(reads("reuse fdatasync cold"), 0);
     assert_eq!(reads("reuse fdatasync 512B"), 0);
@@ -233,7 +242,8 @@ fn a_read_comes_before_an_overwrite_only_of_part_of_an_uncached_page() {
 #[test]
 fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
     let test = "the_host_below_a_loop_device_has_a_bill_of_its_own";
-    let overwrite = cell(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
+    let overwrite =
+        writing(Preparation::None, Reuse::Reuse, Access::Buffered, Durability::Fdatasync);
     let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let neighbours = Neighbour::two(beside.path());
     let Some(run) = on(test, ImageKind::Ext4, LoopMode::Direct, vec![overwrite]) else { return };
@@ -244,11 +254,11 @@ fn the_host_below_a_loop_device_has_a_bill_of_its_own() {
         return;
     };
     assert_eq!(host.role, format!("host of {}", bill.layers[0].device));
-    assert!(host.data_writes.requests >= COMMITS, "{host:?}");
+    assert!(host.count(Kind::DataWrite) >= COMMITS, "{host:?}");
     // However many others sync meanwhile, and also where one flush served both: `bill_neighbours`
     // counts them exactly.
     assert!(
-        host.flushes >= COMMITS,
+        host.count(Kind::Flush) >= COMMITS,
         "each flush of the loop device is an fsync of its file: {host:?}"
     );
 }

@@ -15,14 +15,12 @@ use inkstone::{Log, Options};
 use inkstone_host::can_trace;
 use inkstone_io::{Directory, is_root};
 use inkstone_lab::bench::Load;
-use inkstone_lab::bench::bill::by_trace;
+use inkstone_lab::bench::bill::{LogBill, by_trace};
 use inkstone_lab::bench::load::{Task, Worker};
-use inkstone_lab::bench::result::LogBill;
 use inkstone_lab::image::{Image, ImageKind, LoopMode};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::site::OpenSite;
-use inkstone_lab::stage::CellError;
-use inkstone_lab::table::bill_text;
+use inkstone_lab::stage::WayError;
 
 const RECORD_BYTES: u64 = 128;
 /// The bytes of a group of one such record in its segment.
@@ -43,7 +41,7 @@ fn commits() -> u64 {
 }
 
 /// The bill of a lone writer on one image, or the reason why there is none.
-fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, CellError> {
+fn lone_writer(kind: ImageKind, parent: &Path) -> Result<LogBill, WayError> {
     let image = Image::make(parent, kind, LoopMode::Direct, 336 << 20)?;
     let mut open = OpenSite::open(image.path(), "image", 64 << 20).expect("a site");
     open.site.private = true;
@@ -83,13 +81,13 @@ fn one_write_and_one_flush(test: &str, kind: ImageKind) {
     }
     let parent = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let bill = match lone_writer(kind, parent.path()) {
-        Err(CellError::Invalid(reason)) if reason.contains("is not installed") => {
+        Err(WayError::Invalid(reason)) if reason.contains("is not installed") => {
             return say(&format!("NOT RUN: {test}: {reason}"));
         }
         bill => bill.expect("a bill"),
     };
-    say(&format!("{kind}: {}", bill_text(&bill)));
-    let text = bill_text(&bill);
+    say(&format!("{kind}: {}", bill.words()));
+    let text = bill.words();
     let (commits, changes) = (bill.commits, bill.changes);
     assert_eq!((commits, bill.lost_events), (self::commits(), 0));
     assert!(changes >= 8, "{changes} segment changes");

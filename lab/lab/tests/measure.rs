@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use inkstone_io::{Access, Durability, Reuse, Strategy};
-use inkstone_lab::cell::{Cell, Pass};
 use inkstone_lab::command::{AllOptions, Context, LabError, Tier, all, part};
 use inkstone_lab::experiment::part::{Atlas, Part};
-use inkstone_lab::experiment::rounds::Pace;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::{DurableFinding, LabResult, Outcome, Verdict};
+use inkstone_lab::result::{DurableFinding, LabResult, Verdict};
+use inkstone_lab::rounds::Pace;
 use inkstone_lab::run::{Plan, run_side_by_side};
 use inkstone_lab::site::{OpenSite, SiteError};
+use inkstone_lab::writing::{Pass, Writing};
 use runs::{plan, small, strategy};
 
 /// Of parts that have rounds of their own.
@@ -41,24 +41,19 @@ fn several_places_have_each_round_together() {
         let path = parents[index].path();
         OpenSite::open(path, &format!("place {index}"), 1 << 20).expect("a site")
     });
-    let cells = vec![
+    let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
     ];
     let sites: Vec<_> = opened.iter().map(|open| &open.site).collect();
     let runs =
-        run_side_by_side(&sites, &plan(cells), &AtomicBool::new(false), &mut Progress::silent());
+        run_side_by_side(&sites, &plan(ways), &AtomicBool::new(false), &mut Progress::silent());
     assert_eq!(runs.len(), 2);
     for (index, run) in runs.iter().enumerate() {
         assert_eq!(run.place.name, format!("place {index}"));
-        for cell in &run.cells {
-            let rounds = &cell.outcome.measured().expect("measured").rounds;
-            assert_eq!(
-                rounds.iter().map(|round| round.number).collect::<Vec<_>>(),
-                [0, 1, 2, 3, 4],
-                "{}",
-                cell.name
-            );
+        for way in &run.ways {
+            let numbers: Vec<u32> = way.rounds.iter().map(|round| round.number).collect();
+            assert_eq!(numbers, [0, 1, 2, 3, 4], "{}", way.name);
         }
     }
     opened.into_iter().for_each(|open| open.close().expect("closed"));
@@ -72,37 +67,27 @@ fn is_empty(directory: &Path) -> bool {
 #[test]
 fn every_commit_is_counted_once_and_nothing_is_left_behind() {
     let directory = tempfile::tempdir().expect("a directory");
-    let cells = vec![
+    let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
-        Cell { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
+        Writing { pass: Pass::Second, ..small(strategy(Reuse::New, Durability::None)) },
     ];
-    let result = run(directory.path(), plan(cells), false).expect("a result");
-    let run = &result.runs[0];
-    assert_eq!(run.cells.len(), 3);
-    for cell in &run.cells {
-        let measured =
-            cell.outcome.measured().unwrap_or_else(|| panic!("{}: {:?}", cell.name, cell.outcome));
-        assert_eq!(measured.rounds.len(), 5);
-        assert!(measured.rounds.iter().all(|round| round.commits == 8));
-        assert_eq!((measured.commit.count, measured.write.count), (40, 40));
-        let synced = cell.what.durability != "none";
-        assert_eq!(measured.sync.count, if synced { 40 } else { 0 }, "{}", cell.name);
-        let buckets: u64 = measured.commit.buckets.iter().map(|(_, count)| count).sum();
-        assert_eq!(buckets, 40, "the raw histogram is whole");
-        assert!(
-            synced || measured.rounds.iter().all(|round| round.closing_sync_ns > 0),
-            "the sync at the end counts"
-        );
+    let result = run(directory.path(), plan(ways), false).expect("a result");
+    let run = &result.tables[0];
+    assert_eq!(run.ways.len(), 3);
+    for way in &run.ways {
+        assert_eq!((way.rounds.len(), &way.missing), (5, &None), "{}", way.name);
+        assert!(way.rounds.iter().all(|round| round.commits == 8));
+        let latency = way.latency.as_ref().expect("timed one by one");
+        let buckets: u64 = latency.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!((latency.count, buckets), (40, 40), "the raw histogram is whole");
+        let synced = way.what.as_ref().expect("a way of writing").durability != "none";
+        assert_eq!(way.figure("sync p50").is_some(), synced, "{}", way.name);
+        let slowest = way.rounds.iter().filter_map(|round| round.slowest_ns).max();
+        assert_eq!(slowest, Some(latency.max_ns), "{}", way.name);
     }
-    let turns: Vec<Vec<u32>> = (0..5)
-        .map(|number| {
-            run.cells
-                .iter()
-                .filter_map(|c| Some(c.outcome.measured()?.rounds[number].turn))
-                .collect()
-        })
-        .collect();
+    let turns: Vec<Vec<u32>> =
+        (0..5).map(|number| run.ways.iter().map(|way| way.rounds[number].turn).collect()).collect();
     assert!(
         turns.iter().any(|turn| turn != &turns[0]),
         "the order differs from round to round: {turns:?}"
@@ -112,20 +97,20 @@ fn every_commit_is_counted_once_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_failing_cell_is_a_row_with_its_reason() {
+fn a_failing_way_is_a_row_with_its_reason() {
     let directory = tempfile::tempdir().expect("a directory");
     let contradiction =
         Strategy { access: Access::Mmap, ..strategy(Reuse::New, Durability::ODsync) };
-    let cells = vec![
+    let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(contradiction),
         small(strategy(Reuse::Reuse, Durability::Fsync)),
     ];
-    let result = run(directory.path(), plan(cells), false).expect("a result");
-    let cells = &result.runs[0].cells;
-    let Outcome::Invalid { reason } = &cells[1].outcome else { panic!("{:?}", cells[1].outcome) };
+    let result = run(directory.path(), plan(ways), false).expect("a result");
+    let ways = &result.tables[0].ways;
+    let reason = ways[1].missing.as_ref().expect("it cannot be measured");
     assert!(reason.contains("mmap") && reason.contains("o-dsync"), "{reason}");
-    assert!(cells[0].outcome.measured().is_some() && cells[2].outcome.measured().is_some());
+    assert!(ways[0].is_measured() && ways[2].is_measured());
 }
 
 #[test]
@@ -143,11 +128,11 @@ fn a_stop_ends_in_order_with_what_there_is() {
 #[test]
 fn bad_places_are_refused_before_the_first_write() {
     let directory = tempfile::tempdir().expect("a directory");
-    let cells = || vec![small(strategy(Reuse::New, Durability::Fsync))];
+    let ways = || vec![small(strategy(Reuse::New, Durability::Fsync))];
     let missing = directory.path().join("missing");
-    let error = run(&missing, plan(cells()), false).expect_err("no such directory");
+    let error = run(&missing, plan(ways()), false).expect_err("no such directory");
     assert!(error.to_string().contains("missing"), "{error}");
-    let huge = vec![Cell { file_bytes: 1 << 50, ..cells()[0] }];
+    let huge = vec![Writing { file_bytes: 1 << 50, ..ways()[0] }];
     let error = run(directory.path(), plan(huge), false).expect_err("no room for 1 PiB");
     assert!(matches!(error, LabError::Site(SiteError::NoRoom { .. })), "{error}");
     assert!(is_empty(directory.path()));
@@ -159,20 +144,16 @@ fn memory_is_never_called_durable() {
         not_run("memory_is_never_called_durable", "/dev/shm is not there or not writable");
         return;
     };
-    let cells = vec![
+    let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
     ];
-    let result = run(directory.path(), plan(cells), false).expect("a result");
-    for cell in &result.runs[0].cells {
-        let measured = cell.outcome.measured().expect("measured");
-        assert!(
-            matches!(measured.durable, DurableFinding::NotCovered { .. }),
-            "{:?}",
-            measured.durable
-        );
+    let result = run(directory.path(), plan(ways), false).expect("a result");
+    for way in &result.tables[0].ways {
+        let durable = &way.durable;
+        assert!(matches!(durable, Some(DurableFinding::NotCovered { .. })), "{durable:?}");
     }
-    let finding = result.runs[0].finding.clone().expect("a finding");
+    let finding = result.tables[0].finding.clone().expect("a finding");
     assert!(
         finding.best.is_none() && finding.sentence.contains("is memory"),
         "{}",
@@ -190,22 +171,22 @@ fn the_atlas_has_every_mode_and_what_it_did() {
     let atlas = Part::Fallocate(Atlas { kinds: Vec::new(), zeroing_bytes: 1 << 20 });
     let result = part(Some(directory.path()), &atlas, &NO_PACE, &mut context).expect("an atlas");
     let atlas = &result.fallocate[0];
-    assert_eq!(atlas.cells.len(), 20);
-    for cell in &atlas.cells {
+    assert_eq!(atlas.calls.len(), 20);
+    for call in &atlas.calls {
         assert_eq!(
-            (cell.before.size_bytes, cell.before.content.as_slice()),
+            (call.before.size_bytes, call.before.content.as_slice()),
             (8192, ["8KiB data".to_owned()].as_slice())
         );
-        assert!(cell.done == (cell.answer == "ok"), "{cell:?}");
+        assert!(call.done == (call.answer == "ok"), "{call:?}");
         assert!(
-            cell.done || cell.after == cell.before,
-            "a refused call changed the file: {cell:?}"
+            call.done || call.after == call.before,
+            "a refused call changed the file: {call:?}"
         );
     }
     let plain = atlas
-        .cells
+        .calls
         .iter()
-        .find(|cell| cell.mode == "mode-0" && cell.len_bytes == 64 << 10)
+        .find(|call| call.mode == "mode-0" && call.len_bytes == 64 << 10)
         .expect("mode 0");
     if plain.done {
         assert_eq!((plain.after.size_bytes, plain.after.blocks), (65536, 128), "as published");
@@ -223,7 +204,7 @@ fn equal_ways_are_not_told_apart() {
     let called = |_| {
         let plan = Plan { rounds: 7, ..plan(vec![same, same]) };
         let result = run(directory.path(), plan, false).expect("a result");
-        let relative = result.runs[0].cells[1].outcome.measured().expect("measured").relative;
+        let relative = result.tables[0].ways[1].relative;
         let verdict = relative.expect("compared").verdict;
         usize::from(matches!(verdict, Verdict::Faster | Verdict::Slower))
     };
@@ -241,18 +222,18 @@ fn a_wish_to_stop_ends_everything_in_order() {
     let options =
         AllOptions { directory: Some(directory.path().into()), tier: Tier::Quick, seed: 1 };
     let stopped = all(&options, &mut context).expect("what there is");
-    assert!(stopped.preamble.interrupted && stopped.runs.is_empty());
+    assert!(stopped.preamble.interrupted && stopped.tables.is_empty());
     assert!(is_empty(directory.path()));
 }
 
 #[test]
 fn fewer_than_five_rounds_say_nothing_about_a_difference() {
     let directory = tempfile::tempdir().expect("a directory");
-    let cells = vec![
+    let ways = vec![
         small(strategy(Reuse::New, Durability::Fsync)),
         small(strategy(Reuse::Reuse, Durability::Fdatasync)),
     ];
-    let result = run(directory.path(), Plan { rounds: 4, ..plan(cells) }, false).expect("a result");
-    let relative = result.runs[0].cells[1].outcome.measured().expect("measured").relative;
+    let result = run(directory.path(), Plan { rounds: 4, ..plan(ways) }, false).expect("a result");
+    let relative = result.tables[0].ways[1].relative;
     assert!(relative.is_none_or(|relative| relative.verdict == Verdict::Unknown), "{relative:?}");
 }

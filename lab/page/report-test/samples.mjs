@@ -9,15 +9,17 @@ const relative = (speedup, verdict) => ({ speedup, low: speedup * 0.9, high: spe
 // possible, made-up ones.
 export function traced(result) {
   const full = copy(result);
-  for (const { outcome } of full.runs[0].cells.filter((cell) => cell.outcome.kind === "measured")) {
-    if (outcome.bill?.timeline?.length) continue;
+  for (const way of full.tables[0].ways.filter((way) => way.rounds.length)) {
+    if (way.bill?.timeline?.length) continue;
     const request = (what, issued_ns, completed_ns, bytes) =>
       ({ device: "vda", what, issued_ns, completed_ns, bytes, sector: 4096, flags: "WS", who: "made up" });
-    const requests = [request("data write", 5000, 60000, 4096), request("flush", 61000, null, 0)];
-    const layer = { device: "vda", role: "file system", flushes: 20, fua_writes: 0,
-      data_writes: { requests: 20, bytes: 81920 }, journal_writes: { requests: 40, bytes: 327680 } };
-    outcome.bill = { source: "trace", commits: 20, lost_events: 0, layers: [layer],
-      timeline: [{ number: 7, total_ns: outcome.commit.p50_ns, requests }] };
+    const requests = [request("data-write", 5000, 60000, 4096), request("flush", 61000, null, 0)];
+    const none = { requests: 0, bytes: 0 };
+    const layer = { device: "vda", role: "file system", shared: true, fua_writes: 0, all_writes: none, all_reads: none,
+      requests: { "data-write": { requests: 20, bytes: 81920 }, "journal-write": { requests: 40, bytes: 327680 },
+        flush: { requests: 20, bytes: 0 } }, submitters: [], cross_check: null, unattributed: [] };
+    way.bill = { source: "trace", commits: 20, lost_events: 0, uring_punts: null, notes: [], layers: [layer],
+      timeline: [{ number: 7, total_ns: way.latency.p50_ns, requests }] };
   }
   return full;
 }
@@ -27,20 +29,20 @@ export function halfEmpty(result) {
   const half = copy(result);
   half.interrupted = true;
   half.machine.trace_refused = "tracing needs root";
-  const run = half.runs[0];
-  run.finding = null;
-  run.cells.forEach((cell, n) => {
-    if (n % 3 === 1) cell.outcome = { kind: "invalid", reason: "the kernel answered EOPNOTSUPP on purpose" };
-    else if (n % 3 === 2) cell.outcome = { kind: "not-run" };
-    else {
-      cell.outcome.bill = cell.outcome.relative = null;
-      delete cell.outcome.over_time;
-    }
+  const table = half.tables[0];
+  const stop = (why) => (way) => ({ ...way, rounds: [], latency: null, relative: null, bill: null, figures: [], missing: why });
+  const not_run = "not run: the run ended before";
+  table.finding = null;
+  table.ways = table.ways.map((way, n) => {
+    if (n % 3 === 1) return stop("the kernel answered EOPNOTSUPP on purpose")(way);
+    return n % 3 === 2 ? stop(not_run)(way) : { ...way, bill: null, relative: null,
+      rounds: way.rounds.map((round) => ({ ...round, slowest_ns: null })) };
   });
-  const cells = run.cells.map((cell) => ({ ...cell, outcome: { kind: "not-run" } }));
-  half.runs.push({ ...copy(run), place: { name: "a place that was never reached" }, cells }, { name: "empty" });
-  const rows = [{ name: "a row", invalid: "no io_uring here" }];
-  half.experiments = [{ name: "pool", title: "Nothing came of it", rows }];
+  const place = { ...table.place, name: "a place that was never reached" };
+  half.tables.push({ ...copy(table), place, ways: table.ways.map(stop(not_run)) });
+  half.tables.push({ ...copy(table), title: "empty", ways: [] });
+  const missing = stop("no io_uring here")(copy(table.ways[0]));
+  half.tables.push({ ...copy(table), name: "pool", title: "Nothing came of it", unit: "operations/s", ways: [missing] });
   half.later_field = { not: ["known"] };
   return half;
 }
@@ -51,7 +53,7 @@ export function nasty(result) {
   const bad = copy(result);
   const spoil = (value) => {
     for (const [name, child] of Object.entries(value || {})) {
-      if (typeof child === "string" && !["kind", "verdict", "source"].includes(name)) value[name] = `${NASTY}${child}`;
+      if (typeof child === "string" && !["kind", "verdict", "source", "unit", "what"].includes(name)) value[name] = `${NASTY}${child}`;
       else if (child && typeof child === "object") spoil(child);
     }
   };
@@ -63,43 +65,48 @@ export function nasty(result) {
 export function places(result) {
   const many = copy(result);
   const names = ["ext4, direct loop", "xfs, direct loop", "btrfs-nodatacow, buffered loop", "tmpfs"];
-  many.runs = names.map((name, n) => {
-    const run = copy(many.runs[0]);
+  many.tables = names.map((name, n) => {
+    const run = copy(many.tables[0]);
     run.place.name = name;
-    const [best, naive] = [run.cells.at(-1).name, run.cells[0].name];
+    const [best, naive] = [run.ways.at(-1).name, run.ways[0].name];
     const speedup = relative(0.9 + n * 0.7, n > 1 ? "faster" : "tie");
-    run.finding = name === "tmpfs" ? null : { sentence: `On ${name} the best is \`${best}\`.`, best, naive, speedup };
+    run.finding = name === "tmpfs" ? null : { why: null, advice: null, sentence: `On ${name} the best is \`${best}\`.`, best, naive, speedup };
     return run;
   });
   return many;
 }
 
-// Experiments as lab/lab/src/experiment describes them, with curves, knees and rows without a place
-// on an axis.
+// Tables of other work, with curves, knees and ways without a place on an axis.
 export function experiments(result) {
-  const place = result.runs[0].place;
-  const latency = result.runs[0].cells[0].outcome.commit;
-  const row = (series, x, value, more) => ({
+  const place = result.tables[0].place;
+  const { latency } = result.tables[0].ways[0];
+  const empty = { series: "", x: null, what: null, missing: null, rounds: [], relative: null, latency: null, figures: [],
+    bill: null, durable: null };
+  const way = (series, x, value, more) => ({
+    ...empty,
     name: x ? `${series}, ${x} threads` : series,
     series,
     x: x || null,
-    samples: [0.95, 1, 1.04, 0.99, 1.1].map((n) => n * value),
-    figures: [{ name: "system time", unit: "ns per operation", value: 90000 - value }],
+    rounds: [0.95, 1, 1.04, 0.99, 1.1].map((n, number) =>
+      ({ number, turn: 0, commits: Math.round(n * value), total_ns: 1e9, slowest_ns: null })),
+    figures: [{ name: "system time", unit: "ns per operation", value: Math.max(1, 90000 - value) }],
     ...more,
   });
   const threads = [2, 8, 32, 64, 128, 256, 512];
-  const pool = threads.map((x, n) => row("pool", x, [9e3, 22e3, 39e3, 41e3, 37e3, 24e3, 19e3][n], n ? {} : { latency }));
-  const ring = threads.map((x, n) => row("io_uring", x, [11e3, 30e3, 52e3, 60e3, 61e3, 61.5e3, 61.2e3][n]));
-  const base = { command: "inkstone lab e7", place, rounds: 5, seed: 17, notes: ["checked byte by byte"], knees: [] };
+  const pool = threads.map((x, n) => way("pool", x, [9e3, 22e3, 39e3, 41e3, 37e3, 24e3, 19e3][n], n ? {} : { latency }));
+  const ring = threads.map((x, n) => way("io_uring", x, [11e3, 30e3, 52e3, 60e3, 61e3, 61.5e3, 61.2e3][n]));
+  const base = { place, rounds: 5, seed: 17, notes: ["checked byte by byte"], knees: [], random_order: true, x_name: null,
+    baseline: null, finding: null };
   const sentence = "A pool gains nothing beyond 64 threads; `io_uring` reaches 1.5 times as much.";
+  const finding = { sentence, best: null, naive: null, speedup: null };
   const curve = { ...base, name: "pool", title: "A pool of threads beside io_uring", unit: "operations/s",
-    x_name: "threads", rows: [...pool, ...ring], knees: [["pool", 64], ["io_uring", 128]], finding: { sentence } };
-  const rates = { ...base, name: "read", title: "Reading a file", unit: "bytes/s", baseline: "read, 4 KiB", rows: [
-    row("read, 4 KiB", 0, 1.1e9, { latency }),
-    row("O_DIRECT, 8 in flight", 0, 2.4e9, { relative: relative(2.18, "faster") }),
-    { name: "mmap", series: "mmap", samples: [], invalid: "residency could not be proved" },
+    x_name: "threads", ways: [...pool, ...ring], knees: [["pool", 64], ["io_uring", 128]], finding };
+  const rates = { ...base, name: "read", title: "Reading a file", unit: "bytes/s", baseline: "read, 4 KiB", ways: [
+    way("read, 4 KiB", 0, 1.1e9, { latency }),
+    way("O_DIRECT, 8 in flight", 0, 2.4e9, { relative: relative(2.18, "faster") }),
+    { ...empty, name: "mmap", series: "mmap", missing: "residency could not be proved" },
   ] };
-  return { ...copy(result), runs: [], fallocate: [], experiments: [curve, rates] };
+  return { ...copy(result), fallocate: [], tables: [curve, rates] };
 }
 
 // Several disks, as lab/lab/src/disks.rs describes the answer: one that ties, one refused, one
@@ -123,6 +130,7 @@ export function claims(result) {
     id,
     statement: `What somebody said of ${id}, at such length that it takes more than one line of a table.`,
     source: "a/thread#17",
+    link: null,
     band,
     verdict,
     found: found && { value: found[0], low: found[1], high: found[2], unit: found[3] || "times", of: "new fsync : reuse fdatasync" },

@@ -48,12 +48,12 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
     let log = log.ok_or("strace is not installed")?;
     // The words for a way that cannot be had here are in it too.
     let result = std::fs::read(at.join("cell.json")).expect("a result");
-    let result = &crate::support::json(&result)["runs"][0];
-    let outcome = &result["cells"][0]["outcome"];
-    if outcome["kind"] != "measured" {
-        return Err(outcome["reason"].to_string());
+    let table = &crate::support::json(&result)["tables"][0];
+    let missing = &table["ways"][0]["missing"];
+    if !missing.is_null() {
+        return Err(missing.to_string());
     }
-    let mut notes = result["notes"].as_array().into_iter().flatten().map(ToString::to_string);
+    let mut notes = table["notes"].as_array().into_iter().flatten().map(ToString::to_string);
     notes.find(|note| note.contains("without")).map_or_else(|| Ok(read(&log)), Err)
 }
 
@@ -61,7 +61,7 @@ fn traced(at: &Path, strategy: &Strategy) -> Result<(String, Seen), String> {
 fn read(log: &str) -> (String, Seen) {
     // `12 pwrite64(7</dir/.inkstone-lab-1/cell-0>, ...) = 4096`; a call that another thread
     // interrupts has two lines.
-    let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/arm-");
+    let is_cell = |line: &str| line.contains("/.inkstone-lab-") && line.contains("/way-");
     let opens = |line: &&str| {
         line.contains("openat(")
             && is_cell(line)

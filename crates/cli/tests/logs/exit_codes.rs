@@ -181,7 +181,7 @@ fn without_a_log() -> Vec<(&'static str, String, &'static str)> {
         row("man", "man", ""),
         row(
             "bench",
-            "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes --quiet",
+            "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --quiet",
             "bench --threads 1 --size 128B --seconds 600 --bill-commits 0",
         ),
         row("lab write", WRITE, "lab write --size 64KiB --rounds 1000 --bill-commits 0"),

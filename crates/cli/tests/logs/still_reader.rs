@@ -67,7 +67,7 @@ fn the_first_signal_ends_every_command_whose_output_is_not_taken() {
         "lab write --size 64KiB --rounds 1 --bill-commits 0",
         "lab compare result.json result.json",
         "lab report result.json -o -",
-        "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --no-changes",
+        "bench --threads 1 --size 128B --seconds 1 --bill-commits 0",
         "powerloss sim --seeds 1 --class names --all-of 4",
         "powerloss sim --list",
         "powerloss kill --rounds 2",

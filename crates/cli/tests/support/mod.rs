@@ -334,16 +334,16 @@ pub(crate) fn damage(file: &Path, what: &str) -> u64 {
 }
 
 /// A result of the lab with made-up times, so that nothing depends on this machine's noise: every
-/// cell takes the same time, except one that takes ten times as long, if `slowed` names it. There
+/// way takes the same time, except one that takes ten times as long, if `slowed` names it. There
 /// are no warnings, which would suppress advice.
 pub(crate) fn with_times(mut result: serde_json::Value, slowed: Option<&str>) -> String {
     forget_warnings(&mut result);
-    for cell in result["runs"][0]["cells"].as_array_mut().expect("cells") {
-        if cell["outcome"]["kind"] != "measured" {
+    for way in result["tables"][0]["ways"].as_array_mut().expect("ways") {
+        if !way["missing"].is_null() {
             continue;
         }
-        let slow = if slowed.is_some_and(|name| cell["name"] == name) { 10 } else { 1 };
-        let one = cell["outcome"]["rounds"][0].clone();
+        let slow = if slowed.is_some_and(|name| way["name"] == name) { 10 } else { 1 };
+        let one = way["rounds"][0].clone();
         let rounds = (0..10_u64).map(|number| {
             let mut round = one.clone();
             round["number"] = number.into();
@@ -351,7 +351,7 @@ pub(crate) fn with_times(mut result: serde_json::Value, slowed: Option<&str>) ->
             round["total_ns"] = (slow * (10_000_000 + number % 3 * 100_000)).into();
             round
         });
-        cell["outcome"]["rounds"] = rounds.collect();
+        way["rounds"] = rounds.collect();
     }
     result.to_string()
 }

@@ -144,10 +144,9 @@ impl Ring {
     /// The buffer of `progress` must live until the attempt is answered.
     unsafe fn indices(&mut self, progress: &Progress) -> Indices {
         let Some(registered) = &mut self.registered else { return Indices::default() };
-        let is_idle = self.slots.iter().all(|slot| slot.outstanding == 0);
         let ring = self.ring.submitter();
         // SAFETY: handed on.
-        unsafe { registered.indices(&ring, is_idle, progress.file(), progress.buffer()) }
+        unsafe { registered.indices(&ring, progress.file(), progress.buffer()) }
     }
 }
 

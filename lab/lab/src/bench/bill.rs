@@ -17,22 +17,119 @@
 use std::ops::Range;
 use std::path::Path;
 
-use inkstone_host::{BlockStat, BlockTrace, RequestOp, Trace, TraceKind, block_stat};
+use inkstone_host::{RequestOp, Trace, TraceKind};
 use inkstone_io::{Directory, File, OpenFile};
 
-use crate::bill::attribute::Evidence;
-use crate::bill::layer::layers_of;
 use crate::bill::requests::pair;
-use crate::bill::{Layer, bill_of};
+use crate::bill::{Evidence, Layer, bill_of};
+use crate::billing::Layers;
 use crate::pass::{CommitSpan, Limits};
-use crate::result::{BillSource, LayerBill, Tally};
+use crate::result::{CrossCheck, Figure, Kind, LayerBill, Tally, Unit, figure};
 use crate::site::Site;
-use crate::stage::CellError;
+use crate::stage::WayError;
+use crate::table::numbers::bytes;
 
 use super::Load;
 use super::load::{Task, Worker};
-use super::result::LogBill;
-use super::rows::counts;
+
+/// The requests of a log to its device.
+#[derive(Debug, Clone, Default)]
+pub struct LogBill {
+    /// Commits that it covers.
+    pub commits: u64,
+    /// Segment changes among them.
+    pub changes: u64,
+    /// Data written by the threads that commit: groups, and at each segment change a header and a
+    /// seal.
+    pub data_writes: Tally,
+    /// Flushes that those threads sent.
+    pub flushes: u64,
+    /// Reads by those threads.
+    pub reads: Tally,
+    /// Journal or log writes that a commit waited for.
+    pub journal_writes: Tally,
+    /// Metadata written by the threads that commit.
+    pub metadata_writes: Tally,
+    /// Requests that no commit made or waited for: they prepare segments.
+    pub apart: Apart,
+    /// The trace against the device's own counters.
+    pub cross_check: Option<CrossCheck>,
+    /// Trace events that the kernel dropped: if any, the counts are too low.
+    pub lost_events: u64,
+    /// What could not be found out.
+    pub notes: Vec<String>,
+}
+
+/// Requests that no commit made or waited for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Apart {
+    /// Zeros, and other data by threads that do not commit.
+    pub data_writes: Tally,
+    /// Flushes by other threads: the preparation's syncs, the journal's commits.
+    pub flushes: u64,
+    /// Journal or log writes that a timer started.
+    pub timer_journal_writes: Tally,
+    /// Other journal or log writes: the preparation's sync of a file and of the directory.
+    pub other_journal_writes: Tally,
+    /// Metadata written in place.
+    pub metadata_writes: Tally,
+    /// Reads.
+    pub reads: Tally,
+    /// Zeroing commands and discards.
+    pub zeroing: Tally,
+}
+
+impl LogBill {
+    /// What a commit costs.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let per =
+            |name, count: u64| figure(name, Unit::PerOp, count as f64 / self.commits.max(1) as f64);
+        vec![
+            per("data writes", self.data_writes.requests),
+            per("flushes", self.flushes),
+            per("journal writes", self.journal_writes.requests + self.metadata_writes.requests),
+            per("reads", self.reads.requests),
+        ]
+    }
+
+    /// The whole as a sentence.
+    pub fn words(&self) -> String {
+        let apart = &self.apart;
+        let mut text = format!(
+            "{} commits, {} segment changes: {} data writes, {} flushes, {} journal writes waited for, {} metadata writes, \
+             {} reads; apart: {} data writes ({}B), {} flushes, {} journal writes by timers, {} other, {} metadata writes, \
+             {} reads, {} zeroing or discards",
+            self.commits,
+            self.changes,
+            self.data_writes.requests,
+            self.flushes,
+            self.journal_writes.requests,
+            self.metadata_writes.requests,
+            self.reads.requests,
+            apart.data_writes.requests,
+            bytes(apart.data_writes.bytes as f64),
+            apart.flushes,
+            apart.timer_journal_writes.requests,
+            apart.other_journal_writes.requests,
+            apart.metadata_writes.requests,
+            apart.reads.requests,
+            apart.zeroing.requests,
+        );
+        if let Some(check) = self.cross_check {
+            text.push_str(&format!(
+                "; the device counted {} flushes and {} sectors written, the trace {} and {}",
+                check.counted_flushes,
+                check.counted_write_sectors,
+                check.traced_flushes,
+                check.traced_write_sectors
+            ));
+        }
+        if self.lost_events > 0 {
+            text.push_str(&format!("; {} events lost, so counts are too low", self.lost_events));
+        }
+        text
+    }
+}
 
 /// The log's own thread, which commits records without a waiter.
 const COMMITTER: &str = "inkstone";
@@ -46,29 +143,18 @@ pub fn by_trace(
     task: &Task<'_>,
     workers: &mut [Worker],
     limits: Limits,
-) -> Result<LogBill, CellError> {
-    let mut layers = layers_of(&site.capabilities.directory);
-    layers.truncate(1);
-    let Some(layer) = layers.first_mut() else {
-        return Err(CellError::Invalid("there is no block device to watch".into()));
+) -> Result<LogBill, WayError> {
+    let Some(mut layers) = Layers::of(site) else {
+        return Err(WayError::Invalid("there is no block device to watch".into()));
     };
-    layer.private = site.private;
-    add_files(layer, task.path)?;
+    layers.0.truncate(1);
     for worker in workers.iter_mut() {
         worker.spans = Some(Vec::new());
     }
-    let device = layer.numbers.clone();
-    let stat = || block_stat(*device.first()?).ok();
-    let log_before = counts(task.log);
-    let trace = BlockTrace::start(&device)?;
-    let before = stat();
-    let run = task.run(workers, limits);
-    let counted = stat().zip(before).map(|(after, before)| after.since(&before));
-    let trace = trace.stop()?;
-    let slice = run?;
-    let log = counts(task.log).since(&log_before);
-    add_files(layer, task.path)?;
-    layer.settle();
+    let changes_before = task.log.stats().segments;
+    let traced =
+        layers.traced(|layer| add_files(layer, task.path), || task.run(workers, limits))?;
+    let (trace, layers, slice) = (&traced.trace, &traced.layers, traced.done);
     let mut committing: Vec<u32> = workers.iter().filter_map(|worker| worker.thread).collect();
     if task.load != Load::Closed(1) {
         committing.extend(threads_named(COMMITTER));
@@ -76,44 +162,36 @@ pub fn by_trace(
     let mut spans: Vec<CommitSpan> =
         workers.iter_mut().filter_map(|w| w.spans.take()).flatten().collect();
     spans.sort_unstable_by_key(|span| span.start_ns);
-    let evidence = Evidence {
-        trace: &trace,
-        layers: &layers,
+    let (bill, _) = bill_of(&Evidence {
+        trace,
+        layers,
         commits: &spans,
         own_threads: &committing,
         own_workers: false,
-        counted: &vec![counted],
+        counted: &traced.counted,
         timeline_commits: 0,
+    });
+    let mut all = LogBill {
+        commits: slice.commits,
+        changes: task.log.stats().segments - changes_before,
+        lost_events: bill.lost_events,
+        notes: bill.notes,
+        ..LogBill::default()
     };
-    let (bill, _) = bill_of(&evidence);
-    let mut all = LogBill::empty(BillSource::Trace, slice.commits, log.segments);
-    (all.lost_events, all.notes) = (bill.lost_events, bill.notes);
     let Some(of_layer) = bill.layers.first() else { return Ok(all) };
     sort(of_layer, &mut all);
-    let flushes = own_flushes(&trace, &committing);
-    all.apart.flushes =
-        (of_layer.flushes + of_layer.foreign_flushes).saturating_sub(flushes.len() as u64);
+    let flushes = own_flushes(trace, &committing);
     all.flushes = flushes.len() as u64;
+    let both = of_layer.of(&[Kind::Flush, Kind::ForeignFlush]).requests;
+    all.apart.flushes = both.saturating_sub(all.flushes);
     if task.load == Load::Closed(1) {
-        waited(&trace, &layers, &spans, &committing, &flushes, &mut all);
+        waited(trace, layers, &spans, &committing, &flushes, &mut all);
     }
     Ok(all)
 }
 
-/// A bill from the device's counters over the timed rounds: they count all processes and all
-/// requests together.
-pub(super) fn by_counters(counted: &BlockStat, commits: u64, changes: u64) -> LogBill {
-    let tally = |requests, sectors| Tally { requests, bytes: sectors * 512 };
-    LogBill {
-        data_writes: tally(counted.writes, counted.write_sectors),
-        flushes: counted.flushes.unwrap_or(0),
-        reads: tally(counted.reads, counted.read_sectors),
-        ..LogBill::empty(BillSource::SharedCounters, commits, changes)
-    }
-}
-
 /// All files of a directory; of a log: segments, files that are ready or free.
-pub(crate) fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), CellError> {
+fn add_files(layer: &mut Layer, directory: &Path) -> Result<(), WayError> {
     let opened = inkstone_io::OsDirectory::open(directory)?;
     for name in opened.list()? {
         // Skips files removed or renamed meanwhile: the next call finds their blocks under the new
@@ -140,16 +218,18 @@ fn threads_named(name: &str) -> Vec<u32> {
 fn sort(layer: &LayerBill, all: &mut LogBill) {
     for submitter in &layer.submitters {
         let own = submitter.who == "this process";
-        let tally = match (own, submitter.what.as_str()) {
-            (true, "data write") => &mut all.data_writes,
-            (false, "data write") => &mut all.apart.data_writes,
-            (true, "data read" | "other read") => &mut all.reads,
-            (false, "data read" | "other read") => &mut all.apart.reads,
-            (true, "metadata write") => &mut all.metadata_writes,
-            (false, "metadata write") => &mut all.apart.metadata_writes,
-            (_, "journal write (timer)") => &mut all.apart.timer_journal_writes,
-            (_, "journal write" | "journal write (other)") => &mut all.apart.other_journal_writes,
-            (_, "zeroing" | "discard") => &mut all.apart.zeroing,
+        let tally = match (own, submitter.what) {
+            (true, Kind::DataWrite) => &mut all.data_writes,
+            (false, Kind::DataWrite) => &mut all.apart.data_writes,
+            (true, Kind::DataRead | Kind::OtherRead) => &mut all.reads,
+            (false, Kind::DataRead | Kind::OtherRead) => &mut all.apart.reads,
+            (true, Kind::MetadataWrite) => &mut all.metadata_writes,
+            (false, Kind::MetadataWrite) => &mut all.apart.metadata_writes,
+            (_, Kind::TimerJournalWrite) => &mut all.apart.timer_journal_writes,
+            (_, Kind::JournalWrite | Kind::OtherJournalWrite) => {
+                &mut all.apart.other_journal_writes
+            }
+            (_, Kind::Zeroing | Kind::Discard) => &mut all.apart.zeroing,
             _ => continue,
         };
         tally.requests += submitter.tally.requests;

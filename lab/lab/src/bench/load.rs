@@ -11,11 +11,12 @@ use inkstone_host::monotonic_ns;
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::pass::{CommitSpan, Limits};
-use crate::stage::CellError;
+use crate::result::Histogram;
+use crate::stage::WayError;
 
 use super::{FRAME_BYTES, Load, refused};
 
-/// One thread of a load, with its measurements. It lives through all rounds of a row.
+/// One thread of a load, with its measurements. It lives through all rounds of a way.
 #[derive(Debug)]
 pub struct Worker {
     record: Vec<u8>,
@@ -40,6 +41,14 @@ impl Worker {
         self.record.len()
     }
 
+    /// The latencies of all of them.
+    pub(crate) fn latency_of(workers: &[Self]) -> Option<Histogram> {
+        let (first, rest) = workers.split_first()?;
+        let mut all = first.latency.clone();
+        rest.iter().for_each(|worker| all.merge(&worker.latency));
+        (all.count() > 0).then(|| all.finish())
+    }
+
     /// A worker for each thread of the load.
     pub fn all(load: Load, record_bytes: u64, seed: u64) -> Vec<Self> {
         let threads = if let Load::Closed(threads) = load { threads } else { 1 };
@@ -58,7 +67,7 @@ pub struct Slice {
     pub cpu_ns: u64,
 }
 
-/// A load, with all that each round of a row needs.
+/// A load, with all that each round of a way needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
     /// The log.
@@ -79,7 +88,7 @@ impl Task<'_> {
     ///
     /// # Errors
     /// The first error of the log, a thread that cannot be started, or Ctrl-C.
-    pub fn run(&self, workers: &mut [Worker], limits: Limits) -> Result<Slice, CellError> {
+    pub fn run(&self, workers: &mut [Worker], limits: Limits) -> Result<Slice, WayError> {
         let share =
             Limits { commits: limits.commits.div_ceil(workers.len().max(1) as u64), ..limits };
         let all = together(workers, |index, worker| {
@@ -105,7 +114,7 @@ impl Task<'_> {
 
     /// Truncates to `keep` records once there are twice as many. Rounds are short, so records of
     /// earlier rounds count too.
-    fn give_up_what_is_old(&self, last: u64, keep: u64) -> Result<bool, CellError> {
+    fn give_up_what_is_old(&self, last: u64, keep: u64) -> Result<bool, WayError> {
         let is_much = last.saturating_sub(self.log.first().get()) > keep.saturating_mul(2);
         if is_much {
             self.log.truncate_before(Lsn::new(last - keep)).map_err(refused)?;
@@ -119,7 +128,7 @@ impl Task<'_> {
         worker: &mut Worker,
         limits: Limits,
         gives_up: bool,
-    ) -> Result<u64, CellError> {
+    ) -> Result<u64, WayError> {
         let Worker { record, latency, spans, .. } = worker;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
         let keep = self.keep_records(record.len() as u64);
@@ -127,7 +136,7 @@ impl Task<'_> {
         let mut start_ns = monotonic_ns();
         while commits < limits.commits && start_ns < end_ns {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(CellError::Interrupted);
+                return Err(WayError::Interrupted);
             }
             let lsn = self.log.append_durable(record).map_err(refused)?;
             let ack_ns = monotonic_ns();
@@ -145,7 +154,7 @@ impl Task<'_> {
     }
 
     /// Appends without waiting, and syncs at the end.
-    fn append_only(&self, worker: &mut Worker, limits: Limits) -> Result<u64, CellError> {
+    fn append_only(&self, worker: &mut Worker, limits: Limits) -> Result<u64, WayError> {
         /// Between two readings of the clock.
         const BURST: u64 = 64;
         let end_ns = monotonic_ns().saturating_add(nanoseconds(limits));
@@ -154,7 +163,7 @@ impl Task<'_> {
         let mut now_ns = monotonic_ns();
         while commits < limits.commits && now_ns < end_ns {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(CellError::Interrupted);
+                return Err(WayError::Interrupted);
             }
             let mut last = 0;
             for _ in 0..BURST.min(limits.commits - commits) {

@@ -1,18 +1,15 @@
 //! Measures the log beside the bare overwrite that it cannot beat, and counts its requests to the
 //! device.
 //!
-//! *Owns*: the loads, the floor, the rounds, the log's bill. *May not touch*: the log's internals:
-//! it uses the public interface, as a user's program would.
+//! *Owns*: the loads, and the options of the logs. *May not touch*: the log's internals: it uses
+//! the public interface, as a user's program would.
 //!
-//! [`load`] appends to the log; [`rows`] alternates it with the floor, round by round; [`pair`]
-//! compares a log that changes segments with one that does not; [`bill`] counts the requests of
-//! each commit. The result is a [`result::BenchResult`].
+//! [`load`] appends to the log; `beside` alternates it with the floor, round by round; [`bill`]
+//! counts the requests of each commit.
 
+pub(crate) mod beside;
 pub mod bill;
 pub mod load;
-pub mod pair;
-pub mod result;
-pub mod rows;
 
 use std::fmt;
 use std::path::Path;
@@ -21,7 +18,7 @@ use std::time::Duration;
 
 use inkstone::{Log, Options};
 
-use crate::stage::CellError;
+use crate::stage::WayError;
 
 /// The load on a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,33 +65,29 @@ pub struct BenchPlan {
     pub loads: Vec<Load>,
     /// Record sizes in bytes; each is measured with each load.
     pub record_bytes: Vec<u64>,
-    /// How long to measure each row's log; its floor takes the same time again.
+    /// How long to measure the log with each; its floor takes the same time again.
     pub time: Duration,
-    /// Commits in the bill of each row; 0 = no bills by trace.
+    /// Commits in each bill; 0 = no bills by trace.
     pub bill_commits: u64,
-    /// Whether to compare a log that changes segments with one that does not.
-    pub changes: bool,
     /// Seed of the orders and of the intervals.
     pub seed: u64,
-    /// Ends a round after this many records of each thread; `None`: after its time.
-    pub records: Option<u64>,
 }
 
 /// The largest record: several fit into a segment of the bench.
 pub const RECORD_BYTES_MAX: u64 = 256 << 10;
-/// Full segment size of the rows' logs: large enough that changes are rare, small enough for any
+/// Full segment size: large enough that changes are rare, small enough for any
 /// disk.
 const SEGMENT_BYTES: u64 = 32 << 20;
 /// Disk budget of each log.
 const BUDGET_BYTES: u64 = 256 << 20;
-/// Size of the floor's file in each row.
+/// Size of the floor's file.
 const FLOOR_BYTES: u64 = 16 << 20;
-/// Bytes of records that a row's log keeps: when it has twice as many, the older half is truncated.
+/// Bytes of records that a log keeps: when it has twice as many, the older half is truncated.
 pub(crate) const KEEP_BYTES: u64 = 16 << 20;
 /// The least that a record takes in a segment besides its bytes.
 const FRAME_BYTES: u64 = 24;
 
-/// The most disk space in use at a time: the two logs of the pair together need less.
+/// The most disk space in use at a time.
 pub const ROOM_NEEDED_BYTES: u64 = BUDGET_BYTES + FLOOR_BYTES;
 
 /// The options that all logs of the bench share.
@@ -106,7 +99,7 @@ pub(crate) fn options(segment_bytes: u64, record_bytes: u64) -> Options {
 }
 
 /// Opens a log, and waits until its next segment is ready: the bench measures the steady state.
-pub(crate) fn open(path: &Path, options: Options) -> Result<Log, CellError> {
+pub(crate) fn open(path: &Path, options: Options) -> Result<Log, WayError> {
     let log = Log::open(path, options).map_err(refused)?;
     await_ready(&log);
     Ok(log)
@@ -122,8 +115,8 @@ fn await_ready(log: &Log) {
     }
 }
 
-fn refused(error: inkstone::Error) -> CellError {
-    CellError::Invalid(error.to_string())
+fn refused(error: inkstone::Error) -> WayError {
+    WayError::Invalid(error.to_string())
 }
 
 #[cfg(test)]

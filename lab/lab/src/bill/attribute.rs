@@ -23,60 +23,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use inkstone_host::{BlockStat, Comm, RequestFlags, RequestOp, Trace, TraceKind};
+use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
-    Bill, BillSource, CrossCheck, DurableFinding, LayerBill, Submitter, Tally, TimelineCommit,
-    TimelineRequest,
+    Bill, BillSource, CrossCheck, DurableFinding, Kind, LayerBill, Submitter, Tally,
+    TimelineCommit, TimelineRequest,
 };
 
 use super::below::{Below, below};
 use super::durable::covered;
+use super::evidence::{Evidence, is_kernels, is_worker};
 use super::layer::Layer;
 use super::requests::{DeviceRequest, pair};
-
-/// What a request was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Kind {
-    DataWrite,
-    JournalWrite,
-    TimerJournalWrite,
-    OtherJournalWrite,
-    MetadataWrite,
-    Unattributed,
-    ForeignWrite,
-    Flush,
-    ForeignFlush,
-    DataRead,
-    OtherRead,
-    ForeignRead,
-    Zeroing,
-    Discard,
-    ForeignOther,
-}
-
-impl Kind {
-    fn words(self) -> &'static str {
-        match self {
-            Self::DataWrite => "data write",
-            Self::JournalWrite => "journal write",
-            Self::TimerJournalWrite => "journal write (timer)",
-            Self::OtherJournalWrite => "journal write (other)",
-            Self::MetadataWrite => "metadata write",
-            Self::Unattributed => "unattributed write",
-            Self::ForeignWrite => "write of another process",
-            Self::Flush => "flush",
-            Self::ForeignFlush => "flush for others",
-            Self::DataRead => "data read",
-            Self::OtherRead => "other read",
-            Self::ForeignRead => "read of another process",
-            Self::Zeroing => "zeroing",
-            Self::Discard => "discard",
-            Self::ForeignOther => "discard or zeroing for others",
-        }
-    }
-}
 
 /// A transaction of ext4's journal.
 #[derive(Debug, Clone, Copy)]
@@ -102,29 +61,6 @@ struct Causes<'a> {
     transactions: Vec<Transaction>,
     /// Times at which our own threads forced xfs's log.
     forced_ns: Vec<u64>,
-}
-
-/// The device's counters over a span, per layer.
-pub type Counted = Vec<Option<BlockStat>>;
-
-/// The data that a bill is made from.
-#[derive(Debug)]
-pub struct Evidence<'a> {
-    /// The trace.
-    pub trace: &'a Trace,
-    /// The devices: the file system's own first.
-    pub layers: &'a [Layer],
-    /// The commits, by time.
-    pub commits: &'a [CommitSpan],
-    /// Threads of this process, the kernel's io_uring workers among them.
-    pub own_threads: &'a [u32],
-    /// Whether the kernel's workers sync for this process: see
-    /// [`Cell::workers_sync`](crate::cell::Cell::workers_sync).
-    pub own_workers: bool,
-    /// The same span by the devices' own counters.
-    pub counted: &'a Counted,
-    /// For how many commits to keep every request.
-    pub timeline_commits: usize,
 }
 
 /// Makes the bill, and finds out whether flushes covered the acknowledgements.
@@ -211,9 +147,9 @@ fn if_paid(
 ) -> DurableFinding {
     match (&durable, own) {
         (DurableFinding::Seen { .. }, Some((bill, layer)))
-            if layer.volatile_cache && bill.flushes + bill.fua_writes < commits =>
+            if layer.volatile_cache && bill.count(Kind::Flush) + bill.fua_writes < commits =>
         {
-            let (flushes, fua) = (bill.flushes, bill.fua_writes);
+            let (flushes, fua) = (bill.count(Kind::Flush), bill.fua_writes);
             let reason = format!(
                 "{flushes} flushes and {fua} FUA writes of its own for {commits} acknowledgements: flushes for others covered the rest"
             );
@@ -243,36 +179,11 @@ fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
     if request.flags.op == RequestOp::Read {
         bill.all_reads.add(request.bytes);
     }
-    let tally = match kind {
-        Kind::DataWrite => &mut bill.data_writes,
-        Kind::JournalWrite => &mut bill.journal_writes,
-        Kind::TimerJournalWrite => &mut bill.timer_journal_writes,
-        Kind::OtherJournalWrite => &mut bill.other_journal_writes,
-        Kind::MetadataWrite => &mut bill.metadata_writes,
-        Kind::Unattributed => {
-            if bill.unattributed.len() < UNATTRIBUTED_SHOWN {
-                let DeviceRequest { sector, bytes, comm, .. } = request;
-                bill.unattributed.push(format!("{bytes} bytes at sector {sector} by {comm}"));
-            }
-            &mut bill.unattributed_writes
-        }
-        Kind::Flush => {
-            bill.flushes += 1;
-            return;
-        }
-        Kind::ForeignFlush => {
-            bill.foreign_flushes += 1;
-            return;
-        }
-        Kind::ForeignWrite => &mut bill.foreign_writes,
-        Kind::ForeignOther => &mut bill.foreign_other,
-        Kind::DataRead => &mut bill.data_reads,
-        Kind::OtherRead => &mut bill.other_reads,
-        Kind::ForeignRead => &mut bill.foreign_reads,
-        Kind::Zeroing => &mut bill.zeroing,
-        Kind::Discard => &mut bill.discards,
-    };
-    tally.add(request.bytes);
+    if kind == Kind::UnattributedWrite && bill.unattributed.len() < UNATTRIBUTED_SHOWN {
+        let DeviceRequest { sector, bytes, comm, .. } = request;
+        bill.unattributed.push(format!("{bytes} bytes at sector {sector} by {comm}"));
+    }
+    bill.requests.entry(kind).or_default().add(request.bytes);
 }
 
 fn submitters_of(all: &HashMap<(usize, String, Kind), Tally>, layer: usize) -> Vec<Submitter> {
@@ -282,7 +193,7 @@ fn submitters_of(all: &HashMap<(usize, String, Kind), Tally>, layer: usize) -> V
     });
     let submitter = |((_, who, kind), tally): (&(usize, String, Kind), &Tally)| Submitter {
         who: who.clone(),
-        what: kind.words().into(),
+        what: *kind,
         tally: *tally,
     };
     own.into_iter().map(submitter).collect()
@@ -384,7 +295,7 @@ impl<'a> Causes<'a> {
             RequestOp::Write if self.is_known(number, request) => Kind::MetadataWrite,
             RequestOp::Write if !is_kernels(&request.comm) => Kind::ForeignWrite,
             // On a shared disk the kernel writes the metadata of all processes.
-            RequestOp::Write => Kind::Unattributed,
+            RequestOp::Write => Kind::UnattributedWrite,
         }
     }
 
@@ -463,18 +374,6 @@ impl<'a> Causes<'a> {
         let name = request.comm.as_str();
         if name.starts_with("kworker") { "kworker".into() } else { name.to_owned() }
     }
-}
-
-/// Whether this is a kernel thread: it belongs to no process that could be named.
-pub(super) fn is_kernels(comm: &Comm) -> bool {
-    let name = comm.as_str();
-    ["kworker", "jbd2/", "loop", "xfs", "btrfs", "kswapd", "ksoftirqd", "swapper", "md", "dm"]
-        .iter()
-        .any(|kernel| name.starts_with(kernel))
-}
-
-fn is_worker(comm: &Comm) -> bool {
-    comm.as_str().starts_with("kworker")
 }
 
 /// The device's flush for each flush that our own threads submitted, or within a commit a kernel's
@@ -574,7 +473,7 @@ fn timeline(
             device: causes.layers[request.layer].device.clone(),
             issued_ns: request.issue_ns - commit.start_ns,
             completed_ns: request.complete_ns.map(|end_ns| end_ns.saturating_sub(commit.start_ns)),
-            what: kind.words().into(),
+            what: *kind,
             sector: request.sector,
             bytes: request.bytes,
             flags: letters(request.flags),
@@ -605,7 +504,7 @@ pub fn shared_counters(
         role: "file system".into(),
         all_writes: Tally { requests: writes, bytes: counted.write_sectors * 512 },
         all_reads: Tally { requests: counted.reads, bytes: counted.read_sectors * 512 },
-        flushes,
+        requests: [(Kind::Flush, Tally { requests: flushes, bytes: 0 })].into(),
         ..LayerBill::default()
     };
     let durable = match counted.flushes {

@@ -15,7 +15,8 @@ use std::ops::RangeInclusive;
 
 use inkstone_host::{Comm, RequestOp, TraceEvent, TraceKind};
 
-use super::attribute::Evidence;
+use super::evidence::{Evidence, is_kernels};
+use super::layer::Layer;
 use super::requests::DeviceRequest;
 
 /// The requests that the workers below made for us, as indices in the list of requests.
@@ -125,7 +126,7 @@ fn one_layer(
 /// The same thread also writes back dirty pages of other processes (`syncfs`), and the trace does
 /// not show for whom. A flush needs only metadata of the backing file: writes of one block, or
 /// marked as metadata. Larger writes stay unattributed.
-fn may_be_ours(request: &DeviceRequest, known: &super::Layer) -> bool {
+fn may_be_ours(request: &DeviceRequest, known: &Layer) -> bool {
     known.is_file(&request.range()) || request.flags.meta || request.bytes <= BLOCK_BYTES
 }
 
@@ -147,10 +148,10 @@ fn merged(above: &[Above]) -> Vec<RangeInclusive<u64>> {
 
 /// Whether a kernel thread sends this device a flush: the worker, or the host's journal for which
 /// the worker waits.
-fn asks_for_flush(event: &TraceEvent, layer: &super::Layer) -> bool {
+fn asks_for_flush(event: &TraceEvent, layer: &Layer) -> bool {
     let TraceKind::BioQueue { device, flags, comm, .. } = event.what else { return false };
     let is_flush = flags.preflush || flags.op == RequestOp::Flush;
-    is_flush && layer.numbers.contains(&device) && super::attribute::is_kernels(&comm)
+    is_flush && layer.numbers.contains(&device) && is_kernels(&comm)
 }
 
 fn is_worker(comm: &Comm) -> bool {

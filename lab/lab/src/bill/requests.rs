@@ -21,7 +21,7 @@ const BIOS_KEPT: usize = 4096;
 
 /// One command that a device received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceRequest {
+pub(crate) struct DeviceRequest {
     /// Index of its layer.
     pub layer: usize,
     /// When the device got it.
@@ -46,17 +46,17 @@ pub struct DeviceRequest {
 
 impl DeviceRequest {
     /// The bytes of the device that it covers.
-    pub fn range(&self) -> Range<u64> {
+    pub(crate) fn range(&self) -> Range<u64> {
         self.sector * SECTOR_BYTES..self.sector * SECTOR_BYTES + self.bytes
     }
 
     /// Whether it is a cache flush.
-    pub fn is_flush(&self) -> bool {
+    pub(crate) fn is_flush(&self) -> bool {
         self.flags.op == RequestOp::Flush
     }
 
     /// Whether it is a write of data.
-    pub fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         self.flags.op == RequestOp::Write && self.bytes > 0
     }
 }
@@ -72,7 +72,7 @@ struct Bio {
 }
 
 /// Pairs the events of all layers, by time.
-pub fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
+pub(crate) fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
     let mut pairs = Pairs { layers, requests: Vec::new(), open: Vec::new(), bios: Vec::new() };
     let layer_of =
         |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));

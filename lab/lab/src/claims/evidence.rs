@@ -5,46 +5,44 @@
 use inkstone_host::FallocateMode;
 use inkstone_io::NamedChoice;
 
-use crate::cell::Cell;
-use crate::experiment::rounds::Rows;
 use crate::experiment::statement::{By, Counted, Ground};
-use crate::experiment::{ExperimentResult, ExperimentRow, rounds_of};
 use crate::result::{
-    self, Bill, BillSource, FEW_ROUNDS, LayerBill, Place, Relative, Round, Run, Warning,
+    BillSource, FEW_ROUNDS, FallocateAtlas, FallocateCall, Found, Kind, Relative, Table, Warning,
+    Way,
 };
+use crate::rounds::Trial;
 use crate::stats::relative;
 use crate::warnings::forbidding;
-
-use super::Found;
+use crate::writing::Writing;
 
 /// The results of everything that ran.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
     /// The run in the directory, or why there is none.
-    pub(crate) here: Result<&'a Run, String>,
+    pub(crate) here: Result<&'a Table, String>,
     /// The run on the journalling file system.
-    pub(crate) journal: Result<&'a Run, String>,
+    pub(crate) journal: Result<&'a Table, String>,
     /// The runs on article 1's file systems, side by side: with a journal and without one.
-    pub(crate) article_1: Result<(&'a Run, &'a Run), String>,
+    pub(crate) article_1: Result<(&'a Table, &'a Table), String>,
     /// The lab's warnings.
     pub(crate) warnings: &'a [Warning],
-    /// All experiments.
-    pub(crate) experiments: &'a [ExperimentResult],
+    /// The tables of other work.
+    pub(crate) tables: &'a [Table],
     /// The atlas of the directory.
-    pub(crate) atlas: Option<&'a result::FallocateAtlas>,
+    pub(crate) atlas: Option<&'a FallocateAtlas>,
 }
 
 /// The ways of writing that a statement needs on this ground.
-pub(crate) fn cells(by: &By, on: Ground) -> Vec<Cell> {
+pub(crate) fn ways(by: &By, on: Ground) -> Vec<Writing> {
     match by {
         By::Speed { ground, slow, fast } if *ground == on => {
             slow.iter().copied().chain([*fast]).collect()
         }
-        By::Count { ground, cell, .. } if *ground == on => vec![*cell],
-        By::JournalTime { cell } | By::JournalCount { cell, .. }
+        By::Count { ground, writing, .. } if *ground == on => vec![*writing],
+        By::JournalTime { writing } | By::JournalCount { writing, .. }
             if matches!(on, Ground::Article1Journal | Ground::Article1NoJournal) =>
         {
-            vec![*cell]
+            vec![*writing]
         }
         _ => Vec::new(),
     }
@@ -52,14 +50,14 @@ pub(crate) fn cells(by: &By, on: Ground) -> Vec<Cell> {
 
 /// Whether anything is counted for it on this ground.
 pub(crate) fn counts_on(by: &By, on: Ground) -> bool {
-    matches!(by, By::Count { .. } | By::JournalCount { .. }) && !cells(by, on).is_empty()
+    matches!(by, By::Count { .. } | By::JournalCount { .. }) && !ways(by, on).is_empty()
 }
 
 impl Evidence<'_> {
     /// The warning that forbids an answer, if there is one: a time is no better than the minute in
     /// which it was measured. Counts are not affected.
     pub(crate) fn warning(&self, by: &By) -> Option<Warning> {
-        let of = |run: &Run| forbidding(run, self.warnings);
+        let of = |run: &Table| forbidding(run, self.warnings);
         match by {
             By::Speed { ground, .. } => of(self.run(*ground).ok()?),
             By::JournalTime { .. } => {
@@ -67,7 +65,7 @@ impl Evidence<'_> {
                 of(journal).or_else(|| of(none))
             }
             By::Rate { run, .. } if run().is_private => None,
-            By::Rate { .. } => of(&Run::default()),
+            By::Rate { .. } => of(&Table::default()),
             By::JournalCount { .. }
             | By::Count { .. }
             | By::Most { .. }
@@ -80,27 +78,28 @@ impl Evidence<'_> {
     pub(crate) fn find(&self, by: &By) -> Result<Found, String> {
         match by {
             By::Speed { ground, slow, fast } => speed(self.run(*ground)?, slow, fast),
-            By::JournalTime { cell } => {
+            By::JournalTime { writing } => {
                 let (journal, none) = self.article_1.as_ref().map_err(Clone::clone)?;
-                let found =
-                    told(relative(rounds(journal, cell)?, rounds(none, cell)?, journal.seed))?;
-                Ok(times(found, format!("{}, without a journal : with one", cell.name())))
+                let name = writing.name();
+                let (with, without) = (measured(journal, &name)?, measured(none, &name)?);
+                let found = told(relative(&with.rounds, &without.rounds, journal.seed))?;
+                Ok(times(found, format!("{name}, without a journal : with one")))
             }
-            By::JournalCount { cell, what } => {
+            By::JournalCount { writing, what } => {
                 let (journal, none) = self.article_1.as_ref().map_err(Clone::clone)?;
-                amplified(count(journal, cell, *what)?, count(none, cell, *what)?)
+                amplified(count(journal, writing, *what)?, count(none, writing, *what)?)
             }
-            By::Count { ground, cell, what } => count(self.run(*ground)?, cell, *what),
+            By::Count { ground, writing, what } => count(self.run(*ground)?, writing, *what),
             By::Rate { run, result, slow, fast } => {
                 rate(self.result_of(&run(), result)?, slow, fast)
             }
-            By::Most { run, result, row } => most(self.result_of(&run(), result)?, row),
+            By::Most { run, result, way } => most(self.result_of(&run(), result)?, way),
             By::Blocks { mode, len_bytes } => blocks(self, *mode, *len_bytes),
             By::Elsewhere(why) => Err((*why).into()),
         }
     }
 
-    fn run(&self, ground: Ground) -> Result<&Run, String> {
+    fn run(&self, ground: Ground) -> Result<&Table, String> {
         let both = || self.article_1.as_ref().map_err(Clone::clone);
         match ground {
             Ground::Here => self.here.as_ref().copied().map_err(Clone::clone),
@@ -111,9 +110,9 @@ impl Evidence<'_> {
     }
 
     /// The result of this name, or why there is none.
-    fn result_of(&self, rows: &Rows, name: &str) -> Result<&ExperimentResult, String> {
-        let found = self.experiments.iter().find(|found| found.name == name);
-        found.ok_or_else(|| match (rows.is_private, &self.journal) {
+    fn result_of(&self, trial: &Trial, name: &str) -> Result<&Table, String> {
+        let found = self.tables.iter().find(|found| found.name == name);
+        found.ok_or_else(|| match (trial.is_private, &self.journal) {
             (true, Err(why)) => why.clone(),
             _ => format!("{name} did not run"),
         })
@@ -132,29 +131,32 @@ fn amplified(with: Found, without: Found) -> Result<Found, String> {
         per_commit(&with),
         per_commit(&without)
     );
-    Ok(Found { value, low: value, high: value, unit: "times".into(), of })
+    Ok(exactly(value, "times", of))
 }
 
 fn per_commit(found: &Found) -> String {
     format!("{:.1} {}", found.value, found.unit)
 }
 
-/// The speed against the nearest of several slow cells: if the fast cell beats that one, it beats
+/// The speed against the nearest of several slow ways: if the fast way beats that one, it beats
 /// all.
-fn speed(run: &Run, slow: &[Cell], fast: &Cell) -> Result<Found, String> {
-    let judged = rounds(run, fast)?;
+fn speed(run: &Table, slow: &[Writing], fast: &Writing) -> Result<Found, String> {
+    let judged = measured(run, &fast.name())?;
     let mut nearest: Option<(Told, String)> = None;
     let mut why = String::new();
     let mut beaten = 0;
-    for cell in slow {
+    for writing in slow {
+        let name = writing.name();
         // A way that the file system does not support is left out, as long as another remains.
-        let compared = rounds(run, cell).and_then(|base| told(relative(base, judged, run.seed)));
+        let compared = measured(run, &name)
+            .and_then(|base| told(relative(&base.rounds, &judged.rounds, run.seed)));
         match compared {
-            Ok(found) if nearest.as_ref().is_none_or(|(known, _)| found.low < known.low) => {
-                nearest = Some((found, cell.name()));
+            Ok(found) => {
                 beaten += 1;
+                if nearest.as_ref().is_none_or(|(known, _)| found.low < known.low) {
+                    nearest = Some((found, name));
+                }
             }
-            Ok(_) => beaten += 1,
             Err(reason) => why = reason,
         }
     }
@@ -183,73 +185,63 @@ fn told(found: Option<Relative>) -> Result<Told, String> {
     Ok(Told { speedup: found.speedup, low, high })
 }
 
-fn measured<'a>(run: &'a Run, cell: &Cell) -> Result<&'a result::Measured, String> {
-    let name = cell.name();
-    let found = run.cells.iter().find(|cell| cell.name == name);
-    match found.map(|cell| &cell.outcome) {
-        Some(result::Outcome::Measured(measured)) => Ok(measured),
-        Some(result::Outcome::Invalid { reason }) => Err(format!("`{name}`: {reason}")),
-        Some(result::Outcome::NotRun) | None => Err(format!("`{name}` did not run")),
-    }
+/// A measured way of this name, or why there is none.
+fn measured<'a>(table: &'a Table, name: &str) -> Result<&'a Way, String> {
+    let way = table.way(name).ok_or_else(|| format!("`{name}` did not run"))?;
+    way.missing.as_ref().map_or(Ok(way), |reason| Err(format!("`{name}`: {reason}")))
 }
 
-fn rounds<'a>(run: &'a Run, cell: &Cell) -> Result<&'a [Round], String> {
-    measured(run, cell).map(|measured| measured.rounds.as_slice())
+fn exactly(value: f64, unit: &str, of: String) -> Found {
+    Found { value, low: value, high: value, unit: unit.into(), of }
 }
 
-fn count(run: &Run, cell: &Cell, what: Counted) -> Result<Found, String> {
-    let measured = measured(run, cell)?;
+fn count(run: &Table, writing: &Writing, what: Counted) -> Result<Found, String> {
+    let way = measured(run, &writing.name())?;
     let value = if what == Counted::Faults {
-        let (minor, major) = measured.faults_per_write.ok_or("page faults were not counted")?;
-        minor + major
+        let faults = ["minor faults", "major faults"].map(|name| way.figure(name));
+        faults[0].zip(faults[1]).map(|(minor, major)| minor + major).ok_or("no page faults")?
     } else {
-        counted(&run.place, measured.bill.as_ref(), what)?
+        counted(run, way, what)?
     };
-    Ok(Found { value, low: value, high: value, unit: what.unit().into(), of: cell.name() })
+    Ok(exactly(value, what.unit(), writing.name()))
 }
 
 /// Reads the count from a trace only: the device's counters include all processes.
-fn counted(place: &Place, bill: Option<&Bill>, what: Counted) -> Result<f64, String> {
-    if place.device.is_none() {
+fn counted(run: &Table, way: &Way, what: Counted) -> Result<f64, String> {
+    if run.place.device.is_none() {
         return Err("there is no block device below, so nothing can be counted".into());
     }
-    let needs_root = || "needs root: only a trace shows whose requests they are".to_owned();
-    let bill = bill.filter(|bill| bill.source == BillSource::Trace).ok_or_else(needs_root)?;
+    let bill = way.bill.as_ref().filter(|bill| bill.source == BillSource::Trace);
+    let bill = bill.ok_or("needs root: only a trace shows whose requests they are")?;
     if bill.lost_events > 0 {
         return Err(format!("the kernel dropped {} events of the trace", bill.lost_events));
     }
     let layer = bill.layers.first().ok_or("the bill has no device")?;
-    let has_cache = place.write_cache.as_deref() == Some("write back");
+    let has_cache = run.place.write_cache.as_deref() == Some("write back");
     if what == Counted::OwnFlushes && !has_cache {
         return Err("the device reports no volatile cache: there is nothing to flush".into());
     }
     let punts =
         || bill.uring_punts.ok_or("the kernel does not report what io_uring hands to workers");
+    let own = || {
+        let flushes = layer.submitters.iter().filter(|one| one.what == Kind::Flush);
+        flushes.filter(|one| one.who == "this process").map(|one| one.tally.requests).sum::<u64>()
+    };
+    let kib = |kinds: &[Kind]| layer.of(kinds).bytes as f64 / 1024.0;
     let total = match what {
         Counted::Faults => return Err("page faults are not in a bill".into()),
-        Counted::OwnFlushes => own_flushes(layer) as f64,
+        Counted::OwnFlushes => own() as f64,
         Counted::Punts => punts()? as f64,
-        Counted::Reads => layer.data_reads.requests as f64,
-        Counted::Metadata => {
-            (layer.journal_writes.requests + layer.metadata_writes.requests) as f64
-        }
-        Counted::JournalWrites => layer.journal_writes.requests as f64,
-        Counted::JournalKib => layer.journal_writes.bytes as f64 / 1024.0,
-        Counted::WrittenKib => {
-            let all = [&layer.data_writes, &layer.journal_writes, &layer.metadata_writes];
-            all.iter().map(|tally| tally.bytes).sum::<u64>() as f64 / 1024.0
-        }
+        Counted::Reads => layer.count(Kind::DataRead) as f64,
+        Counted::Metadata => layer.of(&[Kind::JournalWrite, Kind::MetadataWrite]).requests as f64,
+        Counted::JournalWrites => layer.count(Kind::JournalWrite) as f64,
+        Counted::JournalKib => kib(&[Kind::JournalWrite]),
+        Counted::WrittenKib => kib(&[Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite]),
     };
     if bill.commits == 0 {
         return Err("no commit was traced".into());
     }
     Ok(total / bill.commits as f64)
-}
-
-fn own_flushes(layer: &LayerBill) -> u64 {
-    let own =
-        layer.submitters.iter().filter(|who| who.who == "this process" && who.what == "flush");
-    own.map(|who| who.tally.requests).sum()
 }
 
 impl Counted {
@@ -267,35 +259,26 @@ impl Counted {
     }
 }
 
-fn row_of<'a>(found: &'a ExperimentResult, row: &str) -> Result<&'a ExperimentRow, String> {
-    let row = found.rows.iter().find(|known| known.name == row);
-    let row = row.ok_or_else(|| format!("{} has no such row", found.name))?;
-    row.invalid.as_ref().map_or(Ok(row), |reason| Err(reason.clone()))
-}
-
-fn rate(found: &ExperimentResult, slow: &str, fast: &str) -> Result<Found, String> {
-    let rounds = |name: &str| row_of(found, name).map(|row| rounds_of(row, found.unit));
-    let compared = told(relative(&rounds(slow)?, &rounds(fast)?, found.seed))?;
+fn rate(found: &Table, slow: &str, fast: &str) -> Result<Found, String> {
+    let (base, way) = (measured(found, slow)?, measured(found, fast)?);
+    let compared = told(relative(&base.rounds, &way.rounds, found.seed))?;
     Ok(times(compared, format!("{fast} : {slow}")))
 }
 
 /// The most of any round: what cannot happen happens in none, what can need not happen in each.
-fn most(found: &ExperimentResult, name: &str) -> Result<Found, String> {
-    let most = row_of(found, name)?.samples.iter().copied().reduce(f64::max);
-    let value = most.ok_or_else(|| format!("{name} did not run"))?;
-    let of = format!("{name}, in any round");
-    Ok(Found { value, low: value, high: value, unit: found.unit.name().into(), of })
+fn most(found: &Table, name: &str) -> Result<Found, String> {
+    let values = measured(found, name)?.rounds.iter().map(|round| round.value(found.unit));
+    let value = values.reduce(f64::max).ok_or_else(|| format!("{name} did not run"))?;
+    Ok(exactly(value, found.unit.name(), format!("{name}, in any round")))
 }
 
 fn blocks(evidence: &Evidence<'_>, mode: FallocateMode, len_bytes: u64) -> Result<Found, String> {
     let atlas = evidence.atlas.ok_or("the atlas did not run")?;
-    let is_it =
-        |cell: &&result::FallocateCell| cell.mode == mode.name() && cell.len_bytes == len_bytes;
-    let cell = atlas.cells.iter().find(is_it).ok_or("the atlas has no such call")?;
-    if !cell.done {
-        return Err(format!("{}: {}", atlas.place.file_system, cell.answer));
+    let is_it = |call: &&FallocateCall| call.mode == mode.name() && call.len_bytes == len_bytes;
+    let call = atlas.calls.iter().find(is_it).ok_or("the atlas has no such call")?;
+    if !call.done {
+        return Err(format!("{}: {}", atlas.place.file_system, call.answer));
     }
-    let value = cell.after.blocks as f64 - cell.before.blocks as f64;
-    let of = format!("{} of {} KiB", mode.name(), len_bytes / 1024);
-    Ok(Found { value, low: value, high: value, unit: "blocks added".into(), of })
+    let value = call.after.blocks as f64 - call.before.blocks as f64;
+    Ok(exactly(value, "blocks added", format!("{} of {} KiB", mode.name(), len_bytes / 1024)))
 }

@@ -12,62 +12,11 @@ pub(crate) mod evidence;
 #[cfg(test)]
 mod tests;
 
-pub use crate::experiment::statement::Verdict;
-
-use serde::{Deserialize, Serialize};
-
 use crate::experiment::list;
 use crate::experiment::statement::Statement;
-use crate::result::{LabResult, Warning};
+use crate::result::{Answer, Judged, Warning};
 
 use evidence::Evidence;
-
-/// A statement and its answer here.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Answer {
-    /// The statement's name.
-    pub id: String,
-    /// What was said.
-    pub statement: String,
-    /// Where it was said.
-    pub source: String,
-    /// The address of that, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<String>,
-    /// The band in which the figure must lie, in words.
-    pub band: String,
-    /// The answer.
-    pub verdict: Verdict,
-    /// The figure behind the answer.
-    pub found: Option<Found>,
-    /// Why it did not run; with a figure, why there is no answer.
-    pub reason: Option<String>,
-}
-
-/// A figure with its interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Found {
-    /// The centre.
-    pub value: f64,
-    /// Lower end of the 95% interval; for a count, the count itself.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-    /// Its unit: `times`, `flushes a commit`.
-    pub unit: String,
-    /// What was compared, by names of ways.
-    pub of: String,
-}
-
-/// The answers with their measurements, which are a result of the lab like any other.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ClaimsResult {
-    /// In the order of the experiments.
-    pub claims: Vec<Answer>,
-    /// The measurements.
-    #[serde(flatten)]
-    pub result: LabResult,
-}
 
 /// The answer to a statement from these measurements.
 pub(crate) fn answer(statement: &Statement, evidence: &Evidence<'_>) -> Answer {
@@ -77,10 +26,10 @@ pub(crate) fn answer(statement: &Statement, evidence: &Evidence<'_>) -> Answer {
             None => (statement.band.verdict(found.low, found.high), Some(found), None),
             Some(Warning { name, text, .. }) => {
                 let why = format!("the lab warns about the run ({name}: {text})");
-                (Verdict::CannotTell, Some(found), Some(why))
+                (Judged::CannotTell, Some(found), Some(why))
             }
         },
-        Err(reason) => (Verdict::NotRun, None, Some(reason)),
+        Err(reason) => (Judged::NotRun, None, Some(reason)),
     };
     Answer {
         id: statement.id.into(),

@@ -1,92 +1,86 @@
 //! Every claim gives each answer for figures made to give it; none is a constant, none lacks a
 //! source.
 
-use super::evidence::{Evidence, cells};
+use super::evidence::{Evidence, ways};
 use super::*;
-use crate::cell::Cell;
 use crate::experiment::statement::{Band, By, Counted, Ground};
-use crate::experiment::{ExperimentResult, ExperimentRow, Unit};
-use crate::finding::tests::{cell as made, run};
+use crate::finding::tests::{run, way as made};
 use crate::result::{
-    Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCell, FileFacts, LayerBill, Outcome,
-    Place, Run, Submitter, Tally, Warning,
+    Bill, BillSource, DurableFinding, FallocateAtlas, FallocateCall, FileFacts, Kind, LayerBill,
+    Place, Round, Submitter, Table, Tally, Unit, Way, figure,
 };
+use crate::writing::Writing;
 
 const COMMITS: u64 = 1_000;
 
-/// A run in which each of these cells takes this long; every third round is off by `noise`.
-fn timed(cells: &[(Cell, f64)], noise: f64) -> Run {
-    let seen = || DurableFinding::Seen { commits: 10 };
-    let one = |&(cell, us): &(Cell, f64)| {
-        let mut made = made("new fsync", us, seen());
-        made.name = cell.name();
-        if let Outcome::Measured(measured) = &mut made.outcome {
-            for round in &mut measured.rounds {
-                let factor = if round.number.is_multiple_of(3) { noise } else { 1.0 };
-                round.total_ns = (us * 100_000.0 * factor) as u64;
-            }
-        }
+/// A run in which each of these ways takes this long; every third round is off by `noise`.
+fn timed(ways: &[(Writing, f64)], noise: f64) -> Table {
+    let one = |&(writing, us): &(Writing, f64)| {
+        let mut made = made("new fsync", us, DurableFinding::Seen { commits: 10 });
+        made.name = writing.name();
+        made.rounds.iter_mut().for_each(|round| *round = noisy(round.number, us * 1e3, noise));
         made
     };
-    run(cells.iter().map(one).collect())
+    run(ways.iter().map(one).collect())
+}
+
+fn noisy(number: u32, each_ns: f64, noise: f64) -> Round {
+    let factor = if number.is_multiple_of(3) { noise } else { 1.0 };
+    let total_ns = (each_ns * 1e6 * factor) as u64;
+    Round { number, commits: 1_000_000, total_ns, ..Round::default() }
 }
 
 /// The same with this count of everything in every commit.
-fn counted(cell: Cell, per_commit: f64, what: Counted) -> Run {
-    let mut run = timed(&[(cell, 100.0)], 1.0);
+fn counted(writing: Writing, per_commit: f64, what: Counted) -> Table {
+    let mut run = timed(&[(writing, 100.0)], 1.0);
     run.place = Place { write_cache: Some("write back".into()), ..run.place };
     let requests = (per_commit * COMMITS as f64).round() as u64;
     let tally = Tally { requests, bytes: requests * 1024 };
     let mut layer = LayerBill::default();
-    match what {
-        Counted::Faults | Counted::Punts => {}
-        Counted::OwnFlushes => layer.submitters.push(Submitter {
-            who: "this process".into(),
-            what: "flush".into(),
-            tally,
-        }),
-        Counted::Reads => layer.data_reads = tally,
-        Counted::Metadata => layer.metadata_writes = tally,
-        Counted::JournalWrites | Counted::JournalKib => layer.journal_writes = tally,
-        Counted::WrittenKib => layer.data_writes = tally,
-    }
+    let kind = match what {
+        Counted::Faults | Counted::Punts => None,
+        Counted::OwnFlushes => {
+            let who = "this process".into();
+            layer.submitters.push(Submitter { who, what: Kind::Flush, tally });
+            None
+        }
+        Counted::Reads => Some(Kind::DataRead),
+        Counted::Metadata => Some(Kind::MetadataWrite),
+        Counted::JournalWrites | Counted::JournalKib => Some(Kind::JournalWrite),
+        Counted::WrittenKib => Some(Kind::DataWrite),
+    };
     // What others send is not ours.
-    layer.flushes = 1_000;
-    if let Outcome::Measured(measured) = &mut run.cells[0].outcome {
-        measured.faults_per_write = Some((per_commit, 0.0));
-        measured.bill = Some(Bill {
-            source: BillSource::Trace,
-            commits: COMMITS,
-            layers: vec![layer],
-            lost_events: 0,
-            uring_punts: Some(requests),
-            timeline: Vec::new(),
-            notes: Vec::new(),
-        });
-    }
+    layer.requests.insert(Kind::Flush, Tally { requests: 1_000, bytes: 0 });
+    layer.requests.extend(kind.map(|kind| (kind, tally)));
+    run.ways[0].figures = vec![
+        figure("minor faults", Unit::PerOp, per_commit),
+        figure("major faults", Unit::PerOp, 0.0),
+    ];
+    run.ways[0].bill = Some(Bill {
+        source: BillSource::Trace,
+        commits: COMMITS,
+        layers: vec![layer],
+        lost_events: 0,
+        uring_punts: Some(requests),
+        timeline: Vec::new(),
+        notes: Vec::new(),
+    });
     run
 }
 
-fn experiment(name: &str, rows: &[(&str, f64)], noise: f64) -> ExperimentResult {
-    let samples = |per_s: f64| {
-        let one = |round: u32| if round.is_multiple_of(3) { per_s / noise } else { per_s };
-        (0..10).map(one).collect()
-    };
-    let row = |&(name, per_s): &(&str, f64)| ExperimentRow {
+fn table(name: &str, rates: &[(&str, f64)], noise: f64) -> Table {
+    let way = |&(name, per_s): &(&str, f64)| Way {
         name: name.into(),
-        samples: samples(per_s),
-        ..ExperimentRow::default()
+        rounds: (0..10).map(|number| noisy(number, 1e9 / per_s, noise)).collect(),
+        ..Way::default()
     };
-    ExperimentResult {
-        name: name.into(),
-        rows: rows.iter().map(row).collect(),
-        ..ExperimentResult::default()
-    }
+    let ways = rates.iter().map(way).collect();
+    Table { name: name.into(), unit: Unit::OperationsPerS, ways, ..Table::default() }
 }
 
 fn atlas(mode: &str, len_bytes: u64, added: u64) -> FallocateAtlas {
     let facts = |blocks| FileFacts { blocks, ..FileFacts::default() };
-    let cell = FallocateCell {
+    let call = FallocateCall {
         mode: mode.into(),
         offset_bytes: 0,
         len_bytes,
@@ -95,54 +89,51 @@ fn atlas(mode: &str, len_bytes: u64, added: u64) -> FallocateAtlas {
         before: facts(16),
         after: facts(16 + added),
     };
-    FallocateAtlas { cells: vec![cell], ..FallocateAtlas::default() }
+    FallocateAtlas { calls: vec![call], ..FallocateAtlas::default() }
 }
 
 /// The answer to a claim when its figure is `value`; with noise in one of the two that are
 /// compared.
 fn figured(claim: &Statement, value: f64, noise: f64) -> Answer {
     let empty = empty_of();
-    let on = |ground: Ground, run: &Run| match ground {
+    let on = |ground: Ground, run: &Table| match ground {
         Ground::Here => told(claim, &Evidence { here: Ok(run), ..empty_of() }),
         Ground::Journal => told(claim, &Evidence { journal: Ok(run), ..empty_of() }),
         Ground::Article1Journal | Ground::Article1NoJournal => {
             told(claim, &Evidence { article_1: Ok((run, run)), ..empty_of() })
         }
     };
-    let both = |journal: &Run, none: &Run| {
+    let both = |journal: &Table, none: &Table| {
         told(claim, &Evidence { article_1: Ok((journal, none)), ..empty_of() })
     };
     match &claim.by {
         By::Speed { ground, slow, fast } => {
-            let slower = slow.iter().map(|&cell| (cell, 100.0 * value));
-            let cells: Vec<_> = slower.chain([(*fast, 100.0)]).collect();
-            let mut run = timed(&cells, 1.0);
+            let slower = slow.iter().map(|&writing| (writing, 100.0 * value));
+            let ways: Vec<_> = slower.chain([(*fast, 100.0)]).collect();
+            let mut run = timed(&ways, 1.0);
             let noisy = timed(&[(*fast, 100.0)], noise);
-            *run.cells.last_mut().expect("the fast one") = noisy.cells[0].clone();
+            *run.ways.last_mut().expect("the fast one") = noisy.ways[0].clone();
             on(*ground, &run)
         }
-        By::JournalTime { cell } => {
-            both(&timed(&[(*cell, 100.0 * value)], 1.0), &timed(&[(*cell, 100.0)], noise))
+        By::JournalTime { writing } => {
+            both(&timed(&[(*writing, 100.0 * value)], 1.0), &timed(&[(*writing, 100.0)], noise))
         }
-        By::JournalCount { cell, what } => {
-            both(&counted(*cell, 10.0 * value, *what), &counted(*cell, 10.0, *what))
+        By::JournalCount { writing, what } => {
+            both(&counted(*writing, 10.0 * value, *what), &counted(*writing, 10.0, *what))
         }
-        By::Count { ground, cell, what } => on(*ground, &counted(*cell, value, *what)),
+        By::Count { ground, writing, what } => on(*ground, &counted(*writing, value, *what)),
         By::Rate { result, slow, fast, .. } => {
-            // Of times less is better.
-            let (unit, faster) = if *result == "buffers" {
-                (Unit::TailNs, 1000.0 / value)
-            } else {
-                (Unit::OperationsPerS, 1000.0 * value)
-            };
-            let mut found = experiment(result, &[(slow, 1000.0), (fast, faster)], 1.0);
-            found.rows[1] = experiment("", &[(fast, faster)], noise).rows[0].clone();
-            found.unit = unit;
-            told(claim, &Evidence { experiments: &[found], ..empty })
+            let mut found = table(result, &[(slow, 1000.0), (fast, 1000.0 * value)], 1.0);
+            found.ways[1] = table("", &[(fast, 1000.0 * value)], noise).ways[0].clone();
+            told(claim, &Evidence { tables: &[found], ..empty })
         }
-        By::Most { result, row, .. } => {
-            let found = experiment(result, &[(row, value)], noise);
-            told(claim, &Evidence { experiments: &[found], ..empty })
+        By::Most { result, way, .. } => {
+            let mut found = table(result, &[(way, 1.0)], 1.0);
+            let counted = |round: &mut Round| {
+                (round.commits, round.total_ns) = (value as u64, 1_000_000_000);
+            };
+            found.ways[0].rounds.iter_mut().for_each(counted);
+            told(claim, &Evidence { tables: &[found], ..empty })
         }
         // Its figure is not ours.
         By::Elsewhere(_) => told(claim, &empty),
@@ -159,7 +150,7 @@ fn empty_of() -> Evidence<'static> {
         journal: Err("not made".to_owned()),
         article_1: Err("not made".to_owned()),
         warnings: &[],
-        experiments: &[],
+        tables: &[],
         atlas: None,
     }
 }
@@ -177,14 +168,14 @@ fn inside_and_outside(band: Band) -> (f64, f64) {
 fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
     for claim in list::statements() {
         let nothing = told(claim, &empty_of());
-        assert_eq!(nothing.verdict, Verdict::NotRun);
+        assert_eq!(nothing.verdict, Judged::NotRun);
         assert!(nothing.found.is_none() && nothing.reason.is_some_and(|reason| !reason.is_empty()));
         if matches!(claim.by, By::Elsewhere(_)) {
             continue;
         }
         let (inside, outside) = inside_and_outside(claim.band);
         let confirmed = figured(claim, inside, 1.0);
-        assert_eq!(confirmed.verdict, Verdict::Confirmed, "{confirmed:?}");
+        assert_eq!(confirmed.verdict, Judged::Confirmed, "{confirmed:?}");
         let found = confirmed.found.expect("a figure");
         assert!(
             (found.value - inside).abs() <= 0.02 * inside,
@@ -193,7 +184,7 @@ fn every_claim_is_confirmed_refuted_and_not_run_by_figures_made_for_it() {
             found.value
         );
         let refuted = figured(claim, outside, 1.0);
-        assert_eq!(refuted.verdict, Verdict::Refuted, "{refuted:?}");
+        assert_eq!(refuted.verdict, Judged::Refuted, "{refuted:?}");
     }
 }
 
@@ -203,7 +194,7 @@ fn no_claim_on_times_is_told_where_noise_hides_it() {
         matches!(claim.by, By::Speed { .. } | By::Rate { .. } | By::JournalTime { .. })
     }) {
         let tie = figured(claim, claim.band.from * 1.02, 3.0);
-        assert_eq!(tie.verdict, Verdict::CannotTell, "{tie:?}");
+        assert_eq!(tie.verdict, Judged::CannotTell, "{tie:?}");
         let found = tie.found.expect("a figure");
         assert!(found.low < found.high, "{found:?}");
     }
@@ -224,8 +215,8 @@ fn ids_are_unique_and_everything_is_said() {
         assert!(claim.band.from <= claim.band.to && !claim.band.words().is_empty(), "{}", claim.id);
         let grounds =
             [Ground::Here, Ground::Journal, Ground::Article1Journal, Ground::Article1NoJournal];
-        for cell in grounds.into_iter().flat_map(|ground| cells(&claim.by, ground)) {
-            assert_eq!(cell.check(), Ok(()), "{}: {}", claim.id, cell.name());
+        for writing in grounds.into_iter().flat_map(|ground| ways(&claim.by, ground)) {
+            assert_eq!(writing.check(), Ok(()), "{}: {}", claim.id, writing.name());
         }
     }
 }
@@ -242,39 +233,32 @@ fn of(id: &str) -> &'static Statement {
 fn of_several_forms_the_nearest_decides() {
     let claim = of("fallocate-below-reuse");
     let By::Speed { slow, fast, .. } = &claim.by else { panic!("a comparison") };
-    let mut cells = vec![(slow[0], 200.0), (slow[1], 100.5), (slow[2], 150.0), (*fast, 100.0)];
-    let run = timed(&cells, 1.0);
+    let mut ways = vec![(slow[0], 200.0), (slow[1], 100.5), (slow[2], 150.0), (*fast, 100.0)];
+    let run = timed(&ways, 1.0);
     let near = told(claim, &Evidence { here: Ok(&run), ..empty_of() });
-    assert_eq!(near.verdict, Verdict::Refuted, "one of them ties with it: {near:?}");
+    assert_eq!(near.verdict, Judged::Refuted, "one of them ties with it: {near:?}");
     assert!(
         near.found.expect("a figure").of.contains(&format!("{}, the nearest of 3", slow[1].name()))
     );
     // One that the file system does not have decides nothing.
-    cells.remove(1);
-    let run = timed(&cells, 1.0);
-    assert_eq!(told(claim, &Evidence { here: Ok(&run), ..empty_of() }).verdict, Verdict::Confirmed);
+    ways.remove(1);
+    let run = timed(&ways, 1.0);
+    assert_eq!(told(claim, &Evidence { here: Ok(&run), ..empty_of() }).verdict, Judged::Confirmed);
 }
 
 #[test]
 fn what_everybody_shares_is_not_counted_for_ours() {
     let claim = of("direct-not-durable");
-    let By::Count { cell, what, .. } = &claim.by else { panic!("a count") };
-    let mut run = counted(*cell, 0.0, *what);
-    let answer = |run: &Run| told(claim, &Evidence { here: Ok(run), ..empty_of() });
-    assert_eq!(
-        answer(&run).verdict,
-        Verdict::Confirmed,
-        "1,000 flushes of others are none of ours"
-    );
+    let By::Count { writing, what, .. } = &claim.by else { panic!("a count") };
+    let mut run = counted(*writing, 0.0, *what);
+    let answer = |run: &Table| told(claim, &Evidence { here: Ok(run), ..empty_of() });
+    assert_eq!(answer(&run).verdict, Judged::Confirmed, "1,000 flushes of others are none of ours");
     run.place.write_cache = Some("write through".into());
     assert!(answer(&run).reason.is_some_and(|why| why.contains("no volatile cache")));
     run.place.write_cache = Some("write back".into());
-    let Outcome::Measured(measured) = &mut run.cells[0].outcome else { panic!("measured") };
-    let bill = measured.bill.as_mut().expect("a bill");
-    bill.lost_events = 3;
+    run.ways[0].bill.as_mut().expect("a bill").lost_events = 3;
     assert!(answer(&run).reason.is_some_and(|why| why.contains("dropped 3")));
-    let Outcome::Measured(measured) = &mut run.cells[0].outcome else { panic!("measured") };
-    measured.bill.as_mut().expect("a bill").source = BillSource::SharedCounters;
+    run.ways[0].bill.as_mut().expect("a bill").source = BillSource::SharedCounters;
     assert!(answer(&run).reason.is_some_and(|why| why.starts_with("needs root")));
     run.place.device = None;
     assert!(answer(&run).reason.is_some_and(|why| why.starts_with("there is no block device")));
@@ -285,12 +269,9 @@ fn few_rounds_answer_nothing() {
     let claim = of("overwrite-twice");
     let By::Speed { slow, fast, .. } = &claim.by else { panic!("a comparison") };
     let mut run = timed(&[(slow[0], 200.0), (*fast, 100.0)], 1.0);
-    for cell in &mut run.cells {
-        let Outcome::Measured(measured) = &mut cell.outcome else { panic!("measured") };
-        measured.rounds.truncate(4);
-    }
+    run.ways.iter_mut().for_each(|way| way.rounds.truncate(4));
     let answer = told(claim, &Evidence { here: Ok(&run), ..empty_of() });
-    assert_eq!((answer.verdict, answer.found), (Verdict::NotRun, None));
+    assert_eq!((answer.verdict, answer.found), (Judged::NotRun, None));
 }
 
 #[test]
@@ -316,26 +297,26 @@ fn where_the_lab_doubts_a_run_no_time_is_judged() {
     let said = |warnings| told(claim, &Evidence { here: Ok(&run), warnings, ..empty_of() });
     assert_eq!(
         said(&swept).verdict,
-        Verdict::Confirmed,
+        Judged::Confirmed,
         "what was tidied up says nothing of figures"
     );
     assert_eq!(
         said(&busy).verdict,
-        Verdict::Confirmed,
+        Judged::Confirmed,
         "noise is in the interval: the warning stands beside"
     );
     let warned = said(&memory);
-    assert!(warned.verdict == Verdict::CannotTell && warned.found.is_some(), "{warned:?}");
+    assert!(warned.verdict == Judged::CannotTell && warned.found.is_some(), "{warned:?}");
     assert!(warned.reason.is_some_and(|why| why.contains("memory")));
     let claim = of("direct-not-durable");
-    let By::Count { cell, what, .. } = &claim.by else { panic!("a count") };
-    let run = counted(*cell, 0.0, *what);
+    let By::Count { writing, what, .. } = &claim.by else { panic!("a count") };
+    let run = counted(*writing, 0.0, *what);
     let counted = told(claim, &Evidence { here: Ok(&run), warnings: &memory, ..empty_of() });
-    assert_eq!(counted.verdict, Verdict::Confirmed);
+    assert_eq!(counted.verdict, Judged::Confirmed);
     let claim = of("fake-iops");
     let By::Rate { result, slow, fast, .. } = &claim.by else { panic!("a rate") };
-    let found = [experiment(result, &[(slow, 100.0), (fast, 900.0)], 1.0)];
+    let found = [table(result, &[(slow, 100.0), (fast, 900.0)], 1.0)];
     let rated =
-        |warnings| told(claim, &Evidence { experiments: &found, warnings, ..empty_of() }).verdict;
-    assert_eq!((rated(&busy), rated(&memory)), (Verdict::Confirmed, Verdict::CannotTell));
+        |warnings| told(claim, &Evidence { tables: &found, warnings, ..empty_of() }).verdict;
+    assert_eq!((rated(&busy), rated(&memory)), (Judged::Confirmed, Judged::CannotTell));
 }

@@ -16,10 +16,10 @@ use inkstone_io::{Directory, is_root};
 
 use crate::experiment::list::EXPERIMENTS;
 use crate::experiment::part::{Images, Part, Size};
-use crate::experiment::rounds::Pace;
 use crate::experiment::ways::quick;
 use crate::result::LabResult;
-use crate::run::{Plan, ROUNDS_MIN};
+use crate::rounds::{Pace, ROUNDS_MIN};
+use crate::run::Plan;
 use crate::site::OpenSite;
 
 use super::parts::{clear, one};
@@ -81,7 +81,7 @@ fn parts() -> Vec<(Part, f64)> {
                 Part::Here(_) => 5.0,
                 Part::On(_) => 6.0,
                 Part::Fallocate(_) => 2.0,
-                Part::Rows(rows) => rows.seconds / 4.0,
+                Part::Trial(trial) => trial.seconds / 4.0,
             };
             (part, weight)
         }));
@@ -107,11 +107,10 @@ pub fn all(options: &AllOptions, context: &mut Context<'_>) -> Result<LabResult,
     let room_bytes = parts.iter().map(|(part, _)| part.room_bytes()).max().unwrap_or(0);
     let begin = Instant::now();
     let directory = options.directory.as_deref();
-    let (result, ()) = in_directory(directory, room_bytes, context, |open, started, context| {
+    in_directory(directory, room_bytes, context, |open, started, context| {
         in_turn(open, options, &mut parts, begin, context, started);
         Ok(())
-    })?;
-    Ok(result)
+    })
 }
 
 fn in_turn(
@@ -167,12 +166,12 @@ const CURE: &str = "take --standard or --full, or run its own command";
 fn pace(plan: &mut Plan, options: &AllOptions, share: Duration, on_image: bool) {
     let (_, rounds, commits) = options.tier.limits();
     let share = if on_image { share.mul_f64(0.5) } else { share };
-    let cells = plan.cells.len() as f64;
+    let ways = plan.ways.len() as f64;
     plan.rounds = rounds;
-    plan.limits.time = share.mul_f64(0.28 / (cells * f64::from(rounds)));
+    plan.limits.time = share.mul_f64(0.28 / (ways * f64::from(rounds)));
     plan.deadline = Some(share.mul_f64(0.7));
     plan.bill_commits = commits;
-    plan.bill_time = share.mul_f64(0.15 / cells);
+    plan.bill_time = share.mul_f64(0.15 / ways);
     plan.seed = options.seed;
 }
 

@@ -1,17 +1,20 @@
 //! `inkstone bench`: the log compared with the bare overwrite, each load with each record size.
 //!
-//! *Owns*: the order of steps. *May not touch*: how a row is measured (`crate::bench`).
+//! *Owns*: the order of steps. *May not touch*: how the two are measured (`crate::bench`).
 
 use std::path::PathBuf;
 
 use inkstone_io::is_root;
 
-use crate::bench::result::{BENCH_SCHEMA_VERSION, BenchResult, BenchRow};
-use crate::bench::{BenchPlan, ROOM_NEEDED_BYTES, pair, rows};
-use crate::result::{Preamble, Warning};
+use crate::bench::beside::{Question, beside_floor, steps_of};
+use crate::bench::{BenchPlan, ROOM_NEEDED_BYTES};
+use crate::result::LabResult;
+use crate::rounds::{Pace, Scene};
+use crate::run::no_trace;
 use crate::site::OpenSite;
+use crate::writing::size_name;
 
-use super::{Context, LabError, in_directory};
+use super::{Context, LabError, Started, in_directory};
 
 /// What to measure where.
 #[derive(Debug, Clone)]
@@ -22,80 +25,49 @@ pub struct BenchOptions {
     pub plan: BenchPlan,
 }
 
-/// Assumed rate of a lone writer when none was measured: 10,000 commits per second.
-const COMMITS_PER_S: f64 = 10_000.0;
-/// Overhead of a record: its frame's header and its group's.
-const BESIDE_BYTES: u64 = 72;
-
-/// Runs the bench in its directory, and leaves nothing there.
+/// Runs the bench in its directory, and leaves nothing there: a table for each load and record
+/// size.
 ///
 /// # Errors
 /// When nothing can be measured there at all: a missing or read-only directory, no room.
-pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<BenchResult, LabError> {
+pub fn bench(options: &BenchOptions, context: &mut Context<'_>) -> Result<LabResult, LabError> {
     let BenchOptions { directory, plan } = options;
-    let mut result = BenchResult::default();
-    let (finished, ()) = in_directory(
-        directory.as_deref(),
-        ROOM_NEEDED_BYTES,
-        context,
-        |open, started, context| {
-            let (loads, pairs) = (rows::steps_of(plan), pair::steps_of(plan));
-            let expect_s = plan.time.as_secs_f64() * (2.2 * loads as f64 + 6.0 * pairs as f64);
-            context.progress.start(loads + pairs, "bench", expect_s + (loads + pairs) as f64);
-            result.place = open.site.place.clone();
-            measure(open, plan, context, &mut result);
-            if let Err(reason) = &open.site.trace
-                && plan.bill_commits > 0
-            {
-                started.result.warnings.push(no_trace(reason));
-            }
-            Ok(())
-        },
-    )?;
-    result.preamble = Preamble { schema_version: BENCH_SCHEMA_VERSION, ..finished.preamble };
-    result.warnings = finished.warnings;
-    Ok(result)
+    let room = ROOM_NEEDED_BYTES;
+    in_directory(directory.as_deref(), room, context, |open, started, context| {
+        let count = (plan.loads.len() * plan.record_bytes.len()) as u64;
+        context.progress.start(count * steps_of(plan.time), "bench");
+        measure(open, plan, context, started);
+        if let Err(reason) = &open.site.trace
+            && plan.bill_commits > 0
+        {
+            let cure = if is_root() {
+                "mount tracefs, or pass --bill-commits 0"
+            } else {
+                "run it with sudo for exact bills, or pass --bill-commits 0"
+            };
+            started.warn("no-trace", no_trace(reason), cure);
+        }
+        Ok(())
+    })
 }
 
-fn measure(open: &OpenSite, plan: &BenchPlan, context: &mut Context<'_>, result: &mut BenchResult) {
+fn measure(open: &OpenSite, plan: &BenchPlan, context: &mut Context<'_>, started: &mut Started) {
+    let BenchPlan { time, bill_commits, seed, .. } = *plan;
     let session = open.site.session(context.stop);
     for &record_bytes in &plan.record_bytes {
         for &load in &plan.loads {
             if context.interrupted() {
                 return;
             }
-            context.progress.step(&format!("{load}, {record_bytes} B"));
-            result.rows.push(rows::row(&open.site, &session, plan, load, record_bytes));
+            let ours = format!("{load}, {}", size_name(record_bytes));
+            let name = format!("bench, {ours}");
+            let pace = Pace { rounds: 1, budget: None, seed };
+            let progress = &mut *context.progress;
+            let mut scene = Scene { site: &open.site, session: &session, pace, progress };
+            let names = (name.as_str(), ours.as_str());
+            let records = None;
+            let question = Question { names, load, record_bytes, time, records, bill_commits };
+            started.result.tables.push(beside_floor(&mut scene, &question));
         }
-    }
-    let Some(&record_bytes) = plan.record_bytes.first().filter(|_| plan.changes) else { return };
-    if context.interrupted() {
-        return;
-    }
-    context.progress.step("changing segments");
-    let bytes_per_s = lone(&result.rows, record_bytes) * (record_bytes + BESIDE_BYTES) as f64;
-    result.changes = Some(pair::changes(&open.site, &session, plan, record_bytes, bytes_per_s));
-}
-
-/// Commits per second of the measured lone writer.
-fn lone(rows: &[BenchRow], record_bytes: u64) -> f64 {
-    let row = rows.iter().find(|row| (row.threads, row.record_bytes) == (1, record_bytes));
-    let total_ns = |row: &BenchRow| row.rounds.iter().map(|round| round.total_ns).sum::<u64>();
-    row.filter(|row| row.commits() > 0)
-        .map_or(COMMITS_PER_S, |row| row.commits() as f64 * 1e9 / total_ns(row).max(1) as f64)
-}
-
-fn no_trace(reason: &str) -> Warning {
-    let cure = if is_root() {
-        "mount tracefs, or pass --bill-commits 0"
-    } else {
-        "run it with sudo for exact bills, or pass --bill-commits 0"
-    };
-    Warning {
-        name: "no-trace".into(),
-        text: format!(
-            "device counts (~) are those of the whole device, with all processes: {reason}"
-        ),
-        cure: cure.into(),
     }
 }

@@ -6,6 +6,7 @@
 mod all;
 mod bench;
 mod claims;
+mod numbered;
 mod parts;
 mod quick;
 
@@ -16,22 +17,23 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use all::{AllOptions, Tier, all};
 pub use bench::{BenchOptions, bench};
 pub use claims::{CLAIMS_ROUNDS, CLAIMS_TIME, ClaimsOptions, claims};
-pub use parts::{NumberedOptions, numbered, part};
+pub use numbered::{NumberedOptions, numbered};
+pub use parts::part;
 pub use quick::{disks, quick};
 
 use inkstone_host::monotonic_ns;
 
-use crate::cell::Cell;
 use crate::experiment::ways::REUSE;
 use crate::machine::machine;
 use crate::pass::harness_cost;
 use crate::progress::Progress;
-use crate::result::{HarnessCost, LabResult, Preamble, SCHEMA_VERSION, Warning};
+use crate::result::{LabResult, Preamble, SCHEMA_VERSION, Warning};
 use crate::site::{OpenSite, Site, SiteError};
-use crate::stage::{CellError, incompressible};
+use crate::stage::{WayError, incompressible};
 use crate::warnings;
+use crate::writing::Writing;
 
-/// Why a command gave no result at all. A way that fails is no such error: its row says why.
+/// Why a command gave no result at all. A way that fails is no such error: its way says why.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The directory.
@@ -39,7 +41,7 @@ pub enum LabError {
     Site(#[from] SiteError),
     /// Something outside any way.
     #[error(transparent)]
-    Cell(#[from] CellError),
+    Writing(#[from] WayError),
     /// Options that contradict each other or cannot be met here.
     #[error("{0}")]
     Refused(String),
@@ -66,12 +68,12 @@ impl Context<'_> {
 ///
 /// # Errors
 /// When nothing can be measured there at all; those of the body.
-fn in_directory<T>(
+fn in_directory(
     directory: Option<&Path>,
     room_bytes: u64,
     context: &mut Context<'_>,
-    body: impl FnOnce(&OpenSite, &mut Started, &mut Context<'_>) -> Result<T, LabError>,
-) -> Result<(LabResult, T), LabError> {
+    body: impl FnOnce(&OpenSite, &mut Started, &mut Context<'_>) -> Result<(), LabError>,
+) -> Result<LabResult, LabError> {
     let directory = directory.unwrap_or(Path::new("."));
     let mut started = Started::new(context);
     let open = OpenSite::open(directory, &directory.display().to_string(), room_bytes)?;
@@ -80,8 +82,8 @@ fn in_directory<T>(
     let done = looked.and_then(|()| body(&open, &mut started, context));
     context.progress.finish();
     open.close()?;
-    let done = done?;
-    Ok((started.finish(context), done))
+    done?;
+    Ok(started.finish(context))
 }
 
 /// A result with everything that is known before the first measurement.
@@ -105,14 +107,7 @@ impl Started {
             interrupted: false,
             machine,
         };
-        let result = LabResult {
-            preamble,
-            harness: HarnessCost::default(),
-            runs: Vec::new(),
-            experiments: Vec::new(),
-            fallocate: Vec::new(),
-            warnings,
-        };
+        let result = LabResult { preamble, warnings, ..LabResult::default() };
         Self { result, begin_ns: monotonic_ns() }
     }
 
@@ -124,10 +119,10 @@ impl Started {
     ) -> Result<(), LabError> {
         self.result.warnings.extend(warnings::of_place(&site.capabilities));
         let payload = incompressible(1 << 20, 0);
-        match harness_cost(&site.session(context.stop), &Cell::of(REUSE), &payload) {
+        match harness_cost(&site.session(context.stop), &Writing::of(REUSE), &payload) {
             Ok(cost) => self.result.harness = cost,
             // The command continues to its end, which notices the same and returns what there is.
-            Err(CellError::Interrupted) => {}
+            Err(WayError::Interrupted) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -147,7 +142,7 @@ impl Started {
     /// A part that cannot be run becomes a warning.
     pub(crate) fn keep(&mut self, name: &str, answer: Result<(), LabError>) {
         match answer {
-            Ok(()) | Err(LabError::Cell(CellError::Interrupted)) => {}
+            Ok(()) | Err(LabError::Writing(WayError::Interrupted)) => {}
             Err(error) => {
                 let text = format!("{name} is not in the result: {error}");
                 self.warn("part-failed", text, "see the reason");
@@ -156,13 +151,7 @@ impl Started {
     }
 
     pub(crate) fn finish(mut self, context: &Context<'_>) -> LabResult {
-        for run in &self.result.runs {
-            self.result.warnings.extend(warnings::of_run(run));
-        }
-        for experiment in &self.result.experiments {
-            let reasons = experiment.rows.iter().map(|row| row.invalid.as_deref());
-            self.result.warnings.extend(warnings::of_full_disk(&experiment.name, reasons));
-        }
+        self.result.warnings.extend(self.result.tables.iter().flat_map(warnings::of_table));
         let mut seen = Vec::new();
         self.result.warnings.retain(|warning| {
             let is_new = !seen.contains(warning);

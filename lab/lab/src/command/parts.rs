@@ -1,31 +1,24 @@
-//! Parts in a directory: one (`lab write`, `bill`, `filesystems`, `fallocate`, `read`), or all of
-//! an experiment of the articles with its statements (`lab e1` to `lab e10`).
+//! A part in a directory (`lab write`, `bill`, `filesystems`, `fallocate`, `read`).
 //!
-//! *Owns*: the order of steps. *May not touch*: how any part is measured.
+//! *Owns*: the order of its steps. *May not touch*: how any part is measured.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use inkstone_io::{Directory, NamedChoice, is_root};
 
 use crate::atlas::{atlas, atlas_steps};
-use crate::cell::Cell;
-use crate::claims::ClaimsResult;
-use crate::experiment::list::Experiment;
-use crate::experiment::part::{Atlas, Images, Part, Size};
-use crate::experiment::rounds::{Pace, Rows, Scene};
+use crate::experiment::part::{Atlas, Images, Part};
 use crate::finding::finding;
 use crate::image::{Image, ImageKind, LoopMode};
-use crate::result::{CellResult, LabResult, Outcome, Place, Run};
-use crate::run::{Plan, ROUNDS_MIN, describe, room_needed_bytes, run, steps_of};
+use crate::result::{LabResult, Place, Table, Unit, Way};
+use crate::rounds::{Pace, Scene, Trial};
+use crate::run::{Plan, describe, run};
 use crate::site::{MEMORY, OpenSite, Site};
-use crate::stage::CellError;
+use crate::stage::WayError;
+use crate::writing::Writing;
 
-use super::claims::{Question, room_bytes};
 use super::{Context, LabError, Started, in_directory};
 
-/// The expected time of rows, in seconds, when there is no budget.
-const EXPECT_S: f64 = 120.0;
 /// The most bytes that are zeroed in memory: the published 10 GiB are more than many machines have.
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
@@ -42,71 +35,9 @@ pub fn part(
     if let Part::On(images) = part {
         check(images)?;
     }
-    let (result, ()) =
-        in_directory(directory, part.room_bytes(), context, |open, started, context| {
-            one(open, part, pace, part.name(), context, started)
-        })?;
-    Ok(result)
-}
-
-/// One of the ten, where and how large.
-#[derive(Debug, Clone)]
-pub struct NumberedOptions {
-    /// Which.
-    pub experiment: &'static Experiment,
-    /// The directory; `None` = the current one.
-    pub directory: Option<PathBuf>,
-    /// Its size.
-    pub size: Size,
-    /// Rounds of each part; `None` = its own.
-    pub rounds: Option<u32>,
-    /// The longest timed pass, and the longest time of other rows together.
-    pub time: Option<Duration>,
-    /// Seed of orders and bytes.
-    pub seed: u64,
-}
-
-/// Runs the parts of an experiment and answers its statements. `so_far` is called after each part
-/// with what there is until then.
-///
-/// # Errors
-/// When nothing can be measured there at all. A part that cannot be run is a warning.
-pub fn numbered(
-    options: &NumberedOptions,
-    context: &mut Context<'_>,
-    so_far: &mut dyn FnMut(&LabResult) -> Result<(), LabError>,
-) -> Result<ClaimsResult, LabError> {
-    let NumberedOptions { experiment, size, seed, .. } = *options;
-    let mut parts = (experiment.parts)(size);
-    let statements: Vec<_> = experiment.statements.iter().collect();
-    let needed = parts.iter().map(Part::room_bytes).chain([room_bytes(&statements)]).max();
-    let question = Question::within(
-        statements,
-        options.rounds.unwrap_or(super::CLAIMS_ROUNDS).max(ROUNDS_MIN),
-        // Rows answer in about ten seconds each.
-        options.time.map_or(1.0, |time| time.as_secs_f64() / 10.0),
-        seed,
-    );
-    let directory = options.directory.as_deref();
-    let (result, claims) =
-        in_directory(directory, needed.unwrap_or(0), context, |open, started, context| {
-            let kept = open.site.directory.list().unwrap_or_default();
-            for part in &mut parts {
-                if context.interrupted() {
-                    break;
-                }
-                part.limit(options.rounds, options.time);
-                let mut pace = part.pace(size, seed);
-                pace.rounds = options.rounds.unwrap_or(pace.rounds);
-                pace.budget = options.time.or(pace.budget);
-                let done = one(open, part, &pace, part.name(), context, started);
-                started.keep(part.name(), done);
-                clear(open, &kept);
-                so_far(&started.result)?;
-            }
-            Ok(question.answers(open, context, started))
-        })?;
-    Ok(ClaimsResult { claims, result })
+    in_directory(directory, part.room_bytes(), context, |open, started, context| {
+        one(open, part, pace, part.name(), context, started)
+    })
 }
 
 /// Runs one part in an open place.
@@ -120,44 +51,42 @@ pub(super) fn one(
 ) -> Result<(), LabError> {
     match part {
         Part::Here(plan) => {
-            context.progress.start(steps_of(&open.site, plan), title, 30.0);
+            context.progress.start(plan.steps(&open.site), title);
             let found = run(&open.site, plan, context.stop, context.progress);
-            started.result.runs.push(concluded(found));
+            started.result.tables.push(concluded(found));
             Ok(())
         }
         Part::On(images) => on_images(open, images, title, context, started),
         Part::Fallocate(atlas) => fallocate(open, atlas, title, context, started),
-        Part::Rows(rows) => {
-            let found = measured(&open.site, rows, pace, title, context)?;
-            started.result.experiments.extend(found);
+        Part::Trial(trial) => {
+            let found = measured(&open.site, trial, pace, title, context)?;
+            started.result.tables.extend(found);
             Ok(())
         }
     }
 }
 
-fn concluded(mut run: Run) -> Run {
+fn concluded(mut run: Table) -> Table {
     run.finding = finding(&run);
     run
 }
 
-/// Runs rows in a place; no results if the user wants to stop before the first.
+/// Runs a trial in a place; no results if the user wants to stop before the first.
 pub(super) fn measured(
     site: &Site,
-    rows: &Rows,
+    trial: &Trial,
     pace: &Pace,
     title: &str,
     context: &mut Context<'_>,
-) -> Result<Vec<crate::experiment::ExperimentResult>, LabError> {
+) -> Result<Vec<Table>, LabError> {
     let session = site.session(context.stop);
-    let expect_s = pace.budget.map_or(EXPECT_S, |budget| budget.as_secs_f64());
-    context.progress.start(rows.steps(pace), title, expect_s);
+    context.progress.start(trial.steps(pace), title);
     let mut scene = Scene { site, session: &session, pace: *pace, progress: context.progress };
-    let mut found = match rows.measure(&mut scene) {
-        Err(CellError::Interrupted) => Vec::new(),
+    let found = match trial.measure(&mut scene) {
+        Err(WayError::Interrupted) => Vec::new(),
         other => other?,
     };
     context.progress.finish();
-    found.iter_mut().for_each(|one| one.command = context.command.clone());
     Ok(found)
 }
 
@@ -219,8 +148,8 @@ fn on_images(
     let plan = &images.plan;
     let count = (images.kinds.len() * images.modes.len()) as u64;
     let passes = u64::from(plan.rounds) + u64::from(plan.bill_commits > 0);
-    let steps = count * (1 + plan.cells.len() as u64 * passes);
-    context.progress.start(steps, title, 12.0 * count as f64);
+    let steps = count * (1 + plan.ways.len() as u64 * passes);
+    context.progress.start(steps, title);
     for &kind in &images.kinds {
         for &mode in &images.modes {
             if context.interrupted() {
@@ -229,35 +158,33 @@ fn on_images(
             let name = image_name(kind, mode);
             context.progress.step(&format!("making {name}"));
             let made = (kind, mode, images.image_bytes);
-            let (room, workdir) = (room_needed_bytes(plan), open.site.directory.path());
+            let (room, workdir) = (plan.room_bytes(), open.site.directory.path());
             let found = on_image(workdir, made, room, |site| {
                 concluded(run(site, plan, context.stop, context.progress))
             });
             // A failure stays within this run: its ways have the reason.
-            started.result.runs.push(found.unwrap_or_else(|error| failed(&name, plan, &error)));
+            started.result.tables.push(found.unwrap_or_else(|error| failed(&name, plan, &error)));
         }
     }
     Ok(())
 }
 
-fn failed(name: &str, plan: &Plan, error: &LabError) -> Run {
-    let outcome = match error {
-        LabError::Cell(CellError::Interrupted) => Outcome::NotRun,
-        error => Outcome::Invalid { reason: error.to_string() },
+fn failed(name: &str, plan: &Plan, error: &LabError) -> Table {
+    let way = |writing: &Writing| Way {
+        name: writing.name(),
+        what: Some(describe(writing)),
+        missing: Some(error.to_string()),
+        ..Way::default()
     };
-    let cell = |cell: &Cell| CellResult {
-        name: cell.name(),
-        what: describe(cell),
-        outcome: outcome.clone(),
-    };
-    Run {
+    Table {
         name: plan.name.clone(),
         title: plan.title.clone(),
         place: Place { name: name.into(), ..Place::default() },
-        cells: plan.cells.iter().map(cell).collect(),
+        unit: Unit::NsPerCommit,
+        ways: plan.ways.iter().map(way).collect(),
         rounds: plan.rounds,
         seed: plan.seed,
-        ..Run::default()
+        ..Table::default()
     }
 }
 
@@ -271,7 +198,7 @@ fn fallocate(
     started: &mut Started,
 ) -> Result<(), LabError> {
     let kinds = if is_root() { wanted.kinds.as_slice() } else { &[] };
-    context.progress.start(atlas_steps() * (2 + kinds.len() as u64), title, 10.0);
+    context.progress.start(atlas_steps() * (2 + kinds.len() as u64), title);
     let stop = context.stop;
     let mut look = |site: &Site, zeroing_bytes: u64, started: &mut Started| {
         let found = atlas(site, &site.session(stop), zeroing_bytes, context.progress)?;
@@ -279,7 +206,7 @@ fn fallocate(
         Ok::<(), LabError>(())
     };
     match look(&open.site, wanted.zeroing_bytes, started) {
-        Err(LabError::Cell(CellError::Interrupted)) => return Ok(()),
+        Err(LabError::Writing(WayError::Interrupted)) => return Ok(()),
         done => done?,
     }
     // tmpfs is part of the comparison where it is available.

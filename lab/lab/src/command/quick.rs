@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use inkstone_io::{Access, Barriers, Durability, Reuse};
 
-use crate::cell::Cell;
-use crate::disks::{DisksResult, Known, judge};
+use crate::disks::{Known, judge};
 use crate::experiment::ways;
 use crate::finding::finding;
 use crate::pass::Limits;
-use crate::result::{LabResult, Run, Verdict};
-use crate::run::{Plan, room_needed_bytes, run, run_side_by_side, steps_of};
+use crate::result::{LabResult, Table, Verdict, Way};
+use crate::run::{Plan, run, run_side_by_side};
 use crate::site::{OpenSite, Site};
 use crate::stats;
+use crate::writing::Writing;
 
 use super::{Context, LabError, Started, in_directory};
 
 /// 1,024 commits of 4 KiB in each pass at most.
 const FILE_BYTES: u64 = 4 << 20;
-/// Rounds for intervals that hold for all 15 cells at once: with 12, a ratio of 1.7 is
-/// distinguished from 1 in 59% of the cells at a noise of 15% with spikes, with 24 in 89%
+/// Rounds for intervals that hold for all 15 ways at once: with 12, a ratio of 1.7 is
+/// distinguished from 1 in 59% of the ways at a noise of 15% with spikes, with 24 in 89%
 /// (simulated).
 const ROUNDS: u32 = 24;
-/// The longest timed pass: 15 cells x 24 rounds x 60 ms are under 22 s.
+/// The longest timed pass: 15 ways x 24 rounds x 60 ms are under 22 s.
 const PASS: Duration = Duration::from_millis(60);
 /// No round begins after this; on a slow disk there are fewer rounds, but never fewer than five.
 const DEADLINE: Duration = Duration::from_secs(38);
@@ -42,12 +42,11 @@ const BILL_TIME: Duration = Duration::from_secs(2);
 /// When nothing can be measured there at all.
 pub fn quick(directory: Option<&Path>, context: &mut Context<'_>) -> Result<LabResult, LabError> {
     let plan = plan();
-    let room_bytes = room_needed_bytes(&plan);
-    let (result, ()) = in_directory(directory, room_bytes, context, |open, started, context| {
+    in_directory(directory, plan.room_bytes(), context, |open, started, context| {
         let site = &open.site;
         let first = first_plan(&plan);
-        let steps = steps_of(site, &first) + steps_of(site, &plan);
-        context.progress.start(steps, "measuring", 25.0);
+        let steps = first.steps(site) + plan.steps(site);
+        context.progress.start(steps, "measuring");
         let answer = run(site, &first, context.stop, context.progress);
         if !context.interrupted() {
             context.progress.announce(&match &site.memory {
@@ -56,18 +55,17 @@ pub fn quick(directory: Option<&Path>, context: &mut Context<'_>) -> Result<LabR
             });
             let mut full = run(site, &plan, context.stop, context.progress);
             full.finding = finding(&full);
-            started.result.runs.push(full);
+            started.result.tables.push(full);
         }
         Ok(())
-    })?;
-    Ok(result)
+    })
 }
 
 /// Measures the same ways in each directory, interleaved, and decides which should carry a log.
 ///
 /// # Errors
 /// When one of the directories cannot be measured in at all.
-pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<DisksResult, LabError> {
+pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<LabResult, LabError> {
     let mut started = Started::new(context);
     let mut plan = Plan { name: "disks".into(), ..plan() };
     // Each round runs in every directory: all together take no longer than one directory alone,
@@ -76,13 +74,13 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<Disks
     let mut opened = Vec::new();
     for directory in directories {
         let name = directory.display().to_string();
-        let open = OpenSite::open(directory, &name, room_needed_bytes(&plan))?;
+        let open = OpenSite::open(directory, &name, plan.room_bytes())?;
         started.swept(&open.swept);
         opened.push(open);
     }
     let sites: Vec<&Site> = opened.iter().map(|open| &open.site).collect();
-    let steps = sites.iter().map(|site| steps_of(site, &plan)).sum();
-    context.progress.start(steps, "measuring", 25.0 * sites.len() as f64);
+    let steps = sites.iter().map(|site| plan.steps(site)).sum();
+    context.progress.start(steps, "measuring");
     let looked = sites.iter().try_for_each(|site| started.look_around(site, context));
     let mut runs = Vec::new();
     if looked.is_ok() {
@@ -98,35 +96,37 @@ pub fn disks(directories: &[PathBuf], context: &mut Context<'_>) -> Result<Disks
     looked?;
     let (sentence, disks) = judge(&runs, &known);
     runs.iter_mut().for_each(|run| run.finding = finding(run));
-    started.result.runs = runs;
-    Ok(DisksResult { sentence, disks, result: started.finish(context) })
+    (started.result.sentence, started.result.disks) = (Some(sentence), disks);
+    started.result.tables = runs;
+    Ok(started.finish(context))
 }
 
 fn plan() -> Plan {
-    let cells = ways::quick().into_iter().map(|cell| Cell { file_bytes: FILE_BYTES, ..cell });
+    let ways =
+        ways::quick().into_iter().map(|writing| Writing { file_bytes: FILE_BYTES, ..writing });
     Plan {
         rounds: ROUNDS,
         limits: Limits { commits: u64::MAX, time: PASS },
         deadline: Some(DEADLINE),
         bill_commits: BILL_COMMITS,
         bill_time: BILL_TIME,
-        ..Plan::new("quick", "Durable 4 KiB commits, one after the other", cells.collect())
+        ..Plan::new("quick", "Durable 4 KiB commits, one after the other", ways.collect())
     }
 }
 
 /// Only the naive way and the plainest overwrite.
 fn first_plan(plan: &Plan) -> Plan {
-    let plain = |cell: &&Cell| {
-        let strategy = cell.strategy;
+    let plain = |writing: &&Writing| {
+        let strategy = writing.strategy;
         let overwrite = strategy.reuse == Reuse::Reuse
             && strategy.durability == Durability::Fdatasync
             && strategy.access == Access::Buffered;
-        overwrite || **cell == plan.cells[plan.baseline]
+        overwrite || **writing == plan.ways[plan.baseline]
     };
-    let cells: Vec<Cell> = plan.cells.iter().filter(plain).copied().collect();
+    let ways: Vec<Writing> = plan.ways.iter().filter(plain).copied().collect();
     Plan {
         name: "first".into(),
-        cells,
+        ways,
         baseline: 0,
         rounds: FIRST_ROUNDS,
         bill_commits: 0,
@@ -142,25 +142,24 @@ fn not_here(memory: &str) -> String {
     )
 }
 
-fn first_answer(run: &Run) -> String {
-    let both: Option<Vec<_>> =
-        run.cells.iter().map(|cell| Some((cell, cell.outcome.measured()?))).collect();
-    let Some([(naive, base), (overwrite, other)]) = both.as_deref() else {
+fn first_answer(run: &Table) -> String {
+    let measured: Vec<&Way> = run.ways.iter().filter(|way| way.is_measured()).collect();
+    let [naive, overwrite] = measured.as_slice() else {
         return "First answer: these ways could not be measured here; the table says why.".into();
     };
-    let found = stats::relative(&base.rounds, &other.rounds, run.seed);
+    let found = stats::relative(&naive.rounds, &overwrite.rounds, run.seed);
     let said = match found.map(|found| (found.verdict, found.speedup)) {
         Some((Verdict::Faster, speedup)) => format!("{speedup:.1} times as fast"),
         Some((Verdict::Slower, speedup)) => format!("{speedup:.2} of the speed"),
         _ => "no difference is shown yet".into(),
     };
-    let us = |m: &crate::result::Measured| stats::per_commit_ns(m).unwrap_or(0.0) / 1000.0;
+    let us = |way: &Way| way.per_operation_ns().unwrap_or(0.0) / 1000.0;
     format!(
         "First answer: a durable 4 KiB commit takes {:.0} us appended to a new file (`{}`), {:.0} us over blocks \
          already written (`{}`): {said}. Measuring the rest ...",
-        us(base),
+        us(naive),
         naive.name,
-        us(other),
+        us(overwrite),
         overwrite.name,
     )
 }

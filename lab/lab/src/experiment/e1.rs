@@ -11,13 +11,13 @@ use inkstone_io::{
     SyncKind,
 };
 
-use crate::cell::Cell;
-use crate::run::{Order, Plan};
-use crate::stage::{CellError, Leftover, Session, incompressible};
+use crate::result::Unit;
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::run::Plan;
+use crate::stage::{Leftover, Session, WayError, incompressible};
+use crate::writing::Writing;
 
-use super::Unit;
 use super::part::{Part, Size, plan};
-use super::rounds::{Arm, Frame, Row, Rows, Sample, Turn};
 use super::statement::{Band, By, FASTER, Ground::Here, Ground::Journal, Source, Statement, speed};
 use super::ways::{DIRECT, NEW, REUSE, prepared, records, small, synced};
 
@@ -26,8 +26,8 @@ const PUBLISHED_ROUNDS: u32 = 3;
 
 pub(super) fn parts(size: Size) -> Vec<Part> {
     let bytes = size.file_bytes(1 << 20);
-    let of = |name, title, cells| {
-        let plan = plan(name, title, cells, bytes);
+    let of = |name, title, ways| {
+        let plan = plan(name, title, ways, bytes);
         let rounds = if size == Size::Published { PUBLISHED_ROUNDS } else { plan.rounds };
         Plan { rounds, ..plan }
     };
@@ -39,36 +39,36 @@ pub(super) fn parts(size: Size) -> Vec<Part> {
         Part::Here(kept),
         Part::Here(Plan { leftover: Leftover::Removed, ..removed }),
         // The new file is the third in that order.
-        Part::Here(Plan { order: Order::Listed, baseline: 2, ..order }),
+        Part::Here(Plan { random_order: false, baseline: 2, ..order }),
         Part::Here(Plan { rounds: if size == Size::Published { 20 } else { 7 }, ..wal }),
     ]
 }
 
-/// Every row of the articles' table, synced by fdatasync; `new`, `fallocate` and `zeros` by fsync
+/// Every way of the articles' table, synced by fdatasync; `new`, `fallocate` and `zeros` by fsync
 /// too, as published.
-pub fn log() -> Vec<Cell> {
+pub fn log() -> Vec<Writing> {
     use Preparation as P;
     // A sparse file is no way of the articles: PostgreSQL has one with wal_init_zero off.
     let all = P::ALL.iter().filter(|preparation| **preparation != P::Sparse);
     let all = all.map(|&preparation| prepared(preparation));
     let reused = [REUSE, Strategy { preparation: P::ZeroRange, ..REUSE }];
     let fsync = [P::None, P::Fallocate, P::Zeros].map(|p| synced(prepared(p), Durability::Fsync));
-    all.chain(reused).chain(fsync).map(Cell::of).collect()
+    all.chain(reused).chain(fsync).map(Writing::of).collect()
 }
 
-fn ordered() -> Vec<Cell> {
+fn ordered() -> Vec<Writing> {
     let zero_range = prepared(Preparation::ZeroRange);
     let over = Strategy { preparation: Preparation::ZeroRange, ..REUSE };
     let all = [zero_range, prepared(Preparation::Fallocate), NEW, REUSE, over];
-    all.into_iter().map(Cell::of).collect()
+    all.into_iter().map(Writing::of).collect()
 }
 
 /// Records that share a block, as those of an engine: here the growing size costs more than
 /// reserved blocks.
-fn wal() -> Vec<Cell> {
+fn wal() -> Vec<Writing> {
     use Preparation::{Fallocate, FallocateSteps, KeepSize, KeepSizeSteps, None, Zeros};
     let new = [None, KeepSize, KeepSizeSteps, Fallocate, FallocateSteps, Zeros].map(prepared);
-    new.into_iter().chain([REUSE]).map(|strategy| records(Cell::of(strategy))).collect()
+    new.into_iter().chain([REUSE]).map(|strategy| records(Writing::of(strategy))).collect()
 }
 
 const FILE: &str = "place";
@@ -82,21 +82,20 @@ const REST: Duration = Duration::from_millis(100);
 
 /// The same new file, written and synced block by block: first after a rest, and fifth in a row.
 /// Article 4 suspected that the SSD's garbage collection favours whichever way runs first.
-fn place() -> Rows {
-    Rows::new("place", (2, COMMITS * BLOCK_BYTES as u64, 10.0), |scene| {
-        let row = |name: &str, before| {
+fn place() -> Trial {
+    Trial::new("place", (2, COMMITS * BLOCK_BYTES as u64, 10.0), |scene| {
+        let way = |name: &str, before| {
             let block = incompressible(BLOCK_BYTES, scene.pace.seed);
-            Row::new(name, "commits", None, Ok(After { before, block }))
+            Running::new(name, "commits", None, Ok(After { before, block }))
         };
-        let rows = vec![row("first, after a rest", 0), row("fifth in a row", WAYS - 1)];
-        let frame = Frame {
-            name: "place",
-            title: "4 KiB commits into a new file, by its place in the order of equal files".into(),
-            x_name: None,
-            unit: Unit::CommitsPerS,
-            baseline: "fifth in a row".into(),
-        };
-        let found = scene.measure(&frame, rows);
+        let ways = vec![way("first, after a rest", 0), way("fifth in a row", WAYS - 1)];
+        let frame = Frame::of(
+            "place",
+            "4 KiB commits into a new file, by its place in the order of equal files",
+            Unit::CommitsPerS,
+            "fifth in a row",
+        );
+        let found = scene.measure(frame, ways);
         scene.session.clear(FILE)?;
         Ok(vec![found])
     })
@@ -107,19 +106,19 @@ struct After {
     block: AlignedBuf,
 }
 
-impl Arm for After {
+impl TakesTurns for After {
     /// Only the last pass is timed. All are whole: a shorter one would be another load.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         std::thread::sleep(REST);
         for _ in 0..self.before {
             pass(turn.session, &self.block)?;
         }
         let total_ns = pass(turn.session, &self.block)?;
-        Ok(Sample { amount: COMMITS, total_ns, figures: Vec::new() })
+        Ok(Sample::of(COMMITS, total_ns))
     }
 }
 
-fn pass(session: &Session<'_>, block: &AlignedBuf) -> Result<u64, CellError> {
+fn pass(session: &Session<'_>, block: &AlignedBuf) -> Result<u64, WayError> {
     let file = session.new_file(FILE, &OpenFile::new_file())?;
     session.directory.sync()?;
     let begin_ns = monotonic_ns();
@@ -131,15 +130,16 @@ fn pass(session: &Session<'_>, block: &AlignedBuf) -> Result<u64, CellError> {
     Ok(monotonic_ns() - begin_ns)
 }
 
-const OVERWRITE: Cell = small(REUSE);
-const FALLOCATE: Cell = small(prepared(Preparation::Fallocate));
-const KEEP_SIZE: Cell = small(prepared(Preparation::KeepSize));
-const ZERO_RANGE: Cell = small(prepared(Preparation::ZeroRange));
-const OVERWRITE_ZERO_RANGE: Cell = small(Strategy { preparation: Preparation::ZeroRange, ..REUSE });
-const ZEROS_DIRECT: Cell =
+const OVERWRITE: Writing = small(REUSE);
+const FALLOCATE: Writing = small(prepared(Preparation::Fallocate));
+const KEEP_SIZE: Writing = small(prepared(Preparation::KeepSize));
+const ZERO_RANGE: Writing = small(prepared(Preparation::ZeroRange));
+const OVERWRITE_ZERO_RANGE: Writing =
+    small(Strategy { preparation: Preparation::ZeroRange, ..REUSE });
+const ZEROS_DIRECT: Writing =
     small(Strategy { access: inkstone_io::Access::Direct, ..prepared(Preparation::Zeros) });
-const DIRECT_O_DSYNC: Cell = small(synced(DIRECT, Durability::ODsync));
-const FALLOCATE_O_DSYNC: Cell = small(Strategy {
+const DIRECT_O_DSYNC: Writing = small(synced(DIRECT, Durability::ODsync));
+const FALLOCATE_O_DSYNC: Writing = small(Strategy {
     access: inkstone_io::Access::Direct,
     ..synced(prepared(Preparation::Fallocate), Durability::ODsync)
 });

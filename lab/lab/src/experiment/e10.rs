@@ -23,21 +23,19 @@ use inkstone_io::{
 
 use crate::bench;
 use crate::bench::load::{Slice, Task, Worker};
-use crate::cell::size_name;
 use crate::finding::place_words;
 use crate::histogram::Recorder;
 use crate::pass::Limits;
-use crate::result::{Finding, Histogram};
+use crate::result::{Figure, Finding, Table, Unit, Way, figure};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
 use crate::site::Site;
-use crate::stage::{CellError, Session, incompressible};
+use crate::stage::{Session, WayError, incompressible};
 use crate::table::numbers::time as time_words;
+use crate::writing::size_name;
 
 use super::part::{Part, Size};
-use super::rounds::{Arm, Frame, Row, Rows, Sample, Turn, figure};
 use super::scratch::DurableWay;
 use super::statement::{By, FASTER, Source, Statement};
-use super::words::{figure_of, row};
-use super::{ExperimentResult, Unit};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone, Copy)]
@@ -61,37 +59,36 @@ const AGE_MAX: Duration = Duration::from_secs(3);
 /// change. Published are 16 changes of 64 MiB: 1 GiB.
 pub(super) fn parts(size: Size) -> Vec<Part> {
     let segment_bytes = if size == Size::Published { 64 << 20 } else { 1 << 20 };
-    vec![Part::Rows(practice(Plan { segment_bytes, changes: 16 }, 25.0))]
+    vec![Part::Trial(practice(Plan { segment_bytes, changes: 16 }, 25.0))]
 }
 
 /// As little of it as its statements need.
-fn small_practice() -> Rows {
+fn small_practice() -> Trial {
     practice(Plan { segment_bytes: 1 << 20, changes: 4 }, 10.0)
 }
 
-fn practice(plan: Plan, seconds: f64) -> Rows {
+fn practice(plan: Plan, seconds: f64) -> Trial {
     let room_bytes = (2 * LIVE * plan.segment_bytes).max(256 << 20);
-    Rows::new("practice", (NextSegment::ALL.len() + 1, room_bytes, seconds), move |scene| {
+    Trial::new("practice", (NextSegment::ALL.len() + 1, room_bytes, seconds), move |scene| {
         let way = DurableWay::of(scene.site);
         let seed = scene.pace.seed;
         let plain = |&next: &NextSegment| {
-            Row::new(next.name(), "plain files", None, Plain::new(next, way, plan, seed))
+            Running::new(next.name(), "plain files", None, Plain::new(next, way, plan, seed))
         };
-        let mut rows: Vec<Row<'_>> = NextSegment::ALL.iter().map(plain).collect();
+        let mut ways: Vec<Running<'_>> = NextSegment::ALL.iter().map(plain).collect();
         let ours = Ours::new(scene.site, scene.session, plan, seed);
-        rows.push(Row::new("inkstone", "log", None, ours));
-        let frame = Frame {
-            name: "practice",
-            title: format!(
+        ways.push(Running::new("inkstone", "log", None, ours));
+        let frame = Frame::of(
+            "practice",
+            format!(
                 "A lone writer of durable 4 KiB ({}) whose segments of {} change",
                 way.words,
                 size_name(plan.segment_bytes)
             ),
-            x_name: None,
-            unit: Unit::OperationsPerS,
-            baseline: NextSegment::Create.name().into(),
-        };
-        let mut found = scene.measure(&frame, rows);
+            Unit::OperationsPerS,
+            NextSegment::Create.name(),
+        );
+        let mut found = scene.measure(frame, ways);
         found.notes = vec![
             "a change: the time from the last write of one segment until the next segment can take a write; it is part of the \
              latency of the write that waits for it"
@@ -147,14 +144,14 @@ struct Counted {
 }
 
 impl Plain {
-    fn new(next: NextSegment, way: DurableWay, plan: Plan, seed: u64) -> Result<Self, CellError> {
+    fn new(next: NextSegment, way: DurableWay, plan: Plan, seed: u64) -> Result<Self, WayError> {
         let engine = LabEngine::open(EngineKind::Caller, 1)?;
         let buffer = Some(incompressible(BLOCK_BYTES as usize, seed));
         Ok(Self { next, way, plan, engine, buffer, latency: Recorder::new() })
     }
 
     /// Creates a written file with the size of a segment.
-    fn written(&self, session: &Session<'_>, name: &str) -> Result<LabFile, CellError> {
+    fn written(&self, session: &Session<'_>, name: &str) -> Result<LabFile, WayError> {
         super::scratch::written_file(session, name, self.plan.segment_bytes, self.way.access, 1)
     }
 
@@ -163,7 +160,7 @@ impl Plain {
         session: &Session<'_>,
         name: &str,
         is_new: bool,
-    ) -> Result<Arc<LabFile>, CellError> {
+    ) -> Result<Arc<LabFile>, WayError> {
         let how = if is_new { OpenFile::new_file() } else { OpenFile::existing() };
         Ok(Arc::new(session.directory.open(name, &how.access(self.way.access))?))
     }
@@ -174,9 +171,9 @@ impl Plain {
         session: &Session<'_>,
         number: u64,
         jobs: &mpsc::Sender<Job>,
-        ready: &mpsc::Receiver<Result<(), CellError>>,
+        ready: &mpsc::Receiver<Result<(), WayError>>,
         counted: &mut Counted,
-    ) -> Result<Arc<LabFile>, CellError> {
+    ) -> Result<Arc<LabFile>, WayError> {
         let name = segment(number);
         let file = match self.next {
             NextSegment::None => return self.open(session, &segment(0), false),
@@ -196,7 +193,7 @@ impl Plain {
                     counted.waited += 1;
                     ready.recv()
                 });
-                answer.map_err(|_| CellError::Invalid("the helper thread has ended".into()))??;
+                answer.map_err(|_| WayError::Invalid("the helper thread has ended".into()))??;
                 session.directory.rename(PREPARED, &name)?;
                 self.open(session, &name, false)?
             }
@@ -206,7 +203,7 @@ impl Plain {
             }
         };
         session.directory.sync()?;
-        let helper_gone = |_| CellError::Invalid("the helper thread has ended".into());
+        let helper_gone = |_| WayError::Invalid("the helper thread has ended".into());
         if self.next == NextSegment::Background {
             jobs.send(Job::Prepare(PREPARED.into())).map_err(helper_gone)?;
         }
@@ -216,9 +213,9 @@ impl Plain {
         Ok(file)
     }
 
-    fn write(&mut self, file: &Arc<LabFile>, offset: u64) -> Result<(), CellError> {
+    fn write(&mut self, file: &Arc<LabFile>, offset: u64) -> Result<(), WayError> {
         let Some(buffer) = self.buffer.take() else {
-            return Err(CellError::Invalid("a buffer did not come back from the engine".into()));
+            return Err(WayError::Invalid("a buffer did not come back from the engine".into()));
         };
         let len = buffer.len();
         let operation = Operation::Write { buffer, len, offset, persist: self.way.persist() };
@@ -233,9 +230,9 @@ impl Plain {
         &mut self,
         turn: &Turn<'_>,
         jobs: &mpsc::Sender<Job>,
-        ready: &mpsc::Receiver<Result<(), CellError>>,
+        ready: &mpsc::Receiver<Result<(), WayError>>,
         latency: &mut Recorder,
-    ) -> Result<Counted, CellError> {
+    ) -> Result<Counted, WayError> {
         let per_segment = self.plan.segment_bytes / BLOCK_BYTES;
         let limit = per_segment * self.plan.changes;
         let mut counted = Counted::default();
@@ -268,8 +265,8 @@ fn segment(number: u64) -> String {
     format!("practice-{number}")
 }
 
-impl Arm for Plain {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Plain {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let session = turn.session;
         // As in a service that has run for a while: all its segments exist and are written.
         for number in 0..LIVE {
@@ -308,16 +305,16 @@ impl Arm for Plain {
             let per = counted.waited as f64 / counted.change_ns.len().max(1) as f64;
             figures.push(figure("not ready in time", Unit::Percent, 100.0 * per));
         }
-        Ok(Sample { amount: counted.writes, total_ns: counted.total_ns, figures })
+        Ok(Sample::of(counted.writes, counted.total_ns).with(figures))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        Some(self.latency.finish())
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = Some(self.latency.finish());
     }
 }
 
-/// The tail of one round; the row's histogram has all rounds together.
-fn tail(latency: &Recorder) -> super::Figure {
+/// The tail of one round; the way's histogram has all rounds together.
+fn tail(latency: &Recorder) -> Figure {
     figure("p99.9 of a round", Unit::Ns, latency.finish().p999_ns as f64)
 }
 
@@ -325,7 +322,7 @@ fn tail(latency: &Recorder) -> super::Figure {
 fn help(
     session: &Session<'_>,
     to_do: &mpsc::Receiver<Job>,
-    done: &mpsc::Sender<Result<(), CellError>>,
+    done: &mpsc::Sender<Result<(), WayError>>,
     access: Access,
     bytes: u64,
 ) {
@@ -342,7 +339,7 @@ fn help(
 }
 
 /// Creates a file filled with zeros and syncs it. The later rename makes its name durable.
-fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Result<(), CellError> {
+fn prepare(session: &Session<'_>, name: &str, access: Access, bytes: u64) -> Result<(), WayError> {
     let file = session.directory.open(name, &OpenFile::new_file().access(access))?;
     Ok(file.prepare(Preparation::Zeros, bytes)?)
 }
@@ -358,12 +355,7 @@ struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    fn new(
-        site: &Site,
-        session: &'a Session<'a>,
-        plan: Plan,
-        seed: u64,
-    ) -> Result<Self, CellError> {
+    fn new(site: &Site, session: &'a Session<'a>, plan: Plan, seed: u64) -> Result<Self, WayError> {
         let path = site.directory.path().join(LOG);
         let log = bench::open(&path, bench::options(plan.segment_bytes, RECORD_BYTES))?;
         let worker = vec![Worker::new(RECORD_BYTES, seed)];
@@ -374,7 +366,7 @@ impl<'a> Ours<'a> {
         Ok(ours)
     }
 
-    fn append(&mut self, limits: Limits) -> Result<Slice, CellError> {
+    fn append(&mut self, limits: Limits) -> Result<Slice, WayError> {
         let task = Task {
             log: &self.log,
             path: &self.path,
@@ -386,8 +378,8 @@ impl<'a> Ours<'a> {
     }
 }
 
-impl Arm for Ours<'_> {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Ours<'_> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         self.worker.iter_mut().for_each(|worker| worker.latency.clear());
         let before = self.log.stats();
         let commits = self.plan.changes * self.plan.segment_bytes / BLOCK_BYTES;
@@ -403,16 +395,16 @@ impl Arm for Ours<'_> {
             let late = (after.pool_empty - before.pool_empty) as f64 / changes as f64;
             figures.push(figure("not ready in time", Unit::Percent, 100.0 * late));
         }
-        Ok(Sample { amount: slice.commits, total_ns: slice.total_ns, figures })
+        Ok(Sample::of(slice.commits, slice.total_ns).with(figures))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        Some(self.latency.finish())
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = Some(self.latency.finish());
     }
 }
 
-fn finding(found: &ExperimentResult) -> Option<Finding> {
-    let tail = |name: &str| figure_of(row(found, name)?, "p99.9 of a round");
+fn finding(found: &Table) -> Option<Finding> {
+    let tail = |name: &str| found.way(name)?.figure("p99.9 of a round");
     let (create, steady) = (tail(NextSegment::Create.name())?, tail(NextSegment::None.name())?);
     let raw = [NextSegment::Background, NextSegment::Recycle];
     let (best, best_ns) = raw
@@ -474,11 +466,11 @@ mod tests {
         let plan = Plan { segment_bytes: 16 << 10, changes: 6 };
         let way = DurableWay { access: Access::Buffered, words: "buffered" };
         for &next in NextSegment::ALL {
-            let mut arm = Plain::new(next, way, plan, 1).expect("an arm");
+            let mut way = Plain::new(next, way, plan, 1).expect("a way");
             let turn = Turn { session: &session, time: Duration::MAX, seed: 1 };
-            let sample = arm.turn(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
+            let sample = way.turn(&turn).unwrap_or_else(|error| panic!("{next}: {error}"));
             assert_eq!(sample.amount, 24, "{next}");
-            assert_eq!(arm.latency.count(), 24, "{next}");
+            assert_eq!(way.latency.count(), 24, "{next}");
             let timed = sample.figures.iter().any(|figure| figure.name == "a change");
             assert_eq!(timed, next != NextSegment::None, "{next}");
             assert_eq!(files.list().expect("names"), Vec::<String>::new(), "{next}");
@@ -489,7 +481,7 @@ mod tests {
     fn every_way_runs_beside_our_log() {
         let plan = Plan { segment_bytes: 64 << 10, changes: 2 };
         let found = crate::experiment::testing::check(&practice(plan, 1.0), &["practice"]);
-        let ours = row(&found[0], "inkstone").expect("our log");
-        assert!(found[0].rows.len() == 7 && ours.invalid.is_none(), "{ours:?}");
+        let ours = found[0].way("inkstone").expect("our log");
+        assert!(found[0].ways.len() == 7 && ours.is_measured(), "{ours:?}");
     }
 }

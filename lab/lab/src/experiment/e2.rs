@@ -5,10 +5,10 @@
 
 use inkstone_io::{Durability, Preparation};
 
-use crate::cell::{Cell, Pass};
 use crate::image::{ImageKind, LoopMode};
 use crate::run::Plan;
 use crate::stage::Leftover;
+use crate::writing::{Pass, Writing};
 
 use super::part::{Images, Part, Size, plan};
 use super::statement::{
@@ -25,9 +25,9 @@ pub(super) fn parts(size: Size) -> Vec<Part> {
     let is_published = size == Size::Published;
     let plan = plan("e2", "First and second pass", passes(), size.file_bytes(1 << 20));
     let pause_ms = if is_published { PUBLISHED_PAUSE_MS } else { 0 };
-    let cells = plan.cells.iter().map(|cell| Cell { pause_ms, ..*cell }).collect();
+    let ways = plan.ways.iter().map(|writing| Writing { pause_ms, ..*writing }).collect();
     // It was published with one file on an image of twice its size.
-    let plan = Plan { cells, leftover: Leftover::Removed, ..plan };
+    let plan = Plan { ways, leftover: Leftover::Removed, ..plan };
     vec![Part::On(Images {
         kinds: vec![ImageKind::Ext4, ImageKind::Ext4NoJournal],
         modes: vec![LoopMode::Buffered],
@@ -36,11 +36,11 @@ pub(super) fn parts(size: Size) -> Vec<Part> {
     })]
 }
 
-/// Article 1's rows and its policy of two syncs; a new file beside them; each in both passes.
-fn passes() -> Vec<Cell> {
+/// Article 1's ways and its policy of two syncs; a new file beside them; each in both passes.
+fn passes() -> Vec<Writing> {
     use Durability::{Fdatasync, FdatasyncFsync, FdatasyncFsync64, Fsync, None};
     let zero_range = prepared(Preparation::ZeroRange);
-    let rows = [
+    let ways = [
         synced(zero_range, Fsync),
         synced(zero_range, Fdatasync),
         synced(zero_range, FdatasyncFsync),
@@ -50,17 +50,19 @@ fn passes() -> Vec<Cell> {
         synced(NEW, Fsync),
         NEW,
     ];
-    let both =
-        |strategy| [Pass::First, Pass::Second].map(|pass| Cell { pass, ..Cell::of(strategy) });
-    rows.into_iter().flat_map(both).collect()
+    let both = |strategy| {
+        [Pass::First, Pass::Second].map(|pass| Writing { pass, ..Writing::of(strategy) })
+    };
+    ways.into_iter().flat_map(both).collect()
 }
 
-const APPEND: Cell = small(NEW);
-const APPEND_FSYNC: Cell = small(synced(NEW, Durability::Fsync));
-const OVERWRITE: Cell = small(REUSE);
-const OVERWRITE_FSYNC: Cell = small(synced(REUSE, Durability::Fsync));
-const ZERO_RANGE: Cell = small(prepared(Preparation::ZeroRange));
-const ZERO_RANGE_FSYNC: Cell = small(synced(prepared(Preparation::ZeroRange), Durability::Fsync));
+const APPEND: Writing = small(NEW);
+const APPEND_FSYNC: Writing = small(synced(NEW, Durability::Fsync));
+const OVERWRITE: Writing = small(REUSE);
+const OVERWRITE_FSYNC: Writing = small(synced(REUSE, Durability::Fsync));
+const ZERO_RANGE: Writing = small(prepared(Preparation::ZeroRange));
+const ZERO_RANGE_FSYNC: Writing =
+    small(synced(prepared(Preparation::ZeroRange), Durability::Fsync));
 
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
@@ -87,7 +89,7 @@ pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
         id: "fdatasync-appending",
         says: "fdatasync is faster than fsync where the file grows with each write.",
-        source: Source::Article(1, "where the set-up is that of article 2's first row"),
+        source: Source::Article(1, "where the set-up is that of article 2's first way"),
         by: speed(Here, &[APPEND_FSYNC], APPEND),
         band: FASTER,
     },
@@ -116,21 +118,21 @@ pub(super) const STATEMENTS: &[Statement] = &[
         id: "journal-amplifies",
         says: "The journal amplifies synchronous writes: more is written for each of them than without one.",
         source: Source::Article(1, "on its set-up"),
-        by: By::JournalCount { cell: ZERO_RANGE_FSYNC, what: Counted::WrittenKib },
+        by: By::JournalCount { writing: ZERO_RANGE_FSYNC, what: Counted::WrittenKib },
         band: Band::at_least(1.1),
     },
     Statement {
         id: "journal-amplifies-overwrites",
         says: "The journal amplifies them in a second pass too, which overwrites blocks.",
         source: Source::Article(1, "which makes no exception, on its set-up"),
-        by: By::JournalCount { cell: again(ZERO_RANGE_FSYNC), what: Counted::WrittenKib },
+        by: By::JournalCount { writing: again(ZERO_RANGE_FSYNC), what: Counted::WrittenKib },
         band: Band::at_least(1.1),
     },
     Statement {
         id: "journal-slows",
         says: "The journal makes synchronous writes slower.",
         source: Source::Article(1, "15.56 s without, 15.63 s with, on its set-up"),
-        by: By::JournalTime { cell: ZERO_RANGE_FSYNC },
+        by: By::JournalTime { writing: ZERO_RANGE_FSYNC },
         band: FASTER,
     },
     Statement {

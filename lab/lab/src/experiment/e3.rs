@@ -8,26 +8,27 @@ use inkstone_io::{
     Access, AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind,
 };
 
-use crate::cell::{Cache, Cell};
 use crate::image::{ImageKind, LoopMode};
+use crate::result::Unit;
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
 use crate::run::Plan;
-use crate::stage::CellError;
+use crate::stage::WayError;
+use crate::writing::{Cache, Writing};
 
+use super::e1;
 use super::part::{Images, Part, Size, plan};
-use super::rounds::{Arm, Frame, Row, Rows, Sample, Turn};
 use super::scratch::written_file;
 use super::statement::{
     Band, By, Counted, Ground::Here, Ground::Journal, Source, Statement, count,
 };
 use super::ways::{NEW, REUSE, prepared, records, small, synced};
-use super::{Unit, e1};
 
 pub(super) fn parts(size: Size) -> Vec<Part> {
-    let each = |cell: Cell| [cell, records(cell)];
-    let cells: Vec<Cell> = e1::log().into_iter().flat_map(each).collect();
+    let each = |writing: Writing| [writing, records(writing)];
+    let ways: Vec<Writing> = e1::log().into_iter().flat_map(each).collect();
     let (bytes, rounds) = if size == Size::Published { (8 << 20, 7) } else { (256 << 10, 1) };
     let title = "What each of these ways costs, in commits of 4 KiB and of 512 B";
-    let plan = Plan { rounds, timeline_commits: 3, ..plan("e3", title, cells, bytes) };
+    let plan = Plan { rounds, timeline_commits: 3, ..plan("e3", title, ways, bytes) };
     let plan = Plan { bill_commits: if size == Size::Published { 200 } else { 64 }, ..plan };
     vec![Part::On(Images {
         kinds: vec![ImageKind::Ext4],
@@ -45,34 +46,32 @@ const COMMITS: u64 = 32;
 
 /// Appends and overwrites with fdatasync, alone and each after an unrelated file was made: counted,
 /// not timed. It compares the device's counters, so nobody else may write to it.
-fn neighbours() -> Rows {
-    let rows = Rows::new("neighbours", (4, COMMITS * BLOCK_BYTES as u64, 4.0), |scene| {
+fn neighbours() -> Trial {
+    let trial = Trial::new("neighbours", (4, COMMITS * BLOCK_BYTES as u64, 4.0), |scene| {
         let device = || {
             let device = scene.site.capabilities.device.as_ref().filter(|_| scene.site.private);
-            let shared = || CellError::Invalid("other processes write to the device too".into());
+            let shared = || WayError::Invalid("other processes write to the device too".into());
             device.map(|device| device.number).ok_or_else(shared)
         };
-        let row = |name: &str, append, beside| {
-            let arm = device().map(|device| Commits { device, append, beside });
-            Row::new(name, "commits", None, arm)
+        let way = |name: &str, append, beside| {
+            let way = device().map(|device| Commits { device, append, beside });
+            Running::new(name, "commits", None, way)
         };
-        let rows = vec![
-            row("append, alone", true, false),
-            row("append, beside new files", true, true),
-            row("overwrite, alone", false, false),
-            row("overwrite, beside new files", false, true),
+        let ways = vec![
+            way("append, alone", true, false),
+            way("append, beside new files", true, true),
+            way("overwrite, alone", false, false),
+            way("overwrite, beside new files", false, true),
         ];
-        let frame = Frame {
-            name: "neighbours",
-            title: "4 KiB commits with fdatasync, alone and each after an unrelated empty file was made"
-                .into(),
-            x_name: None,
-            unit: Unit::CommitsPerMb,
-            baseline: "append, alone".into(),
-        };
-        Ok(vec![scene.measure(&frame, rows)])
+        let frame = Frame::of(
+            "neighbours",
+            "4 KiB commits with fdatasync, alone and each after an unrelated empty file was made",
+            Unit::CommitsPerMb,
+            "append, alone",
+        );
+        Ok(vec![scene.measure(frame, ways)])
     });
-    rows.private()
+    trial.private()
 }
 
 struct Commits {
@@ -82,14 +81,14 @@ struct Commits {
 }
 
 impl Commits {
-    fn written_bytes(&self) -> Result<u64, CellError> {
+    fn written_bytes(&self) -> Result<u64, WayError> {
         Ok(block_stat(self.device)?.write_sectors * SECTOR_BYTES)
     }
 }
 
-impl Arm for Commits {
-    /// Returns bytes in place of a time: a row's figure is commits per megabyte.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Commits {
+    /// Returns bytes in place of a time: a way's figure is commits per megabyte.
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         const PER_MEGABYTE: u64 = 1_000;
         let session = turn.session;
         let file = if self.append {
@@ -115,7 +114,7 @@ impl Arm for Commits {
             (0..COMMITS).try_for_each(|number| session.directory.remove(&neighbour(number)))?;
         }
         session.remove(FILE)?;
-        Ok(Sample { amount: COMMITS, total_ns: written * PER_MEGABYTE, figures: Vec::new() })
+        Ok(Sample::of(COMMITS, written * PER_MEGABYTE))
     }
 }
 
@@ -123,8 +122,8 @@ fn neighbour(number: u64) -> String {
     format!("unrelated-{number}")
 }
 
-const OVERWRITE_COLD: Cell = Cell { cache: Cache::Cold, ..small(REUSE) };
-const APPEND_FSYNC: Cell = small(synced(NEW, Durability::Fsync));
+const OVERWRITE_COLD: Writing = Writing { cache: Cache::Cold, ..small(REUSE) };
+const APPEND_FSYNC: Writing = small(synced(NEW, Durability::Fsync));
 
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {

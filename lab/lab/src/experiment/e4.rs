@@ -7,11 +7,11 @@ use inkstone_host::{FallocateMode, LabFile, monotonic_ns};
 use inkstone_io::{AlignedBuf, Directory, Durability, File, OpenFile, Preparation, SyncKind};
 
 use crate::image::ImageKind;
-use crate::stage::{CellError, Session};
+use crate::result::{Unit, Way};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn};
+use crate::stage::{Session, WayError};
 
-use super::Unit;
 use super::part::{Atlas, Part, Size};
-use super::rounds::{Arm, Frame, Row, Rows, Sample, Turn, counted};
 use super::statement::{Band, By, FASTER, Source, Statement};
 
 const BLOCK_BYTES: usize = 4096;
@@ -30,23 +30,22 @@ const ZEROS: &str = "zeros written, synced once";
 
 /// How long an empty file takes to get 8 MiB of blocks: reserved through a descriptor with O_DSYNC,
 /// or zeros written and synced.
-fn reserving() -> Rows {
-    Rows::new("reserving", (2, RESERVE_BYTES, 2.0), |scene| {
-        let row = |name: &str, durability, preparation| {
-            Row::new(name, "files", None, Ok(Reserved { durability, preparation }))
+fn reserving() -> Trial {
+    Trial::new("reserving", (2, RESERVE_BYTES, 2.0), |scene| {
+        let way = |name: &str, durability, preparation| {
+            Running::new(name, "files", None, Ok(Reserved { durability, preparation }))
         };
-        let rows = vec![
-            row(POSIX, Durability::ODsync, Preparation::PosixFallocate),
-            row(ZEROS, Durability::Fsync, Preparation::Zeros),
+        let ways = vec![
+            way(POSIX, Durability::ODsync, Preparation::PosixFallocate),
+            way(ZEROS, Durability::Fsync, Preparation::Zeros),
         ];
-        let frame = Frame {
-            name: "reserving",
-            title: "Growing an empty file to 8 MiB with blocks of its own".into(),
-            x_name: None,
-            unit: Unit::FilesPerS,
-            baseline: POSIX.into(),
-        };
-        let found = scene.measure(&frame, rows);
+        let frame = Frame::of(
+            "reserving",
+            "Growing an empty file to 8 MiB with blocks of its own",
+            Unit::FilesPerS,
+            POSIX,
+        );
+        let found = scene.measure(frame, ways);
         scene.session.clear("reserving")?;
         Ok(vec![found])
     })
@@ -57,15 +56,15 @@ struct Reserved {
     preparation: Preparation,
 }
 
-impl Arm for Reserved {
+impl TakesTurns for Reserved {
     /// Creates one file; its removal is not part of the time.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let session = turn.session;
         let file =
             session.new_file("reserving", &OpenFile::new_file().durability(self.durability))?;
         let begin_ns = monotonic_ns();
         file.prepare(self.preparation, RESERVE_BYTES)?;
-        Ok(Sample { amount: 1, total_ns: monotonic_ns() - begin_ns, figures: Vec::new() })
+        Ok(Sample::of(1, monotonic_ns() - begin_ns))
     }
 }
 
@@ -80,40 +79,40 @@ const KEPT: &str = "reserved, KEEP_SIZE";
 
 /// Writes on a full disk into a file that grows, and into blocks reserved with mode 0 or with
 /// KEEP_SIZE: counted, not timed. It fills the file system, so it needs one of its own.
-fn full_disk() -> Rows {
-    let rows = Rows::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
-        let row = |name: &str, reserved| {
-            let shared = || CellError::Invalid("the disk is not the lab's own to fill".into());
-            let arm = if scene.site.private { Ok(Writes { reserved }) } else { Err(shared()) };
-            Row::new(name, "writes", None, arm)
+fn full_disk() -> Trial {
+    let trial = Trial::new("full-disk", (3, WRITES * BLOCK_BYTES as u64, 2.0), |scene| {
+        let way = |name: &str, reserved| {
+            let shared = || WayError::Invalid("the disk is not the lab's own to fill".into());
+            let way = if scene.site.private { Ok(Writes { reserved }) } else { Err(shared()) };
+            Running::new(name, "writes", None, way)
         };
-        let rows = vec![
-            row(GROWS, None),
-            row(MODE_0, Some(Preparation::Fallocate)),
-            row(KEPT, Some(Preparation::KeepSize)),
+        let ways = vec![
+            way(GROWS, None),
+            way(MODE_0, Some(Preparation::Fallocate)),
+            way(KEPT, Some(Preparation::KeepSize)),
         ];
-        let frame = Frame {
-            name: "full-disk",
-            title: "64 writes of 4 KiB with fdatasync on a disk without a free block".into(),
-            x_name: None,
-            unit: Unit::WritesRefused,
-            baseline: String::new(),
-        };
-        let mut found = scene.count(&frame, rows);
+        let frame = Frame::of(
+            "full-disk",
+            "64 writes of 4 KiB with fdatasync on a disk without a free block",
+            Unit::WritesRefused,
+            "",
+        );
+        let mut found = scene.count(frame, ways);
         clear(scene.session)?;
         // Where nothing was refused to the file that grows, the disk was not full.
-        if found.rows.iter().any(|row| row.name == GROWS && row.samples.contains(&0.0)) {
-            for row in &mut found.rows {
-                row.samples.clear();
-                row.invalid = Some("the disk could not be filled: a file still grew on it".into());
+        let grew = |way: &Way| way.rounds.iter().any(|round| round.commits == 0);
+        if found.way(GROWS).is_some_and(grew) {
+            for way in &mut found.ways {
+                way.rounds.clear();
+                way.missing = Some("the disk could not be filled: a file still grew on it".into());
             }
         }
         Ok(vec![found])
     });
-    rows.private()
+    trial.private()
 }
 
-fn clear(session: &Session<'_>) -> Result<(), CellError> {
+fn clear(session: &Session<'_>) -> Result<(), WayError> {
     session.remove(FULL)?;
     session.clear(FILLER)
 }
@@ -122,8 +121,8 @@ struct Writes {
     reserved: Option<Preparation>,
 }
 
-impl Arm for Writes {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Writes {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let session = turn.session;
         clear(session)?;
         let file = session.directory.open(FULL, &OpenFile::new_file())?;
@@ -145,12 +144,12 @@ impl Arm for Writes {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(counted(refused))
+        Ok(Sample::counted(refused))
     }
 }
 
 /// Takes every free block, in ever smaller pieces.
-fn fill(session: &Session<'_>, filler: &LabFile) -> Result<(), CellError> {
+fn fill(session: &Session<'_>, filler: &LabFile) -> Result<(), WayError> {
     let (mut at, mut len) = (0, FILL_BYTES);
     while len >= BLOCK_BYTES as u64 {
         session.check()?;
@@ -170,19 +169,18 @@ const WRITTEN: [u8; 8192] = [0xA5; 8192];
 const CALLS: u64 = 256;
 
 /// A file that grows by a hole: INSERT_RANGE at its front beside ftruncate at its end.
-fn growing() -> Rows {
+fn growing() -> Trial {
     let room_bytes = WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64;
-    Rows::new("growing", (2, room_bytes, 2.0), |scene| {
-        let row = |name: &str, inserts| Row::new(name, "calls", None, Ok(Calls { inserts }));
-        let rows = vec![row("INSERT_RANGE", true), row("ftruncate", false)];
-        let frame = Frame {
-            name: "growing",
-            title: "Calls that make a file one block longer, without a sync".into(),
-            x_name: None,
-            unit: Unit::CallsPerS,
-            baseline: "INSERT_RANGE".into(),
-        };
-        let found = scene.measure(&frame, rows);
+    Trial::new("growing", (2, room_bytes, 2.0), |scene| {
+        let way = |name: &str, inserts| Running::new(name, "calls", None, Ok(Calls { inserts }));
+        let ways = vec![way("INSERT_RANGE", true), way("ftruncate", false)];
+        let frame = Frame::of(
+            "growing",
+            "Calls that make a file one block longer, without a sync",
+            Unit::CallsPerS,
+            "INSERT_RANGE",
+        );
+        let found = scene.measure(frame, ways);
         scene.session.clear(GROWING)?;
         Ok(vec![found])
     })
@@ -192,8 +190,8 @@ struct Calls {
     inserts: bool,
 }
 
-impl Arm for Calls {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Calls {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let file = turn.session.new_file(GROWING, &OpenFile::new_file())?;
         file.write_at(&WRITTEN, 0)?;
         file.sync(SyncKind::All)?;
@@ -213,11 +211,9 @@ impl Arm for Calls {
         let total_ns = monotonic_ns() - begin_ns;
         let len = file.len_bytes()?;
         if len != WRITTEN.len() as u64 + CALLS * BLOCK_BYTES as u64 {
-            return Err(CellError::Invalid(format!(
-                "the file has {len} bytes after {CALLS} calls"
-            )));
+            return Err(WayError::Invalid(format!("the file has {len} bytes after {CALLS} calls")));
         }
-        Ok(Sample { amount: CALLS, total_ns, figures: Vec::new() })
+        Ok(Sample::of(CALLS, total_ns))
     }
 }
 
@@ -240,14 +236,14 @@ pub(super) const STATEMENTS: &[Statement] = &[
         id: "reserving-no-enospc",
         says: "Writes into reserved blocks (mode 0) are not refused on a full disk (here: of 64, ext4).",
         source: Source::Article(3, ""),
-        by: By::Most { run: full_disk, result: "full-disk", row: MODE_0 },
+        by: By::Most { run: full_disk, result: "full-disk", way: MODE_0 },
         band: Band::between(0.0, 0.0),
     },
     Statement {
         id: "keep-size-no-enospc",
         says: "Nor are writes into blocks reserved with KEEP_SIZE.",
         source: Source::Article(3, ""),
-        by: By::Most { run: full_disk, result: "full-disk", row: KEPT },
+        by: By::Most { run: full_disk, result: "full-disk", way: KEPT },
         band: Band::between(0.0, 0.0),
     },
     Statement {

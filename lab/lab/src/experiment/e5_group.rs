@@ -1,7 +1,7 @@
 //! A key-value store's log with its blocks reserved ahead and without, as published: threads that
 //! each wait for their record, on a plain file that they write in groups, and on our log.
 //!
-//! *Owns*: the rows, and the simplest group commit. *May not touch*: the rounds; how the log
+//! *Owns*: the ways, and the simplest group commit. *May not touch*: the rounds; how the log
 //! prepares its segments.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,9 @@ use crate::bench::{KEEP_BYTES, Load, open, options};
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::pass::Limits;
-use crate::result::Histogram;
-use crate::stage::{CellError, Session};
-
-use super::rounds::{Arm, Frame, Pace, Row, Sample, Scene, Turn, figure};
-use super::{ExperimentResult, Unit};
+use crate::result::{Table, Unit, Way, figure};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Turn};
+use crate::stage::{Session, WayError};
 
 /// Threads, each of which waits for its record, and the bytes of a record, as published.
 pub(super) const THREADS: u32 = 8;
@@ -34,7 +32,7 @@ const STEP_BYTES: u64 = 4 << 20;
 /// created quickly.
 const SEGMENT_BYTES: u64 = 8 << 20;
 const GROWS: &str = "plain file, grows";
-/// How many rows there are.
+/// How many ways there are.
 pub(super) const COUNT: usize = 5;
 
 /// Each way has a turn in each round.
@@ -42,35 +40,34 @@ pub(super) fn preallocation(
     scene: &mut Scene<'_>,
     records: Option<u64>,
     pace: &Pace,
-) -> Result<ExperimentResult, CellError> {
+) -> Result<Table, WayError> {
     // Without either limit a turn would never end.
     let endless = pace.budget.is_none().then_some(PUBLISHED_RECORDS);
     let records = records.or(endless).unwrap_or(u64::MAX);
     let plain = |name: &str, ahead| {
-        let arm = Plain { ahead, records, latency: Recorder::new() };
-        Row::new(name, "plain file", None, Ok(arm))
+        let way = Plain { ahead, records, latency: Recorder::new() };
+        Running::new(name, "plain file", None, Ok(way))
     };
     let session = scene.session;
     let log = |name: &str, preparation| {
-        Row::new(name, "log", None, Logged::new(session, preparation, records, pace.seed))
+        Running::new(name, "log", None, Logged::new(session, preparation, records, pace.seed))
     };
-    let rows = vec![
+    let ways = vec![
         plain(GROWS, None),
         plain("plain file, KEEP_SIZE ahead", Some(Preparation::KeepSizeSteps)),
         plain("plain file, mode 0 ahead", Some(Preparation::FallocateSteps)),
         log("inkstone, blocks reserved", Preparation::Fallocate),
         log("inkstone, zeros written", Preparation::Zeros),
     ];
-    let frame = Frame {
-        name: "log-preallocation",
-        title: format!(
+    let frame = Frame::of(
+        "log-preallocation",
+        format!(
             "{THREADS} threads, records of {RECORD_BYTES} B, each durable before its append returns: blocks reserved ahead, or not"
         ),
-        x_name: None,
-        unit: Unit::OperationsPerS,
-        baseline: GROWS.into(),
-    };
-    let mut found = scene.measure_at(pace, &frame, rows);
+        Unit::OperationsPerS,
+        GROWS,
+    );
+    let mut found = scene.measure_at(pace, frame, ways);
     found.notes = vec![
         "plain file: one thread writes the records of all threads and calls fdatasync, the others wait; each turn has a new file".into(),
         "our log always prepares: its segments are reserved (fallocate) or filled with zeros before they are written; here it \
@@ -111,7 +108,7 @@ struct State {
 }
 
 impl Group<'_> {
-    fn append(&self, record: &[u8]) -> Result<(), CellError> {
+    fn append(&self, record: &[u8]) -> Result<(), WayError> {
         let mut state = lock(&self.state);
         state.pending.extend_from_slice(record);
         state.asked += 1;
@@ -179,8 +176,8 @@ struct Plain {
     latency: Recorder,
 }
 
-impl Arm for Plain {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Plain {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let session = turn.session;
         session.clear(FILE)?;
         let file = session.directory.open(FILE, &OpenFile::new_file())?;
@@ -214,21 +211,18 @@ impl Arm for Plain {
         // Acknowledged records must be there: the lab does not measure a log that loses records.
         let written = lock(&group.state).offset;
         if written != amount * RECORD_BYTES {
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "{amount} records were acknowledged, but {written} bytes written"
             )));
         }
         let per_group =
             figure("records per flush", Unit::PerFlush, amount as f64 / groups.max(1) as f64);
-        Ok(Sample {
-            amount,
-            total_ns: last_ns.saturating_sub(all.begin_ns),
-            figures: vec![per_group],
-        })
+        let total_ns = last_ns.saturating_sub(all.begin_ns);
+        Ok(Sample::of(amount, total_ns).with(vec![per_group]))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        Some(self.latency.finish())
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = Some(self.latency.finish());
     }
 }
 
@@ -247,7 +241,7 @@ impl Logged {
         preparation: Preparation,
         records: u64,
         seed: u64,
-    ) -> Result<Self, CellError> {
+    ) -> Result<Self, WayError> {
         let load = Load::Closed(THREADS);
         let path = session.directory.path().join(format!("log-{preparation}"));
         // A recycled segment is written already, which would make both ways equal.
@@ -259,8 +253,8 @@ impl Logged {
     }
 }
 
-impl Arm for Logged {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Logged {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let before = self.log.stats();
         let stop = turn.session.stop;
         let task = Task {
@@ -277,14 +271,11 @@ impl Arm for Logged {
         let groups = (after.groups - before.groups).max(1);
         let per_group =
             figure("records per flush", Unit::PerFlush, slice.commits as f64 / groups as f64);
-        Ok(Sample { amount: slice.commits, total_ns: slice.total_ns, figures: vec![per_group] })
+        Ok(Sample::of(slice.commits, slice.total_ns).with(vec![per_group]))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        let (first, rest) = self.workers.split_first()?;
-        let mut all = first.latency.clone();
-        rest.iter().for_each(|worker| all.merge(&worker.latency));
-        Some(all.finish())
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = Worker::latency_of(&self.workers);
     }
 }
 

@@ -24,25 +24,23 @@ use inkstone_io::{
 };
 use serde::Deserialize;
 
-use crate::cell::Cell;
 use crate::crowd::together;
 use crate::finding::place_words;
-use crate::result::{Finding, Histogram};
-use crate::stage::{CellError, Session};
+use crate::result::{Finding, Table, Unit, Way, figure};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
+use crate::stage::{Session, WayError};
 use crate::table::numbers::sig3;
+use crate::writing::Writing;
 
 use super::flight::{Flight, Source, Work, fly, latency_of};
 use super::part::{Part, Size, plan};
-use super::rounds::{
-    Arm, Frame, Pace, Row, Rows, Sample, Scene, Turn, counted, figure, usage_figures,
-};
+use super::pattern;
 use super::scratch::{fill, written_file};
 use super::statement::{
     Band, By, Counted, FASTER, Ground::Here, NO_BAND, Source as From, Statement, count, speed,
 };
 use super::ways::{DIRECT, REUSE, by, small, synced};
-use super::words::{compared, median_of, row};
-use super::{ExperimentResult, Unit, pattern};
+use super::words::compared;
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -71,14 +69,14 @@ pub(super) fn parts(size: Size) -> Vec<Part> {
     let (file_bytes, turn_s) = if is_published { (10 << 30, 60) } else { (64 << 20, 10) };
     let turn_max = Duration::from_secs(turn_s);
     let load = Plan { file_bytes, jobs: 8, depth: 16, turn_max };
-    vec![Part::Here(plan("e6", title, ways(), bytes)), Part::Rows(mixed(load))]
+    vec![Part::Here(plan("e6", title, ways(), bytes)), Part::Trial(mixed(load))]
 }
 
 /// Each way of doing I/O over a written file, so that only the way differs.
-fn ways() -> Vec<Cell> {
+fn ways() -> Vec<Writing> {
     use {Access::*, Durability as D, EngineKind::*};
     let way =
-        |access, durability, engine| Cell::of(Strategy { access, durability, engine, ..REUSE });
+        |access, durability, engine| Writing::of(Strategy { access, durability, engine, ..REUSE });
     vec![
         way(Buffered, D::Fsync, Caller),
         way(Buffered, D::Fdatasync, Caller),
@@ -113,11 +111,11 @@ fn ways() -> Vec<Cell> {
 }
 
 /// The load with several requests in flight in each job, and with one.
-fn mixed(plan: Plan) -> Rows {
-    Rows::new("mixed", (4, plan.file_bytes, 15.0), move |scene| {
+fn mixed(plan: Plan) -> Trial {
+    Trial::new("mixed", (4, plan.file_bytes, 15.0), move |scene| {
         if scene.site.capabilities.direct == DioAlignment::Refused {
             let file_system = &scene.site.capabilities.mount.file_system;
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "this load needs O_DIRECT, which {file_system} does not have here: take another directory"
             )));
         }
@@ -126,7 +124,7 @@ fn mixed(plan: Plan) -> Rows {
         let fio = fio_version();
         let pace = scene.pace.part(0.5);
         let mut found = Vec::new();
-        for way in [Way::Ring, Way::Blocking] {
+        for way in [Calls::Ring, Calls::Blocking] {
             if scene.session.check().is_ok() {
                 found.push(one(scene, &plan, &pace, (way, &fio)));
             }
@@ -138,7 +136,7 @@ fn mixed(plan: Plan) -> Rows {
 
 /// How a job makes its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Calls {
     /// One after the other.
     Blocking,
     /// Several in flight through io_uring.
@@ -152,27 +150,26 @@ fn one(
     scene: &mut Scene<'_>,
     plan: &Plan,
     pace: &Pace,
-    (way, fio): (Way, &Result<String, String>),
-) -> ExperimentResult {
+    (way, fio): (Calls, &Result<String, String>),
+) -> Table {
     let directory = scene.site.directory.path();
-    let theirs = fio.clone().map_err(CellError::Invalid).map(|_| Fio::new(directory, plan, way));
+    let theirs = fio.clone().map_err(WayError::Invalid).map(|_| Fio::new(directory, plan, way));
     let ours = Ours::new(scene.session, plan, way, pace.seed);
-    let rows = vec![Row::new(FIO, FIO, None, theirs), Row::new(OURS, OURS, None, ours)];
+    let ways = vec![Running::new(FIO, FIO, None, theirs), Running::new(OURS, OURS, None, ours)];
     let flight = match way {
-        Way::Blocking => "one blocking call after the other in each".into(),
-        Way::Ring => format!("{} in flight in each, through io_uring", plan.depth),
+        Calls::Blocking => "one blocking call after the other in each".into(),
+        Calls::Ring => format!("{} in flight in each, through io_uring", plan.depth),
     };
-    let frame = Frame {
-        name: if way == Way::Blocking { "mixed" } else { "mixed-async" },
-        title: format!(
+    let frame = Frame::of(
+        if way == Calls::Blocking { "mixed" } else { "mixed-async" },
+        format!(
             "4 KiB, half reads and half durable writes, O_DIRECT + O_SYNC, {} jobs, {flight}",
             plan.jobs
         ),
-        x_name: None,
-        unit: Unit::OperationsPerS,
-        baseline: if fio.is_ok() { FIO.into() } else { OURS.into() },
-    };
-    let mut found = scene.measure_at(pace, &frame, rows);
+        Unit::OperationsPerS,
+        if fio.is_ok() { FIO } else { OURS },
+    );
+    let mut found = scene.measure_at(pace, frame, ways);
     found.notes = vec![
         format!("fio: {}", fio_arguments(plan, way, pace.turn(2)).join(" ")),
         "inkstone checks every byte that it reads, fio checks none; both run their jobs as threads of one process"
@@ -193,11 +190,11 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(session: &Session<'_>, plan: &Plan, way: Way, seed: u64) -> Result<Self, CellError> {
+    fn new(session: &Session<'_>, plan: &Plan, way: Calls, seed: u64) -> Result<Self, WayError> {
         session.check()?;
         let (kind, depth) = match way {
-            Way::Blocking => (EngineKind::Caller, 1),
-            Way::Ring => (EngineKind::Uring, plan.depth),
+            Calls::Blocking => (EngineKind::Caller, 1),
+            Calls::Ring => (EngineKind::Uring, plan.depth),
         };
         let job = |_| Flight::new(kind, depth, BLOCK_BYTES as usize, &[0]);
         let flights = (0..plan.jobs).map(job).collect::<Result<_, _>>()?;
@@ -205,19 +202,19 @@ impl Ours {
     }
 }
 
-fn open(session: &Session<'_>, durability: Durability) -> Result<LabFile, CellError> {
+fn open(session: &Session<'_>, durability: Durability) -> Result<LabFile, WayError> {
     let how = OpenFile::existing().access(Access::Direct).durability(durability);
     Ok(session.directory.open(FILE, &how)?)
 }
 
 /// Rewrites the file, since fio leaves its own bytes. Also done before fio's turns, so that both
 /// find the device after the same work.
-fn refill(session: &Session<'_>, file_bytes: u64, seed: u64) -> Result<(), CellError> {
+fn refill(session: &Session<'_>, file_bytes: u64, seed: u64) -> Result<(), WayError> {
     fill(session, &open(session, Durability::None)?, file_bytes, seed)
 }
 
-impl Arm for Ours {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Ours {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         refill(turn.session, self.blocks * BLOCK_BYTES, self.seed)?;
         let file = Arc::new(open(turn.session, Durability::OSync)?);
         let turn = Turn { time: turn.time.min(self.turn_max), ..*turn };
@@ -226,15 +223,16 @@ impl Arm for Ours {
             let random = fastrand::Rng::with_seed(turn.seed ^ (index as u64 + 1));
             Job { blocks, seed, random, next: [0; 2], done: 0 }
         })?;
-        Ok(Sample {
-            amount: flown.operations,
-            total_ns: flown.total_ns,
-            figures: usage_figures(&flown.usage, flown.operations),
-        })
+        Ok(Sample::of(flown.operations, flown.total_ns).with(usage_figures(
+            &flown.usage,
+            flown.operations,
+            Unit::PerOp,
+            Unit::NsPerOp,
+        )))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        latency_of(&self.flights)
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = latency_of(&self.flights);
     }
 }
 
@@ -265,11 +263,11 @@ impl Source for Job {
         Some(Work { offset, len: BLOCK_BYTES as usize, write: writes.then_some(Persist::Later) })
     }
 
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
         if work.write.is_some() {
             return Ok(());
         }
-        pattern::check(buffer, work.offset, self.seed).map_err(CellError::Invalid)
+        pattern::check(buffer, work.offset, self.seed).map_err(WayError::Invalid)
     }
 }
 
@@ -277,21 +275,21 @@ impl Source for Job {
 struct Fio {
     directory: PathBuf,
     plan: Plan,
-    way: Way,
+    way: Calls,
 }
 
 /// How often the user's wish to stop is checked while fio runs.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Fio {
-    fn new(directory: &Path, plan: &Plan, way: Way) -> Self {
+    fn new(directory: &Path, plan: &Plan, way: Calls) -> Self {
         Self { directory: directory.to_path_buf(), plan: plan.clone(), way }
     }
 
     /// Runs it to its end, or until the user wants to stop.
-    fn run(&self, turn: &Turn<'_>) -> Result<String, CellError> {
+    fn run(&self, turn: &Turn<'_>) -> Result<String, WayError> {
         let failed =
-            |what: &str, error: std::io::Error| CellError::Invalid(format!("{what}: {error}"));
+            |what: &str, error: std::io::Error| WayError::Invalid(format!("{what}: {error}"));
         let mut child = Command::new(FIO)
             .args(fio_arguments(&self.plan, self.way, turn.time))
             .arg(format!("--output={REPORT}"))
@@ -308,7 +306,7 @@ impl Fio {
                     // Its jobs are threads and end with it.
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(CellError::Interrupted);
+                    return Err(WayError::Interrupted);
                 }
                 None => std::thread::sleep(LOOK),
             }
@@ -319,14 +317,14 @@ impl Fio {
         let _ = std::fs::remove_file(&report);
         if !status.success() {
             let first = text.lines().next().unwrap_or("no message");
-            return Err(CellError::Invalid(format!("fio ended with {status}: {first}")));
+            return Err(WayError::Invalid(format!("fio ended with {status}: {first}")));
         }
         Ok(text)
     }
 }
 
-fn fio_arguments(plan: &Plan, way: Way, time: Duration) -> Vec<String> {
-    let engine = if way == Way::Blocking { "psync" } else { "io_uring" };
+fn fio_arguments(plan: &Plan, way: Calls, time: Duration) -> Vec<String> {
+    let engine = if way == Calls::Blocking { "psync" } else { "io_uring" };
     let runtime_ms = time.min(plan.turn_max).as_millis().max(1);
     [
         "--name=mixed --rw=rw --rwmixread=50 --bs=4096 --direct=1 --sync=1 --thread --group_reporting --time_based",
@@ -367,8 +365,8 @@ struct FioSide {
 }
 
 /// Operations and their time.
-fn parse_fio(text: &str) -> Result<(u64, u64, u64), CellError> {
-    let bad = |why: String| CellError::Invalid(format!("fio's report cannot be read: {why}"));
+fn parse_fio(text: &str) -> Result<(u64, u64, u64), WayError> {
+    let bad = |why: String| WayError::Invalid(format!("fio's report cannot be read: {why}"));
     // fio may print notes before it.
     let json = text.find('{').map(|at| &text[at..]).unwrap_or_default();
     let report: FioReport = serde_json::from_str(json).map_err(|error| bad(error.to_string()))?;
@@ -376,7 +374,7 @@ fn parse_fio(text: &str) -> Result<(u64, u64, u64), CellError> {
         return Err(bad(format!("{} groups of jobs instead of 1", report.jobs.len())));
     };
     if job.error != 0 {
-        return Err(CellError::Invalid(format!("fio's jobs failed with error {}", job.error)));
+        return Err(WayError::Invalid(format!("fio's jobs failed with error {}", job.error)));
     }
     let ms = job.read.runtime.max(job.write.runtime);
     if ms == 0 || job.read.total_ios + job.write.total_ios == 0 {
@@ -385,16 +383,13 @@ fn parse_fio(text: &str) -> Result<(u64, u64, u64), CellError> {
     Ok((job.read.total_ios, job.write.total_ios, ms * 1_000_000))
 }
 
-impl Arm for Fio {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Fio {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         refill(turn.session, self.plan.file_bytes, turn.seed)?;
         let (reads, writes, total_ns) = parse_fio(&self.run(turn)?)?;
         let share = 100.0 * reads as f64 / (reads + writes) as f64;
-        Ok(Sample {
-            amount: reads + writes,
-            total_ns,
-            figures: vec![figure("reads", Unit::Percent, share)],
-        })
+        let figures = vec![figure("reads", Unit::Percent, share)];
+        Ok(Sample::of(reads + writes, total_ns).with(figures))
     }
 }
 
@@ -415,9 +410,9 @@ fn fio_version() -> Result<String, String> {
 /// How close our figure must be to fio's.
 const NEAR: std::ops::RangeInclusive<f64> = 0.85..=1.15;
 
-fn finding(found: &ExperimentResult) -> Option<Finding> {
-    let ours = row(found, OURS)?;
-    let rate = sig3(median_of(ours)?);
+fn finding(found: &Table) -> Option<Finding> {
+    let ours = found.way(OURS)?;
+    let rate = sig3(found.median(ours)?);
     let place = place_words(&found.place);
     let sentence = match &ours.relative {
         Some(relative) => {
@@ -455,19 +450,17 @@ const RECORDS: u64 = 65_536;
 
 /// Two threads that write through one descriptor, each its own half of a file, with lseek and write
 /// and with pwrite: counted, not timed.
-fn shared_offset() -> Rows {
-    Rows::new("shared-offset", (2, RECORDS * RECORD_BYTES as u64, 2.0), |scene| {
-        let row = |name: &str, seeks| Row::new(name, "records", None, Ok(Halves { seeks }));
-        let rows = vec![row("lseek + write", true), row("pwrite", false)];
-        let frame = Frame {
-            name: "shared-offset",
-            title: "65,536 records of 64 bytes by two threads through one descriptor, each its own half"
-                .into(),
-            x_name: None,
-            unit: Unit::RecordsAstray,
-            baseline: String::new(),
-        };
-        let found = scene.count(&frame, rows);
+fn shared_offset() -> Trial {
+    Trial::new("shared-offset", (2, RECORDS * RECORD_BYTES as u64, 2.0), |scene| {
+        let way = |name: &str, seeks| Running::new(name, "records", None, Ok(Halves { seeks }));
+        let ways = vec![way("lseek + write", true), way("pwrite", false)];
+        let frame = Frame::of(
+            "shared-offset",
+            "65,536 records of 64 bytes by two threads through one descriptor, each its own half",
+            Unit::RecordsAstray,
+            "",
+        );
+        let found = scene.count(frame, ways);
         scene.session.clear(SHARED)?;
         Ok(vec![found])
     })
@@ -477,8 +470,8 @@ struct Halves {
     seeks: bool,
 }
 
-impl Arm for Halves {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Halves {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let file = turn.session.new_file(SHARED, &OpenFile::new_file())?;
         file.set_len(RECORDS * RECORD_BYTES as u64)?;
         together(&mut [(); THREADS], |thread, ()| {
@@ -496,33 +489,34 @@ impl Arm for Halves {
             }
             Ok(())
         })?;
-        Ok(counted(misplaced(&file)?))
+        Ok(Sample::counted(misplaced(&file)?))
     }
 }
 
-/// Two calls on the descriptor that both threads share. The access `seek` of a cell holds a lock
+/// Two calls on the descriptor that both threads share. The access `seek` of a way holds a lock
 /// over both, as a program must.
-fn seek_and_write(file: &LabFile, record: &[u8], offset: u64) -> Result<(), CellError> {
+fn seek_and_write(file: &LabFile, record: &[u8], offset: u64) -> Result<(), WayError> {
     let mut shared: &StdFile = file.std_file();
     let sought = shared.seek(SeekFrom::Start(offset)).and_then(|_| shared.write_all(record));
     sought.map_err(|error| inkstone_io::Error::new("lseek and write", file.path(), error).into())
 }
 
-fn misplaced(file: &LabFile) -> Result<u64, CellError> {
+fn misplaced(file: &LabFile) -> Result<u64, WayError> {
     let mut all = AlignedBuf::zeroed(RECORDS as usize * RECORD_BYTES);
     file.read_at(&mut all, 0)?;
     let is_astray = |(number, record): &(u64, &[u8])| record[..8] != number.to_le_bytes();
     Ok((1..).zip(all.chunks(RECORD_BYTES)).filter(is_astray).count() as u64)
 }
 
-const OVERWRITE: Cell = small(REUSE);
-const MAPPED: Cell =
+const OVERWRITE: Writing = small(REUSE);
+const MAPPED: Writing =
     small(Strategy { access: Access::Mmap, durability: Durability::Msync, ..REUSE });
-const URING: Cell = small(by(REUSE, EngineKind::Uring));
-const LINKED: Cell = small(by(REUSE, EngineKind::UringLinked));
-const DIRECT_URING: Cell = small(by(DIRECT, EngineKind::Uring));
-const DIRECT_LINKED: Cell = small(by(DIRECT, EngineKind::UringLinked));
-const DIRECT_RWF_URING: Cell = small(by(synced(DIRECT, Durability::RwfDsync), EngineKind::Uring));
+const URING: Writing = small(by(REUSE, EngineKind::Uring));
+const LINKED: Writing = small(by(REUSE, EngineKind::UringLinked));
+const DIRECT_URING: Writing = small(by(DIRECT, EngineKind::Uring));
+const DIRECT_LINKED: Writing = small(by(DIRECT, EngineKind::UringLinked));
+const DIRECT_RWF_URING: Writing =
+    small(by(synced(DIRECT, Durability::RwfDsync), EngineKind::Uring));
 
 pub(super) const STATEMENTS: &[Statement] = &[
     Statement {
@@ -590,14 +584,14 @@ pub(super) const STATEMENTS: &[Statement] = &[
         id: "lseek-write-race",
         says: "lseek and then write by two threads on one descriptor is not atomic: records go astray.",
         source: From::Article(5, ""),
-        by: By::Most { run: shared_offset, result: "shared-offset", row: "lseek + write" },
+        by: By::Most { run: shared_offset, result: "shared-offset", way: "lseek + write" },
         band: Band::at_least(1.0),
     },
     Statement {
         id: "pwrite-no-race",
         says: "With pwrite none does.",
         source: From::Article(5, ""),
-        by: By::Most { run: shared_offset, result: "shared-offset", row: "pwrite" },
+        by: By::Most { run: shared_offset, result: "shared-offset", way: "pwrite" },
         band: Band::between(0.0, 0.0),
     },
     Statement {
@@ -667,9 +661,9 @@ mod tests {
         };
         assert_eq!(found.len(), 2);
         for one in &found {
-            let ours = row(one, OURS).expect("ours");
-            assert!(ours.invalid.is_none() && !ours.samples.is_empty(), "{ours:?}");
-            if let Some(reason) = row(one, FIO).and_then(|fio| fio.invalid.as_ref()) {
+            let ours = one.way(OURS).expect("ours");
+            assert!(ours.is_measured(), "{ours:?}");
+            if let Some(reason) = one.way(FIO).and_then(|fio| fio.missing.as_ref()) {
                 not_run("mixed beside fio", reason);
             }
         }
@@ -679,8 +673,8 @@ mod tests {
     fn two_threads_on_one_descriptor_lose_records_with_lseek_and_none_with_pwrite() {
         let found = crate::experiment::testing::run(&shared_offset(), None).expect("a result");
         let most = |name: &str| {
-            let row = row(&found[0], name).expect("a row");
-            row.samples.iter().copied().fold(0.0, f64::max)
+            let way = found[0].way(name).expect("a way");
+            way.rounds.iter().map(|round| round.value(found[0].unit)).fold(0.0, f64::max)
         };
         assert!(most("lseek + write") > 0.0 && most("pwrite") == 0.0, "{found:?}");
     }

@@ -13,17 +13,17 @@ use inkstone_io::{
 };
 
 use crate::finding::place_words;
-use crate::result::Finding;
-use crate::stage::CellError;
+use crate::result::{Finding, Table, Unit, Way, figure};
+use crate::rounds::{Frame, Running, Sample, TakesTurns, Trial, Turn, usage_figures};
+use crate::stage::WayError;
 use crate::table::numbers::sig3;
 
 use super::flight::{Flight, Source, Work, fly, one_thread, threads};
 use super::part::{Part, Size};
-use super::rounds::{Arm, Frame, Row, Rows, Sample, Turn, figure, usage_figures};
+use super::pattern;
 use super::scratch::{READ_BYTES, RandomReads, direct_file, fill, written_file};
 use super::statement::{By, FASTER, Source as From, Statement};
-use super::words::{best_in, compared, figure_of, median_of};
-use super::{ExperimentResult, Unit, knee_of, pattern};
+use super::words::{also, best, compared};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -53,43 +53,48 @@ pub(super) fn parts(size: Size) -> Vec<Part> {
             Plan { threads: vec![1, 2, 8, 64, 128, 256, 512], operations: 500_000, growing: true }
         }
     };
-    vec![Part::Rows(pool(plan, 40.0))]
+    vec![Part::Trial(pool(plan, 40.0))]
 }
 
 /// As little of it as its statement needs.
-fn small_pool() -> Rows {
+fn small_pool() -> Trial {
     pool(Plan { threads: vec![64, 512], operations: 4096, growing: false }, 5.0)
 }
 
-fn pool(plan: Plan, seconds: f64) -> Rows {
+fn pool(plan: Plan, seconds: f64) -> Trial {
     let file_bytes = plan.operations * BLOCK_BYTES;
     let room_bytes = file_bytes * if plan.growing { 2 } else { 1 };
     let count = plan.threads.len() * if plan.growing { 3 } else { 2 };
-    Rows::new("pool", (count, room_bytes, seconds), move |scene| {
+    Trial::new("pool", (count, room_bytes, seconds), move |scene| {
         let session = scene.session;
         let file = written_file(session, FILE, file_bytes, Access::Buffered, scene.pace.seed)?;
         let file = Arc::new(file);
-        let arm = |flights: Result<Vec<Flight>, CellError>, file: &Arc<LabFile>, growing| {
+        let way = |flights: Result<Vec<Flight>, WayError>, file: &Arc<LabFile>, growing| {
             let operations = plan.operations;
             flights.map(|flights| Mixed { flights, file: Arc::clone(file), operations, growing })
         };
-        let mut rows = Vec::new();
+        let mut ways = Vec::new();
         if plan.growing {
             let grown = Arc::new(session.directory.open(GROWING, &OpenFile::new_file())?);
             for &count in &plan.threads {
-                let arm = arm(threads(count, BLOCK_BYTES as usize, &[0]), &grown, true);
+                let way = way(threads(count, BLOCK_BYTES as usize, &[0]), &grown, true);
                 let name = format!("growing, {}", pool_name(count));
-                rows.push(Row::new(name, "pool, growing", Some(count as f64), arm));
+                ways.push(Running::new(name, "pool, growing", Some(count as f64), way));
             }
         }
         for &count in &plan.threads {
-            let arm = arm(threads(count, BLOCK_BYTES as usize, &[0]), &file, false);
-            rows.push(Row::new(pool_name(count), "pool", Some(count as f64), arm));
+            let way = way(threads(count, BLOCK_BYTES as usize, &[0]), &file, false);
+            ways.push(Running::new(pool_name(count), "pool", Some(count as f64), way));
         }
         for &count in &plan.threads {
             let flights = one_thread(EngineKind::UringLinked, count, BLOCK_BYTES as usize, &[0]);
             let name = format!("io_uring, {count} in flight");
-            rows.push(Row::new(name, "io_uring", Some(count as f64), arm(flights, &file, false)));
+            ways.push(Running::new(
+                name,
+                "io_uring",
+                Some(count as f64),
+                way(flights, &file, false),
+            ));
         }
         let frame = Frame {
             name: "pool",
@@ -100,7 +105,7 @@ fn pool(plan: Plan, seconds: f64) -> Rows {
             unit: Unit::OperationsPerS,
             baseline: plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
         };
-        let mut found = scene.measure(&frame, rows);
+        let mut found = scene.measure(frame, ways);
         found.notes = vec![
             "pool: threads that block in pwrite and fsync, then in pread; io_uring: one thread, with each fsync linked to its \
              write"
@@ -130,8 +135,8 @@ struct Mixed {
     growing: bool,
 }
 
-impl Arm for Mixed {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Mixed {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         if self.growing {
             self.file.set_len(0)?;
             self.file.sync(SyncKind::All)?;
@@ -159,14 +164,14 @@ impl Arm for Mixed {
         usage.system_ns += reads.usage.system_ns;
         usage.user_ns += reads.usage.user_ns;
         let per_s = |operations: u64, ns: u64| operations as f64 * 1e9 / ns.max(1) as f64;
-        let mut figures = usage_figures(&usage, amount);
+        let mut figures = usage_figures(&usage, amount, Unit::PerOp, Unit::NsPerOp);
         figures.push(figure(
             "durable writes",
             Unit::PerSecond,
             per_s(writes.operations, writes.total_ns),
         ));
         figures.push(figure("reads", Unit::PerSecond, per_s(reads.operations, reads.total_ns)));
-        Ok(Sample { amount, total_ns: writes.total_ns + reads.total_ns, figures })
+        Ok(Sample::of(amount, writes.total_ns + reads.total_ns).with(figures))
     }
 }
 
@@ -199,7 +204,7 @@ impl Source for Writes<'_> {
         Some(Work { offset, len: BLOCK_BYTES as usize, write: Some(Persist::Sync(SyncKind::All)) })
     }
 
-    fn done(&mut self, _: &Work, _: &[u8]) -> Result<(), CellError> {
+    fn done(&mut self, _: &Work, _: &[u8]) -> Result<(), WayError> {
         Ok(())
     }
 }
@@ -219,22 +224,23 @@ impl Source for Reads<'_> {
         more.then_some(Work { offset, len: BLOCK_BYTES as usize, write: None })
     }
 
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
-        pattern::check(buffer, work.offset, self.seed).map_err(CellError::Invalid)
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
+        pattern::check(buffer, work.offset, self.seed).map_err(WayError::Invalid)
     }
 }
 
-fn finding(found: &ExperimentResult) -> Option<Finding> {
+fn finding(found: &Table) -> Option<Finding> {
     let base = found.baseline.as_deref()?;
-    let best = best_in(found, "pool")?;
-    let last =
-        found.rows.iter().rev().find(|row| row.series == "pool" && median_of(row).is_some())?;
-    let bend = match knee_of(found, "pool") {
-        Some(knee) => format!("its knee is at {knee:.0} threads"),
+    let best = best(found, Some("pool"))?;
+    let last = found.ways.iter().rev().find(|way| way.series == "pool" && way.is_measured())?;
+    let knee = found.knees.iter().find(|(series, _)| series == "pool");
+    let bend = match knee {
+        Some((_, knee)) => format!("its knee is at {knee:.0} threads"),
         None => "it has no knee".into(),
     };
-    let switches = |row| figure_of(row, "context switches").map_or_else(|| "?".into(), sig3);
-    let ring = best_in(found, "io_uring").and_then(|ring| Some((ring, median_of(ring)?)));
+    let switches = |way: &Way| way.figure("context switches").map_or_else(|| "?".into(), sig3);
+    let ring = super::words::best(found, Some("io_uring"));
+    let ring = ring.and_then(|ring| Some((ring, found.median(ring)?)));
     let ring = ring.map_or_else(String::new, |(ring, rate)| {
         format!(" One thread with `{}` does {}.", ring.name, sig3(rate))
     });
@@ -244,17 +250,17 @@ fn finding(found: &ExperimentResult) -> Option<Finding> {
         false => format!(
             " `{}` does {}, with {} context switches per operation instead of {}.",
             last.name,
-            sig3(median_of(last)?),
+            sig3(found.median(last)?),
             switches(last),
             switches(best)
         ),
     };
-    let also = super::words::also(found, best, Some("pool"));
+    let also = also(found, best, Some("pool"));
     let sentence = format!(
         "On {} the pool is fastest with `{}`{also}: {} operations a second ({}); {bend}.{beside}{ring}",
         place_words(&found.place),
         best.name,
-        sig3(median_of(best)?),
+        sig3(found.median(best)?),
         compared(best.relative.as_ref(), base),
     );
     let best = also.is_empty().then(|| best.name.clone());
@@ -268,33 +274,32 @@ const WRITES: &str = "write and fsync";
 
 /// 4 KiB at a time: written and synced by fsync, front to back; and read at random, from memory and
 /// directly.
-fn reads_and_writes() -> Rows {
-    Rows::new("reads-and-writes", (3, 3 * READ_BYTES, 2.0), |scene| {
+fn reads_and_writes() -> Trial {
+    Trial::new("reads-and-writes", (3, 3 * READ_BYTES, 2.0), |scene| {
         let (session, seed) = (scene.session, scene.pace.seed);
         let written = written_file(session, WRITTEN, READ_BYTES, Access::Buffered, seed);
         let writes = written.map(|file| SyncedWrites { file, next: 0 });
         let cached = written_file(session, READ, READ_BYTES, Access::Buffered, seed);
         let cached = cached.map(|file| Cached { reads: RandomReads { file } });
         let past = match scene.site.capabilities.direct {
-            DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
+            DioAlignment::Refused => Err(WayError::Invalid("there is no O_DIRECT here".into())),
             DioAlignment::Bytes { .. } | DioAlignment::NotTold => direct_file(session, READ_DIRECT)
                 .and_then(|file| {
                     fill(session, &file, READ_BYTES, seed).map(|()| RandomReads { file })
                 }),
         };
-        let rows = vec![
-            Row::new(WRITES, "writes", None, writes),
-            Row::new("read, in memory", "reads", None, cached),
-            Row::new("read, from the device", "reads", None, past),
+        let ways = vec![
+            Running::new(WRITES, "writes", None, writes),
+            Running::new("read, in memory", "reads", None, cached),
+            Running::new("read, from the device", "reads", None, past),
         ];
-        let frame = Frame {
-            name: "reads-and-writes",
-            title: "4 KiB at a time: written and synced in sequence, and read at random".into(),
-            x_name: None,
-            unit: Unit::OperationsPerS,
-            baseline: WRITES.into(),
-        };
-        let found = scene.measure(&frame, rows);
+        let frame = Frame::of(
+            "reads-and-writes",
+            "4 KiB at a time: written and synced in sequence, and read at random",
+            Unit::OperationsPerS,
+            WRITES,
+        );
+        let found = scene.measure(frame, ways);
         for name in [WRITTEN, READ, READ_DIRECT] {
             session.clear(name)?;
         }
@@ -308,8 +313,8 @@ struct SyncedWrites {
     next: u64,
 }
 
-impl Arm for SyncedWrites {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for SyncedWrites {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         fastrand::Rng::with_seed(turn.seed).fill(&mut block);
         let begin_ns = monotonic_ns();
@@ -318,11 +323,7 @@ impl Arm for SyncedWrites {
             turn.session.check()?;
             let now_ns = monotonic_ns();
             if writes > 0 && now_ns >= turn.end_ns(begin_ns) {
-                return Ok(Sample {
-                    amount: writes,
-                    total_ns: now_ns - begin_ns,
-                    figures: Vec::new(),
-                });
+                return Ok(Sample::of(writes, now_ns - begin_ns));
             }
             let offset = self.next % (READ_BYTES / BLOCK_BYTES) * BLOCK_BYTES;
             self.file.write_at(&block, offset)?;
@@ -337,8 +338,8 @@ struct Cached {
     reads: RandomReads,
 }
 
-impl Arm for Cached {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Cached {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let file = turn.session.directory.open(READ, &OpenFile::existing())?;
         let mut buffer = AlignedBuf::zeroed(1 << 20);
         let mut at = 0;
@@ -347,7 +348,7 @@ impl Arm for Cached {
         }
         let found = file.residency()?;
         if found.resident_pages < found.pages {
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "all its pages should be in memory, but {} of {} are, by {}",
                 found.resident_pages, found.pages, found.told_by
             )));
@@ -398,6 +399,7 @@ pub(super) const STATEMENTS: &[Statement] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Round;
     use crate::stage::Session;
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
@@ -415,9 +417,9 @@ mod tests {
         let file = Arc::new(file);
         for (seed, growing) in [(2, false), (3, false), (4, true), (5, true)] {
             let flights = threads(4, BLOCK_BYTES as usize, &[0]).expect("threads");
-            let mut arm = Mixed { flights, file: Arc::clone(&file), operations: 64, growing };
+            let mut way = Mixed { flights, file: Arc::clone(&file), operations: 64, growing };
             let turn = Turn { session: &session, time: Duration::MAX, seed };
-            assert_eq!(arm.turn(&turn).expect("a turn").amount, 128);
+            assert_eq!(way.turn(&turn).expect("a turn").amount, 128);
             assert_eq!(file.len_bytes().expect("its size"), file_bytes);
             let mut bytes = vec![0; file_bytes as usize];
             file.read_at(&mut bytes, 0).expect("read");
@@ -427,21 +429,27 @@ mod tests {
 
     #[test]
     fn the_best_is_not_compared_with_itself() {
-        let row = |threads: usize, per_s: f64| super::super::ExperimentRow {
-            name: pool_name(threads),
-            series: "pool".into(),
-            x: Some(threads as f64),
-            samples: vec![per_s; 5],
-            figures: vec![figure("context switches", Unit::PerOp, 3.18)],
-            ..Default::default()
+        let way = |threads: usize, per_s: f64| {
+            let of = |number| Round {
+                number,
+                commits: (per_s * 1000.0) as u64,
+                total_ns: 1_000_000_000,
+                ..Round::default()
+            };
+            Way {
+                name: pool_name(threads),
+                series: "pool".into(),
+                x: Some(threads as f64),
+                rounds: (0..5).map(of).collect(),
+                figures: vec![figure("context switches", Unit::PerOp, 3.18)],
+                ..Way::default()
+            }
         };
         let of = |rates: [f64; 2]| {
-            let rows = vec![row(2, rates[0]), row(8, rates[1])];
-            let found = ExperimentResult {
-                baseline: Some(pool_name(2)),
-                rows,
-                ..ExperimentResult::default()
-            };
+            let ways = vec![way(2, rates[0]), way(8, rates[1])];
+            let baseline = Some(pool_name(2));
+            let unit = Unit::OperationsPerS;
+            let found = Table { baseline, unit, ways, ..Table::default() };
             finding(&found).expect("a finding").sentence
         };
         assert!(!of([10.0, 20.0]).contains("instead of"), "{}", of([10.0, 20.0]));
@@ -461,12 +469,12 @@ mod tests {
 
     #[test]
     fn a_pool_counts_writes_and_reads() {
-        use crate::experiment::testing::{check, figure_of};
+        use crate::experiment::testing::check;
         let plan = Plan { threads: vec![2, 8], operations: 32, growing: false };
         let all = check(&pool(plan, 1.0), &["pool"]);
-        for row in all[0].rows.iter().filter(|row| row.invalid.is_none()) {
+        for way in all[0].ways.iter().filter(|way| way.is_measured()) {
             for name in ["context switches", "durable writes", "reads"] {
-                assert!(figure_of(row, name).is_some(), "{}: {name}", row.name);
+                assert!(way.figure(name).is_some(), "{}: {name}", way.name);
             }
         }
     }

@@ -14,24 +14,22 @@ use inkstone_io::{
     Residency, SyncKind,
 };
 
-use crate::cell::{Cache, size_name};
 use crate::finding::place_words;
 use crate::histogram::Recorder;
-use crate::result::{Finding, Histogram};
+use crate::result::{Figure, Finding, Table, Unit, Way, figure};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn, usage_figures};
 use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::{Session, WayError};
 use crate::table::numbers::{bytes, sig3};
+use crate::writing::{Cache, size_name};
 
 use super::flight::{Flight, Source, Work};
 use super::part::{Part, Size};
-use super::rounds::{
-    Arm, Frame, Pace, Row, Rows, Sample, Scene, Turn, figure, usage_figures, usage_per_mib,
-};
+use super::pattern;
 use super::scratch::{READ_BYTES, RandomReads, direct_file, fill, written_file};
 use super::statement::{Band, By, FASTER, Source as From, Statement};
-use super::words::{also, best, compared, median_of, row};
-use super::{ExperimentResult, Figure, Unit, pattern};
-use cold::Brought;
+use super::words::{also, best, compared};
+use cold::{AHEAD_BLOCKS, Brought};
 
 mod cold;
 
@@ -56,24 +54,22 @@ const RANDOM_DEPTH: usize = 16;
 const AHEAD_STEP: usize = 128 << 10;
 /// How far readahead is ahead of the reader.
 const AHEAD_BYTES: u64 = 1 << 20;
-/// How many random blocks are read ahead, if they are known beforehand.
-const AHEAD_BLOCKS: usize = 16;
 /// How often it tries to drop or load pages: some may still be in a per-CPU list.
 const TRIES: u32 = 5;
 
 pub(super) fn parts(size: Size) -> Vec<Part> {
-    vec![Part::Rows(read(size.file_bytes(64 << 20), ReadOrder::ALL.to_vec()))]
+    vec![Part::Trial(read(size.file_bytes(64 << 20), ReadOrder::ALL.to_vec()))]
 }
 
 /// As little of it as its statements need: front to back.
-fn in_order() -> Rows {
+fn in_order() -> Trial {
     read(16 << 20, vec![ReadOrder::Sequential]).taking(6.0)
 }
 
 /// A file of this size read in each of these orders, with its pages in memory and without.
-pub fn read(file_bytes: u64, orders: Vec<ReadOrder>) -> Rows {
+pub fn read(file_bytes: u64, orders: Vec<ReadOrder>) -> Trial {
     let count = orders.iter().map(|&order| 2 * ways(order).len()).sum();
-    Rows::new("read", (count, file_bytes, 30.0), move |scene| {
+    Trial::new("read", (count, file_bytes, 30.0), move |scene| {
         let seed = scene.pace.seed;
         drop(written_file(scene.session, FILE, file_bytes, Access::Buffered, seed)?);
         let mut found = Vec::new();
@@ -93,7 +89,7 @@ pub fn read(file_bytes: u64, orders: Vec<ReadOrder>) -> Rows {
 
 /// One way of reading.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Reader {
     name: &'static str,
     block: usize,
     how: How,
@@ -111,9 +107,9 @@ enum How {
     Flight { kind: EngineKind, depth: usize, access: Access },
 }
 
-fn ways(order: ReadOrder) -> Vec<Way> {
+fn ways(order: ReadOrder) -> Vec<Reader> {
     use How::{By, Calls, Flight, Map};
-    let way = |name, block, how| Way { name, block, how };
+    let way = |name, block, how| Reader { name, block, how };
     let plain = Calls { advice: None, ahead: false };
     let plain_map = Map { advice: None, ahead: false };
     let ahead = Calls { advice: None, ahead: true };
@@ -182,29 +178,28 @@ fn one(
     file_bytes: u64,
     pace: &Pace,
     (order, cache): (ReadOrder, Cache),
-) -> ExperimentResult {
+) -> Table {
     let ways = ways(order);
-    let rows: Vec<Row<'_>> = ways
+    let running: Vec<Running<'_>> = ways
         .iter()
         .map(|&way| {
-            let arm = can(scene.site, way)
+            let work = can(scene.site, way)
                 .and_then(|()| Reading::new(way, order, cache, file_bytes, pace.seed));
-            Row::new(way.name, order.name(), None, arm)
+            Running::new(way.name, order.name(), None, work)
         })
         .collect();
-    let frame = Frame {
-        name: match (order, cache) {
+    let frame = Frame::of(
+        match (order, cache) {
             (ReadOrder::Sequential, Cache::Cold) => "read-sequential-cold",
             (ReadOrder::Sequential, Cache::Warm) => "read-sequential-warm",
             (ReadOrder::Random, Cache::Cold) => "read-random-cold",
             (ReadOrder::Random, Cache::Warm) => "read-random-warm",
         },
-        title: title(order, cache, file_bytes),
-        x_name: None,
-        unit: if order == ReadOrder::Sequential { Unit::BytesPerS } else { Unit::OperationsPerS },
-        baseline: ways.first().map(|way| way.name.to_owned()).unwrap_or_default(),
-    };
-    let mut found = scene.measure_at(pace, &frame, rows);
+        title(order, cache, file_bytes),
+        if order == ReadOrder::Sequential { Unit::BytesPerS } else { Unit::OperationsPerS },
+        ways.first().map(|way| way.name.to_owned()).unwrap_or_default(),
+    );
+    let mut found = scene.measure_at(pace, frame, running);
     found.notes = notes(order, cache);
     found.finding = finding(&found, order, cache);
     found
@@ -228,13 +223,13 @@ fn title(order: ReadOrder, cache: Cache, file_bytes: u64) -> String {
 
 fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
     let mut notes = vec![
-        "every byte is checked, which is part of every row's time".into(),
+        "every byte is checked, which is part of every way's time".into(),
         "read is pread; fread reads through the C library's own buffer".into(),
     ];
     if cache == Cache::Cold {
         if order == ReadOrder::Random {
             notes.push(
-                "a row is refused if the kernel brought more pages into memory than were read: then most of its reads were not cold".into(),
+                "a way is refused if the kernel brought more pages into memory than were read: then most of its reads were not cold".into(),
             );
         }
         notes.push(
@@ -251,18 +246,18 @@ fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
     notes
 }
 
-fn can(site: &Site, way: Way) -> Result<(), CellError> {
+fn can(site: &Site, way: Reader) -> Result<(), WayError> {
     let direct = matches!(way.how, How::Flight { access: Access::Direct, .. });
     if direct && site.capabilities.direct == inkstone_io::DioAlignment::Refused {
         let file_system = &site.capabilities.mount.file_system;
-        return Err(CellError::Invalid(format!("{file_system} has no O_DIRECT here")));
+        return Err(WayError::Invalid(format!("{file_system} has no O_DIRECT here")));
     }
     Ok(())
 }
 
 /// One way of reading one file.
 struct Reading {
-    way: Way,
+    way: Reader,
     order: ReadOrder,
     cache: Cache,
     file_bytes: u64,
@@ -274,12 +269,12 @@ struct Reading {
 
 impl Reading {
     fn new(
-        way: Way,
+        way: Reader,
         order: ReadOrder,
         cache: Cache,
         file_bytes: u64,
         seed: u64,
-    ) -> Result<Self, CellError> {
+    ) -> Result<Self, WayError> {
         let flight = match way.how {
             How::Flight { kind, depth, .. } => Some(Flight::new(kind, depth, way.block, &[0])?),
             How::By(_) | How::Calls { .. } | How::Map { .. } => None,
@@ -296,7 +291,7 @@ impl Reading {
         offsets
     }
 
-    fn open(&self, session: &Session<'_>) -> Result<LabFile, CellError> {
+    fn open(&self, session: &Session<'_>) -> Result<LabFile, WayError> {
         let access = match self.way.how {
             How::By(access) => access,
             How::Calls { .. } => Access::Buffered,
@@ -320,7 +315,7 @@ impl Reading {
         offsets: &[u64],
         is_mapped: bool,
         ahead: bool,
-    ) -> Result<(u64, u64), CellError> {
+    ) -> Result<(u64, u64), WayError> {
         let mut buffer = AlignedBuf::zeroed(self.way.block);
         let mut asked = 0;
         let (mut reads, mut bytes) = (0, 0);
@@ -328,7 +323,7 @@ impl Reading {
         let end_ns = turn.end_ns(start_ns);
         for (index, &offset) in offsets.iter().enumerate() {
             if turn.session.stop.load(Ordering::Relaxed) {
-                return Err(CellError::Interrupted);
+                return Err(WayError::Interrupted);
             }
             if start_ns >= end_ns {
                 break;
@@ -341,14 +336,14 @@ impl Reading {
             if is_mapped {
                 file.read_mapped(piece, offset)?;
             } else if file.read_by_access(piece, offset)? != len {
-                return Err(CellError::Invalid(format!(
+                return Err(WayError::Invalid(format!(
                     "the file ends before byte {}",
                     offset + len as u64
                 )));
             }
             let now_ns = monotonic_ns();
             self.latency.record(now_ns - start_ns);
-            pattern::check(piece, offset, self.seed).map_err(CellError::Invalid)?;
+            pattern::check(piece, offset, self.seed).map_err(WayError::Invalid)?;
             (reads, bytes) = (reads + 1, bytes + len as u64);
             start_ns = monotonic_ns();
         }
@@ -362,7 +357,7 @@ impl Reading {
         offsets: &[u64],
         index: usize,
         asked: &mut u64,
-    ) -> Result<(), CellError> {
+    ) -> Result<(), WayError> {
         match self.order {
             ReadOrder::Sequential => {
                 let until = (offsets[index] + AHEAD_BYTES).min(self.file_bytes);
@@ -383,8 +378,8 @@ impl Reading {
     }
 }
 
-impl Arm for Reading {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Reading {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let residency = bring(turn.session, self.cache)?;
         let offsets = self.offsets(turn.seed);
         let file = self.open(turn.session)?;
@@ -419,7 +414,7 @@ impl Arm for Reading {
                     bytes: 0,
                 };
                 let Some(flight) = &mut self.flight else {
-                    return Err(CellError::Invalid("no engine".into()));
+                    return Err(WayError::Invalid("no engine".into()));
                 };
                 (before, begin_ns) = (process_usage(), monotonic_ns());
                 let end_ns = turn.end_ns(begin_ns);
@@ -438,26 +433,27 @@ impl Arm for Reading {
         if (self.order, self.cache) == (ReadOrder::Random, Cache::Cold) {
             let seen =
                 Brought { reads, pages: brought, faults: used.minor_faults + used.major_faults };
-            seen.check(self.way.how)?;
+            seen.check(matches!(self.way.how, How::Map { ahead: false, .. }))?;
             let pages = seen.pages as f64 / reads.max(1) as f64;
             figures.push(figure("pages brought", Unit::PerOp, pages));
         }
-        let (usage, each) = match self.order {
-            ReadOrder::Sequential => (usage_per_mib(&used, unit), Unit::PerMib),
-            ReadOrder::Random => (usage_figures(&used, unit), Unit::PerOp),
+        let (each, ns) = match self.order {
+            ReadOrder::Sequential => (Unit::PerMib, Unit::NsPerMib),
+            ReadOrder::Random => (Unit::PerOp, Unit::NsPerOp),
         };
-        figures.extend(usage);
+        figures.extend(usage_figures(&used, unit, each, ns));
         let faults = (used.minor_faults + used.major_faults) as f64 / unit.max(1) as f64;
         figures.push(figure("page faults", each, faults));
-        Ok(Sample { amount, total_ns, figures })
+        Ok(Sample::of(amount, total_ns).with(figures))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        Some(self.flight.as_ref().map_or(&self.latency, |flight| &flight.latency).finish())
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        let flight = self.flight.as_ref().map(|flight| &flight.latency);
+        way.latency = Some(flight.unwrap_or(&self.latency).finish());
     }
 }
 
-fn session_residency(session: &Session<'_>) -> Result<Residency, CellError> {
+fn session_residency(session: &Session<'_>) -> Result<Residency, WayError> {
     Ok(session.directory.open(FILE, &OpenFile::existing())?.residency()?)
 }
 
@@ -469,11 +465,11 @@ fn resident(residency: &Residency) -> Figure {
     )
 }
 
-/// Brings the file's pages into the row's state, and checks it with the kernel.
+/// Brings the file's pages into the way's state, and checks it with the kernel.
 ///
 /// # Errors
-/// The pages are not in that state: the row would not be what its name says.
-fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
+/// The pages are not in that state: the way would not be what its name says.
+fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, WayError> {
     let file = session.directory.open(FILE, &OpenFile::existing())?;
     let mut found = None;
     for _ in 0..TRIES {
@@ -500,7 +496,7 @@ fn bring(session: &Session<'_>, cache: Cache) -> Result<Residency, CellError> {
     let told = found.map_or_else(String::new, |Residency { resident_pages, pages, told_by }| {
         format!(", but {resident_pages} of {pages} are in it, by {told_by}")
     });
-    Err(CellError::Invalid(format!("all its pages should be {what} memory{told}")))
+    Err(WayError::Invalid(format!("all its pages should be {what} memory{told}")))
 }
 
 /// Requests for a flight: each offset once, each read checked.
@@ -518,16 +514,16 @@ impl Source for Offsets<'_> {
         Some(Work { offset, len: (file_bytes - offset).min(block as u64) as usize, write: None })
     }
 
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
         self.bytes += work.len as u64;
-        pattern::check(buffer, work.offset, self.reading.2).map_err(CellError::Invalid)
+        pattern::check(buffer, work.offset, self.reading.2).map_err(WayError::Invalid)
     }
 }
 
-fn finding(found: &ExperimentResult, order: ReadOrder, cache: Cache) -> Option<Finding> {
+fn finding(found: &Table, order: ReadOrder, cache: Cache) -> Option<Finding> {
     let base = found.baseline.as_deref()?;
-    let plain = median_of(row(found, base)?)?;
-    let best = best(found)?;
+    let plain = found.median(found.way(base)?)?;
+    let best = best(found, None)?;
     let rate = |value: f64| match order {
         ReadOrder::Sequential => format!("{}B/s", bytes(value)),
         ReadOrder::Random => format!("{} reads/s", sig3(value)),
@@ -541,7 +537,7 @@ fn finding(found: &ExperimentResult, order: ReadOrder, cache: Cache) -> Option<F
         place_words(&found.place),
         rate(plain),
         best.name,
-        rate(median_of(best)?),
+        rate(found.median(best)?),
         compared(best.relative.as_ref(), base),
     );
     let mut letters = sentence.chars();
@@ -555,11 +551,11 @@ const RESERVED: &str = "reserved";
 const WRITTEN: &str = "written";
 
 /// Random 4 KiB reads with O_DIRECT, of a written file and of one that was only reserved.
-fn unwritten_reads() -> Rows {
-    Rows::new("unwritten-reads", (2, 2 * READ_BYTES, 2.0), |scene| {
+fn unwritten_reads() -> Trial {
+    Trial::new("unwritten-reads", (2, 2 * READ_BYTES, 2.0), |scene| {
         let session = scene.session;
         let can = || match scene.site.capabilities.direct {
-            DioAlignment::Refused => Err(CellError::Invalid("there is no O_DIRECT here".into())),
+            DioAlignment::Refused => Err(WayError::Invalid("there is no O_DIRECT here".into())),
             DioAlignment::Bytes { .. } | DioAlignment::NotTold => Ok(()),
         };
         let written = can().and_then(|()| {
@@ -573,19 +569,17 @@ fn unwritten_reads() -> Rows {
             file.sync(SyncKind::All)?;
             Ok(RandomReads { file })
         });
-        let rows = vec![
-            Row::new(WRITTEN, "reads", None, written),
-            Row::new(RESERVED, "reads", None, reserved),
+        let ways = vec![
+            Running::new(WRITTEN, "reads", None, written),
+            Running::new(RESERVED, "reads", None, reserved),
         ];
-        let frame = Frame {
-            name: "unwritten-reads",
-            title: "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks"
-                .into(),
-            x_name: None,
-            unit: Unit::OperationsPerS,
-            baseline: WRITTEN.into(),
-        };
-        let found = scene.measure(&frame, rows);
+        let frame = Frame::of(
+            "unwritten-reads",
+            "4 KiB reads at random with O_DIRECT, one at a time, of written and of reserved blocks",
+            Unit::OperationsPerS,
+            WRITTEN,
+        );
+        let found = scene.measure(frame, ways);
         session.clear(WRITTEN)?;
         session.clear(RESERVED)?;
         Ok(vec![found])

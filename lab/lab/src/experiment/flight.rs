@@ -14,9 +14,8 @@ use inkstone_io::{AlignedBuf, Engine, EngineKind, Operation, Persist, Request};
 use crate::crowd::together;
 use crate::histogram::Recorder;
 use crate::result::Histogram;
-use crate::stage::{CellError, Session};
-
-use super::rounds::Turn;
+use crate::rounds::Turn;
+use crate::stage::{Session, WayError};
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +37,7 @@ pub(crate) trait Source {
     ///
     /// # Errors
     /// The bytes are wrong.
-    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError>;
+    fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError>;
 }
 
 /// An engine with its buffers.
@@ -62,7 +61,7 @@ impl Flight {
         depth: usize,
         buffer_bytes: usize,
         payload: &[u8],
-    ) -> Result<Self, CellError> {
+    ) -> Result<Self, WayError> {
         let engine = LabEngine::open(kind, depth)?;
         let buffer = |_| {
             let mut buffer = AlignedBuf::zeroed(buffer_bytes);
@@ -92,14 +91,14 @@ impl Flight {
         file: &Arc<LabFile>,
         end_ns: u64,
         source: &mut impl Source,
-    ) -> Result<u64, CellError> {
+    ) -> Result<u64, WayError> {
         let mut free: Vec<usize> = (0..self.buffers.len()).rev().collect();
         let mut has_more = true;
         let mut done = 0;
         loop {
             while has_more && let Some(slot) = free.pop() {
                 if session.stop.load(Ordering::Relaxed) {
-                    return Err(CellError::Interrupted);
+                    return Err(WayError::Interrupted);
                 }
                 has_more = monotonic_ns() < end_ns && self.submit(slot, file, source)?;
             }
@@ -108,14 +107,12 @@ impl Flight {
             let (work, begin_ns) = self.out[slot];
             self.latency.record(monotonic_ns() - begin_ns);
             let Some(buffer) = completion.buffer else {
-                return Err(CellError::Invalid(
-                    "a buffer did not come back from the engine".into(),
-                ));
+                return Err(WayError::Invalid("a buffer did not come back from the engine".into()));
             };
             let bytes = completion.result?;
             if bytes != work.len {
                 let Work { offset, len, .. } = work;
-                return Err(CellError::Invalid(format!(
+                return Err(WayError::Invalid(format!(
                     "{bytes} of {len} bytes at {offset}: the file is short"
                 )));
             }
@@ -132,9 +129,9 @@ impl Flight {
         slot: usize,
         file: &Arc<LabFile>,
         source: &mut impl Source,
-    ) -> Result<bool, CellError> {
+    ) -> Result<bool, WayError> {
         let Some(mut buffer) = self.buffers[slot].take() else {
-            return Err(CellError::Invalid("a buffer is out that should be free".into()));
+            return Err(WayError::Invalid("a buffer is out that should be free".into()));
         };
         let Some(work) = source.next(&mut buffer) else {
             self.buffers[slot] = Some(buffer);
@@ -172,7 +169,7 @@ pub(crate) fn fly<S: Source>(
     turn: &Turn<'_>,
     file: &Arc<LabFile>,
     source: impl Fn(usize) -> S + Sync,
-) -> Result<Flown, CellError> {
+) -> Result<Flown, WayError> {
     let all = together(flights, |index, flight| {
         let end_ns = turn.end_ns(monotonic_ns());
         let done = flight.run(turn.session, file, end_ns, &mut source(index))?;
@@ -202,7 +199,7 @@ pub(crate) fn threads(
     count: usize,
     buffer_bytes: usize,
     payload: &[u8],
-) -> Result<Vec<Flight>, CellError> {
+) -> Result<Vec<Flight>, WayError> {
     (0..count).map(|_| Flight::new(EngineKind::Caller, 1, buffer_bytes, payload)).collect()
 }
 
@@ -215,7 +212,7 @@ pub(crate) fn one_thread(
     depth: usize,
     buffer_bytes: usize,
     payload: &[u8],
-) -> Result<Vec<Flight>, CellError> {
+) -> Result<Vec<Flight>, WayError> {
     Ok(vec![Flight::new(kind, depth, buffer_bytes, payload)?])
 }
 
@@ -244,12 +241,12 @@ mod tests {
             Some(Work { offset: self.at.pop()? * BLOCK, len: BLOCK as usize, write: None })
         }
 
-        fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), CellError> {
-            pattern::check(buffer, work.offset, self.seed).map_err(CellError::Invalid)
+        fn done(&mut self, work: &Work, buffer: &[u8]) -> Result<(), WayError> {
+            pattern::check(buffer, work.offset, self.seed).map_err(WayError::Invalid)
         }
     }
 
-    fn read_all(kind: EngineKind, depth: usize, swap: bool) -> Result<u64, CellError> {
+    fn read_all(kind: EngineKind, depth: usize, swap: bool) -> Result<u64, WayError> {
         let directory = tempfile::tempdir().expect("a directory");
         let files = LabDirectory::at(directory.path()).expect("a directory");
         let stop = AtomicBool::new(false);
@@ -275,7 +272,7 @@ mod tests {
         {
             match read_all(kind, depth, false) {
                 Ok(done) => assert_eq!(done, 16, "{kind}"),
-                Err(CellError::Io(error)) if kind == EngineKind::Uring => {
+                Err(WayError::Io(error)) if kind == EngineKind::Uring => {
                     let why = format!("\nNOT RUN: reading through io_uring: {error}\n");
                     let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
                     continue;

@@ -54,12 +54,6 @@ pub fn statements() -> impl Iterator<Item = &'static Statement> {
     EXPERIMENTS.iter().flat_map(|experiment| experiment.statements)
 }
 
-/// Whether the figures of this result are those of memory and processors rather than of the disk:
-/// then two results differ by more.
-pub fn is_of_memory(result: &str) -> bool {
-    ["read", "text"].iter().any(|name| result.starts_with(&format!("{name}-")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,17 +84,18 @@ mod tests {
         let of_e1: Vec<Plan> = parts("e1").iter_mut().map(plan).collect();
         for plan in &of_e1[..3] {
             assert_eq!(plan.rounds, 3, "article 4's rounds");
-            let is_whole = |cell: &crate::cell::Cell| (cell.file_bytes, cell.write_bytes);
-            assert!(plan.cells.iter().map(is_whole).all(|bytes| bytes == (1 << 30, 4096)));
+            let is_whole =
+                |writing: &crate::writing::Writing| (writing.file_bytes, writing.write_bytes);
+            assert!(plan.ways.iter().map(is_whole).all(|bytes| bytes == (1 << 30, 4096)));
         }
-        assert_eq!(of_e1[0].cells.len(), of_e1[1].cells.len());
-        assert_eq!(of_e1[2].cells.len(), 5);
+        assert_eq!(of_e1[0].ways.len(), of_e1[1].ways.len());
+        assert_eq!(of_e1[2].ways.len(), 5);
         let Part::On(images) = &parts("e2")[0] else { panic!("no images") };
         assert_eq!(images.kinds, [ImageKind::Ext4, ImageKind::Ext4NoJournal]);
         assert_eq!((images.image_bytes, &images.modes[..]), (2 << 30, &[LoopMode::Buffered][..]));
         assert_eq!(images.plan.rounds, 1);
-        let is_paused = |cell: &crate::cell::Cell| (cell.file_bytes, cell.pause_ms);
-        assert!(images.plan.cells.iter().map(is_paused).all(|found| found == (1 << 30, 10_000)));
+        let is_paused = |writing: &crate::writing::Writing| (writing.file_bytes, writing.pause_ms);
+        assert!(images.plan.ways.iter().map(is_paused).all(|found| found == (1 << 30, 10_000)));
         let Part::Fallocate(atlas) = &parts("e4")[0] else { panic!("no atlas") };
         assert_eq!(atlas.zeroing_bytes, 10 << 30);
         let pool = &parts("e7")[0];

@@ -1,16 +1,15 @@
 //! What the lab can run in a place: ways of writing, the same on file systems that it makes, the
-//! modes of fallocate, and rows of other work.
+//! modes of fallocate, and trials of other work.
 //!
 //! *Owns*: the data of a part, its size, and how it is limited. *May not touch*: running it
 //! (`crate::command`).
 
 use std::time::Duration;
 
-use crate::cell::Cell;
 use crate::image::{IMAGE_BYTES_MIN, ImageKind, LoopMode};
-use crate::run::{Plan, room_needed_bytes};
-
-use super::rounds::{Pace, Rows};
+use crate::rounds::{Pace, Trial};
+use crate::run::Plan;
+use crate::writing::Writing;
 
 /// How large an experiment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +36,8 @@ pub enum Part {
     On(Images),
     /// What each mode of fallocate does to a file.
     Fallocate(Atlas),
-    /// Rows of other work.
-    Rows(Rows),
+    /// Trial of other work.
+    Trial(Trial),
 }
 
 /// Ways of writing on file systems of our own.
@@ -69,7 +68,7 @@ pub const IMAGE_OVERHEAD_BYTES: u64 = 160 << 20;
 impl Images {
     /// The least size of an image for this plan.
     pub fn bytes_needed(plan: &Plan) -> u64 {
-        (room_needed_bytes(plan) + IMAGE_OVERHEAD_BYTES).max(IMAGE_BYTES_MIN)
+        (plan.room_bytes() + IMAGE_OVERHEAD_BYTES).max(IMAGE_BYTES_MIN)
     }
 }
 
@@ -86,26 +85,26 @@ impl Part {
         match self {
             Self::Here(plan) | Self::On(Images { plan, .. }) => &plan.name,
             Self::Fallocate(_) => "fallocate",
-            Self::Rows(rows) => rows.name,
+            Self::Trial(trial) => trial.name,
         }
     }
 
     /// Bytes of disk that it needs at the same time.
     pub(crate) fn room_bytes(&self) -> u64 {
         match self {
-            Self::Here(plan) => room_needed_bytes(plan),
+            Self::Here(plan) => plan.room_bytes(),
             Self::On(images) => images.image_bytes,
             Self::Fallocate(atlas) if atlas.kinds.is_empty() || !inkstone_io::is_root() => {
                 atlas.zeroing_bytes
             }
             Self::Fallocate(atlas) => atlas.zeroing_bytes + atlas.image_bytes(),
-            Self::Rows(rows) => rows.room_bytes,
+            Self::Trial(trial) => trial.room_bytes,
         }
     }
 
-    /// The pace of its rows: their own time, or as long as it takes.
+    /// The pace of its trials: their own time, or as long as it takes.
     pub(crate) fn pace(&self, size: Size, seed: u64) -> Pace {
-        let seconds = if let Self::Rows(rows) = self { rows.seconds } else { 0.0 };
+        let seconds = if let Self::Trial(trial) = self { trial.seconds } else { 0.0 };
         let budget = (size == Size::Small).then(|| Duration::from_secs_f64(seconds));
         Pace { rounds: if size == Size::Small { ROUNDS } else { 1 }, budget, seed }
     }
@@ -114,7 +113,7 @@ impl Part {
     pub(crate) fn plan_mut(&mut self) -> Option<&mut Plan> {
         match self {
             Self::Here(plan) | Self::On(Images { plan, .. }) => Some(plan),
-            Self::Fallocate(_) | Self::Rows(_) => None,
+            Self::Fallocate(_) | Self::Trial(_) => None,
         }
     }
 
@@ -133,7 +132,7 @@ impl Part {
 pub const ROUNDS: u32 = 7;
 
 /// Ways of writing for an experiment, each with a file of this size.
-pub(super) fn plan(name: &str, title: &str, cells: Vec<Cell>, file_bytes: u64) -> Plan {
-    let cells = cells.into_iter().map(|cell| Cell { file_bytes, ..cell }).collect();
-    Plan { bill_commits: 200, rounds: ROUNDS, ..Plan::new(name, title, cells) }
+pub(super) fn plan(name: &str, title: &str, ways: Vec<Writing>, file_bytes: u64) -> Plan {
+    let ways = ways.into_iter().map(|writing| Writing { file_bytes, ..writing }).collect();
+    Plan { bill_commits: 200, rounds: ROUNDS, ..Plan::new(name, title, ways) }
 }

@@ -6,11 +6,11 @@
 use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, DioAlignment, Directory, File, OpenFile, Persist, SyncKind};
 
+use crate::rounds::{Sample, TakesTurns, Turn};
 use crate::site::Site;
-use crate::stage::{CellError, Session};
+use crate::stage::{Session, WayError};
 
 use super::pattern;
-use super::rounds::{Arm, Sample, Turn};
 
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -26,7 +26,7 @@ pub(crate) fn written_file(
     len_bytes: u64,
     access: Access,
     seed: u64,
-) -> Result<LabFile, CellError> {
+) -> Result<LabFile, WayError> {
     let file = session.new_file(name, &OpenFile::new_file().access(access))?;
     fill(session, &file, len_bytes, seed)?;
     session.directory.sync()?;
@@ -42,7 +42,7 @@ pub(crate) fn fill(
     file: &LabFile,
     len_bytes: u64,
     seed: u64,
-) -> Result<(), CellError> {
+) -> Result<(), WayError> {
     let mut piece = AlignedBuf::zeroed(PIECE_BYTES.min(len_bytes.max(1)) as usize);
     let mut at = 0;
     while at < len_bytes {
@@ -90,7 +90,7 @@ const BLOCK_BYTES: usize = 4096;
 ///
 /// # Errors
 /// As [`written_file`].
-pub(crate) fn direct_file(session: &Session<'_>, name: &str) -> Result<LabFile, CellError> {
+pub(crate) fn direct_file(session: &Session<'_>, name: &str) -> Result<LabFile, WayError> {
     session.new_file(name, &OpenFile::new_file().access(Access::Direct))
 }
 
@@ -99,8 +99,8 @@ pub(crate) struct RandomReads {
     pub(crate) file: LabFile,
 }
 
-impl Arm for RandomReads {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for RandomReads {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let mut random = fastrand::Rng::with_seed(turn.seed);
         let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
         let begin_ns = monotonic_ns();
@@ -109,15 +109,11 @@ impl Arm for RandomReads {
             turn.session.check()?;
             let now_ns = monotonic_ns();
             if reads > 0 && now_ns >= turn.end_ns(begin_ns) {
-                return Ok(Sample {
-                    amount: reads,
-                    total_ns: now_ns - begin_ns,
-                    figures: Vec::new(),
-                });
+                return Ok(Sample::of(reads, now_ns - begin_ns));
             }
             let offset = random.u64(..READ_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
             if self.file.read_at(&mut buffer, offset)? != BLOCK_BYTES {
-                return Err(CellError::Invalid(format!(
+                return Err(WayError::Invalid(format!(
                     "the file ends before byte {}",
                     offset + 4096
                 )));

@@ -5,12 +5,11 @@
 //! statements. They are in our words; a band is ours if the source has only words.
 
 use inkstone_host::FallocateMode;
-use serde::{Deserialize, Serialize};
 
-use crate::cell::Cell;
+use crate::result::Judged;
+use crate::rounds::Trial;
 use crate::stats::EFFECT_MIN;
-
-use super::rounds::Rows;
+use crate::writing::Writing;
 
 /// A statement that can be checked by running something.
 #[derive(Debug)]
@@ -84,32 +83,6 @@ pub(super) const FASTER: Band = Band::at_least(1.0 + EFFECT_MIN);
 /// Of a statement that nothing here can check.
 pub(super) const NO_BAND: Band = Band::at_least(1.0);
 
-/// The verdict on a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The whole interval is in the band.
-    Confirmed,
-    /// The whole interval is outside of it.
-    Refuted,
-    /// An end of the band is inside the interval: no answer.
-    CannotTell,
-    /// There is no figure; the answer has the reason.
-    NotRun,
-}
-
-impl Verdict {
-    /// For people.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Confirmed => "confirmed",
-            Self::Refuted => "refuted",
-            Self::CannotTell => "cannot tell",
-            Self::NotRun => "not run",
-        }
-    }
-}
-
 impl Band {
     /// `from` or more.
     pub const fn at_least(from: f64) -> Self {
@@ -122,15 +95,15 @@ impl Band {
     }
 
     /// Judges a figure with this interval.
-    pub fn verdict(self, low: f64, high: f64) -> Verdict {
+    pub fn verdict(self, low: f64, high: f64) -> Judged {
         if low.is_nan() || high.is_nan() {
-            Verdict::CannotTell
+            Judged::CannotTell
         } else if low >= self.from && high <= self.to {
-            Verdict::Confirmed
+            Judged::Confirmed
         } else if high < self.from || low > self.to {
-            Verdict::Refuted
+            Judged::Refuted
         } else {
-            Verdict::CannotTell
+            Judged::CannotTell
         }
     }
 
@@ -188,31 +161,31 @@ pub(crate) enum Counted {
 pub(crate) enum By {
     /// How many times as fast a way is as another, side by side; with several others, as the
     /// nearest of them.
-    Speed { ground: Ground, slow: &'static [Cell], fast: Cell },
+    Speed { ground: Ground, slow: &'static [Writing], fast: Writing },
     /// How many times as fast a way is without a journal as with one, on the two file systems of
     /// article 1 side by side.
-    JournalTime { cell: Cell },
+    JournalTime { writing: Writing },
     /// How many times as much a commit counts with a journal as without one, on the same two.
-    JournalCount { cell: Cell, what: Counted },
+    JournalCount { writing: Writing, what: Counted },
     /// What one commit costs.
-    Count { ground: Ground, cell: Cell, what: Counted },
-    /// How many times as much one way does as another, side by side: the result of these rows that
+    Count { ground: Ground, writing: Writing, what: Counted },
+    /// How many times as much one way does as another, side by side: the result of this trial that
     /// has this name.
-    Rate { run: fn() -> Rows, result: &'static str, slow: &'static str, fast: &'static str },
+    Rate { run: fn() -> Trial, result: &'static str, slow: &'static str, fast: &'static str },
     /// The most that a way counts in a round.
-    Most { run: fn() -> Rows, result: &'static str, row: &'static str },
+    Most { run: fn() -> Trial, result: &'static str, way: &'static str },
     /// How many blocks of 512 B a call of fallocate adds to a file of 8 KiB.
     Blocks { mode: FallocateMode, len_bytes: u64 },
     /// Nothing that runs here: why, and which command shows it.
     Elsewhere(&'static str),
 }
 
-pub(super) const fn speed(ground: Ground, slow: &'static [Cell], fast: Cell) -> By {
+pub(super) const fn speed(ground: Ground, slow: &'static [Writing], fast: Writing) -> By {
     By::Speed { ground, slow, fast }
 }
 
-pub(super) const fn count(ground: Ground, cell: Cell, what: Counted) -> By {
-    By::Count { ground, cell, what }
+pub(super) const fn count(ground: Ground, writing: Writing, what: Counted) -> By {
+    By::Count { ground, writing, what }
 }
 
 #[cfg(test)]
@@ -223,7 +196,7 @@ mod tests {
     fn an_interval_is_judged_by_its_band() {
         let band = Band::between(1.5, 3.0);
         let said = [(1.6, 2.9), (3.1, 4.0), (1.0, 1.4), (1.4, 2.0), (2.0, 3.1), (f64::NAN, 2.0)];
-        use Verdict::{CannotTell, Confirmed, Refuted};
+        use Judged::{CannotTell, Confirmed, Refuted};
         let wanted = [Confirmed, Refuted, Refuted, CannotTell, CannotTell, CannotTell];
         assert_eq!(said.map(|(low, high)| band.verdict(low, high)), wanted);
         assert_eq!(Band::between(0.0, 0.0).verdict(0.0, 0.0), Confirmed);

@@ -4,7 +4,7 @@
 
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy};
 
-use crate::cell::{Cell, Pass};
+use crate::writing::{Pass, Writing};
 
 /// A new file that grows, synced by fdatasync after each write.
 pub(crate) const NEW: Strategy = Strategy {
@@ -35,22 +35,22 @@ pub(crate) const fn by(strategy: Strategy, engine: EngineKind) -> Strategy {
 }
 
 /// With a small file: at most 256 commits of 4 KiB in a pass.
-pub(crate) const fn small(strategy: Strategy) -> Cell {
-    Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
+pub(crate) const fn small(strategy: Strategy) -> Writing {
+    Writing { file_bytes: 1 << 20, ..Writing::of(strategy) }
 }
 
 /// The same in writes of 512 B.
-pub(crate) const fn records(cell: Cell) -> Cell {
-    Cell { write_bytes: 512, ..cell }
+pub(crate) const fn records(writing: Writing) -> Writing {
+    Writing { write_bytes: 512, ..writing }
 }
 
 /// A second pass over the same blocks.
-pub(crate) const fn again(cell: Cell) -> Cell {
-    Cell { pass: Pass::Second, ..cell }
+pub(crate) const fn again(writing: Writing) -> Writing {
+    Writing { pass: Pass::Second, ..writing }
 }
 
 /// The durable ways that matter, compared with the naive one, which is the first.
-pub fn quick() -> Vec<Cell> {
+pub fn quick() -> Vec<Writing> {
     use {Durability as D, Preparation as P};
     let naive = synced(NEW, D::Fsync);
     let all = [
@@ -70,5 +70,5 @@ pub fn quick() -> Vec<Cell> {
         by(synced(DIRECT, D::RwfDsync), EngineKind::Uring),
         Strategy { access: Access::Direct, durability: D::ODsync, ..naive },
     ];
-    all.into_iter().map(Cell::of).collect()
+    all.into_iter().map(Writing::of).collect()
 }

@@ -1,87 +1,44 @@
-//! Common parts of the findings of experiments: the best row, and the text of comparisons.
+//! Common parts of the findings of experiments: the best way, and the text of comparisons.
 //!
 //! *Owns*: the wording. *May not touch*: figures.
 
-use crate::result::{Relative, Round, Verdict};
-use crate::stats::{median, relative_of_several};
+use crate::result::{Relative, Table, Verdict, Way};
+use crate::stats::relative_of_several;
 
-use super::{ExperimentResult, ExperimentRow, Unit};
-
-/// The median over a row's rounds; `None` if it has none.
-pub(crate) fn median_of(row: &ExperimentRow) -> Option<f64> {
-    if row.invalid.is_some() { None } else { median(&row.samples) }
-}
-
-/// The row of this name.
-pub(crate) fn row<'a>(found: &'a ExperimentResult, name: &str) -> Option<&'a ExperimentRow> {
-    found.rows.iter().find(|row| row.name == name)
-}
-
-/// The row with the highest median.
-pub(crate) fn best(found: &ExperimentResult) -> Option<&ExperimentRow> {
-    best_of(found.rows.iter())
-}
-
-/// The best row of one series.
-pub(crate) fn best_in<'a>(found: &'a ExperimentResult, series: &str) -> Option<&'a ExperimentRow> {
-    best_of(found.rows.iter().filter(|row| row.series == series))
-}
-
-fn best_of<'a>(rows: impl Iterator<Item = &'a ExperimentRow>) -> Option<&'a ExperimentRow> {
-    let measured = rows.filter(|row| median_of(row).is_some());
-    measured.max_by(|a, b| median_of(a).unwrap_or(0.0).total_cmp(&median_of(b).unwrap_or(0.0)))
-}
-
-/// The rounds of a row, rebuilt from its samples.
-pub(crate) fn rounds_of(row: &ExperimentRow, unit: Unit) -> Vec<Round> {
-    const COMMITS: u64 = 1_000_000;
-    let one = |(number, &value): (u32, &f64)| {
-        let each_ns = if unit.is_time() { value } else { 1e9 / value };
-        Round {
-            number,
-            commits: COMMITS,
-            total_ns: (COMMITS as f64 * each_ns) as u64,
-            ..Round::default()
-        }
+/// The best way, of one series if that is given.
+pub(crate) fn best<'a>(table: &'a Table, series: Option<&str>) -> Option<&'a Way> {
+    let of_series = |way: &&Way| series.is_none_or(|series| way.series == series);
+    let measured = table.ways.iter().filter(|way| way.is_measured() && of_series(way));
+    let value = |way: &Way| {
+        let value = table.median(way).unwrap_or(f64::NEG_INFINITY);
+        if table.unit.is_time() { -value } else { value }
     };
-    (0..).zip(&row.samples).map(one).collect()
+    measured.max_by(|a, b| value(a).total_cmp(&value(b)))
 }
 
-/// Other measured rows that were not shown to be slower than this one: ties, rows of which the lab
-/// cannot tell, and rows with too few rounds for an interval.
-pub(crate) fn not_behind<'a>(
-    found: &'a ExperimentResult,
-    best: &ExperimentRow,
-    series: Option<&str>,
-) -> Vec<&'a ExperimentRow> {
-    let ours = rounds_of(best, found.unit);
-    // As in the experiment's table.
-    let questions =
-        found.rows.iter().filter(|row| median_of(row).is_some()).count().saturating_sub(1);
-    let is_behind = |row: &ExperimentRow| {
-        let compared =
-            relative_of_several(&rounds_of(row, found.unit), &ours, found.seed, questions);
+/// Other measured ways that were not shown to be slower than this one: ties, ways of which the lab
+/// cannot tell, and ways with too few rounds for an interval.
+pub(crate) fn not_behind<'a>(table: &'a Table, best: &Way, series: Option<&str>) -> Vec<&'a Way> {
+    // As in the table.
+    let questions = table.ways.iter().filter(|way| way.is_measured()).count().saturating_sub(1);
+    let is_behind = |way: &Way| {
+        let compared = relative_of_several(&way.rounds, &best.rounds, table.seed, questions);
         compared.is_some_and(|compared| compared.verdict == Verdict::Faster)
     };
-    let others = found.rows.iter().filter(|row| row.name != best.name && median_of(row).is_some());
-    let others = others.filter(|row| series.is_none_or(|series| row.series == series));
-    others.filter(|row| !is_behind(row)).collect()
+    let others = table.ways.iter().filter(|way| way.name != best.name && way.is_measured());
+    let others = others.filter(|way| series.is_none_or(|series| way.series == series));
+    others.filter(|way| !is_behind(way)).collect()
 }
 
 /// ` (not told apart: `x`)`, to follow the name of the best; empty if all others are slower.
-pub(crate) fn also(found: &ExperimentResult, best: &ExperimentRow, series: Option<&str>) -> String {
-    match not_behind(found, best, series).as_slice() {
+pub(crate) fn also(table: &Table, best: &Way, series: Option<&str>) -> String {
+    match not_behind(table, best, series).as_slice() {
         [] => String::new(),
         [one] => format!(" (not told apart: `{}`)", one.name),
         [first, rest @ ..] => {
             format!(" (not told apart: `{}` and {} more)", first.name, rest.len())
         }
     }
-}
-
-/// A figure of a row by its name.
-pub(crate) fn figure_of(row: &ExperimentRow, name: &str) -> Option<f64> {
-    row.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
 }
 
 /// `2.4 times `x` (95%: 2.2 to 2.6)`, or that they tie.
@@ -102,20 +59,28 @@ pub(crate) fn compared(relative: Option<&Relative>, base: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Round, Unit};
 
     #[test]
     fn what_ties_with_the_best_is_named_and_what_is_behind_is_not() {
-        let row = |name: &str, rate: f64, rounds: u32| ExperimentRow {
+        let way = |name: &str, rate: f64, rounds: u32| Way {
             name: name.into(),
-            samples: (0..rounds).map(|n| rate * (1.0 + f64::from(n % 3) * 0.01)).collect(),
-            ..ExperimentRow::default()
+            rounds: (0..rounds)
+                .map(|number| Round {
+                    number,
+                    commits: (rate * 1000.0 * (1.0 + f64::from(number % 3) * 0.01)) as u64,
+                    total_ns: 1_000_000_000,
+                    ..Round::default()
+                })
+                .collect(),
+            ..Way::default()
         };
-        let said = |rows: Vec<ExperimentRow>| {
-            let found = ExperimentResult { rows, ..ExperimentResult::default() };
-            also(&found, best(&found).expect("one"), None)
+        let said = |ways: Vec<Way>| {
+            let table = Table { ways, unit: Unit::OperationsPerS, ..Table::default() };
+            also(&table, best(&table, None).expect("one"), None)
         };
-        assert_eq!(said(vec![row("a", 200.0, 7), row("b", 100.0, 7)]), "");
-        assert_eq!(said(vec![row("a", 100.5, 7), row("b", 100.0, 7)]), " (not told apart: `b`)");
-        assert_eq!(said(vec![row("a", 200.0, 1), row("b", 100.0, 1)]), " (not told apart: `b`)");
+        assert_eq!(said(vec![way("a", 200.0, 7), way("b", 100.0, 7)]), "");
+        assert_eq!(said(vec![way("a", 100.5, 7), way("b", 100.0, 7)]), " (not told apart: `b`)");
+        assert_eq!(said(vec![way("a", 200.0, 1), way("b", 100.0, 1)]), " (not told apart: `b`)");
     }
 }

@@ -79,9 +79,6 @@ const ends = (relative) =>
     : "too few rounds for an interval";
 const interval = (relative) => (relative ? `${times(relative.speedup)} (${ends(relative)})` : "");
 const wordsOf = (verdict) => text(verdict).replace("-", " ");
-const spreadOf = (one, show) =>
-  one.rounds > 1 ? `half of them: ${show(one.low)} to ${show(one.high)}` : "a single one";
-
 // ---- scales: a value's place in pixels, and the ticks to draw
 
 function linear(top, show) {
@@ -252,7 +249,9 @@ function curvesChart(width, series, options) {
 // ---- pieces of the page
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const runs = list(data.runs);
+const tables = list(data.tables);
+const isWriting = (shown) => text(shown.unit) === "ns per commit";
+const runs = tables.filter(isWriting);
 const machine = data.machine || {};
 const untraced = machine.trace_refused && `the block layer could not be traced: ${machine.trace_refused}`;
 
@@ -325,7 +324,7 @@ const notes = (all) =>
   list(all).length > 0 && el("ul", { class: "notes" }, list(all).map((note) => el("li", {}, text(note))));
 // What stands at the head of the page is not said twice.
 const sentenceOf = (part) =>
-  runs.length + list(data.experiments).length > 1 &&
+  tables.length > 1 &&
   part.finding &&
   el("p", { class: "finding" }, marked(part.finding.sentence));
 
@@ -466,7 +465,7 @@ function claimsSection() {
   );
 }
 
-// ---- a run: ways of writing side by side
+// ---- a table: ways side by side, as bars, or as curves over a quantity
 
 const DURABLE = {
   seen: "yes: each acknowledgement's flush was seen",
@@ -477,113 +476,180 @@ const DURABLE = {
 };
 function durableWords(what) {
   const { kind, reason } = what || {};
-  return [DURABLE[kind] || text(kind) || "unknown", reason].filter(Boolean).join(": ");
+  return what ? [DURABLE[kind] || text(kind) || "unknown", reason].filter(Boolean).join(": ") : "";
 }
-function cellView(cell) {
-  const outcome = cell.outcome || {};
-  const name = text(cell.name) || "a way without a name";
-  if (outcome.kind !== "measured") {
-    const ended = outcome.kind === "not-run" && "not run: the run ended before";
-    return { name, missing: ended || text(outcome.reason) || "not measured, and no reason given" };
-  }
-  const rounds = list(outcome.rounds);
-  const each = rounds.map((round) => round.total_ns / Math.max(1, round.commits));
-  const weak = ["not-claimed", "not-covered"].includes((outcome.durable || {}).kind);
-  return {
-    name: weak ? `${name} (not durable)` : name,
-    key: name,
-    weak,
-    rounds: rounds.length,
-    value: quantile(each, 0.5),
-    low: quantile(each, 0.25),
-    high: quantile(each, 0.75),
-    commits: sum(rounds.map((round) => round.commits)),
-    commit: outcome.commit || {},
-    relative: outcome.relative,
-    bill: outcome.bill,
-    durable: durableWords(outcome.durable),
-    overTime: list(outcome.over_time)
-      .map((slices, n) => ({ number: (rounds[n] || { number: n }).number, slices: list(slices) }))
-      .filter(({ slices }) => slices.length),
-    missing: each.length ? null : "no round was finished",
-  };
-}
-
-// Which ways stand out: the baseline, the best, and all if they are few.
 const PICKS = ["s1", "s2", "s3", "s4", "s5", "s6"];
-function focusOf(run, cells) {
-  const measured = cells.filter((cell) => finite(cell.value));
-  const named = (name) => measured.find((cell) => cell.key === name);
-  const { best: known, naive } = run.finding || {};
-  const base = named(run.baseline) || named(naive);
-  const durable = measured.filter((cell) => !cell.weak && cell !== base);
-  const best = named(known) || durable.sort((a, b) => a.value - b.value)[0];
+const figureWords = ({ value, unit }) => amount(value, text(unit));
+
+// A table with its ways as the charts need them. Which ways stand out: the baseline, the best, and
+// all if they are few; on curves each series.
+function viewOf(shown) {
+  const unit = text(shown.unit);
+  const isTime = unit.startsWith("ns");
+  const ways = list(shown.ways).map((way) => {
+    const rounds = list(way.rounds);
+    const each = rounds.map(({ total_ns, commits }) =>
+      isTime ? total_ns / Math.max(1, commits) : (commits * 1e9) / Math.max(1, total_ns));
+    const weak = ["not-claimed", "not-covered"].includes((way.durable || {}).kind);
+    return {
+      ...way,
+      key: text(way.name),
+      name: weak ? `${text(way.name)} (not durable)` : text(way.name),
+      weak,
+      rounds,
+      figures: list(way.figures),
+      value: quantile(each, 0.5),
+      low: quantile(each, 0.25),
+      high: quantile(each, 0.75),
+      missing: way.missing || (each.length ? null : "no round was finished"),
+    };
+  });
+  const measured = ways.filter((way) => !way.missing && finite(way.value));
+  const onCurve = shown.x_name ? measured.filter((way) => finite(way.x)) : [];
+  const series = [...new Set(ways.map((way) => text(way.series)))];
+  const named = (name) => measured.find((way) => way.key === name);
+  const { best: known, naive } = shown.finding || {};
+  const base = named(shown.baseline) || named(naive);
+  const better = (a, b) => (isTime ? a.value - b.value : b.value - a.value);
+  const candidates = measured.filter((way) => !way.weak && (way !== base || !shown.baseline));
+  const best = named(known) || candidates.sort(better)[0];
   const classes = new Map();
-  if (base) classes.set(base, "s-base");
-  if (best && best !== base) classes.set(best, "s-best");
-  const others = measured.filter((cell) => !classes.has(cell));
-  if (measured.length <= 4) others.forEach((cell, n) => classes.set(cell, PICKS[n]));
-  return { base, best, measured, classes };
+  if (onCurve.length)
+    measured.forEach((way) =>
+      classes.set(way, ["s-best", "s-base", ...PICKS][series.indexOf(text(way.series)) % 8]));
+  else {
+    if (base) classes.set(base, "s-base");
+    if (best && best !== base) classes.set(best, "s-best");
+    const others = measured.filter((way) => !classes.has(way));
+    if (measured.length <= 8) others.forEach((way, n) => classes.set(way, PICKS[n]));
+  }
+  const show = (value) => amount(value, unit);
+  // On an axis, whose name has the unit.
+  const tick = (value) => (isTime ? time(value) : show(value).replace(` ${unit}`, ""));
+  return { shown, unit, isTime, ways, measured, onCurve, series, base, best, classes, show, tick };
 }
 
-function timeFigure(cells, focus) {
-  const { best, base } = focus;
-  const rows = cells.map((cell) => ({
-    ...cell,
-    className: focus.classes.get(cell) || "s-plain",
-    shown: time(cell.value),
-    lines: cell.missing
-      ? [cell.missing]
-      : [
-          `${time(cell.value)} per commit (median of ${plural(cell.rounds, "round")}; ${spreadOf(cell, time)})`,
-          `single commits: p50 ${time(cell.commit.p50_ns)}, p99 ${time(cell.commit.p99_ns)}, slowest ${time(cell.commit.max_ns)}`,
-          `durable: ${cell.durable}`,
-        ],
+function columnsOf({ ways, show, shown }) {
+  const names = [...new Set(ways.flatMap((way) => way.figures.map((one) => text(one.name))))];
+  const has = (field) => ways.some((way) => way[field]);
+  return [
+    ["way", (way) => way.name],
+    ["median", (way) => way.missing || show(way.value)],
+    ["quartiles", (way) => (way.missing ? "" : `${show(way.low)} to ${show(way.high)}`)],
+    shown.baseline && ["against the baseline", (way) => interval(way.relative)],
+    ...names.map((name) => [name, (way) => {
+      const one = way.figures.find((figure) => text(figure.name) === name && finite(figure.value));
+      return one ? figureWords(one) : "";
+    }]),
+    has("durable") && ["durable", (way) => durableWords(way.durable)],
+  ].filter(Boolean);
+}
+function linesOf(way, show) {
+  if (way.missing) return [way.missing];
+  return [
+    `${show(way.value)} (median of ${plural(way.rounds.length, "round")}; ${way.rounds.length > 1 ? `half of them: ${show(way.low)} to ${show(way.high)}` : "a single one"})`,
+    way.latency && `single ones: p50 ${time(way.latency.p50_ns)}, p99 ${time(way.latency.p99_ns)}, slowest ${time(way.latency.max_ns)}`,
+    way.relative && `${interval(way.relative)} of the baseline, ${wordsOf(way.relative.verdict)}`,
+    ...way.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
+    way.durable && `durable: ${durableWords(way.durable)}`,
+  ];
+}
+
+function valuesFigure(view) {
+  const { ways, measured, base, best, classes, show, tick, unit, isTime } = view;
+  const drawn = ways.map((way) => ({
+    ...way,
+    className: classes.get(way) || "s-plain",
+    shown: show(way.value),
+    lines: linesOf(way, show),
   }));
-  const top = Math.max(...focus.measured.map((cell) => cell.high));
+  const title = best && base && best !== base
+    ? `\`${best.key}\`: ${show(best.value)}; \`${base.key}\`: ${show(base.value)}`
+    : best ? `\`${best.key}\`: ${show(best.value)}` : unit;
+  const top = Math.max(...measured.map((way) => way.high));
   return figure({
-    kind: "time",
-    title: best && base
-      ? `A commit takes ${time(best.value)} by \`${best.key}\`, ${time(base.value)} by \`${base.key}\``
-      : "Time per commit",
-    how: "Time per commit, shorter is better: the median over rounds; the line holds the middle half of them. Hatched: not durable.",
-    draw: (width) => rowsChart(width, rows, { scale: linear(top, time) }),
-    columns: [
-      ["way", (cell) => cell.name],
-      ["commits", (cell) => cell.missing || count(cell.commits)],
-      ["per commit", (cell) => (cell.missing ? "" : time(cell.value))],
-      ["quartiles", (cell) => (cell.missing ? "" : `${time(cell.low)} to ${time(cell.high)}`)],
-      ["durable", (cell) => cell.durable],
-    ],
-    rows: () => cells,
+    kind: isTime ? "time" : "rates",
+    title,
+    how: `${unit}: ${isTime ? "shorter" : "longer"} is better. The median over rounds; the line holds the middle half of them. Hatched: not durable.`,
+    draw: (width) => rowsChart(width, drawn, { scale: linear(top, tick) }),
+    columns: columnsOf(view),
+    rows: () => ways,
   });
 }
 
-function speedupFigure(run, cells, focus) {
-  if (!cells.some((cell) => cell.relative)) return null;
-  const base = text(run.baseline) || "the baseline";
-  const rows = cells.map((cell) => {
-    const more = { className: focus.classes.get(cell) || "s-plain", weak: cell.weak };
-    if (cell.key && cell.key === run.baseline)
-      return { ...more, name: cell.name, value: 1, shown: "baseline", lines: ["1× by definition"] };
-    if (cell.relative) return speedupRow(cell.name, cell.relative, more);
-    const missing = cell.missing || "not compared";
-    return { name: cell.name, missing, lines: [missing] };
+function curveFigure(view) {
+  const { shown, ways, onCurve, series, classes, show, tick, unit } = view;
+  const knees = new Map(list(shown.knees).filter((knee) => finite(knee[1])));
+  const xName = text(shown.x_name);
+  const xShown = xName.startsWith("bytes") ? bytes : count;
+  const xs = [...new Set(onCurve.map((way) => way.x))].sort((a, b) => a - b);
+  const classOf = (name) => classes.get(onCurve.find((way) => text(way.series) === name));
+  const drawn = series.map((name) => {
+    const curve = onCurve.filter((way) => way.series === name).sort((a, b) => a.x - b.x);
+    return {
+      className: classOf(name),
+      paths: [curve.map((way) => [way.x, way.value])],
+      whiskers: curve.map((way) => [way.x, way.low, way.high]),
+      dots: curve.map((way) => [way.x, way.value, way.x === knees.get(name) ? 7 : 3]),
+    };
   });
-  const shown = focus.best && focus.best.relative;
-  const best = focus.best && `\`${focus.best.key}\``;
-  const verb = { faster: "is", slower: "is", tie: "ties with" }[shown && shown.verdict];
+  const hits = xs.map((x) => ({
+    x,
+    lines: [
+      `${xShown(x)} ${xName}`,
+      ...onCurve.filter((way) => way.x === x).flatMap((way) => [way.name, ...linesOf(way, show)]),
+    ],
+  }));
+  const bent = [...knees].map(([name, at]) => `\`${name}\` at ${xShown(at)}`).join(", ");
+  const draw = (width) => {
+    const every = Math.max(1, Math.ceil((xs.length * 44) / (width - 90)));
+    const scale = logarithmic(xs[0], xs[xs.length - 1], 2, xShown);
+    return curvesChart(width, drawn, {
+      x: (from, to) => ({
+        at: scale(from, to).at,
+        ticks: xs.filter((_, n) => n % every === 0).map((x) => [x, xShown(x)]),
+      }),
+      y: linear(Math.max(...onCurve.map((way) => way.high)), tick),
+      xName,
+      yName: unit,
+      hits,
+    });
+  };
+  return figure({
+    kind: "curve",
+    title: `${unit} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
+    how: "Medians over rounds; the upright lines hold the middle half of them. A large dot marks the knee, after which the curve no longer rises.",
+    legend: key(series.map((name) => [classOf(name), name || "all"])),
+    draw,
+    columns: columnsOf(view),
+    rows: () => ways,
+  });
+}
+
+function speedupFigure({ shown, ways, best, classes, onCurve }) {
+  if (onCurve.length || !ways.some((way) => way.relative)) return null;
+  const base = text(shown.baseline) || "the baseline";
+  const rows = ways.map((way) => {
+    const more = { className: classes.get(way) || "s-plain", weak: way.weak };
+    if (way.key && way.key === shown.baseline)
+      return { ...more, name: way.name, value: 1, shown: "baseline", lines: ["1× by definition"] };
+    if (way.relative) return speedupRow(way.name, way.relative, more);
+    const missing = way.missing || "not compared";
+    return { name: way.name, missing, lines: [missing] };
+  });
+  const found = best && best.relative;
+  const verb = { faster: "is", slower: "is", tie: "ties with" }[found && found.verdict];
   return figure({
     kind: "speedup",
-    title: !shown
+    title: !found
       ? `Speed of each way against \`${base}\``
       : verb
-        ? `${best} ${verb === "is" ? `is ${times(shown.speedup)} as fast as` : verb} \`${base}\` (${ends(shown)})`
-        : `The lab cannot tell ${best} from \`${base}\` (${ends(shown)})`,
-    how: "Time per commit of the baseline divided by each way's, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. A question mark: the interval is wider.",
+        ? `\`${best.key}\` ${verb === "is" ? `is ${times(found.speedup)} as fast as` : verb} \`${base}\` (${ends(found)})`
+        : `The lab cannot tell \`${best.key}\` from \`${base}\` (${ends(found)})`,
+    how: "Each way against the baseline, paired by round, with 95% intervals: right of the line is faster. All intervals hold at once in 95 of 100 runs. Tie: the whole interval is within 10% of 1. A question mark: the interval is wider.",
     draw: speedups(rows),
-    columns: [["way", (cell) => cell.name], ...speedupColumns((cell) => cell.relative)],
-    rows: () => cells.filter((cell) => cell.relative),
+    columns: [["way", (way) => way.name], ...speedupColumns((way) => way.relative)],
+    rows: () => ways.filter((way) => way.relative),
   });
 }
 
@@ -667,36 +733,26 @@ function distributionFigure(what, title, ways) {
   });
 }
 
-function overTimeFigure(timed, focus) {
-  const medians = (slices) => slices.map((slice) => slice[1]);
-  const worst = (slices) => Math.max(...slices.map((slice) => slice[2]));
-  const rounds = timed.flatMap((cell) => cell.overTime.map((round) => ({ cell, ...round })));
-  const last = Math.max(...rounds.map(({ number }) => number)) + 1;
-  const series = ({ cell, number, slices }) => {
-    const total = sum(slices.map((slice) => slice[0])) || 1;
-    let before = 0;
-    const points = slices.map(([ns, median, slowest]) => {
-      before += ns;
-      return [number + 0.06 + ((before - ns / 2) / total) * 0.88, median, slowest];
-    });
+function overTimeFigure({ measured, classes, isTime }) {
+  const shown = measured.filter((way) => classes.get(way) && way.rounds.some((one) => finite(one.slowest_ns)));
+  const rows = shown.flatMap((way) =>
+    way.rounds.map((one) => ({ way, number: one.number, each: one.total_ns / Math.max(1, one.commits), slowest: one.slowest_ns || 0 })));
+  const last = Math.max(0, ...rows.map(({ number }) => number)) + 1;
+  if (!isTime || last < 2) return null;
+  const series = (way) => {
+    const own = rows.filter((row) => row.way === way);
     return {
-      className: focus.classes.get(cell),
-      paths: [points],
-      dots: points.map(([at, , slowest]) => [at, slowest]),
+      className: classes.get(way),
+      paths: [own.map(({ number, each }) => [number + 0.5, each])],
+      dots: own.map(({ number, slowest }) => [number + 0.5, slowest]),
     };
   };
+  const said = ({ way, each, slowest }) => `${way.name}: mean ${time(each)}, slowest ${time(slowest)}`;
+  const hits = [...Array(last).keys()].map((n) => ({
+    x: n + 0.5,
+    lines: [`round ${n + 1}`, ...rows.filter(({ number }) => number === n).map(said)],
+  }));
   const draw = (width) => {
-    const shown = rounds.filter(({ cell }) => focus.classes.get(cell));
-    const hits = [...Array(last).keys()].map((n) => ({
-      x: n + 0.5,
-      lines: [
-        `round ${n + 1}`,
-        ...shown
-          .filter(({ number }) => number === n)
-          .map(({ cell, slices }) =>
-            `${cell.name}: median ${time(quantile(medians(slices), 0.5))}, slowest ${time(worst(slices))}`),
-      ],
-    }));
     const every = Math.ceil(last / Math.max(1, (width - 70) / 26));
     return curvesChart(width, shown.map(series), {
       x: (from, to) => ({
@@ -704,68 +760,62 @@ function overTimeFigure(timed, focus) {
         ticks: hits.filter((_, n) => n % every === 0).map(({ x }) => [x, String(x + 0.5)]),
       }),
       y: logarithmic(
-        Math.min(...rounds.flatMap(({ slices }) => medians(slices))),
-        Math.max(...rounds.map(({ slices }) => worst(slices))),
+        Math.min(...rows.map(({ each }) => each)),
+        Math.max(...rows.map(({ each, slowest }) => Math.max(each, slowest))),
         10,
         time,
       ),
       xName: "round of the run",
-      yName: "time of a commit: median, slowest",
+      yName: "time of a commit: mean, slowest",
       hits,
     });
   };
   return figure({
     kind: "over-time",
     title: "Commit times from round to round: drift shows as a slope, stalls as dots far above",
-    how: "Each round in slices of equally many commits: the median of each slice as a line, its slowest commit as a dot.",
+    how: "Each round: the mean as a line, its slowest commit as a dot.",
     draw,
     columns: [
-      ["way", ({ cell }) => cell.name],
+      ["way", ({ way }) => way.name],
       ["round", ({ number }) => count(number + 1)],
-      ["median of medians", ({ slices }) => time(quantile(medians(slices), 0.5))],
-      ["slowest commit", ({ slices }) => time(worst(slices))],
+      ["mean", ({ each }) => time(each)],
+      ["slowest commit", ({ slowest }) => time(slowest)],
     ],
-    rows: () => rounds,
+    rows: () => rows,
   });
 }
 
-function spreadFigures(focus) {
-  const { best, base, measured } = focus;
-  const curves = measured.filter((cell) => hasCurve(cell.commit));
-  const timed = measured.filter((cell) => cell.overTime.length);
-  const ways = curves.map((cell) => {
-    return { name: cell.name, histogram: cell.commit, className: focus.classes.get(cell) };
-  });
-  const p99 = best && base && finite(best.commit.p99_ns) && finite(base.commit.p99_ns);
+function spreadFigure({ measured, classes, best, base, unit }) {
+  const curves = measured.filter((way) => hasCurve(way.latency));
+  const what = unit === "ns per commit" ? "commit" : "operation";
+  const ways = curves.map((way) => ({ name: way.name, histogram: way.latency, className: classes.get(way) }));
+  const p99 = best && base && best !== base && hasCurve(best.latency) && hasCurve(base.latency);
   const title = p99
-    ? `99 of 100 commits take at most ${time(best.commit.p99_ns)} by \`${best.key}\`, ${time(base.commit.p99_ns)} by \`${base.key}\``
-    : "How the times of single commits spread";
-  return [
-    ways.length > 0 && distributionFigure("commit", title, ways),
-    timed.length > 0 && overTimeFigure(timed, focus),
-  ];
+    ? `99 of 100 ${what}s take at most ${time(best.latency.p99_ns)} by \`${best.key}\`, ${time(base.latency.p99_ns)} by \`${base.key}\``
+    : `How the times of single ${what}s spread`;
+  return ways.length > 0 && distributionFigure(what, title, ways);
 }
 
 // ---- the bill of a commit: what reached the device
 
 const KINDS = [
-  ["k-data", "data write", "data_writes"],
-  ["k-journal", "journal write", "journal_writes"],
-  ["k-timer", "timer journal write", "timer_journal_writes"],
-  ["k-otherjournal", "other journal write", "other_journal_writes"],
-  ["k-metadata", "metadata write", "metadata_writes"],
-  ["k-zeroing", "zeroing", "zeroing"],
-  ["k-discard", "discard", "discards"],
-  ["k-other", "unattributed write", "unattributed_writes"],
-  ["k-read", "data read", "data_reads"],
-  ["k-otherread", "other read", "other_reads"],
-  ["k-flush", "flush", "flushes"],
+  ["k-data", "data-write"],
+  ["k-journal", "journal-write"],
+  ["k-timer", "timer-journal-write"],
+  ["k-otherjournal", "other-journal-write"],
+  ["k-metadata", "metadata-write"],
+  ["k-zeroing", "zeroing"],
+  ["k-discard", "discard"],
+  ["k-other", "unattributed-write"],
+  ["k-read", "data-read"],
+  ["k-otherread", "other-read"],
+  ["k-flush", "flush"],
 ];
 // The device's own counters, which include other processes.
 const COUNTED = [
-  ["k-other", "write of the device", "all_writes"],
-  ["k-otherread", "read of the device", "all_reads"],
-  ["k-flush", "flush", "flushes"],
+  ["k-other", "write of the device"],
+  ["k-otherread", "read of the device"],
+  ["k-flush", "flush"],
 ];
 function kindClass(what) {
   const known = KINDS.find(([, kind]) => kind === what);
@@ -773,9 +823,10 @@ function kindClass(what) {
   if (what.includes("flush")) return "k-flush";
   return what.includes("read") ? "k-otherread" : "k-other";
 }
-function requestsOf(layer, field) {
-  const found = layer[field];
-  return finite(found) ? { requests: found, bytes: 0 } : found || { requests: 0, bytes: 0 };
+const kindWords = (kind) => text(kind).replaceAll("-", " ");
+function requestsOf(layer, kind) {
+  const counted = { "write of the device": layer.all_writes, "read of the device": layer.all_reads };
+  return counted[kind] || (layer.requests || {})[kind] || { requests: 0, bytes: 0 };
 }
 function billFigure(cells, role, shared) {
   const kinds = shared ? COUNTED : KINDS;
@@ -785,15 +836,15 @@ function billFigure(cells, role, shared) {
     if (!layer) return { name: cell.name, missing: cell.missing || "no bill", lines: ["no bill"] };
     const each = (n) => n / Math.max(1, bill.commits || 0);
     let end = 0;
-    const parts = kinds.map(([className, kind, field]) => {
-      const { requests, bytes: moved } = requestsOf(layer, field);
+    const parts = kinds.map(([className, kind]) => {
+      const { requests, bytes: moved } = requestsOf(layer, kind);
       const from = end;
       end += each(requests);
       return { className, kind, from, to: end, requests: each(requests), bytes: each(moved) };
     });
-    const others = sum(["foreign_writes", "foreign_flushes"].map((f) => requestsOf(layer, f).requests));
+    const others = sum(["foreign-write", "foreign-flush"].map((kind) => requestsOf(layer, kind).requests));
     const used = parts.filter((part) => part.requests > 0);
-    const said = (part) => `${digits(part.requests)} × ${part.kind}${part.bytes ? `, ${bytes(part.bytes)}` : ""}`;
+    const said = (part) => `${digits(part.requests)} × ${kindWords(part.kind)}${part.bytes ? `, ${bytes(part.bytes)}` : ""}`;
     return {
       name: cell.name,
       parts: used,
@@ -819,12 +870,12 @@ function billFigure(cells, role, shared) {
       ? "Requests to the device per commit, by its own counters (which include other processes)"
       : `What one commit costs the ${role || "device"}: requests by kind`,
     how: `Requests per commit as one bar. ${shared ? "Exact bills need root." : "From the kernel's tracepoints, in passes of their own that are not timed."}`,
-    legend: key(used.map(([className, kind]) => [className, kind])),
+    legend: key(used.map(([className, kind]) => [className, kindWords(kind)])),
     draw: (width) => rowsChart(width, views, { scale: linear(top, digits) }),
     columns: [
       ["way", (view) => view.name],
       ["commits", (view) => view.missing || count(view.commits)],
-      ...used.map(([, kind]) => [kind, (view) => {
+      ...used.map(([, kind]) => [kindWords(kind), (view) => {
         const part = partOf(view, kind);
         return part ? `${digits(part.requests)}${part.bytes ? `, ${bytes(part.bytes)}` : ""}` : "0";
       }]),
@@ -842,39 +893,36 @@ function billFigures(cells) {
   return [...roles].map((role) => billFigure(cells, role, shared));
 }
 
-function runSection(run, n) {
-  const cells = list(run.cells).map(cellView);
-  const focus = focusOf(run, cells);
-  const place = placeName(run.place);
-  const named = text(run.title) || text(run.name) || "Measured ways";
-  const order = run.random_order === false ? "always in this order" : "in another random order each round";
+function tableSection(shown, n) {
+  const view = viewOf(shown);
+  const { ways, measured, onCurve } = view;
+  const named = text(shown.title) || text(shown.name) || "Measured ways";
+  const place = placeName(shown.place);
+  const order = shown.random_order ? "in another random order each round" : "always in this order";
+  const failed = ways.filter((way) => way.missing);
   section(
-    `run-${n + 1}`,
-    runs.length > 1 ? `${place}: ${named}` : named,
-    facts(
-      placeWords(run.place),
-      finite(run.rounds) && `${plural(run.rounds, "round")}, ways ${order}, seed ${run.seed}`,
-    ),
-    sentenceOf(run),
-    notes(run.notes),
-    focus.measured.length
-      ? [timeFigure(cells, focus), speedupFigure(run, cells, focus), ...spreadFigures(focus), ...billFigures(cells)]
-      : [
-          absent("Nothing was measured here."),
-          table([["way", (cell) => cell.name], ["why", (cell) => cell.missing]], cells, "Why"),
-        ],
+    `table-${n + 1}`,
+    place !== "." && tables.length > 1 ? `${place}: ${named}` : named,
+    facts(placeWords(shown.place), `${plural(shown.rounds, "round")}, ways ${order}, seed ${shown.seed}`),
+    sentenceOf(shown),
+    notes(shown.notes),
+    measured.length
+      ? [(onCurve.length ? curveFigure : valuesFigure)(view), speedupFigure(view), spreadFigure(view),
+          overTimeFigure(view), isWriting(shown) && billFigures(ways)]
+      : absent("Nothing was measured here."),
+    failed.length > 0 &&
+      table([["way", (way) => way.name], ["why it has no figures", (way) => way.missing]], failed, "Ways without figures"),
   );
 }
 
 // ---- one commit, request by request: two ways on one axis of time
 
 function timelineSection() {
-  const all = runs.flatMap((run) =>
-    list(run.cells)
-      .map((cell) => ({ cell, bill: (cell.outcome || {}).bill }))
+  const all = tables.flatMap((shown) =>
+    list(shown.ways)
       .filter(({ bill }) => bill && list(bill.timeline).length)
-      .map(({ cell, bill }) => ({
-        name: runs.length > 1 ? `${placeName(run.place)}: ${cell.name}` : text(cell.name),
+      .map(({ name, bill }) => ({
+        name: tables.length > 1 ? `${placeName(shown.place)}: ${name}` : text(name),
         commit: bill.timeline[0],
       })),
   );
@@ -888,7 +936,7 @@ function timelineSection() {
         const to = finite(request.completed_ns) ? request.completed_ns : commit.total_ns;
         const size = request.bytes ? bytes(request.bytes) : "";
         return {
-          name: `${text(request.what)}, ${text(request.device)}`,
+          name: `${kindWords(request.what)}, ${text(request.device)}`,
           parts: [{ from, to, className: kindClass(text(request.what)) }],
           shown: size,
           cells: [request.who, time(from), finite(request.completed_ns) ? time(to) : "not seen", size,
@@ -934,163 +982,6 @@ function timelineSection() {
   section("timeline", "One commit, request by request", card);
 }
 
-// ---- experiments: rows of any rate or time, or curves over a quantity
-
-function experimentView(experiment) {
-  const rows = list(experiment.rows).map((row) => ({
-    ...row,
-    name: text(row.name) || "a row without a name",
-    series: text(row.series),
-    value: quantile(list(row.samples), 0.5),
-    low: quantile(list(row.samples), 0.25),
-    high: quantile(list(row.samples), 0.75),
-    rounds: list(row.samples).length,
-    missing: row.invalid || (list(row.samples).length ? null : "not measured"),
-    figures: list(row.figures),
-  }));
-  const measured = rows.filter((row) => !row.missing);
-  const series = [...new Set(rows.map((row) => row.series))];
-  const colours = new Map(series.map((name, n) => [name, ["s-best", "s-base", ...PICKS][n % 8]]));
-  const onCurve = experiment.x_name ? measured.filter((row) => finite(row.x)) : [];
-  const unit = text(experiment.unit);
-  const show = (value) => amount(value, unit);
-  // On an axis, whose name has the unit.
-  const tick = (value) => show(value).replace(` ${unit}`, "");
-  return { experiment, rows, measured, series, colours, onCurve, show, tick };
-}
-const figureWords = ({ value, unit }) => amount(value, text(unit));
-const figureNames = (rows) => [...new Set(rows.flatMap((row) => row.figures.map((one) => text(one.name))))];
-const figureOf = (row, name) => row.figures.find((one) => text(one.name) === name && finite(one.value));
-
-function experimentColumns({ rows, show }) {
-  return [
-    ["row", (row) => row.name],
-    ["median", (row) => row.missing || show(row.value)],
-    ["quartiles", (row) => (row.missing ? "" : `${show(row.low)} to ${show(row.high)}`)],
-    ["against the baseline", (row) => interval(row.relative)],
-    ...figureNames(rows).map((name) => [name, (row) => {
-      const one = figureOf(row, name);
-      return one ? figureWords(one) : "";
-    }]),
-  ];
-}
-
-function curveFigure(view) {
-  const { experiment, onCurve, series, colours, show, tick } = view;
-  const knees = new Map(list(experiment.knees).filter((knee) => finite(knee[1])));
-  const xName = text(experiment.x_name);
-  const xShown = xName.startsWith("bytes") ? bytes : count;
-  const xs = [...new Set(onCurve.map((row) => row.x))].sort((a, b) => a - b);
-  const drawn = series.map((name) => {
-    const rows = onCurve.filter((row) => row.series === name).sort((a, b) => a.x - b.x);
-    return {
-      className: colours.get(name),
-      paths: [rows.map((row) => [row.x, row.value])],
-      whiskers: rows.map((row) => [row.x, row.low, row.high]),
-      dots: rows.map((row) => [row.x, row.value, row.x === knees.get(name) ? 7 : 3]),
-    };
-  });
-  const hits = xs.map((x) => ({
-    x,
-    lines: [
-      `${xShown(x)} ${xName}`,
-      ...onCurve.filter((row) => row.x === x).flatMap((row) => [
-        `${row.series || row.name}: ${show(row.value)} (${spreadOf(row, show)})`,
-        ...row.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
-      ]),
-    ],
-  }));
-  const bent = [...knees].map(([name, at]) => `\`${name}\` at ${xShown(at)}`).join(", ");
-  const draw = (width) => {
-    const every = Math.max(1, Math.ceil((xs.length * 44) / (width - 90)));
-    const scale = logarithmic(xs[0], xs[xs.length - 1], 2, xShown);
-    return curvesChart(width, drawn, {
-      x: (from, to) => ({
-        at: scale(from, to).at,
-        ticks: xs.filter((_, n) => n % every === 0).map((x) => [x, xShown(x)]),
-      }),
-      y: linear(Math.max(...onCurve.map((row) => row.high)), tick),
-      xName,
-      yName: text(experiment.unit),
-      hits,
-    });
-  };
-  return figure({
-    kind: "curve",
-    title: `${text(experiment.unit)} by ${xName}${bent ? `; the knee: ${bent}` : ""}`,
-    how: "Medians over rounds; the upright lines hold the middle half of them. A large dot marks the knee, after which the curve no longer rises.",
-    legend: key(series.map((name) => [colours.get(name), name || "all"])),
-    draw,
-    columns: [
-      ["row", (row) => row.name],
-      [xName, (row) => (finite(row.x) ? xShown(row.x) : "")],
-      ...experimentColumns(view).slice(1),
-    ],
-    rows: () => view.rows,
-  });
-}
-
-function ratesFigure(view) {
-  const { experiment, rows, measured, series, colours, show, tick } = view;
-  const unit = text(experiment.unit);
-  const less = unit.startsWith("ns");
-  const best = measured.reduce((a, b) => ((less ? b.value < a.value : b.value > a.value) ? b : a));
-  // Series that are no groups say nothing: the best row and the baseline stand out instead.
-  const alike = series.length < 2 || series.length === rows.length;
-  const role = (row) =>
-    row === best ? "s-best" : row.name === experiment.baseline ? "s-base" : "s-plain";
-  const drawn = rows.map((row) => ({
-    ...row,
-    className: alike ? role(row) : colours.get(row.series),
-    shown: `${show(row.value)}${row.relative ? `, ${against(row.relative)}` : ""}`,
-    lines: row.missing
-      ? [row.missing]
-      : [
-          `${show(row.value)} (median of ${plural(row.rounds, "round")}; ${spreadOf(row, show)})`,
-          row.relative && `${interval(row.relative)} of the baseline, ${wordsOf(row.relative.verdict)}`,
-          ...row.figures.map((one) => `${text(one.name)}: ${figureWords(one)}`),
-        ],
-  }));
-  const top = Math.max(...measured.map((row) => row.high));
-  return figure({
-    kind: "rates",
-    title: `\`${best.name}\`: ${show(best.value)}${measured.length > 1 ? `, the ${less ? "shortest" : "most"} of all` : ""}`,
-    how: `${unit}: ${less ? "shorter" : "longer"} is better. The median over rounds; the line holds the middle half of them.`,
-    legend: !alike && key(series.map((name) => [colours.get(name), name || "all"])),
-    draw: (width) => rowsChart(width, drawn, { scale: linear(top, tick) }),
-    columns: experimentColumns(view),
-    rows: () => rows,
-  });
-}
-
-function experimentSection(experiment, n) {
-  const view = experimentView(experiment);
-  const timed = view.measured.filter((row) => hasCurve(row.latency));
-  const ways = timed.map((row, at) => ({
-    name: row.name,
-    histogram: row.latency,
-    className: timed.length <= 8 ? ["s-base", "s-best", ...PICKS][at] : null,
-  }));
-  const failed = view.rows.filter((row) => row.missing);
-  section(
-    `experiment-${n + 1}`,
-    text(experiment.title) || text(experiment.name) || "Experiment",
-    facts(
-      placeWords(experiment.place),
-      finite(experiment.rounds) && `${plural(experiment.rounds, "round")}, seed ${experiment.seed}`,
-      text(experiment.command),
-    ),
-    sentenceOf(experiment),
-    notes(experiment.notes),
-    view.measured.length
-      ? (view.onCurve.length ? curveFigure : ratesFigure)(view)
-      : absent("Nothing was measured here."),
-    ways.length > 0 && distributionFigure("operation", "How the times of single operations spread", ways),
-    failed.length > 0 &&
-      table([["row", (row) => row.name], ["why it has no figures", (row) => row.missing]], failed, "Rows without figures"),
-  );
-}
-
 // ---- what fallocate did: the file after the call as a strip of its blocks
 
 const UNITS = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 };
@@ -1106,7 +997,7 @@ function extent(words) {
   return { from, to, className };
 }
 function atlasSection(atlas, n) {
-  const cells = list(atlas.cells);
+  const cells = list(atlas.calls);
   const rows = cells.map((cell) => {
     const [before, after] = [cell.before || {}, cell.after || {}];
     const said = (facts) =>
@@ -1172,7 +1063,7 @@ const started = finite(data.started_unix_s) && data.started_unix_s > 0
   ? `${new Date(data.started_unix_s * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`
   : "measured at an unknown time";
 function environment() {
-  const all = [...runs, ...list(data.experiments), ...list(data.fallocate)];
+  const all = [...tables, ...list(data.fallocate)];
   const found = new Map(
     all.filter((part) => part.place).map(({ place }) => [JSON.stringify(place), place]),
   );
@@ -1212,9 +1103,8 @@ document.getElementById("when").textContent = started;
 disksSection();
 claimsSection();
 overview();
-runs.forEach(runSection);
+tables.forEach(tableSection);
 timelineSection();
-list(data.experiments).forEach(experimentSection);
 list(data.fallocate).forEach(atlasSection);
 environment();
 

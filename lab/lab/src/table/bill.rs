@@ -2,30 +2,29 @@
 //!
 //! *Owns*: the lines of the detailed bill. *May not touch*: how requests are attributed.
 
-use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{bytes, per};
+use super::place::place_lines;
+use super::style::TableStyle;
 use super::text::{Tint, paragraph};
-use crate::result::{Bill, BillSource, CrossCheck, LayerBill, Run, Submitter, Tally};
+use crate::result::{Bill, BillSource, CrossCheck, Kind, LayerBill, Submitter, Table, Tally};
 
 /// How many submitters, and how many unattributed requests, are shown for a device.
 const LINES_MAX: usize = 5;
 
-/// The detailed bill of every cell of a run.
-pub fn render_bill(run: &Run, style: &TableStyle) -> String {
+/// The detailed bill of every way of a table.
+pub fn render_bill(table: &Table, style: &TableStyle) -> String {
     let mut out = String::new();
-    let title = if run.title.is_empty() { &run.name } else { &run.title };
+    let title = if table.title.is_empty() { &table.name } else { &table.title };
     paragraph(&mut out, style, "", &format!("The bill: {title}"), Tint::Strong);
-    super::place_lines(&run.place, style, &mut out);
-    let mut any = false;
-    for cell in &run.cells {
-        if let Some(bill) = cell.outcome.measured().and_then(|measured| measured.bill.as_ref()) {
-            any = true;
-            out.push('\n');
-            one(&cell.name, bill, style, &mut out);
-        }
+    place_lines(&table.place, style, &mut out);
+    let bills: Vec<(&str, &Bill)> =
+        table.ways.iter().filter_map(|way| Some((way.name.as_str(), way.bill.as_ref()?))).collect();
+    for (name, bill) in &bills {
+        out.push('\n');
+        one(name, bill, style, &mut out);
     }
-    if !any {
+    if bills.is_empty() {
         let text = "No way has a bill: the block layer was not observed.";
         paragraph(&mut out, style, "  ", text, Tint::Plain);
     }
@@ -62,47 +61,43 @@ fn one(name: &str, bill: &Bill, style: &TableStyle, out: &mut String) {
     }
 }
 
-/// A line of the bill: its name, its count, whether it has bytes, whether it is shown even if it is
-/// 0.
+/// A line of the bill: its name, and whether it is shown even if it is 0.
 struct Line {
     name: &'static str,
-    tally: fn(&LayerBill) -> Tally,
-    has_bytes: bool,
     always: bool,
+    tally: fn(&LayerBill) -> Tally,
 }
 
-const fn line(name: &'static str, always: bool, tally: fn(&LayerBill) -> Tally) -> Line {
-    Line { name, tally, has_bytes: true, always }
+macro_rules! lines {
+    ($($name:literal, $always:literal, $tally:expr;)*) => {
+        [$(Line { name: $name, always: $always, tally: $tally }),*]
+    };
 }
 
-const fn plain(name: &'static str, always: bool, tally: fn(&LayerBill) -> Tally) -> Line {
-    Line { name, tally, has_bytes: false, always }
-}
+const TRACED: [Line; 16] = lines! {
+    "data writes", true, |layer| layer.of(&[Kind::DataWrite]);
+    "journal, waited for", true, |layer| layer.of(&[Kind::JournalWrite]);
+    "journal, by a timer", false, |layer| layer.of(&[Kind::TimerJournalWrite]);
+    "journal, for others", false, |layer| layer.of(&[Kind::OtherJournalWrite]);
+    "metadata writes", false, |layer| layer.of(&[Kind::MetadataWrite]);
+    "zeroing", false, |layer| layer.of(&[Kind::Zeroing]);
+    "discards", false, |layer| layer.of(&[Kind::Discard]);
+    "unattributed writes", false, |layer| layer.of(&[Kind::UnattributedWrite]);
+    "writes of others", false, |layer| layer.of(&[Kind::ForeignWrite]);
+    "discards for others", false, |layer| layer.of(&[Kind::ForeignOther]);
+    "data reads", false, |layer| layer.of(&[Kind::DataRead]);
+    "other reads", false, |layer| layer.of(&[Kind::OtherRead]);
+    "reads of others", false, |layer| layer.of(&[Kind::ForeignRead]);
+    "flushes", true, |layer| layer.of(&[Kind::Flush]);
+    "flushes for others", false, |layer| layer.of(&[Kind::ForeignFlush]);
+    "writes with FUA", false, |layer| Tally { requests: layer.fua_writes, bytes: 0 };
+};
 
-const TRACED: [Line; 16] = [
-    line("data writes", true, |l| l.data_writes),
-    line("journal, waited for", true, |l| l.journal_writes),
-    line("journal, by a timer", false, |l| l.timer_journal_writes),
-    line("journal, for others", false, |l| l.other_journal_writes),
-    line("metadata writes", false, |l| l.metadata_writes),
-    line("zeroing", false, |l| l.zeroing),
-    line("discards", false, |l| l.discards),
-    line("unattributed writes", false, |l| l.unattributed_writes),
-    line("writes of others", false, |l| l.foreign_writes),
-    line("discards for others", false, |l| l.foreign_other),
-    line("data reads", false, |l| l.data_reads),
-    line("other reads", false, |l| l.other_reads),
-    line("reads of others", false, |l| l.foreign_reads),
-    plain("flushes", true, |l| Tally { requests: l.flushes, bytes: 0 }),
-    plain("flushes for others", false, |l| Tally { requests: l.foreign_flushes, bytes: 0 }),
-    plain("writes with FUA", false, |l| Tally { requests: l.fua_writes, bytes: 0 }),
-];
-
-const COUNTED: [Line; 3] = [
-    line("all writes", true, |l| l.all_writes),
-    line("all reads", true, |l| l.all_reads),
-    plain("flushes", true, |l| Tally { requests: l.flushes, bytes: 0 }),
-];
+const COUNTED: [Line; 3] = lines! {
+    "all writes", true, |layer| layer.all_writes;
+    "all reads", true, |layer| layer.all_reads;
+    "flushes", true, |layer| layer.of(&[Kind::Flush]);
+};
 
 fn counts(bill: &Bill, style: &TableStyle, out: &mut String) {
     let lines: &[Line] = match bill.source {
@@ -125,9 +120,9 @@ fn counts(bill: &Bill, style: &TableStyle, out: &mut String) {
             .map(|line| count_text(mark, per((line.tally)(layer).requests as f64 / commits)));
         let rank = index as u32 * 2 + 1;
         grid.push(Column::new("requests", Align::Right, rank, requests).group(&group));
-        let sizes = shown.iter().map(|line| match (line.has_bytes, (line.tally)(layer).bytes) {
-            (true, 0) | (false, _) => Text::default(),
-            (true, total) => format!("{mark}{}", bytes(total as f64 / commits)).into(),
+        let sizes = shown.iter().map(|line| match (line.tally)(layer).bytes {
+            0 => Text::default(),
+            total => format!("{mark}{}", bytes(total as f64 / commits)).into(),
         });
         grid.push(Column::new("bytes", Align::Right, rank + 1, sizes).group(&group));
     }
@@ -186,7 +181,7 @@ fn submitted(by: &Submitter) -> String {
     } else {
         String::new()
     };
-    format!("{} x {}{size}", by.tally.requests, by.what)
+    format!("{} x {}{size}", by.tally.requests, by.what.words())
 }
 
 /// `agree` with the numbers, or the difference.

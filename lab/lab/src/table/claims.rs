@@ -2,7 +2,7 @@
 //!
 //! *Owns*: their layout in a terminal of any width. *May not touch*: answers.
 
-use crate::claims::{Answer, ClaimsResult, Found, Verdict};
+use crate::result::{Answer, Found, Judged, LabResult};
 
 use super::numbers::sig3;
 use super::text::{Tint, clean, cut_end, paint, paragraph};
@@ -12,14 +12,14 @@ use super::{TableStyle, closing, render_warnings};
 const VERDICT_WIDTH: usize = 13;
 
 /// The answers, how many there are of each, and the warnings.
-pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
+pub fn render_claims(found: &LabResult, style: &TableStyle) -> String {
     let mut out = String::new();
     for answer in &found.claims {
         one(&mut out, answer, style);
     }
     let count =
-        |verdict: Verdict| found.claims.iter().filter(|answer| answer.verdict == verdict).count();
-    let all = [Verdict::Confirmed, Verdict::Refuted, Verdict::CannotTell, Verdict::NotRun];
+        |verdict: Judged| found.claims.iter().filter(|answer| answer.verdict == verdict).count();
+    let all = [Judged::Confirmed, Judged::Refuted, Judged::CannotTell, Judged::NotRun];
     let counts: Vec<String> =
         all.iter().map(|&verdict| format!("{} {}", count(verdict), verdict.words())).collect();
     let counts = format!("{} claims: {}", found.claims.len(), counts.join(", "));
@@ -27,16 +27,16 @@ pub fn render_claims(found: &ClaimsResult, style: &TableStyle) -> String {
     let rule = "confirmed: the whole 95% interval is in the claim's band; refuted: none of it is; cannot tell: part of it is, or the lab \
      doubts what the run means. Counts have no interval. Times are of this disk, beside its other load.";
     paragraph(&mut out, style, "", rule, Tint::Dim);
-    out.push_str(&render_warnings(&found.result, style));
-    closing(&found.result, style, &mut out);
+    out.push_str(&render_warnings(found, style));
+    closing(found, style, &mut out);
     out
 }
 
 fn one(out: &mut String, answer: &Answer, style: &TableStyle) {
     let tint = match answer.verdict {
-        Verdict::Confirmed => Tint::Good,
-        Verdict::Refuted => Tint::Bad,
-        Verdict::CannotTell | Verdict::NotRun => Tint::Dim,
+        Judged::Confirmed => Tint::Good,
+        Judged::Refuted => Tint::Bad,
+        Judged::CannotTell | Judged::NotRun => Tint::Dim,
     };
     let verdict = format!("{:VERDICT_WIDTH$}", answer.verdict.words());
     let line = match &answer.found {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::table::samples;
 
-    fn answer(id: &str, verdict: Verdict, found: Option<Found>, reason: Option<&str>) -> Answer {
+    fn answer(id: &str, verdict: Judged, found: Option<Found>, reason: Option<&str>) -> Answer {
         Answer {
             id: id.into(),
             statement:
@@ -104,18 +104,18 @@ mod tests {
             Found { value: 1.85, low: 1.49, high: 2.03, unit: "times".into(), of: of.clone() };
         let count =
             Found { value: 2.0, low: 2.0, high: 2.0, unit: "metadata writes a commit".into(), of };
-        let found = ClaimsResult {
+        let found = LabResult {
             claims: vec![
-                answer("overwrite-twice", Verdict::Confirmed, Some(ratio), None),
-                answer("fallocate-only-data", Verdict::Refuted, Some(count), None),
+                answer("overwrite-twice", Judged::Confirmed, Some(ratio), None),
+                answer("fallocate-only-data", Judged::Refuted, Some(count), None),
                 answer(
                     "second-pass",
-                    Verdict::NotRun,
+                    Judged::NotRun,
                     None,
                     Some("needs root: it is made on a loop device"),
                 ),
             ],
-            result: samples::result(),
+            ..samples::result()
         };
         for width in [40, 80, 120] {
             let text = render_claims(&found, &TableStyle { width, ..TableStyle::default() });

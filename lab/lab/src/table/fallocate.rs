@@ -2,11 +2,12 @@
 //!
 //! *Owns*: its tables. *May not touch*: files.
 
-use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{TimeUnit, bytes};
+use super::place::place_lines;
+use super::style::TableStyle;
 use super::text::{Tint, paragraph};
-use crate::result::{FallocateAtlas, FallocateCell, FileFacts, ZeroingCell};
+use crate::result::{FallocateAtlas, FallocateCall, FileFacts, Zeroed};
 
 /// Extents or runs of content shown for a file.
 const LINES_MAX: usize = 4;
@@ -16,11 +17,11 @@ const LINES_MAX: usize = 4;
 pub fn render_fallocate(atlas: &FallocateAtlas, style: &TableStyle) -> String {
     let mut out = String::new();
     paragraph(&mut out, style, "", "fallocate: what each mode does to a file", Tint::Strong);
-    super::place_lines(&atlas.place, style, &mut out);
-    if atlas.cells.is_empty() {
+    place_lines(&atlas.place, style, &mut out);
+    if atlas.calls.is_empty() {
         paragraph(&mut out, style, "  ", "No mode was tried.", Tint::Plain);
     } else {
-        modes(&atlas.cells, style, &mut out);
+        modes(&atlas.calls, style, &mut out);
     }
     if !atlas.zeroing.is_empty() {
         out.push('\n');
@@ -29,8 +30,8 @@ pub fn render_fallocate(atlas: &FallocateAtlas, style: &TableStyle) -> String {
     out
 }
 
-fn modes(cells: &[FallocateCell], style: &TableStyle, out: &mut String) {
-    let rows = |cell: &dyn Fn(&FallocateCell) -> Text| {
+fn modes(cells: &[FallocateCall], style: &TableStyle, out: &mut String) {
+    let rows = |cell: &dyn Fn(&FallocateCall) -> Text| {
         cells.iter().map(cell).collect::<Vec<_>>().into_iter()
     };
     let mut grid = Grid::new(cells.len(), 2);
@@ -73,13 +74,13 @@ fn modes(cells: &[FallocateCell], style: &TableStyle, out: &mut String) {
 }
 
 /// `Ok`, or the name of the error; its text is below the table.
-fn answer(cell: &FallocateCell) -> Text {
+fn answer(cell: &FallocateCall) -> Text {
     let name = cell.answer.split(':').next().unwrap_or_default().trim();
     Text::new(if cell.done { Tint::Plain } else { Tint::Bad }, name)
 }
 
 /// The text of each error, once.
-fn refusals(cells: &[FallocateCell]) -> Vec<String> {
+fn refusals(cells: &[FallocateCall]) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.done && cell.answer.contains(':')) {
         if !said.contains(&cell.answer) {
@@ -104,16 +105,15 @@ fn some_of(all: &[String], none: &str) -> Vec<String> {
     lines
 }
 
-fn zeroing(cells: &[ZeroingCell], style: &TableStyle, out: &mut String) {
+fn zeroing(cells: &[Zeroed], style: &TableStyle, out: &mut String) {
     paragraph(out, style, "", "Zeroing a file of this size", Tint::Strong);
-    let total = |cell: &ZeroingCell| match (cell.call_ns, cell.sync_ns) {
+    let total = |cell: &Zeroed| match (cell.call_ns, cell.sync_ns) {
         (Some(call), sync) => Some(call as f64 + sync.unwrap_or(0) as f64),
         (None, _) => None,
     };
     let unit = TimeUnit::of(cells.iter().filter_map(total));
-    let rows = |cell: &dyn Fn(&ZeroingCell) -> Text| {
-        cells.iter().map(cell).collect::<Vec<_>>().into_iter()
-    };
+    let rows =
+        |cell: &dyn Fn(&Zeroed) -> Text| cells.iter().map(cell).collect::<Vec<_>>().into_iter();
     let group = [unit.name.to_owned()];
     let time = |ns: Option<f64>| ns.map_or_else(Text::default, |ns| unit.show(ns).into());
     let mut grid = Grid::new(cells.len(), 2);

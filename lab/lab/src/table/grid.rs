@@ -6,7 +6,7 @@
 //! measured, and columns are dropped by importance, which the crates do only with their terminal
 //! features.
 
-use super::TableStyle;
+use super::style::TableStyle;
 use super::text::{Tint, clean, columns, cut_end, cut_middle, paint, wrap};
 
 /// Spaces between two columns.
@@ -123,7 +123,7 @@ impl Column {
     }
 }
 
-/// A table.
+/// A grid of columns.
 #[derive(Debug, Default)]
 pub(super) struct Grid {
     columns: Vec<Column>,

@@ -95,6 +95,9 @@ const MS: TimeUnit = TimeUnit { name: "ms", ns: 1e6 };
 const S: TimeUnit = TimeUnit { name: "s", ns: 1e9 };
 
 impl TimeUnit {
+    /// Microseconds.
+    pub(super) const US: Self = US;
+
     /// The best unit for these durations (in nanoseconds) side by side: microseconds, unless all
     /// are below one or the smallest is 10 ms or more.
     pub(super) fn of(durations_ns: impl Iterator<Item = f64>) -> Self {

@@ -1,10 +1,9 @@
 //! Results made by hand, for the tests of what is shown. *Owns*: nothing that ships.
 
-use crate::cell::{FILE_BYTES, WRITE_BYTES};
 use crate::histogram::Recorder;
-use crate::over_time::Series;
 use crate::result::*;
 use crate::stats;
+use crate::writing::{FILE_BYTES, WRITE_BYTES};
 
 pub(crate) fn place() -> Place {
     Place {
@@ -32,8 +31,8 @@ pub(crate) fn place() -> Place {
     }
 }
 
-pub(crate) fn description() -> CellDescription {
-    CellDescription {
+pub(crate) fn description() -> Description {
+    Description {
         preparation: "none".into(),
         reuse: "new".into(),
         access: "buffered".into(),
@@ -46,40 +45,31 @@ pub(crate) fn description() -> CellDescription {
     }
 }
 
-/// A measured cell with this median time per commit, in microseconds.
-pub(crate) fn measured(us: f64, rounds: u32) -> Measured {
+/// A measured way with this median time per commit, in microseconds.
+pub(crate) fn measured(name: &str, us: f64, rounds: u32) -> Way {
     let mut commit = Recorder::new();
-    let mut write = Recorder::new();
-    let mut sync = Recorder::new();
-    let mut over_time = Series::default();
-    over_time.begin(2_048);
     for index in 0..2_048u64 {
         let tail = if index % 100 == 7 { 4.0 } else { 1.0 } * if index == 99 { 30.0 } else { 1.0 };
-        let ns = (us * 1e3 * tail * (0.9 + (index % 20) as f64 / 100.0)) as u64;
-        commit.record(ns);
-        over_time.record(ns);
-        write.record(ns / 20);
-        sync.record(ns - ns / 20);
+        commit.record((us * 1e3 * tail * (0.9 + (index % 20) as f64 / 100.0)) as u64);
     }
     let round = |number: u32| Round {
         number,
         turn: number % 3,
         commits: 2_048,
         total_ns: (us * 2_048e3 * (0.97 + f64::from(number * 7 % 10) / 150.0)) as u64,
-        closing_sync_ns: 0,
-        preparation_ns: 12_000_000,
+        slowest_ns: Some((us * 4e3) as u64),
     };
-    Measured {
+    Way {
+        name: name.into(),
+        what: Some(description()),
         rounds: (0..rounds).map(round).collect(),
-        preparation: Histogram::default(),
-        write: write.finish(),
-        sync: sync.finish(),
-        commit: commit.finish(),
-        over_time: (0..rounds).map(|_| over_time.slices(12)).collect(),
-        relative: None,
-        bill: None,
-        durable: DurableFinding::Seen { commits: 2_048 },
-        faults_per_write: None,
+        latency: Some(commit.finish()),
+        figures: vec![
+            figure("write p50", Unit::Ns, us * 50.0),
+            figure("sync p50", Unit::Ns, us * 950.0),
+        ],
+        durable: Some(DurableFinding::Seen { commits: 2_048 }),
+        ..Way::default()
     }
 }
 
@@ -93,25 +83,28 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
     let layer = |device: &str, role: &str| LayerBill {
         device: device.into(),
         role: role.into(),
-        data_writes: tally(COMMITS, COMMITS * 4096),
-        journal_writes: tally(COMMITS * journal, COMMITS * journal * 6144),
-        timer_journal_writes: tally(journal * 6, journal * 49_152),
-        metadata_writes: tally(journal * 3, journal * 12_288),
-        flushes: COMMITS * flushes,
+        requests: [
+            (Kind::DataWrite, tally(COMMITS, COMMITS * 4096)),
+            (Kind::JournalWrite, tally(COMMITS * journal, COMMITS * journal * 6144)),
+            (Kind::TimerJournalWrite, tally(journal * 6, journal * 49_152)),
+            (Kind::MetadataWrite, tally(journal * 3, journal * 12_288)),
+            (Kind::Flush, tally(COMMITS * flushes, 0)),
+        ]
+        .into(),
         submitters: vec![
             Submitter {
                 who: "this process".into(),
-                what: "data write".into(),
+                what: Kind::DataWrite,
                 tally: tally(COMMITS, COMMITS * 4096),
             },
             Submitter {
                 who: "jbd2/loop0-8".into(),
-                what: "journal write".into(),
+                what: Kind::JournalWrite,
                 tally: tally(40, 163_840),
             },
             Submitter {
                 who: "this process".into(),
-                what: "flush".into(),
+                what: Kind::Flush,
                 tally: tally(COMMITS * flushes, 0),
             },
         ],
@@ -137,12 +130,12 @@ pub(crate) fn traced(journal: u64, flushes: u64) -> Bill {
 
 fn timeline_commit(journal: bool) -> TimelineCommit {
     let request =
-        |device: &str, what: &str, from: u64, to: u64, bytes: u64, flags: &str, who: &str| {
+        |device: &str, what: Kind, from: u64, to: u64, bytes: u64, flags: &str, who: &str| {
             TimelineRequest {
                 device: device.into(),
                 issued_ns: from,
                 completed_ns: Some(to),
-                what: what.into(),
+                what,
                 sector: 2_359_296 + from,
                 bytes,
                 flags: flags.into(),
@@ -150,29 +143,29 @@ fn timeline_commit(journal: bool) -> TimelineCommit {
             }
         };
     let mut requests = vec![
-        request("loop0", "data write", 8_200, 61_000, 4096, "WS", "this process"),
-        request("vda", "data write", 14_100, 55_300, 4096, "WS", "kworker/u8:2"),
+        request("loop0", Kind::DataWrite, 8_200, 61_000, 4096, "WS", "this process"),
+        request("vda", Kind::DataWrite, 14_100, 55_300, 4096, "WS", "kworker/u8:2"),
     ];
     let mut total_ns = 190_000;
     if journal {
         requests.push(request(
             "loop0",
-            "journal write",
+            Kind::JournalWrite,
             70_300,
             130_900,
             8192,
             "WSM",
             "jbd2/loop0-8",
         ));
-        requests.push(request("loop0", "flush", 140_000, 610_300, 0, "FF", "jbd2/loop0-8"));
+        requests.push(request("loop0", Kind::Flush, 140_000, 610_300, 0, "FF", "jbd2/loop0-8"));
         requests.push(TimelineRequest {
             completed_ns: None,
-            ..request("vda", "metadata write", 600_000, 1, 4096, "WM", "kworker/u8:2")
+            ..request("vda", Kind::MetadataWrite, 600_000, 1, 4096, "WM", "kworker/u8:2")
         });
         total_ns = 611_000;
     } else {
-        requests.push(request("loop0", "flush", 66_000, 188_000, 0, "FF", "this process"));
-        requests.push(request("vda", "flush", 71_000, 240_000, 0, "FF", "kworker/u8:2"));
+        requests.push(request("loop0", Kind::Flush, 66_000, 188_000, 0, "FF", "this process"));
+        requests.push(request("vda", Kind::Flush, 71_000, 240_000, 0, "FF", "kworker/u8:2"));
     }
     TimelineCommit { number: 17, total_ns, requests }
 }
@@ -184,7 +177,7 @@ pub(crate) fn counted() -> Bill {
         role: "file system".into(),
         all_writes: tally(4_110, 2_090 * 4096),
         all_reads: tally(3, 12_288),
-        flushes: 2_051,
+        requests: [(Kind::Flush, tally(2_051, 0))].into(),
         ..LayerBill::default()
     };
     Bill {
@@ -195,15 +188,9 @@ pub(crate) fn counted() -> Bill {
     }
 }
 
-pub(crate) fn cell(name: &str, outcome: Outcome) -> CellResult {
-    CellResult { name: name.into(), what: description(), outcome }
-}
-
-/// A run with every kind of row.
-pub(crate) fn run() -> Run {
-    let mut cells = Vec::new();
-    let mut base_rounds = Vec::new();
-    let arms = [
+/// A run with every kind of way.
+pub(crate) fn run() -> Table {
+    let known = [
         ("new fdatasync", 611.0, 2, 2),
         ("fallocate fdatasync", 585.0, 2, 2),
         ("zero-range fdatasync", 467.0, 2, 2),
@@ -212,45 +199,54 @@ pub(crate) fn run() -> Run {
         ("reuse+zero-range fdatasync", 600.0, 2, 2),
         ("reuse direct o-dsync", 186.0, 0, 1),
     ];
-    for (index, (name, us, journal, flushes)) in arms.into_iter().enumerate() {
-        let mut arm = measured(us, 20);
-        arm.bill = Some(traced(journal, flushes));
-        if index == 0 {
-            base_rounds = arm.rounds.clone();
-        } else {
-            for round in &mut arm.rounds {
-                round.total_ns += u64::from(round.number * 5 % 7) * round.total_ns / 40;
-            }
-            arm.relative = stats::relative(&base_rounds, &arm.rounds, 1);
+    let mut ways: Vec<Way> = known
+        .into_iter()
+        .map(|(name, us, journal, flushes)| Way {
+            bill: Some(traced(journal, flushes)),
+            ..measured(name, us, 20)
+        })
+        .collect();
+    let base = ways[0].rounds.clone();
+    for way in ways.iter_mut().skip(1) {
+        for round in &mut way.rounds {
+            round.total_ns += u64::from(round.number * 5 % 7) * round.total_ns / 40;
         }
-        cells.push(cell(name, Outcome::Measured(Box::new(arm))));
+        way.relative = stats::relative(&base, &way.rounds, 1);
     }
-    let mut mmap = measured(240.0, 20);
-    mmap.faults_per_write = Some((1.0, 0.002));
+    let mut mmap = measured("reuse mmap msync", 240.0, 20);
+    mmap.figures.push(figure("minor faults", Unit::PerOp, 1.0));
+    mmap.figures.push(figure("major faults", Unit::PerOp, 0.002));
     mmap.bill = Some(traced(0, 1));
     mmap.relative = Some(Relative::with_interval(1.02, (0.971, 1.06), Verdict::Tie));
-    cells.push(cell("reuse mmap msync", Outcome::Measured(Box::new(mmap))));
-    let mut none = measured(2.1, 20);
-    none.sync = Histogram::default();
-    none.durable = DurableFinding::NotCovered {
+    ways.push(mmap);
+    let mut none = measured("reuse none", 2.1, 20);
+    none.figures.truncate(1);
+    none.durable = Some(DurableFinding::NotCovered {
         reason: "2048 of 2048 acknowledgements before any flush".into(),
-    };
+    });
     none.relative = Some(Relative::with_interval(291.0, (270.0, 312.4), Verdict::Faster));
-    cells.push(cell("reuse none", Outcome::Measured(Box::new(none))));
+    ways.push(none);
+    let missing = |name: &str, why: &str| Way {
+        name: name.into(),
+        what: Some(description()),
+        missing: Some(why.into()),
+        ..Way::default()
+    };
     let reason = "fallocate WRITE_ZEROES: the kernel answered EOPNOTSUPP; the device has no write zeroes that unmaps";
-    cells.push(cell("write-zeroes fdatasync", Outcome::Invalid { reason: reason.into() }));
-    cells.push(cell("reuse direct rwf-dsync uring-registered", Outcome::NotRun));
-    Run {
+    ways.push(missing("write-zeroes fdatasync", reason));
+    let reason = "not run: the run ended before";
+    ways.push(missing("reuse direct rwf-dsync uring-registered", reason));
+    Table {
         name: "quick".into(),
         title: "Ways of making 4 KiB durable, side by side".into(),
         place: place(),
+        unit: Unit::NsPerCommit,
         baseline: Some("new fdatasync".into()),
         rounds: 20,
         random_order: true,
         seed: 42,
-        finding: None,
-        cells,
-        notes: vec![],
+        ways,
+        ..Table::default()
     }
 }
 
@@ -262,7 +258,7 @@ pub(crate) fn atlas() -> FallocateAtlas {
         content: content.iter().map(|text| (*text).into()).collect(),
     };
     let before = facts(65_536, 128, &["0..65536 written"], &["65536 x data"]);
-    let cell = |mode: &str, answer: &str, after: FileFacts| FallocateCell {
+    let call = |mode: &str, answer: &str, after: FileFacts| FallocateCall {
         mode: mode.into(),
         offset_bytes: 8_192,
         len_bytes: 131_072,
@@ -271,7 +267,7 @@ pub(crate) fn atlas() -> FallocateAtlas {
         before: before.clone(),
         after,
     };
-    let zeroing = |way: &str, times: Option<(u64, u64)>, answer: &str, are: &str| ZeroingCell {
+    let zeroing = |way: &str, times: Option<(u64, u64)>, answer: &str, are: &str| Zeroed {
         way: way.into(),
         len_bytes: 64 << 20,
         call_ns: times.map(|(call, _)| call),
@@ -281,8 +277,8 @@ pub(crate) fn atlas() -> FallocateAtlas {
     };
     FallocateAtlas {
         place: place(),
-        cells: vec![
-            cell(
+        calls: vec![
+            call(
                 "fallocate",
                 "Ok",
                 facts(
@@ -292,7 +288,7 @@ pub(crate) fn atlas() -> FallocateAtlas {
                     &["65536 x data", "73728 x zero"],
                 ),
             ),
-            cell(
+            call(
                 "keep-size",
                 "Ok",
                 facts(
@@ -302,12 +298,12 @@ pub(crate) fn atlas() -> FallocateAtlas {
                     &["65536 x data"],
                 ),
             ),
-            cell(
+            call(
                 "punch-hole",
                 "Ok",
                 facts(65_536, 16, &["0..8192 written"], &["8192 x data", "57344 x zero"]),
             ),
-            cell("write-zeroes", "EOPNOTSUPP: operation not supported", before.clone()),
+            call("write-zeroes", "EOPNOTSUPP: operation not supported", before.clone()),
         ],
         zeroing: vec![
             zeroing("zeros written", Some((41_000_000, 230_000_000)), "Ok", "written"),
@@ -338,14 +334,14 @@ pub(crate) fn result() -> LabResult {
             },
         },
         harness: HarnessCost { commit_ns: 92.4, clock_ns: 21.0 },
-        runs: vec![Run { finding: Some(finding()), ..run() }],
-        experiments: Vec::new(),
+        tables: vec![Table { finding: Some(finding()), ..run() }],
         fallocate: vec![atlas()],
         warnings: vec![Warning {
             name: "device-busy".into(),
             text: "Other processes wrote 12 MiB to vda while it was measured.".into(),
             cure: "stop them, or read the medians and not the tails".into(),
         }],
+        ..LabResult::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::text::columns;
 use super::*;
-use crate::result::*;
+use crate::result::{figure, *};
 
 fn style(width: usize) -> TableStyle {
     TableStyle { colour: false, width, unicode: true }
@@ -11,13 +11,10 @@ fn style(width: usize) -> TableStyle {
 /// Every rendering of a result.
 fn everything(result: &LabResult, style: &TableStyle) -> String {
     let mut out = render(result, style);
-    for run in &result.runs {
-        out.push_str(&render_bill(run, style));
-        for cell in &run.cells {
-            if let Some(bill) = cell.outcome.measured().and_then(|measured| measured.bill.as_ref())
-            {
-                out.push_str(&render_timeline(&cell.name, bill, style));
-            }
+    for table in &result.tables {
+        out.push_str(&render_bill(table, style));
+        for (way, bill) in table.ways.iter().filter_map(|way| Some((way, way.bill.as_ref()?))) {
+            out.push_str(&render_timeline(&way.name, bill, style));
         }
     }
     out
@@ -41,20 +38,18 @@ fn assert_fits(result: &LabResult, what: &str) {
 }
 
 /// A run seen by shared counters only.
-fn shared() -> Run {
+fn shared() -> Table {
     let mut run = samples::run();
-    for cell in &mut run.cells {
-        if let Outcome::Measured(measured) = &mut cell.outcome {
-            measured.bill = Some(samples::counted());
-            measured.durable = DurableFinding::Consistent { flushes: 2_051, commits: 2_048 };
-        }
+    for way in run.ways.iter_mut().filter(|way| way.is_measured()) {
+        way.bill = Some(samples::counted());
+        way.durable = Some(DurableFinding::Consistent { flushes: 2_051, commits: 2_048 });
     }
     run
 }
 
 #[test]
 fn a_run_says_what_matters_at_100_columns() {
-    let text = render_run(&samples::run(), &style(100));
+    let text = render_table(&samples::run(), &style(100));
     let row = |name: &str| {
         text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default()
     };
@@ -67,7 +62,7 @@ fn a_run_says_what_matters_at_100_columns() {
     assert!(row("reuse none").contains("NO"), "{text}");
     assert!(text.contains("NO  reuse none: 2048 of 2048"), "{text}");
     assert!(
-        row("write-zeroes fdatasync").contains("cannot do this here: fallocate WRITE_ZEROES"),
+        row("write-zeroes fdatasync").contains("fallocate WRITE_ZEROES: the kernel answered"),
         "{text}"
     );
     assert!(text.contains("not run: the run ended"), "{text}");
@@ -77,7 +72,7 @@ fn a_run_says_what_matters_at_100_columns() {
 
 #[test]
 fn a_wide_table_has_every_column() {
-    let text = render_run(&samples::run(), &style(260));
+    let text = render_table(&samples::run(), &style(300));
     for head in [
         "p50",
         "p99.9",
@@ -85,7 +80,7 @@ fn a_wide_table_has_every_column() {
         "write p50",
         "sync p50",
         "commits/s",
-        "faults",
+        "minor faults",
         "bytes",
         "other",
         "reads",
@@ -94,14 +89,13 @@ fn a_wide_table_has_every_column() {
     }
     assert!(!text.contains("not shown"), "{text}");
     assert!(text.contains("4.0K+12K"), "{text}");
-    assert!(text.contains("1.00+<0.01"), "{text}");
 }
 
 #[test]
 fn the_interval_goes_before_the_speedup() {
-    let wide = render_run(&samples::run(), &style(140));
+    let wide = render_table(&samples::run(), &style(140));
     assert!(wide.contains("1.02 [0.97..1.06] tie"), "{wide}");
-    let narrow = render_run(&samples::run(), &style(60));
+    let narrow = render_table(&samples::run(), &style(60));
     assert!(narrow.contains("1.02 tie") && !narrow.contains("[0.97"), "{narrow}");
 }
 
@@ -109,21 +103,18 @@ fn the_interval_goes_before_the_speedup() {
 fn reads_show_where_there_are_any() {
     let mut run = samples::run();
     let reads =
-        |run: &Run| render_run(run, &style(100)).lines().any(|line| line.contains("reads  "));
+        |run: &Table| render_table(run, &style(100)).lines().any(|line| line.contains("reads  "));
     assert!(!reads(&run));
-    if let Outcome::Measured(measured) = &mut run.cells[3].outcome
-        && let Some(bill) = &mut measured.bill
-    {
-        bill.layers[0].data_reads = samples::tally(2_048, 2_048 * 4096);
-    }
-    assert!(reads(&run), "{}", render_run(&run, &style(100)));
-    let narrow = render_run(&samples::run(), &style(80));
+    let bill = run.ways[3].bill.as_mut().expect("a bill");
+    bill.layers[0].requests.insert(Kind::DataRead, samples::tally(2_048, 2_048 * 4096));
+    assert!(reads(&run), "{}", render_table(&run, &style(100)));
+    let narrow = render_table(&samples::run(), &style(80));
     assert!(narrow.contains("jrnl"), "{narrow}");
 }
 
 #[test]
 fn shared_counters_are_marked() {
-    let text = render_run(&shared(), &style(140));
+    let text = render_table(&shared(), &style(140));
     assert!(
         text.contains("~2.01") && text.contains("writes") && !text.contains("journal "),
         "{text}"
@@ -136,13 +127,11 @@ fn shared_counters_are_marked() {
 #[test]
 fn claims_that_cannot_be_seen_are_explained_once() {
     let mut run = samples::run();
-    for cell in &mut run.cells {
-        if let Outcome::Measured(measured) = &mut cell.outcome {
-            measured.bill = None;
-            measured.durable = DurableFinding::NotVisible { reason: "tracefs is for root".into() };
-        }
+    for way in run.ways.iter_mut().filter(|way| way.is_measured()) {
+        way.bill = None;
+        way.durable = Some(DurableFinding::NotVisible { reason: "tracefs is for root".into() });
     }
-    let text = render_run(&run, &style(100));
+    let text = render_table(&run, &style(100));
     assert_eq!(text.matches("tracefs is for root").count(), 1, "{text}");
     assert!(text.contains("and 8 others") && !text.contains("flush"), "{text}");
 }
@@ -162,8 +151,7 @@ fn the_whole_result_ends_in_words() {
 #[test]
 fn nothing_measured_says_so() {
     let empty = LabResult {
-        runs: vec![],
-        experiments: Vec::new(),
+        tables: vec![],
         fallocate: vec![],
         warnings: vec![],
         preamble: Preamble { interrupted: true, ..samples::result().preamble },
@@ -172,15 +160,19 @@ fn nothing_measured_says_so() {
     let text = render(&empty, &style(80));
     assert!(text.contains("Nothing was measured.") && text.contains("stopped early"), "{text}");
     let mut run = samples::run();
-    run.cells.iter_mut().for_each(|cell| cell.outcome = Outcome::NotRun);
-    assert!(render_run(&run, &style(80)).contains("No way was measured."));
+    for way in &mut run.ways {
+        way.rounds.clear();
+        way.bill = None;
+        way.missing = Some("not run: the run ended before".into());
+    }
+    assert!(render_table(&run, &style(80)).contains("No way was measured."));
     assert!(render_bill(&run, &style(80)).contains("No way has a bill"));
-    run.cells.clear();
-    assert!(render_run(&run, &style(80)).contains("no ways of writing"));
+    run.ways.clear();
+    assert!(render_table(&run, &style(80)).contains("there are no ways"));
     assert!(
         render_fallocate(&FallocateAtlas::default(), &style(80)).contains("No mode was tried.")
     );
-    assert_fits(&LabResult { runs: vec![run, Run::default()], ..empty }, "empty");
+    assert_fits(&LabResult { tables: vec![run, Table::default()], ..empty }, "empty");
 }
 
 #[test]
@@ -201,13 +193,10 @@ fn the_bill_compares_layers_and_checks_itself() {
         assert!(flat.contains(part), "{part}\n{text}");
     }
     let mut run = samples::run();
-    if let Outcome::Measured(measured) = &mut run.cells[0].outcome
-        && let Some(bill) = &mut measured.bill
-    {
-        bill.lost_events = 7;
-        bill.uring_punts = Some(2_048);
-        bill.layers[0].unattributed = (0..9).map(|n| format!("write {n}")).collect();
-    }
+    let bill = run.ways[0].bill.as_mut().expect("a bill");
+    bill.lost_events = 7;
+    bill.uring_punts = Some(2_048);
+    bill.layers[0].unattributed = (0..9).map(|n| format!("write {n}")).collect();
     let text = render_bill(&run, &style(80));
     assert!(
         text.contains("7 trace events were lost") && text.contains("(1.00 per commit)"),
@@ -278,25 +267,25 @@ fn ascii_is_ascii() {
 fn ugly_input_stays_in_its_columns() {
     assert_fits(&samples::result(), "sample");
     let mut ugly = samples::result();
-    let run = &mut ugly.runs[0];
+    let run = &mut ugly.tables[0];
     run.title = String::new();
     run.name = "名前のとても長い実験".repeat(9);
     run.place.directory = "/a/very/long/path/without/blanks".repeat(12);
     run.place.mount_options = "rw,\x1b[31mred,a,b,c,d,e,f".into();
     run.baseline = Some("nobody".into());
     run.notes = vec!["x".repeat(300), String::new()];
-    for (index, cell) in run.cells.iter_mut().enumerate() {
-        cell.name = match index {
+    for (index, way) in run.ways.iter_mut().enumerate() {
+        way.name = match index {
             0 => {
                 "reuse+zero-range direct fdatasync-fsync-64 uring-registered 512B second-pass cold"
                     .into()
             }
             1 => "日本語の名前\u{202e}\nzwei".repeat(4),
             2 => String::new(),
-            _ => cell.name.clone(),
+            _ => way.name.clone(),
         };
-        if let Outcome::Measured(measured) = &mut cell.outcome {
-            ugly_numbers(measured, index);
+        if way.is_measured() {
+            ugly_numbers(way, index);
         }
     }
     ugly.warnings.push(Warning { name: String::new(), text: "y".repeat(500), cure: " ".into() });
@@ -305,29 +294,24 @@ fn ugly_input_stays_in_its_columns() {
     assert!(!text.contains('\x1b') && !text.contains("NaN") && !text.contains("inf"), "{text}");
 }
 
-fn ugly_numbers(measured: &mut Measured, index: usize) {
-    let nan = Relative::with_interval(f64::NAN, (f64::NEG_INFINITY, f64::INFINITY), Verdict::Tie);
+fn ugly_numbers(way: &mut Way, index: usize) {
+    let mut each = |to: (u64, u64)| {
+        way.rounds.iter_mut().for_each(|round| (round.commits, round.total_ns) = to);
+    };
     match index {
-        0 => measured.rounds.clear(),
-        1 => measured.rounds.iter_mut().for_each(|round| round.commits = 0),
-        2 => {
-            measured
-                .rounds
-                .iter_mut()
-                .for_each(|round| (round.commits, round.total_ns) = (1, u64::MAX));
-            measured.commit.max_ns = u64::MAX;
-        }
-        3 => measured
-            .rounds
-            .iter_mut()
-            .for_each(|round| (round.commits, round.total_ns) = (u64::MAX, 1)),
-        4 => measured.commit = Histogram::default(),
-        _ => measured.faults_per_write = Some((f64::NAN, 1e300)),
+        0 => way.rounds.clear(),
+        1 => each((0, 1)),
+        2 => each((1, u64::MAX)),
+        3 => each((u64::MAX, 1)),
+        4 => way.latency = None,
+        _ => way.figures.push(figure("a figure", Unit::PerOp, f64::NAN)),
     }
-    measured.relative = Some(nan);
-    if let Some(bill) = &mut measured.bill {
+    way.relative =
+        Some(Relative::with_interval(f64::NAN, (f64::NEG_INFINITY, f64::INFINITY), Verdict::Tie));
+    if let Some(bill) = &mut way.bill {
         bill.commits = if index == 1 { 0 } else { 1 };
-        bill.layers[0].data_writes = samples::tally(u64::MAX / 2, u64::MAX / 2);
+        let tally = samples::tally(u64::MAX / 2, u64::MAX / 2);
+        bill.layers[0].requests.insert(Kind::DataWrite, tally);
         if index == 4 {
             bill.layers.clear();
         }
@@ -336,5 +320,80 @@ fn ugly_numbers(measured: &mut Measured, index: usize) {
             request.who = "a process with a name and\ta tab".into();
         }
         bill.timeline.push(TimelineCommit { number: u64::MAX, total_ns: 0, requests: vec![] });
+    }
+}
+
+/// Ways of other work: a pool of threads.
+fn pool() -> Table {
+    let round = |per_s: f64| {
+        move |number: u32| Round {
+            number,
+            commits: (per_s * 10.0) as u64,
+            total_ns: 10_000_000_000,
+            ..Round::default()
+        }
+    };
+    let way = |name: &str, x: f64, per_s: f64| Way {
+        name: name.into(),
+        series: "pool".into(),
+        x: Some(x),
+        rounds: (0..5).map(round(per_s)).collect(),
+        relative: (x > 2.0).then(|| {
+            let interval = (per_s / 31_000.0, per_s / 29_000.0);
+            Relative::with_interval(per_s / 30_000.0, interval, Verdict::Faster)
+        }),
+        figures: vec![
+            figure("context switches", Unit::PerOp, 2.345),
+            figure("system time", Unit::NsPerOp, 12_345.0),
+        ],
+        ..Way::default()
+    };
+    let missing = Some("this kernel has none".into());
+    Table {
+        name: "pool".into(),
+        title: "A pool of threads".into(),
+        x_name: Some("threads".into()),
+        unit: Unit::OperationsPerS,
+        baseline: Some("pool, 2 threads".into()),
+        rounds: 5,
+        ways: vec![
+            way("pool, 2 threads", 2.0, 30_000.0),
+            way("pool, 8 threads", 8.0, 60_000.0),
+            Way { name: "io_uring".into(), missing, ..Way::default() },
+        ],
+        knees: vec![("pool".into(), 8.0)],
+        ..Table::default()
+    }
+}
+
+#[test]
+fn knees_figures_and_reasons_stand_in_their_place() {
+    let text = render_table(&pool(), &style(120));
+    let line =
+        |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    for word in ["60,000", "knee, best", "2.00 [1.94..2.07]", "2.35", "12.3"] {
+        assert!(line("pool, 8 threads").contains(word), "{word}: {text}");
+    }
+    assert!(!line("pool, 2 threads").contains("knee"), "{text}");
+    assert!(line("io_uring").contains("this kernel has none"), "{text}");
+    let mut tied = pool();
+    tied.ways[1].rounds = tied.ways[0].rounds.clone();
+    assert!(!render_table(&tied, &style(120)).contains("best"), "a tie is not the best");
+    tied = pool();
+    tied.ways.iter_mut().for_each(|way| way.rounds.truncate(2));
+    assert!(!render_table(&tied, &style(120)).contains("best"), "two rounds show nothing");
+}
+
+#[test]
+fn a_bench_has_a_row_for_each_load_with_its_floor() {
+    let mut table = pool();
+    table.ways.truncate(2);
+    table.ways[0].name = crate::bench::beside::FLOOR.into();
+    table.ways[1].name = "1 thread, 128B".into();
+    let result = LabResult { tables: vec![table], ..LabResult::default() };
+    let text = render_bench(&result, &style(140));
+    let line = text.lines().find(|line| line.contains("1 thread, 128B")).expect("the row");
+    for word in ["60,000", "30,000", "2.00 [1.94..2.07]", "12.3"] {
+        assert!(line.contains(word), "{word}: {line}");
     }
 }

@@ -4,7 +4,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::TableStyle;
+use super::style::TableStyle;
 
 /// Emphasis; it never carries a meaning alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

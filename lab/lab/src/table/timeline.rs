@@ -2,13 +2,13 @@
 //!
 //! *Owns*: the lanes. *May not touch*: which requests belong to which commit.
 
-use super::TableStyle;
 use super::grid::{Align, Column, Grid, Text};
 use super::numbers::{TimeUnit, bytes, time};
+use super::style::TableStyle;
 use super::text::{Tint, paragraph};
 use crate::result::{Bill, TimelineCommit, TimelineRequest};
 
-/// The commits of the timeline of the cell `name`, each with a lane for each request. Columns are
+/// The commits of the timeline of the way `name`, each with a lane for each request. Columns are
 /// dropped in this order if the terminal is too narrow: sector, flags, who, bytes, device.
 pub fn render_timeline(name: &str, bill: &Bill, style: &TableStyle) -> String {
     let mut out = String::new();
@@ -62,7 +62,7 @@ fn one(commit: &TimelineCommit, style: &TableStyle, out: &mut String) {
     grid.push(Column::new("took", Align::Point, 0, took).group(&group));
     let device = rows(&|r| r.device.as_str().into());
     grid.push(Column::new("device", Align::Left, if several { 2 } else { 5 }, device));
-    grid.push(Column::new("what", Align::Left, 1, rows(&|r| r.what.as_str().into())));
+    grid.push(Column::new("what", Align::Left, 1, rows(&|r| r.what.words().into())));
     let lane_columns = (style.columns() / 4).clamp(12, 40);
     grid.push(Column::new("when", Align::Left, 1, rows(&|r| lane(commit, r, style, lane_columns))));
     let size = rows(&|r| if r.bytes > 0 { bytes(r.bytes as f64).into() } else { Text::default() });

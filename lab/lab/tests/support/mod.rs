@@ -1,4 +1,4 @@
-//! Shared parts of the tests of bills: the cell, the plan, and whether a bill is possible here.
+//! Shared parts of the tests of bills: the writing, the plan, and whether a bill is possible here.
 //!
 //! *Owns*: the plan of a small bill. *May not touch*: its expected content.
 
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use inkstone_host::can_trace;
 use inkstone_io::{Access, Durability, EngineKind, Preparation, Reuse, Strategy, is_root};
-use inkstone_lab::cell::Cell;
 use inkstone_lab::command::{Context, part};
 use inkstone_lab::experiment::part::{Images, Part};
-use inkstone_lab::experiment::rounds::Pace;
 use inkstone_lab::image::{ImageKind, LoopMode};
 use inkstone_lab::pass::Limits;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::Run;
-use inkstone_lab::run::{Order, Plan};
+use inkstone_lab::result::Table;
+use inkstone_lab::rounds::Pace;
+use inkstone_lab::run::Plan;
+use inkstone_lab::writing::Writing;
 
 /// Reports that a test did not run, bypassing the test harness, which hides the output of passing
 /// tests.
@@ -40,32 +40,32 @@ pub(crate) fn can_bill(test: &str) -> bool {
     true
 }
 
-/// A cell of a file of 1 MiB.
-pub(crate) fn cell(
+/// A writing of a file of 1 MiB.
+pub(crate) fn writing(
     preparation: Preparation,
     reuse: Reuse,
     access: Access,
     durability: Durability,
-) -> Cell {
+) -> Writing {
     let strategy = Strategy { preparation, reuse, access, durability, engine: EngineKind::Caller };
-    Cell { file_bytes: 1 << 20, ..Cell::of(strategy) }
+    Writing { file_bytes: 1 << 20, ..Writing::of(strategy) }
 }
 
-/// One short round of each cell, and a bill of this many commits.
-pub(crate) fn plan(cells: Vec<Cell>, bill_commits: u64, timeline_commits: usize) -> Plan {
+/// One short round of each writing, and a bill of this many commits.
+pub(crate) fn plan(ways: Vec<Writing>, bill_commits: u64, timeline_commits: usize) -> Plan {
     let limits = Limits { commits: 4, time: Duration::from_secs(5) };
-    let whole = Plan::new("bill", "a test", cells);
-    Plan { order: Order::Listed, limits, bill_commits, timeline_commits, seed: 7, ..whole }
+    let whole = Plan::new("bill", "a test", ways);
+    Plan { random_order: false, limits, bill_commits, timeline_commits, seed: 7, ..whole }
 }
 
 /// The run of one part in this directory.
-pub(crate) fn run(directory: &Path, whole: &Part) -> Run {
+pub(crate) fn run(directory: &Path, whole: &Part) -> Table {
     let stop = AtomicBool::new(false);
     let mut progress = Progress::silent();
     let mut context = Context { stop: &stop, progress: &mut progress, command: "test".into() };
     let pace = Pace { rounds: 1, budget: None, seed: 0 };
     let result = part(Some(directory), whole, &pace, &mut context).expect("a result");
-    result.runs.into_iter().next().expect("a run")
+    result.tables.into_iter().next().expect("a run")
 }
 
 /// The plan on one file system.

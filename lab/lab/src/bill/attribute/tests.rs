@@ -1,6 +1,6 @@
 //! Requests as in a trace, and the bill made from them.
 
-use inkstone_host::TraceEvent;
+use inkstone_host::{Comm, Trace, TraceEvent};
 
 use super::super::requests::tests::*;
 use super::*;
@@ -69,9 +69,13 @@ fn data_and_flush() -> Vec<TraceEvent> {
 #[test]
 fn an_overwrite_is_one_write_and_one_flush() {
     let (bill, durable) = bill_of(data_and_flush(), &[(90, 130)]);
-    assert_eq!(bill.data_writes, Tally { requests: 1, bytes: 4096 });
+    assert_eq!(bill.of(&[Kind::DataWrite]), Tally { requests: 1, bytes: 4096 });
     assert_eq!(
-        (bill.flushes, bill.journal_writes.requests, bill.unattributed_writes.requests),
+        (
+            bill.count(Kind::Flush),
+            bill.count(Kind::JournalWrite),
+            bill.count(Kind::UnattributedWrite)
+        ),
         (1, 0, 0)
     );
     assert_eq!(durable_commits(&durable), Some(1));
@@ -88,8 +92,8 @@ fn a_transaction_inside_a_commit_is_caused_by_it() {
     events.extend(data_and_flush());
     events.extend([journal(125, 9, false), stats(125, 9, 4)]);
     let (bill, _) = bill_of(events, &[(90, 130)]);
-    assert_eq!(bill.journal_writes, Tally { requests: 1, bytes: 8192 });
-    assert_eq!(bill.timer_journal_writes.requests, 0);
+    assert_eq!(bill.of(&[Kind::JournalWrite]), Tally { requests: 1, bytes: 8192 });
+    assert_eq!(bill.count(Kind::TimerJournalWrite), 0);
 }
 
 #[test]
@@ -99,7 +103,7 @@ fn an_old_transaction_is_the_timers_even_inside_a_commit() {
     events.extend(data_and_flush());
     events.extend([journal(125, 9, false), stats(125, 9, 5004)]);
     let (bill, durable) = bill_of(events, &[(90, 130)]);
-    assert_eq!((bill.journal_writes.requests, bill.timer_journal_writes.requests), (0, 1));
+    assert_eq!((bill.count(Kind::JournalWrite), bill.count(Kind::TimerJournalWrite)), (0, 1));
     assert_eq!(
         durable_commits(&durable),
         Some(1),
@@ -114,7 +118,7 @@ fn a_transaction_that_outlives_its_commit_is_somebody_elses() {
     events.extend(data_and_flush());
     events.extend([journal(200, 9, false), stats(200, 9, 12)]);
     let (bill, _) = bill_of(events, &[(90, 130)]);
-    assert_eq!((bill.journal_writes.requests, bill.other_journal_writes.requests), (0, 1));
+    assert_eq!((bill.count(Kind::JournalWrite), bill.count(Kind::OtherJournalWrite)), (0, 1));
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn writes_elsewhere_are_metadata_or_named_as_unattributed() {
     ];
     events.extend(data_and_flush());
     let (bill, _) = bill_of(events, &[(90, 130)]);
-    assert_eq!((bill.metadata_writes.requests, bill.unattributed_writes.requests), (1, 2));
+    assert_eq!((bill.count(Kind::MetadataWrite), bill.count(Kind::UnattributedWrite)), (1, 2));
     assert!(bill.unattributed[1].contains("70000"), "{:?}", bill.unattributed);
 }
 
@@ -160,13 +164,13 @@ fn a_neighbours_requests_are_counted_apart() {
         acks.push((at + 90, at + 135));
     }
     let (bill, durable) = bill_of(events, &acks);
-    assert_eq!(bill.data_writes.requests, 200);
-    assert_eq!((bill.flushes, bill.foreign_flushes), (200, 200));
-    assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (200, 0));
+    assert_eq!(bill.count(Kind::DataWrite), 200);
+    assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (200, 200));
+    assert_eq!((bill.count(Kind::ForeignWrite), bill.count(Kind::UnattributedWrite)), (200, 0));
     assert_eq!(bill.own_writes(BillSource::Trace), Tally { requests: 200, bytes: 200 * 4096 });
     assert_eq!(bill.all_writes.requests, 400, "what the device did is not hidden");
     assert_eq!(durable_commits(&durable), Some(200));
-    let own = bill.submitters.iter().find(|by| by.who == "this process" && by.what == "flush");
+    let own = bill.submitters.iter().find(|by| by.who == "this process" && by.what == Kind::Flush);
     assert_eq!(own.map(|by| by.tally.requests), Some(200));
 }
 
@@ -193,7 +197,7 @@ fn counters_that_do_not_reach_the_commits_do_not_cover_them() {
     let counted =
         BlockStat { writes: 30, write_sectors: 160, flushes: Some(10), ..BlockStat::default() };
     let (bill, durable) = shared_counters("vda", 10, &counted, true);
-    assert_eq!((bill.layers[0].flushes, bill.layers[0].all_writes.requests), (10, 30));
+    assert_eq!((bill.layers[0].count(Kind::Flush), bill.layers[0].all_writes.requests), (10, 30));
     assert!(matches!(durable, DurableFinding::Consistent { flushes: 10, commits: 10 }));
     let (_, durable) = shared_counters("vda", 11, &counted, true);
     assert!(matches!(durable, DurableFinding::NotCovered { .. }));
@@ -237,15 +241,13 @@ fn a_flush_that_a_worker_sends_for_us_is_ours_and_only_that() {
     };
     let acks = [(90, 130), (190, 230)];
     let (bill, durable) = bill_by(events(), &acks, true);
-    assert_eq!((bill.flushes, bill.foreign_flushes), (2, 6), "{bill:?}");
+    assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (2, 6), "{bill:?}");
     assert_eq!(durable_commits(&durable), Some(2));
     assert!(
-        bill.submitters
-            .iter()
-            .any(|by| (by.who.as_str(), by.what.as_str()) == ("kworker", "flush"))
+        bill.submitters.iter().any(|by| (by.who.as_str(), by.what) == ("kworker", Kind::Flush))
     );
     let (bill, durable) = bill_by(events(), &acks, false);
-    assert_eq!(bill.flushes, 0);
+    assert_eq!(bill.count(Kind::Flush), 0);
     let DurableFinding::NotVisible { reason } = durable else {
         panic!("called durable: {durable:?}")
     };

@@ -7,7 +7,7 @@ use super::super::requests::tests::{bio, complete, issue, layer};
 use super::*;
 use crate::bill::bill_of;
 use crate::pass::CommitSpan;
-use crate::result::{LayerBill, Tally};
+use crate::result::{Kind, LayerBill, Tally};
 
 const ME: u32 = 5;
 const WORKER: u32 = 40;
@@ -85,7 +85,7 @@ fn host_bill(events: Vec<TraceEvent>, commits: &[CommitSpan], private: bool) -> 
         commits,
         own_threads: &[ME],
         own_workers: false,
-        counted: &vec![None, None],
+        counted: &[None, None],
         timeline_commits: 0,
     };
     bill_of(&evidence).0.layers.remove(1)
@@ -115,18 +115,26 @@ fn the_loop_devices_worker_is_ours_and_nobody_else_is() {
     }
     for private in [true, false] {
         let bill = host_bill(events.clone(), &spans(50), private);
-        assert_eq!((bill.flushes, bill.foreign_flushes), (50, 150), "private {private}");
-        assert_eq!(bill.data_writes, Tally { requests: 50, bytes: 50 * 4096 });
         assert_eq!(
-            bill.metadata_writes.requests, 50,
+            (bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)),
+            (50, 150),
+            "private {private}"
+        );
+        assert_eq!(bill.of(&[Kind::DataWrite]), Tally { requests: 50, bytes: 50 * 4096 });
+        assert_eq!(
+            bill.count(Kind::MetadataWrite),
+            50,
             "the inode that the worker writes in our flush"
         );
-        assert_eq!((bill.foreign_writes.requests, bill.unattributed_writes.requests), (50, 100));
-        let by = |what: &str| {
+        assert_eq!(
+            (bill.count(Kind::ForeignWrite), bill.count(Kind::UnattributedWrite)),
+            (50, 100)
+        );
+        let by = |what: Kind| {
             bill.submitters.iter().find(|by| by.what == what).map(|by| by.who.as_str())
         };
-        for what in ["data write", "metadata write", "flush"] {
-            assert_eq!(by(what), Some("worker of loop0"), "{what}");
+        for what in [Kind::DataWrite, Kind::MetadataWrite, Kind::Flush] {
+            assert_eq!(by(what), Some("worker of loop0"), "{what:?}");
         }
     }
 }
@@ -144,9 +152,13 @@ fn what_the_worker_does_for_others_is_not_ours() {
     events.extend(host_flush(530, &[(SECOND_WORKER, "kworker/u8:2")]));
     events.push(complete(560, 0, 0, "FF"));
     let bill = host_bill(events.clone(), &spans(1), false);
-    assert_eq!((bill.flushes, bill.foreign_flushes), (1, 1));
+    assert_eq!((bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)), (1, 1));
     let bill = host_bill(events, &spans(1), true);
-    assert_eq!((bill.flushes, bill.foreign_flushes), (2, 0), "nobody else has files there");
+    assert_eq!(
+        (bill.count(Kind::Flush), bill.count(Kind::ForeignFlush)),
+        (2, 0),
+        "nobody else has files there"
+    );
 }
 
 /// A neighbour's `syncfs` has its file data written by the thread that serves our flush, within it.
@@ -161,8 +173,12 @@ fn file_data_that_the_worker_writes_for_a_neighbour_is_not_our_metadata() {
     events.extend(data.map(|event| below(event, "kworker/u8:2")));
     events.sort_by_key(|event| event.time_ns);
     let bill = host_bill(events, &spans(1), false);
-    assert_eq!(bill.metadata_writes, Tally { requests: 1, bytes: 4096 }, "the inode alone");
-    assert_eq!(bill.unattributed_writes, Tally { requests: 1, bytes: 256 * 512 });
+    assert_eq!(
+        bill.of(&[Kind::MetadataWrite]),
+        Tally { requests: 1, bytes: 4096 },
+        "the inode alone"
+    );
+    assert_eq!(bill.of(&[Kind::UnattributedWrite]), Tally { requests: 1, bytes: 256 * 512 });
 }
 
 #[test]

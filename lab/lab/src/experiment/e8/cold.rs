@@ -1,11 +1,12 @@
-//! Whether the reads of a cold row were cold: by the pages that they brought into memory, and the
+//! Whether the reads of a cold way were cold: by the pages that they brought into memory, and the
 //! faults of a mapping.
 //!
 //! *Owns*: the rule. *May not touch*: reading.
 
-use crate::stage::CellError;
+use crate::stage::WayError;
 
-use super::{AHEAD_BLOCKS, How};
+/// How many random blocks are read ahead, if they are known beforehand.
+pub(super) const AHEAD_BLOCKS: usize = 16;
 
 /// What a turn of cold random reads left in memory.
 #[derive(Debug, Clone, Copy)]
@@ -27,22 +28,23 @@ const FAULTS_PER_READ_MIN: f64 = 0.9;
 const PAGES_BESIDE: u64 = 2 * AHEAD_BLOCKS as u64;
 
 impl Brought {
+    /// Each read of a mapping that is not asked for ahead `each_faults`.
+    ///
     /// # Errors
-    /// The reads were not cold, as the row's name says: the kernel had brought their pages along
+    /// The reads were not cold, as the way's name says: the kernel had brought their pages along
     /// with others.
-    pub(super) fn check(self, how: How) -> Result<(), CellError> {
+    pub(super) fn check(self, each_faults: bool) -> Result<(), WayError> {
         let Self { reads, pages, faults } = self;
         let each = pages.saturating_sub(PAGES_BESIDE) as f64 / reads.max(1) as f64;
         if each > PAGES_PER_READ_MAX {
-            return Err(CellError::Invalid(format!(
+            return Err(WayError::Invalid(format!(
                 "not cold: {reads} reads of one page each brought {pages} pages into memory, so most reads found theirs there (the \
                  kernel reads around a page fault or ahead of a read; madvise and fadvise RANDOM turn that off)"
             )));
         }
-        let mapped = matches!(how, How::Map { ahead: false, .. });
         let faulted = (faults + PAGES_BESIDE) as f64 / reads.max(1) as f64;
-        if mapped && faulted < FAULTS_PER_READ_MIN {
-            return Err(CellError::Invalid(format!(
+        if each_faults && faulted < FAULTS_PER_READ_MIN {
+            return Err(WayError::Invalid(format!(
                 "not cold: {reads} reads made only {faults} page faults, so the other pages were mapped already"
             )));
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use inkstone_host::LabDirectory;
 
-use crate::experiment::testing::{check, figure_of, not_run};
+use crate::experiment::testing::{check, not_run};
 
 /// Beside the test's own program: /tmp may be a tmpfs, which never drops a page.
 fn on_disk(test: impl FnOnce(&Session<'_>)) {
@@ -24,8 +24,8 @@ fn every_way_reads_every_byte_once() {
         drop(written_file(session, FILE, BYTES, Access::Buffered, 3).expect("written"));
         for order in ReadOrder::ALL.iter().copied() {
             for way in ways(order) {
-                let mut arm = match Reading::new(way, order, Cache::Warm, BYTES, 3) {
-                    Ok(arm) => arm,
+                let mut work = match Reading::new(way, order, Cache::Warm, BYTES, 3) {
+                    Ok(work) => work,
                     Err(error) => {
                         not_run(way.name, &error.to_string());
                         continue;
@@ -33,7 +33,7 @@ fn every_way_reads_every_byte_once() {
                 };
                 let turn = Turn { session, time: Duration::MAX, seed: 9 };
                 let sample =
-                    arm.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
+                    work.turn(&turn).unwrap_or_else(|error| panic!("{}: {error}", way.name));
                 let blocks = BYTES / BLOCK as u64;
                 let wanted = if order == ReadOrder::Random { blocks } else { BYTES };
                 assert_eq!(sample.amount, wanted, "{}", way.name);
@@ -59,9 +59,11 @@ fn two_swapped_blocks_end_every_way() {
         file.sync(inkstone_io::SyncKind::All).expect("synced");
         for order in ReadOrder::ALL.iter().copied() {
             for way in ways(order) {
-                let Ok(mut arm) = Reading::new(way, order, Cache::Warm, BYTES, 3) else { continue };
+                let Ok(mut work) = Reading::new(way, order, Cache::Warm, BYTES, 3) else {
+                    continue;
+                };
                 let turn = Turn { session, time: Duration::MAX, seed: 9 };
-                let said = arm.turn(&turn).expect_err(way.name).to_string();
+                let said = work.turn(&turn).expect_err(way.name).to_string();
                 assert!(
                     said.contains("byte 28673 ") || said.contains("byte 1228801 "),
                     "{}: {said}",
@@ -74,9 +76,10 @@ fn two_swapped_blocks_end_every_way() {
 
 #[test]
 fn cold_reads_are_cold_or_refused() {
-    let map = How::Map { advice: None, ahead: false };
-    let calls = How::Calls { advice: None, ahead: true };
-    let check = |how, reads, pages, faults| Brought { reads, pages, faults }.check(how).is_ok();
+    let (map, calls) = (true, false);
+    let check = |each_faults, reads, pages, faults| {
+        Brought { reads, pages, faults }.check(each_faults).is_ok()
+    };
     // As observed: of 16,384 reads of a mapping only 1,000 faulted, because of the kernel's
     // read-around.
     assert!(!check(map, 16_384, 16_384 * 2, 1_000) && !check(map, 16_384, 16_384, 1_000));
@@ -102,12 +105,12 @@ fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
         for way in
             ways(order).into_iter().filter(|way| matches!(way.how, How::Map { ahead: false, .. }))
         {
-            let mut arm = Reading::new(way, order, cache, BYTES, 3).expect("an arm");
+            let mut work = Reading::new(way, order, cache, BYTES, 3).expect("it is ready");
             let turn = Turn { session, time: Duration::from_secs(2), seed: 9 };
             let of = |sample: &Sample, name: &str| {
                 sample.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
             };
-            match arm.turn(&turn) {
+            match work.turn(&turn) {
                 Ok(sample) => {
                     let (pages, faults) =
                         (of(&sample, "pages brought"), of(&sample, "page faults"));
@@ -122,10 +125,10 @@ fn a_mapping_read_at_random_is_cold_or_says_that_it_is_not() {
                         way.name
                     );
                 }
-                Err(CellError::Invalid(why)) if why.contains("out of memory") => {
+                Err(WayError::Invalid(why)) if why.contains("out of memory") => {
                     not_run(way.name, &why.to_string());
                 }
-                Err(CellError::Invalid(why)) => {
+                Err(WayError::Invalid(why)) => {
                     assert!(
                         why.starts_with("not cold") && way.name == "mmap",
                         "{}: {why}",
@@ -165,14 +168,14 @@ fn reads_are_proved_cold_and_warm() {
         ["read-sequential-cold", "read-sequential-warm", "read-random-cold", "read-random-warm"];
     for one in check(&read(256 << 10, ReadOrder::ALL.to_vec()), &names) {
         let wanted = if one.name.ends_with("cold") { 0.0 } else { 100.0 };
-        for row in one.rows.iter().filter(|row| row.invalid.is_none()) {
-            let resident = figure_of(row, "resident before");
-            assert_eq!(resident, Some(wanted), "{}: {}", one.name, row.name);
+        for way in one.ways.iter().filter(|way| way.is_measured()) {
+            let resident = way.figure("resident before");
+            assert_eq!(resident, Some(wanted), "{}: {}", one.name, way.name);
             let (each, ns) = match one.unit {
                 Unit::BytesPerS => (Unit::PerMib, Unit::NsPerMib),
                 _ => (Unit::PerOp, Unit::NsPerOp),
             };
-            for figure in row.figures.iter().filter(|figure| figure.unit != Unit::Percent) {
+            for figure in way.figures.iter().filter(|figure| figure.unit != Unit::Percent) {
                 assert!([each, ns].contains(&figure.unit), "{}: {figure:?}", one.name);
             }
         }

@@ -10,13 +10,12 @@ use inkstone_host::{monotonic_ns, process_cpu_ns};
 use inkstone_io::Directory as _;
 
 use crate::crowd::together;
-use crate::experiment::rounds::{Arm, Sample, Turn, figure};
-use crate::experiment::{Figure, Unit};
 use crate::histogram::Recorder;
-use crate::result::Histogram;
-use crate::stage::CellError;
+use crate::result::{Unit, Way, figure};
+use crate::rounds::{Sample, TakesTurns, Turn};
+use crate::stage::WayError;
 
-use super::ways::{LINE_BYTES, Way, Writer};
+use super::ways::{LINE_BYTES, LineWay, Writer};
 
 /// The folder in the working directory with the lines of one turn.
 pub(super) const FOLDER: &str = "text";
@@ -73,7 +72,7 @@ impl Lines {
 }
 
 /// Opens a way in a folder.
-type Open<'a> = Box<dyn Fn(&Path) -> Result<Writer, CellError> + 'a>;
+type Open<'a> = Box<dyn Fn(&Path) -> Result<Writer, WayError> + 'a>;
 
 /// One way under one load.
 pub(super) struct Writers<'a> {
@@ -94,7 +93,7 @@ struct Done {
 }
 
 impl<'a> Writers<'a> {
-    pub(super) fn new(way: Way, load: Load, threads: usize, lines: &'a Lines) -> Self {
+    pub(super) fn new(way: LineWay, load: Load, threads: usize, lines: &'a Lines) -> Self {
         Self::opened_by(Box::new(move |folder| Writer::open(way, folder)), load, threads, lines)
     }
 
@@ -103,7 +102,7 @@ impl<'a> Writers<'a> {
         Self { open, load, lines, hands, latency: Recorder::new(), lost_lines: 0 }
     }
 
-    fn write(&mut self, turn: &Turn<'_>, writer: &Writer) -> Result<(u64, Vec<Done>), CellError> {
+    fn write(&mut self, turn: &Turn<'_>, writer: &Writer) -> Result<(u64, Vec<Done>), WayError> {
         let (load, lines, threads) = (self.load, self.lines, self.hands.len() as u64);
         let all = together(&mut self.hands, |index, hand| {
             let first = index as u64 * 97;
@@ -124,7 +123,7 @@ fn unpaced(
     lines: &Lines,
     first: u64,
     most: u64,
-) -> Result<Done, CellError> {
+) -> Result<Done, WayError> {
     let end_ns = turn.end_ns(monotonic_ns());
     let mut done = Done::default();
     while done.lines < most && monotonic_ns() < end_ns {
@@ -144,7 +143,7 @@ fn paced(
     first: u64,
     at_most: Duration,
     hand: &mut Recorder,
-) -> Result<Done, CellError> {
+) -> Result<Done, WayError> {
     let begin_ns = monotonic_ns();
     let end_ns = turn.end_ns(begin_ns).min(begin_ns + at_most.as_nanos() as u64);
     let mut done = Done::default();
@@ -166,12 +165,12 @@ fn paced(
     }
 }
 
-fn not_put(error: std::io::Error) -> CellError {
-    CellError::Invalid(format!("a line was refused: {error}"))
+fn not_put(error: std::io::Error) -> WayError {
+    WayError::Invalid(format!("a line was refused: {error}"))
 }
 
-impl Arm for Writers<'_> {
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+impl TakesTurns for Writers<'_> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         self.hands.iter_mut().for_each(Recorder::clear);
         let folder = turn.session.directory.path().join(FOLDER);
         new_folder(&folder)?;
@@ -182,7 +181,7 @@ impl Arm for Writers<'_> {
         let grown =
             resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));
         let closed =
-            writer.close().map_err(|error| CellError::Invalid(format!("closing: {error}")))?;
+            writer.close().map_err(|error| WayError::Invalid(format!("closing: {error}")))?;
         let total_ns = monotonic_ns() - begin_ns;
         let cpu_ns = process_cpu_ns() - cpu_before_ns;
         let lines: u64 = done.iter().map(|done| done.lines).sum();
@@ -192,7 +191,7 @@ impl Arm for Writers<'_> {
         let mut figures =
             vec![figure("CPU time", Unit::NsPerLine, cpu_ns as f64 / lines.max(1) as f64)];
         let sample = match self.load {
-            Load::Unpaced { .. } => Sample { amount: lines, total_ns, figures: Vec::new() },
+            Load::Unpaced { .. } => Sample::of(lines, total_ns),
             Load::Paced { at_most } => {
                 let mut all = Recorder::new();
                 self.hands.iter().for_each(|hand| all.merge(hand));
@@ -207,49 +206,46 @@ impl Arm for Writers<'_> {
                     Unit::Percent,
                     (100.0 * bursts as f64 / due).min(100.0),
                 ));
-                Sample { amount: 1, total_ns: found.p999_ns, figures: Vec::new() }
+                Sample::of(1, found.p999_ns)
             }
         };
         figures.extend(grown.map(|bytes| figure("memory", Unit::Bytes, bytes as f64)));
-        Ok(Sample { figures, ..sample })
+        Ok(sample.with(figures))
     }
 
-    fn latency(&self) -> Option<Histogram> {
-        (self.latency.count() > 0).then(|| self.latency.finish())
-    }
-
-    fn totals(&self) -> Vec<Figure> {
-        vec![figure("lines lost", Unit::Lines, self.lost_lines as f64)]
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = (self.latency.count() > 0).then(|| self.latency.finish());
+        way.figures.push(figure("lines lost", Unit::Lines, self.lost_lines as f64));
     }
 }
 
 /// Lines that are missing in the files although each was accepted.
-fn lost(lines: u64, bytes: u64) -> Result<u64, CellError> {
+fn lost(lines: u64, bytes: u64) -> Result<u64, WayError> {
     let missing = (lines * LINE_BYTES as u64).checked_sub(bytes);
     let missing = missing
-        .ok_or_else(|| CellError::Invalid("the files have more lines than were put".into()))?;
+        .ok_or_else(|| WayError::Invalid("the files have more lines than were put".into()))?;
     Ok(missing.div_ceil(LINE_BYTES as u64))
 }
 
 /// An empty folder of this name.
-pub(super) fn new_folder(folder: &Path) -> Result<(), CellError> {
+pub(super) fn new_folder(folder: &Path) -> Result<(), WayError> {
     // Removes what an interrupted turn left.
     let _ = fs::remove_dir_all(folder);
     fs::create_dir(folder).map_err(|error| failed("create directory", folder, error))
 }
 
-pub(super) fn take_away(folder: &Path) -> Result<(), CellError> {
+pub(super) fn take_away(folder: &Path) -> Result<(), WayError> {
     fs::remove_dir_all(folder).map_err(|error| failed("remove directory", folder, error))
 }
 
 /// The size of all files together.
-fn bytes_in(folder: &Path) -> Result<u64, CellError> {
+fn bytes_in(folder: &Path) -> Result<u64, WayError> {
     let entries = fs::read_dir(folder).map_err(|error| failed("list", folder, error))?;
     let len = |entry: std::io::Result<fs::DirEntry>| entry?.metadata().map(|found| found.len());
     entries.map(len).sum::<std::io::Result<u64>>().map_err(|error| failed("look at", folder, error))
 }
 
-fn failed(what: &'static str, path: &Path, error: std::io::Error) -> CellError {
+fn failed(what: &'static str, path: &Path, error: std::io::Error) -> WayError {
     inkstone_io::Error::new(what, path, error).into()
 }
 
@@ -289,24 +285,24 @@ mod tests {
         let lines = Lines::new(1);
         let unpaced = Load::Unpaced { lines: 40_000 };
         let paced = Load::Paced { at_most: Duration::from_millis(5) };
-        for &way in Way::ALL {
+        for &way in LineWay::ALL {
             for (load, threads) in [(unpaced, 1), (unpaced, 4), (paced, 2)] {
-                let mut arm = Writers::new(way, load, threads, &lines);
+                let mut writers = Writers::new(way, load, threads, &lines);
                 let turn = Turn { session: &session, time: Duration::MAX, seed: 1 };
-                let sample = arm
+                let sample = writers
                     .turn(&turn)
                     .unwrap_or_else(|error| panic!("{way} {load:?} {threads}: {error}"));
                 if load == unpaced {
                     assert_eq!(sample.amount, 40_000, "{way}");
                 } else {
-                    let latency = arm.latency().expect("each write was timed");
+                    let latency = writers.latency.finish();
                     assert!(
                         latency.count > 0 && latency.count.is_multiple_of(BURST_LINES),
                         "{way}"
                     );
                     assert_eq!(sample.total_ns, latency.p999_ns, "{way}");
                 }
-                assert_eq!(arm.totals(), [figure("lines lost", Unit::Lines, 0.0)], "{way}");
+                assert_eq!(writers.lost_lines, 0, "{way}");
                 assert_eq!(files.list().expect("names"), Vec::<String>::new(), "{way}");
             }
         }

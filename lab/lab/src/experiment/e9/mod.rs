@@ -5,7 +5,6 @@
 //! and the statements. *May not touch*: how a line is written (`ways`, and the appender's own
 //! crate), the rounds.
 
-mod bill;
 mod load;
 mod practice;
 mod ways;
@@ -17,20 +16,18 @@ use inkstone_host::{LabFile, monotonic_ns};
 use inkstone_io::{Access, AlignedBuf, File, NamedChoice as _, SyncKind};
 
 use crate::finding::place_words;
-use crate::result::{Finding, Relative, Verdict};
-use crate::stage::{CellError, incompressible};
+use crate::result::{Finding, Relative, Table, Unit, Verdict};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Trial, Turn};
+use crate::stage::{WayError, incompressible};
 use crate::table::numbers::{sig3, time};
 
 use super::part::{Part, Size};
-use super::rounds::{Arm, Frame, Pace, Row, Rows, Sample, Scene, Turn};
 use super::scratch::written_file;
 use super::statement::{By, FASTER, Source, Statement};
-use super::words::{compared, figure_of, median_of, row};
-use super::{ExperimentResult, Unit};
-use bill::Synced;
+use super::words::compared;
 use load::{Lines, Load, Writers};
-use practice::Memory;
-use ways::{FILE_BYTES, LINE_BYTES, Way, Writer};
+use practice::{FILE_BYTES, Memory};
+use ways::{LINE_BYTES, LineWay, Writer};
 
 /// What of the load may be smaller.
 #[derive(Debug, Clone)]
@@ -41,35 +38,31 @@ struct Plan {
     paced: Duration,
     /// Numbers of threads; each has a table of its own, without a pace and with one.
     threads: Vec<usize>,
-    /// Whether to trace the block layer too, if that is possible.
-    bill: bool,
 }
 
 impl Plan {
     /// Published are 10,000,000 lines per turn.
     fn of(size: Size) -> Self {
         let lines = if size == Size::Published { 10_000_000 } else { 1_000_000 };
-        Self { lines, paced: Duration::from_secs(1), threads: vec![1, 4], bill: true }
+        Self { lines, paced: Duration::from_secs(1), threads: vec![1, 4] }
     }
 }
 
 pub(super) fn parts(size: Size) -> Vec<Part> {
-    vec![Part::Rows(text(Plan::of(size)))]
+    vec![Part::Trial(text(Plan::of(size)))]
 }
 
-fn text(plan: Plan) -> Rows {
+fn text(plan: Plan) -> Trial {
     // Room for the lines of one turn, and for files that are kept.
     let room_bytes = plan.lines * LINE_BYTES as u64 + 4 * FILE_BYTES;
-    let bill = if plan.bill { 2 * bill::COUNT } else { 0 };
-    let count = 2 * plan.threads.len() * Way::ALL.len() + bill;
-    Rows::new("text", (count, room_bytes, 18.0), move |scene| measure(scene, &plan))
+    let count = 2 * plan.threads.len() * LineWay::ALL.len();
+    Trial::new("text", (count, room_bytes, 18.0), move |scene| measure(scene, &plan))
 }
 
-fn measure(scene: &mut Scene<'_>, plan: &Plan) -> Result<Vec<ExperimentResult>, CellError> {
+fn measure(scene: &mut Scene<'_>, plan: &Plan) -> Result<Vec<Table>, WayError> {
     let whole = scene.pace;
     let lines = Lines::new(whole.seed);
-    let bill_weight = if plan.bill { 2.0 * BILL_WEIGHT } else { 0.0 };
-    let mut rest = plan.threads.len() as f64 * (UNPACED_WEIGHT + PACED_WEIGHT) + bill_weight;
+    let mut rest = plan.threads.len() as f64 * (UNPACED_WEIGHT + PACED_WEIGHT);
     let begin = Instant::now();
     let mut part = |weight: f64| {
         let share = weight / rest;
@@ -87,22 +80,8 @@ fn measure(scene: &mut Scene<'_>, plan: &Plan) -> Result<Vec<ExperimentResult>, 
         let pace = part(PACED_WEIGHT).part(PACED_MEASURED);
         found.push(one(scene, &lines, load, threads, &pace));
     }
-    match &scene.site.trace {
-        _ if !plan.bill => {}
-        Ok(()) => {
-            for synced in Synced::ALL {
-                found.push(bill::bill(scene, &lines, synced, &part(BILL_WEIGHT)));
-            }
-        }
-        Err(reason) => {
-            let said = format!(
-                "the cost at the block layer is missing, because the block layer could not be traced: {reason}"
-            );
-            found.iter_mut().take(1).for_each(|first| first.notes.push(said.clone()));
-        }
-    }
     // Ctrl-C leaves what was measured until then.
-    found.retain(|one| one.rows.iter().any(|row| !row.samples.is_empty() || row.invalid.is_some()));
+    found.retain(Table::has_content);
     Ok(found)
 }
 
@@ -111,27 +90,20 @@ fn measure(scene: &mut Scene<'_>, plan: &Plan) -> Result<Vec<ExperimentResult>, 
 /// share is taken from them.
 const UNPACED_WEIGHT: f64 = 0.16;
 const PACED_WEIGHT: f64 = 0.27;
-const BILL_WEIGHT: f64 = 0.07;
 /// A turn with a pace needs hardly any preparation, so it gets more measured time than the rounds
 /// would plan.
 const PACED_MEASURED: f64 = 1.2;
-const BASELINE: Way = Way::Buffered;
+const BASELINE: LineWay = LineWay::Buffered;
 
-fn one(
-    scene: &mut Scene<'_>,
-    lines: &Lines,
-    load: Load,
-    threads: usize,
-    pace: &Pace,
-) -> ExperimentResult {
-    let rows = Way::ALL.iter().map(|&way| {
+fn one(scene: &mut Scene<'_>, lines: &Lines, load: Load, threads: usize, pace: &Pace) -> Table {
+    let ways = LineWay::ALL.iter().map(|&way| {
         let writers = Writers::new(way, load, threads, lines);
-        Row::new(way.name(), way.series(), None, Ok(writers))
+        Running::new(way.name(), way.series(), None, Ok(writers))
     });
     let by = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
-    let frame = Frame {
-        name: "text",
-        title: match load {
+    let frame = Frame::of(
+        "text",
+        match load {
             Load::Unpaced { .. } => {
                 format!(
                     "Text lines of {LINE_BYTES} B by {by}, as fast as they go, until all are in the file"
@@ -143,14 +115,13 @@ fn one(
                 )
             }
         },
-        x_name: None,
-        unit: match load {
+        match load {
             Load::Unpaced { .. } => Unit::LinesPerS,
             Load::Paced { .. } => Unit::TailNs,
         },
-        baseline: BASELINE.name().into(),
-    };
-    let mut found = scene.measure_at(pace, &frame, rows.collect());
+        BASELINE.name(),
+    );
+    let mut found = scene.measure_at(pace, frame, ways.collect());
     found.name = load.name(threads);
     found.notes = notes(load);
     found.finding = finding(&found, load, &by);
@@ -172,10 +143,10 @@ fn notes(load: Load) -> Vec<String> {
     vec![load.into(), memory.into()]
 }
 
-fn finding(found: &ExperimentResult, load: Load, by: &str) -> Option<Finding> {
-    let ours = row(found, Way::Log.name())?;
-    let value = median_of(ours)?;
-    let lost: f64 = found.rows.iter().filter_map(|row| figure_of(row, "lines lost")).sum();
+fn finding(found: &Table, load: Load, by: &str) -> Option<Finding> {
+    let ours = found.way(LineWay::Log.name())?;
+    let value = found.median(ours)?;
+    let lost: f64 = found.ways.iter().filter_map(|way| way.figure("lines lost")).sum();
     let lost = if lost > 0.0 { format!("; {} lines were lost", sig3(lost)) } else { String::new() };
     let sentence = match load {
         Load::Unpaced { .. } => format!(
@@ -225,23 +196,21 @@ const BUFFERS: [(&str, usize, bool); 4] = [
 ];
 
 /// One thread at 100,000 lines a second, by the number of buffers and when their memory is taken.
-fn buffers() -> Rows {
-    Rows::new("buffers", (BUFFERS.len(), 8 * FILE_BYTES, 8.0), |scene| {
+fn buffers() -> Trial {
+    Trial::new("buffers", (BUFFERS.len(), 8 * FILE_BYTES, 8.0), |scene| {
         let lines = Lines::new(scene.pace.seed);
-        let rows = BUFFERS.map(|(name, buffers, when_needed)| {
+        let ways = BUFFERS.map(|(name, buffers, when_needed)| {
             let memory = Memory { buffer_bytes: BUFFER_BYTES, buffers, when_needed };
-            let open = Box::new(move |folder: &Path| Writer::practice(folder, false, memory));
-            Row::new(name, "buffers", None, Ok(Writers::opened_by(open, PACED, 1, &lines)))
+            let open = Box::new(move |folder: &Path| Writer::practice(folder, memory));
+            Running::new(name, "buffers", None, Ok(Writers::opened_by(open, PACED, 1, &lines)))
         });
-        let frame = Frame {
-            name: "buffers",
-            title: "Text lines by 1 thread, 100,000 a second, gathered in buffers of 64 KiB: how long one write takes"
-                .into(),
-            x_name: None,
-            unit: Unit::TailNs,
-            baseline: TWO.into(),
-        };
-        Ok(vec![scene.measure(&frame, rows.into())])
+        let frame = Frame::of(
+            "buffers",
+            "Text lines by 1 thread, 100,000 a second, gathered in buffers of 64 KiB: how long one write takes",
+            Unit::TailNs,
+            TWO,
+        );
+        Ok(vec![scene.measure(frame, ways.into())])
     })
 }
 
@@ -263,17 +232,22 @@ const PIECES_RESULTS: [(&str, &str, bool); 2] = [
 
 /// A file overwritten in pieces of 4,096 bytes, of other sizes, and beside the blocks' bounds, each
 /// without a sync of its own and with one.
-fn pieces() -> Rows {
+fn pieces() -> Trial {
     let count = PIECES_RESULTS.len() * PIECES.len();
-    Rows::new("pieces", (count, PIECES_FILE_BYTES, 6.0), |scene| {
+    Trial::new("pieces", (count, PIECES_FILE_BYTES, 6.0), |scene| {
         let seed = scene.pace.seed;
         let file =
             written_file(scene.session, PIECES_FILE, PIECES_FILE_BYTES, Access::Buffered, seed)?;
         let pace = scene.pace.part(1.0 / PIECES_RESULTS.len() as f64);
         let found = PIECES_RESULTS.map(|(name, title, synced)| {
-            let rows = PIECES.map(|(name, len, offset)| {
+            let ways = PIECES.map(|(name, len, offset)| {
                 let piece = incompressible(len, seed);
-                Row::new(name, "pieces", None, Ok(Overwrite { file: &file, piece, offset, synced }))
+                Running::new(
+                    name,
+                    "pieces",
+                    None,
+                    Ok(Overwrite { file: &file, piece, offset, synced }),
+                )
             });
             let frame = Frame {
                 name,
@@ -282,7 +256,7 @@ fn pieces() -> Rows {
                 unit: Unit::BytesPerS,
                 baseline: PIECES[0].0.into(),
             };
-            scene.measure_at(&pace, &frame, rows.into())
+            scene.measure_at(&pace, frame, ways.into())
         });
         scene.session.clear(PIECES_FILE)?;
         Ok(found.into())
@@ -296,9 +270,9 @@ struct Overwrite<'a> {
     synced: bool,
 }
 
-impl Arm for Overwrite<'_> {
+impl TakesTurns for Overwrite<'_> {
     /// At most once over the file, so that the last sync has as much to do for every piece.
-    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, CellError> {
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError> {
         let len = self.piece.len() as u64;
         let begin_ns = monotonic_ns();
         let mut at = self.offset;
@@ -317,7 +291,7 @@ impl Arm for Overwrite<'_> {
             self.file.sync(SyncKind::Data)?;
         }
         let total_ns = monotonic_ns() - begin_ns;
-        Ok(Sample { amount: at - self.offset, total_ns, figures: Vec::new() })
+        Ok(Sample::of(at - self.offset, total_ns))
     }
 }
 
@@ -367,40 +341,23 @@ mod tests {
     #[test]
     fn every_line_arrives_by_each_way() {
         use crate::experiment::testing::check;
-        let plan =
-            Plan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4], bill: false };
+        let plan = Plan { lines: 5000, paced: Duration::from_millis(3), threads: vec![1, 4] };
         for one in check(&text(plan), &["text-1", "text-4", "text-paced-1", "text-paced-4"]) {
             let name = &one.name;
             assert!(one.finding.is_some(), "{name}");
             let is_paced = name.contains("paced");
-            for row in one.rows.iter().filter(|row| row.invalid.is_none()) {
-                assert_eq!(figure_of(row, "lines lost"), Some(0.0), "{name}: {}", row.name);
-                assert_eq!(row.latency.is_some(), is_paced, "{name}: {}", row.name);
+            for way in one.ways.iter().filter(|way| way.is_measured()) {
+                assert_eq!(way.figure("lines lost"), Some(0.0), "{name}: {}", way.name);
+                assert_eq!(way.latency.is_some(), is_paced, "{name}: {}", way.name);
                 // A shorter tail is a lower value and a ratio above 1.
-                let (Some(relative), true) = (&row.relative, is_paced) else { continue };
-                let pairs = one.rows[1].samples.iter().zip(&row.samples);
-                let each: Vec<f64> = pairs.map(|(base, value)| base / value).collect();
+                let (Some(relative), true) = (&way.relative, is_paced) else { continue };
+                let pairs = one.ways[1].rounds.iter().zip(&way.rounds);
+                let each: Vec<f64> =
+                    pairs.map(|(base, own)| base.per_commit_ns() / own.per_commit_ns()).collect();
                 let low = each.iter().copied().fold(f64::MAX, f64::min);
                 let high = each.iter().copied().fold(0.0, f64::max);
-                assert!((low..=high).contains(&relative.speedup), "{}: {each:?}", row.name);
+                assert!((low..=high).contains(&relative.speedup), "{}: {each:?}", way.name);
             }
-        }
-    }
-
-    #[test]
-    fn the_bill_counts_every_byte_or_says_why_not() {
-        use crate::experiment::testing::{not_run, run};
-        let plan = Plan { threads: Vec::new(), bill: true, ..Plan::of(Size::Small) };
-        let found = run(&text(plan), None).expect("a result");
-        if found.is_empty() {
-            return not_run("the text log's bill", "it needs root and tracefs");
-        }
-        let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["text-bill", "text-bill-synced"]);
-        for row in found.iter().flat_map(|one| &one.rows).filter(|row| row.invalid.is_none()) {
-            // A file of 1 MiB needs at least one request, since none is larger.
-            assert!(figure_of(row, "data writes").is_some_and(|writes| writes >= 0.5), "{row:?}");
-            assert!(figure_of(row, "extents of a file").is_some_and(|extents| extents > 0.0));
         }
     }
 }

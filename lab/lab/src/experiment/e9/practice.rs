@@ -4,7 +4,7 @@
 //!
 //! *Owns*: that way of writing. *May not touch*: threads that log, clocks.
 //!
-//! It is an arm of the lab, not an option of the text log: a reused file has its old lines after
+//! It is a way of the lab, not an option of the text log: a reused file has its old lines after
 //! the newest ones, and a line may begin in one file and end in the next. So neither `tail -f` nor
 //! a start after a kill can tell where the log ends, although docs/text-log.md promises both. Its
 //! possible gain is measured here.
@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 
 use inkstone_io::{AlignedBuf, BLOCK_BYTES};
 
-use super::ways::FILE_BYTES;
-
+/// File size of the ways that rotate.
+pub(super) const FILE_BYTES: u64 = 1 << 20;
 /// How many files there are; the oldest is the next to be written.
 const FILES: usize = 4;
 
@@ -64,7 +64,7 @@ struct Full {
 
 impl Practice {
     /// Opens a log: its files are written and on the disk, and its memory is touched.
-    pub(super) fn open(folder: &Path, is_synced: bool, memory: Memory) -> io::Result<Self> {
+    pub(super) fn open(folder: &Path, memory: Memory) -> io::Result<Self> {
         let files = Files::ready(folder)?;
         let (full, fulls) = channel();
         let (spares, spare) = channel();
@@ -73,7 +73,7 @@ impl Practice {
             let _ = spares.send(AlignedBuf::zeroed(memory.buffer_bytes));
         }
         let back = std::thread::Builder::new().name("lab-practice".into());
-        let back = back.spawn(move || write_all(files, &fulls, &spares, is_synced))?;
+        let back = back.spawn(move || write_all(files, &fulls, &spares))?;
         let buffer = Some(AlignedBuf::zeroed(memory.buffer_bytes));
         let front = Front { memory, buffer, len: 0, full, spare };
         Ok(Self { front: Mutex::new(front), back })
@@ -183,7 +183,6 @@ fn write_all(
     mut files: Files,
     fulls: &Receiver<Full>,
     spares: &Sender<AlignedBuf>,
-    is_synced: bool,
 ) -> io::Result<u64> {
     let mut lines_bytes = 0;
     while let Ok(Full { mut buffer, len }) = fulls.recv() {
@@ -195,9 +194,6 @@ fn write_all(
         if len < buffer.len() {
             // This removes the old lines after it together with the padding.
             file.set_len(offset + len as u64)?;
-        }
-        if is_synced {
-            file.sync_data()?;
         }
         files.offset = offset + padded as u64;
         lines_bytes += len as u64;
@@ -215,11 +211,9 @@ mod tests {
     fn every_byte_is_there_in_order_and_only_so_many_files_are_kept() {
         let one = Memory { buffer_bytes: 64 << 10, buffers: 1, when_needed: false };
         let anew = Memory { buffers: 2, when_needed: true, ..one };
-        for (is_synced, memory) in
-            [(false, AS_THE_TEXT_LOG), (true, AS_THE_TEXT_LOG), (false, one), (true, anew)]
-        {
+        for memory in [AS_THE_TEXT_LOG, one, anew] {
             let directory = tempfile::tempdir().expect("a directory");
-            let log = Practice::open(directory.path(), is_synced, memory).expect("open");
+            let log = Practice::open(directory.path(), memory).expect("open");
             let line = |number: u64| format!("{number:0119}\n").into_bytes();
             // Six files and a piece: every file is reused, the first two a third time.
             let lines = 6 * FILE_BYTES / 120 + 1234;

@@ -9,19 +9,17 @@ use std::sync::{Mutex, PoisonError};
 
 use inkstone_appender::{Guard, LogWriter, Rotation, Survive};
 
-use crate::stage::CellError;
+use crate::stage::WayError;
 
-use super::practice::{AS_THE_TEXT_LOG, Memory, Practice};
+use super::practice::{AS_THE_TEXT_LOG, FILE_BYTES, Memory, Practice};
 
 /// Bytes of a line with its newline.
 pub(super) const LINE_BYTES: usize = 120;
-/// File size of the ways that rotate.
-pub(super) const FILE_BYTES: u64 = 1 << 20;
 const LOG: &str = "lines.log";
 
 inkstone_io::named_choice! {
     /// A way of writing lines.
-    Way, "way" {
+    LineWay, "way" {
         File = "Mutex<File>", "a system call for each line, under a lock";
         Buffered = "Mutex<BufWriter>", "a copy under a lock; the thread that finds the buffer full writes it";
         Log = "LogWriter", "the text log writer with default options";
@@ -31,7 +29,7 @@ inkstone_io::named_choice! {
     }
 }
 
-impl Way {
+impl LineWay {
     pub(super) fn series(self) -> &'static str {
         match self {
             Self::File | Self::Buffered => "standard library",
@@ -52,32 +50,30 @@ pub(super) enum Writer {
 impl Writer {
     /// # Errors
     /// Errors of the file system, as text.
-    pub(super) fn open(way: Way, folder: &Path) -> Result<Self, CellError> {
+    pub(super) fn open(way: LineWay, folder: &Path) -> Result<Self, WayError> {
         let path = folder.join(LOG);
         let rotating = Rotation::new().at_bytes(FILE_BYTES);
         let log = LogWriter::builder(&path);
         let log = match way {
-            Way::File => return Ok(Self::File(Mutex::new(made(&path)?))),
-            Way::Buffered => return Ok(Self::Buffered(Mutex::new(BufWriter::new(made(&path)?)))),
-            Way::Practice => return Self::practice(folder, false, AS_THE_TEXT_LOG),
-            Way::Log => log,
-            Way::Kill => log.survive(Survive::Kill),
-            Way::Rotating => log.rotate(rotating),
+            LineWay::File => return Ok(Self::File(Mutex::new(made(&path)?))),
+            LineWay::Buffered => {
+                return Ok(Self::Buffered(Mutex::new(BufWriter::new(made(&path)?))));
+            }
+            LineWay::Practice => return Self::practice(folder, AS_THE_TEXT_LOG),
+            LineWay::Log => log,
+            LineWay::Kill => log.survive(Survive::Kill),
+            LineWay::Rotating => log.rotate(rotating),
         };
         let (log, guard) = log.open()?;
         Ok(Self::Log(log, guard))
     }
 
-    /// Article 1's way, synced after each buffer or not.
+    /// Article 1's way.
     ///
     /// # Errors
     /// Errors of the file system, as text.
-    pub(super) fn practice(
-        folder: &Path,
-        is_synced: bool,
-        memory: Memory,
-    ) -> Result<Self, CellError> {
-        let opened = Practice::open(folder, is_synced, memory);
+    pub(super) fn practice(folder: &Path, memory: Memory) -> Result<Self, WayError> {
+        let opened = Practice::open(folder, memory);
         let opened = opened
             .map_err(|error| inkstone_io::Error::new("make files ready in", folder, error))?;
         Ok(Self::Practice(opened))
@@ -113,6 +109,6 @@ impl Writer {
     }
 }
 
-fn made(path: &Path) -> Result<File, CellError> {
+fn made(path: &Path) -> Result<File, WayError> {
     File::create_new(path).map_err(|error| inkstone_io::Error::new("create", path, error).into())
 }

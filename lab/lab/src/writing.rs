@@ -1,7 +1,7 @@
-//! One cell of the lab: a way of writing with its sizes, its pass and the state of the page cache;
-//! and its name.
+//! One writing of the lab: a way of writing with its sizes, its pass and the state of the page
+//! cache; and its name.
 //!
-//! *Owns*: which cells are valid, and their names. *May not touch*: files, which are the runner's.
+//! *Owns*: which ways are valid, and their names. *May not touch*: files, which are the runner's.
 
 use inkstone_io::{
     Access, Durability, EngineKind, NamedChoice, Preparation, Reuse, Strategy, named_choice,
@@ -23,9 +23,9 @@ named_choice! {
     }
 }
 
-/// One cell: everything that a run of it needs to know.
+/// One writing: everything that a run of it needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cell {
+pub struct Writing {
     /// The way of writing.
     pub strategy: Strategy,
     /// Bytes of one write, which is one commit.
@@ -36,7 +36,7 @@ pub struct Cell {
     pub pass: Pass,
     /// The page cache before the pass.
     pub cache: Cache,
-    /// For preparations in steps: bytes of a step; `None`: the default of [`Cell::step_bytes`].
+    /// For preparations in steps: bytes of a step; `None`: the default of [`Writing::step_bytes`].
     pub step_bytes: Option<u64>,
     /// Between preparation (or first pass) and the measured pass: a pause, in milliseconds.
     pub pause_ms: u64,
@@ -44,7 +44,7 @@ pub struct Cell {
 
 /// The default bytes of one write.
 pub const WRITE_BYTES: u64 = 4096;
-/// 8 MiB: 2,048 commits of 4 KiB, seconds per arm on most disks.
+/// 8 MiB: 2,048 commits of 4 KiB, seconds per way on most disks.
 pub const FILE_BYTES: u64 = 8 << 20;
 /// About as much as raft-engine and RocksDB reserve at a time.
 const STEP_BYTES_MAX: u64 = 1 << 20;
@@ -56,8 +56,8 @@ pub const WRITE_BYTES_MIN: u64 = 512;
 /// The largest write, 1 MiB.
 pub const WRITE_BYTES_MAX: u64 = 1 << 20;
 
-impl Cell {
-    /// A cell of this strategy with the default sizes.
+impl Writing {
+    /// A writing of this strategy with the default sizes.
     pub const fn of(strategy: Strategy) -> Self {
         Self {
             strategy,
@@ -118,10 +118,10 @@ impl Cell {
         Ok(())
     }
 
-    /// The part of [`Cell::check`] that is about sizes alone.
+    /// The part of [`Writing::check`] that is about sizes alone.
     ///
     /// # Errors
-    /// As [`Cell::check`].
+    /// As [`Writing::check`].
     pub fn check_sizes(&self) -> Result<(), String> {
         let Self { write_bytes, file_bytes, .. } = *self;
         let step_bytes = self.step_bytes();
@@ -146,8 +146,8 @@ impl Cell {
         Ok(())
     }
 
-    /// The published name of this arm: `new`, `fallocate`, `zeros`, `reuse`, `reuse+zero-range`.
-    fn arm(&self) -> String {
+    /// The published name of this way: `new`, `fallocate`, `zeros`, `reuse`, `reuse+zero-range`.
+    fn way(&self) -> String {
         match (self.strategy.reuse, self.strategy.preparation) {
             (Reuse::New, Preparation::None) => "new".into(),
             (Reuse::New, preparation) => preparation.name().into(),
@@ -156,9 +156,9 @@ impl Cell {
         }
     }
 
-    /// A unique name: the arm, the durability, and what differs from the default.
+    /// A unique name: the way, the durability, and what differs from the default.
     pub fn name(&self) -> String {
-        let mut parts = vec![self.arm()];
+        let mut parts = vec![self.way()];
         if self.strategy.access != Access::Buffered {
             parts.push(self.strategy.access.name().into());
         }
@@ -208,26 +208,26 @@ mod tests {
 
     #[test]
     fn names_say_what_differs() {
-        let mut cell = Cell::of(overwrite());
-        assert_eq!(cell.name(), "reuse direct o-dsync");
-        cell.strategy.access = Access::Buffered;
-        cell.strategy.durability = Durability::None;
-        cell.strategy.preparation = Preparation::ZeroRange;
-        cell.write_bytes = 512;
-        cell.pass = Pass::Second;
-        cell.cache = Cache::Cold;
-        assert_eq!(cell.name(), "reuse+zero-range no-sync 512B second-pass cold");
+        let mut writing = Writing::of(overwrite());
+        assert_eq!(writing.name(), "reuse direct o-dsync");
+        writing.strategy.access = Access::Buffered;
+        writing.strategy.durability = Durability::None;
+        writing.strategy.preparation = Preparation::ZeroRange;
+        writing.write_bytes = 512;
+        writing.pass = Pass::Second;
+        writing.cache = Cache::Cold;
+        assert_eq!(writing.name(), "reuse+zero-range no-sync 512B second-pass cold");
     }
 
     #[test]
     fn steps_are_smaller_than_the_file() {
         let strategy =
             Strategy { preparation: Preparation::FallocateSteps, reuse: Reuse::New, ..overwrite() };
-        let of = |file_bytes: u64, write_bytes: u64, step_bytes: Option<u64>| Cell {
+        let of = |file_bytes: u64, write_bytes: u64, step_bytes: Option<u64>| Writing {
             file_bytes,
             write_bytes,
             step_bytes,
-            ..Cell::of(strategy)
+            ..Writing::of(strategy)
         };
         for (file_bytes, write_bytes, steps) in [
             (64 << 10, 4096, 16),
@@ -236,9 +236,9 @@ mod tests {
             (64 << 20, 4096, 64),
             (8 << 20, 1 << 20, 8),
         ] {
-            let cell = of(file_bytes, write_bytes, None);
+            let writing = of(file_bytes, write_bytes, None);
             assert_eq!(
-                (cell.check(), cell.file_bytes / cell.step_bytes()),
+                (writing.check(), writing.file_bytes / writing.step_bytes()),
                 (Ok(()), steps),
                 "{file_bytes} {write_bytes}"
             );
@@ -254,12 +254,12 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_fit_are_refused() {
-        let good = Cell::of(overwrite());
+        let good = Writing::of(overwrite());
         assert_eq!(good.check(), Ok(()));
         for (write_bytes, file_bytes) in
             [(0, 8192), (513, 8192), (2 << 20, 8 << 20), (4096, 5000), (8192, 12288)]
         {
-            let bad = Cell { write_bytes, file_bytes, ..good };
+            let bad = Writing { write_bytes, file_bytes, ..good };
             assert!(bad.check().is_err(), "{write_bytes} {file_bytes}");
         }
     }

@@ -1,0 +1,335 @@
+//! A load on a log, alternating round by round with the bare overwrite of a written file: the
+//! floor, which no log can be below.
+//!
+//! *Owns*: what both do in their turns. *May not touch*: the order of turns (`crate::rounds`), the
+//! loops (`load`, `crate::pass`).
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inkstone::{Log, Stats};
+use inkstone_host::{BlockStat, LabEngine, LabFile, block_stat};
+use inkstone_io::{Directory, Preparation, Reuse};
+
+use crate::pass::{Limits, Recorders, Writer};
+use crate::progress::Progress;
+use crate::result::{Histogram, Table, Unit, Way, figure};
+use crate::rounds::{Frame, Pace, Running, Sample, Scene, TakesTurns, Turn};
+use crate::site::Site;
+use crate::stage::{Session, WayError, incompressible, stage};
+use crate::stats::relative;
+use crate::writing::{Writing, size_name};
+
+use super::bill::{LogBill, by_trace};
+use super::load::{Task, Worker};
+use super::{FLOOR_BYTES, KEEP_BYTES, Load, SEGMENT_BYTES, open, options};
+
+/// A turn is short, so that both see the disk in the same state; many rounds make the interval
+/// narrow.
+const TURN: Duration = Duration::from_millis(80);
+const ROUNDS_MIN: u32 = 5;
+const ROUNDS_MAX: u32 = 200;
+/// Before the first round: warms caches, buffers, and the log's estimate of a commit.
+const WARM_UP: Duration = Duration::from_millis(100);
+/// A bill of many slow commits ends after this time.
+const BILL_TIME: Duration = Duration::from_secs(60);
+
+/// The name of the floor.
+pub(crate) const FLOOR: &str = "raw floor";
+
+/// A load, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question<'a> {
+    /// The name of the table, and of the log in it.
+    pub(crate) names: (&'a str, &'a str),
+    pub(crate) load: Load,
+    pub(crate) record_bytes: u64,
+    /// How long to measure the log; the floor takes the same time again.
+    pub(crate) time: Duration,
+    /// Ends a turn after this many records of each thread instead.
+    pub(crate) records: Option<u64>,
+    /// Commits in the bill; 0 = none.
+    pub(crate) bill_commits: u64,
+}
+
+/// Rounds, and the time of a turn, that make up this time.
+fn rounds_of(time: Duration) -> (u32, Duration) {
+    let rounds = (time.as_nanos() / TURN.as_nanos()) as u32;
+    let rounds = rounds.clamp(ROUNDS_MIN, ROUNDS_MAX);
+    (rounds, time / rounds)
+}
+
+/// The steps that a question reports to its progress.
+pub(crate) fn steps_of(time: Duration) -> u64 {
+    2 * u64::from(rounds_of(time).0)
+}
+
+/// Measures the log beside its floor.
+pub(crate) fn beside_floor(scene: &mut Scene<'_>, question: &Question<'_>) -> Table {
+    let Question { names: (name, ours), load, record_bytes, time, records, .. } = *question;
+    let seed = scene.pace.seed;
+    let (rounds, turn) = match records {
+        Some(_) => (ROUNDS_MIN, Duration::MAX),
+        None => rounds_of(time),
+    };
+    let last = Rc::new(std::cell::Cell::new(TURN));
+    let log = OnLog::new(scene.site, scene.session, question, turn, (seed, Rc::clone(&last)));
+    let (log, floor) = match log {
+        Ok((log, warm)) => {
+            let floor = Floor::new(scene.session, &log, &warm, (turn, last));
+            (Ok(log), floor)
+        }
+        Err(error) => {
+            let why = "the log could not be measured, and the floor needs it as its pair";
+            (Err(error), Err(WayError::Invalid(why.into())))
+        }
+    };
+    let ways =
+        vec![Running::new(FLOOR, "floor", None, floor), Running::new(ours, "log", None, log)];
+    let each = if load == Load::Async {
+        "synced at the end"
+    } else {
+        "each durable before its append returns"
+    };
+    let title = format!("{load}, records of {}, {each}", size_name(record_bytes));
+    let frame = Frame::of(name, title, Unit::OperationsPerS, FLOOR);
+    let pace = Pace { rounds, budget: None, seed };
+    let mut table = scene.measure_at(&pace, frame, ways);
+    carry(&mut table, ours);
+    table.notes.insert(
+        0,
+        "raw floor: one thread overwrites a written file in the log's own way; each write has as many bytes as a group of the \
+         log, and counts as many records; if other processes use the CPUs, the log's threads get more of them than the \
+         floor's one thread"
+            .into(),
+    );
+    table
+}
+
+/// A write of the floor counts as a group: it has as many bytes, so it could carry as many records.
+fn carry(table: &mut Table, ours: &str) {
+    let per_group = table.way(ours).and_then(|way| way.figure("records per flush"));
+    let Some(per_group) = per_group else { return };
+    let seed = table.seed;
+    let [floor, log] = table.ways.as_mut_slice() else { return };
+    for round in &mut floor.rounds {
+        round.commits = (round.commits as f64 * per_group) as u64;
+    }
+    log.relative = relative(&floor.rounds, &log.rounds, seed);
+}
+
+/// The load on the log.
+struct OnLog<'a> {
+    log: Log,
+    path: PathBuf,
+    site: &'a Site,
+    session: &'a Session<'a>,
+    load: Load,
+    limits: Limits,
+    bill_commits: u64,
+    workers: Vec<Worker>,
+    before: Stats,
+    counted: BlockStat,
+    commits: u64,
+    bill: Option<LogBill>,
+    /// The statistics and the latencies of the timed turns, once they are over.
+    seen: Option<(Stats, Option<Histogram>)>,
+    /// How long the last turn took.
+    last: Rc<std::cell::Cell<Duration>>,
+}
+
+impl<'a> OnLog<'a> {
+    /// Opens the log and warms it up; also returns what it did meanwhile: groups, and their bytes.
+    fn new(
+        site: &'a Site,
+        session: &'a Session<'a>,
+        question: &Question<'_>,
+        time: Duration,
+        (seed, last): (u64, Rc<std::cell::Cell<Duration>>),
+    ) -> Result<(Self, (u64, u64)), WayError> {
+        let Question { load, record_bytes, records, bill_commits, .. } = *question;
+        let name = format!("log-{}-{record_bytes}", load.to_string().replace(' ', "-"));
+        let path = session.directory.path().join(name);
+        let log = open(&path, options(SEGMENT_BYTES, record_bytes))?;
+        let workers = Worker::all(load, record_bytes, seed);
+        let commits = records.map_or(u64::MAX, |records| records * workers.len() as u64);
+        let limits = Limits { commits, time };
+        let cold = log.stats();
+        let mut ours = Self {
+            before: log.stats(),
+            log,
+            path,
+            site,
+            session,
+            load,
+            limits,
+            bill_commits,
+            workers,
+            counted: BlockStat::default(),
+            commits: 0,
+            bill: None,
+            seen: None,
+            last,
+        };
+        ours.run(Limits { commits: u64::MAX, time: WARM_UP })?;
+        ours.workers.iter_mut().for_each(|worker| worker.latency.clear());
+        ours.before = ours.log.stats();
+        let warm = &ours.before;
+        let did = (warm.groups - cold.groups, warm.group_bytes - cold.group_bytes);
+        Ok((ours, did))
+    }
+
+    fn run(&mut self, limits: Limits) -> Result<super::load::Slice, WayError> {
+        let Self { log, path, load, session, .. } = self;
+        let task = Task { log, path, load: *load, keep_bytes: KEEP_BYTES, stop: session.stop };
+        task.run(&mut self.workers, limits)
+    }
+}
+
+impl TakesTurns for OnLog<'_> {
+    fn turn(&mut self, _: &Turn<'_>) -> Result<Sample, WayError> {
+        let device = self.site.capabilities.device.as_ref();
+        let stat = || block_stat(device?.number).ok();
+        let before = stat();
+        let slice = self.run(self.limits)?;
+        let span = stat().zip(before).map(|(after, before)| after.since(&before));
+        span.iter().for_each(|span| self.counted.add(span));
+        self.commits += slice.commits;
+        self.last.set(Duration::from_nanos(slice.total_ns));
+        let cpu_ns = slice.cpu_ns as f64 / slice.commits.max(1) as f64;
+        let figures = vec![figure("CPU time", Unit::NsPerOp, cpu_ns)];
+        Ok(Sample::of(slice.commits, slice.total_ns).with(figures))
+    }
+
+    fn count(&mut self, session: &Session<'_>, _: &mut Progress) -> Result<(), WayError> {
+        self.seen = Some((self.log.stats(), Worker::latency_of(&self.workers)));
+        let has_device = self.site.capabilities.device.is_some();
+        if self.bill_commits > 0 && self.site.trace.is_ok() && has_device {
+            let limits = Limits { commits: self.bill_commits, time: BILL_TIME };
+            let Self { log, path, load, .. } = self;
+            let task = Task { log, path, load: *load, keep_bytes: KEEP_BYTES, stop: session.stop };
+            self.bill = Some(by_trace(self.site, &task, &mut self.workers, limits)?);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, way: &mut Way, notes: &mut Vec<String>) {
+        let seen = self.seen.take();
+        let (now, latency) =
+            seen.unwrap_or_else(|| (self.log.stats(), Worker::latency_of(&self.workers)));
+        let before = &self.before;
+        way.latency = latency;
+        let groups = (now.groups - before.groups).max(1);
+        let records = now.records - before.records;
+        way.figures.push(figure(
+            "records per flush",
+            Unit::PerFlush,
+            records as f64 / groups as f64,
+        ));
+        match &self.bill {
+            Some(bill) => way.figures.extend(bill.figures()),
+            None if self.commits > 0 && self.site.capabilities.device.is_some() => {
+                let per = |name, count: u64| {
+                    figure(name, Unit::PerOp, count as f64 / self.commits as f64)
+                };
+                way.figures.push(per("~ writes", self.counted.writes));
+                way.figures.extend(self.counted.flushes.map(|count| per("~ flushes", count)));
+                way.figures.push(per("~ reads", self.counted.reads));
+            }
+            None => {}
+        }
+        notes.push(format!("the log's way: {}", self.log.choice()));
+        let (changes, late) = (now.segments - before.segments, now.pool_empty - before.pool_empty);
+        notes.push(format!("{changes} segment changes, {late} of them found no file ready"));
+        if let Some(bill) = &self.bill {
+            notes.push(format!("bill by trace, in a pass of its own: {}", bill.words()));
+            notes.extend(bill.notes.iter().cloned());
+        }
+    }
+}
+
+impl Drop for OnLog<'_> {
+    fn drop(&mut self) {
+        // The working directory's removal takes what cannot be removed here.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The bare overwrite: writes its own, already written file from front to back again and again.
+struct Floor<'a> {
+    session: &'a Session<'a>,
+    writing: Writing,
+    name: String,
+    file: Arc<LabFile>,
+    writer: Writer<LabEngine>,
+    recorders: Recorders,
+    time: Duration,
+    /// How long the log's last turn took.
+    last: Rc<std::cell::Cell<Duration>>,
+}
+
+impl<'a> Floor<'a> {
+    /// A floor with as many bytes per write as the log's groups in the warm-up.
+    fn new(
+        session: &'a Session<'a>,
+        log: &OnLog<'_>,
+        &(groups, group_bytes): &(u64, u64),
+        (time, last): (Duration, Rc<std::cell::Cell<Duration>>),
+    ) -> Result<Self, WayError> {
+        const BLOCK_BYTES: u64 = inkstone_io::BLOCK_BYTES as u64;
+        let mean = group_bytes as f64 / groups.max(1) as f64 / BLOCK_BYTES as f64;
+        let write_bytes = (mean.round() as u64).max(1) * BLOCK_BYTES;
+        let mut strategy = log.log.choice().strategy;
+        (strategy.preparation, strategy.reuse) = (Preparation::None, Reuse::Reuse);
+        let file_bytes = (FLOOR_BYTES / write_bytes).max(1) * write_bytes;
+        let writing = Writing { write_bytes, file_bytes, ..Writing::of(strategy) };
+        let name = format!("floor-{write_bytes}");
+        let payload = incompressible((2 << 20).max(write_bytes as usize), 1);
+        let file = stage(session, &writing, &name, &payload)?.file;
+        let writer = Writer::for_way(&writing, &payload)?;
+        let recorders = Recorders::default();
+        Ok(Self { session, writing, name, file, writer, recorders, time, last })
+    }
+}
+
+impl TakesTurns for Floor<'_> {
+    fn turn(&mut self, _: &Turn<'_>) -> Result<Sample, WayError> {
+        let time = if self.time == Duration::MAX { self.last.get() } else { self.time };
+        let (mut commits, mut total_ns) = (0, 0);
+        while total_ns < time.as_nanos() as u64 {
+            let left = time - Duration::from_nanos(total_ns);
+            let limits = Limits { commits: u64::MAX, time: left };
+            let (writing, file) = (&self.writing, &self.file);
+            let done =
+                self.writer.run(self.session, writing, file, limits, &mut self.recorders, None)?;
+            (commits, total_ns) = (commits + done.commits, total_ns + done.total_ns);
+        }
+        Ok(Sample::of(commits, total_ns))
+    }
+
+    fn finish(&mut self, way: &mut Way, _: &mut Vec<String>) {
+        way.latency = Some(self.recorders.commit.finish());
+        way.figures.push(figure("bytes per write", Unit::Bytes, self.writing.write_bytes as f64));
+    }
+}
+
+impl Drop for Floor<'_> {
+    fn drop(&mut self) {
+        // The working directory's removal takes what cannot be removed here.
+        let _ = self.session.clear(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_short_and_never_too_few() {
+        assert_eq!(rounds_of(Duration::from_secs(2)), (25, Duration::from_millis(80)));
+        assert_eq!(rounds_of(Duration::from_millis(50)), (5, Duration::from_millis(10)));
+        assert_eq!(rounds_of(Duration::from_secs(40)), (200, Duration::from_millis(200)));
+    }
+}

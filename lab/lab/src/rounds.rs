@@ -1,0 +1,541 @@
+//! The frame of every measurement: ways side by side, in rounds, each round in another random
+//! order, within a budget of time.
+//!
+//! *Owns*: the order of turns, what happens to a way that fails, the comparison with the baseline,
+//! where a curve bends. *May not touch*: what a way does in its turn.
+
+use std::time::{Duration, Instant};
+
+use inkstone_host::Usage;
+
+use crate::progress::Progress;
+use crate::result::{Figure, Place, Round, Table, Unit, Verdict, Way, figure};
+use crate::site::Site;
+use crate::stage::{Session, WayError};
+use crate::stats::{median, relative, relative_of_several};
+
+/// Fewer rounds than this show no difference.
+pub const ROUNDS_MIN: u32 = 5;
+
+/// How often and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Rounds; every way has a turn in each.
+    pub rounds: u32,
+    /// The time for all turns together, including their preparation; `None`: as long as it takes.
+    pub budget: Option<Duration>,
+    /// Seed of the orders and of the bytes.
+    pub seed: u64,
+}
+
+/// The share of a way's budget that is measured; the rest brings the file into its state.
+const MEASURED_SHARE: f64 = 0.6;
+/// A shorter turn would measure the clock.
+const TURN_MIN: Duration = Duration::from_millis(10);
+/// When this multiple of the budget is used up, the rounds end even if there are fewer than an
+/// interval needs.
+const BUDGETS_MAX: f64 = 1.25;
+
+impl Pace {
+    /// For ways that count. They need few rounds, and all of them: those take a second.
+    fn for_counts(&self) -> Self {
+        Self { rounds: self.rounds.min(ROUNDS_MIN), budget: None, ..*self }
+    }
+
+    /// A part of the time.
+    pub(crate) fn part(&self, share: f64) -> Self {
+        Self { budget: self.budget.map(|budget| budget.mul_f64(share)), ..*self }
+    }
+
+    /// The measured time of one turn, with this many ways.
+    pub(crate) fn turn(&self, ways: usize) -> Duration {
+        let turns = f64::from(self.rounds.max(1)) * ways.max(1) as f64;
+        self.budget
+            .map_or(Duration::MAX, |budget| budget.mul_f64(MEASURED_SHARE / turns).max(TURN_MIN))
+    }
+}
+
+/// When turns are taken, and when they end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turns {
+    pub(crate) rounds: u32,
+    pub(crate) seed: u64,
+    /// Whether each round has another random order, so that no way always runs after the same one.
+    pub(crate) is_random: bool,
+    /// How long a turn may be measured.
+    pub(crate) time: Duration,
+    /// No round begins after this much time, once this many are done.
+    pub(crate) until: Option<(Duration, u32)>,
+    /// No turn begins after this much time.
+    pub(crate) cut_off: Option<Duration>,
+}
+
+/// One turn of one way.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    /// The place, and the user's wish to stop.
+    pub(crate) session: &'a Session<'a>,
+    /// How long it may be measured.
+    pub(crate) time: Duration,
+    /// A different number for each turn.
+    pub(crate) seed: u64,
+}
+
+impl Turn<'_> {
+    /// When a turn that begins at `begin_ns` ends.
+    pub(crate) fn end_ns(&self, begin_ns: u64) -> u64 {
+        begin_ns.saturating_add(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The result of a turn.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sample {
+    /// Operations, or bytes: what the table's unit counts.
+    pub(crate) amount: u64,
+    /// Their time.
+    pub(crate) total_ns: u64,
+    /// The slowest of them, if each was timed.
+    pub(crate) slowest_ns: Option<u64>,
+    /// Further figures; the way's figure is the median over its turns.
+    pub(crate) figures: Vec<Figure>,
+}
+
+impl Sample {
+    /// So much in this time.
+    pub(crate) fn of(amount: u64, total_ns: u64) -> Self {
+        Self { amount, total_ns, ..Self::default() }
+    }
+
+    /// A turn whose figure is a count and no rate.
+    pub(crate) fn counted(amount: u64) -> Self {
+        Self::of(amount, 1_000_000_000)
+    }
+
+    /// The same with further figures.
+    pub(crate) fn with(self, figures: Vec<Figure>) -> Self {
+        Self { figures, ..self }
+    }
+}
+
+/// What a way does.
+pub(crate) trait TakesTurns {
+    /// Takes its turn.
+    ///
+    /// # Errors
+    /// The way ends then, with this reason.
+    fn turn(&mut self, turn: &Turn<'_>) -> Result<Sample, WayError>;
+
+    /// What it counts after all timed rounds, if it does.
+    ///
+    /// # Errors
+    /// The way ends then, with this reason.
+    fn count(&mut self, _: &Session<'_>, _: &mut Progress) -> Result<(), WayError> {
+        Ok(())
+    }
+
+    /// Adds to the way what all turns together showed, and notes for the table.
+    fn finish(&mut self, _way: &mut Way, _notes: &mut Vec<String>) {}
+}
+
+/// A way on its way through the rounds.
+pub(crate) struct Running<'a> {
+    pub(crate) way: Way,
+    work: Option<Box<dyn TakesTurns + 'a>>,
+    figures: Vec<Figure>,
+}
+
+impl<'a> Running<'a> {
+    /// A way; if its work could not be prepared, it has the reason instead.
+    pub(crate) fn new<W: TakesTurns + 'a>(
+        name: impl Into<String>,
+        series: &str,
+        x: Option<f64>,
+        work: Result<W, WayError>,
+    ) -> Self {
+        let mut way = Way { name: name.into(), series: series.into(), x, ..Way::default() };
+        let work = match work {
+            Ok(work) => Some(Box::new(work) as Box<dyn TakesTurns + 'a>),
+            Err(error) => {
+                way.missing = Some(error.reason());
+                None
+            }
+        };
+        Self { way, work, figures: Vec::new() }
+    }
+
+    fn take(&mut self, number: u32, turn: u32, sample: Sample) {
+        let Sample { amount: commits, total_ns, slowest_ns, figures } = sample;
+        self.way.rounds.push(Round { number, turn, commits, total_ns, slowest_ns });
+        self.figures.extend(figures);
+    }
+
+    fn fail(&mut self, error: &WayError) {
+        self.way.missing = Some(error.reason());
+        self.way.rounds.clear();
+        self.work = None;
+    }
+
+    /// Each figure as the median over the turns.
+    fn figures(&self) -> Vec<Figure> {
+        let mut all: Vec<Figure> = Vec::new();
+        for Figure { name, unit, .. } in &self.figures {
+            if all.iter().any(|known| known.name == *name) {
+                continue;
+            }
+            let of_it = self.figures.iter().filter(|figure| figure.name == *name);
+            let values: Vec<f64> = of_it.map(|figure| figure.value).collect();
+            // The clock of CPU time ticks slowly: in a short turn it may not have moved, but over
+            // all turns it has.
+            let is_cpu = matches!(unit, Unit::NsPerOp | Unit::NsPerMib | Unit::NsPerLine);
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let value = if is_cpu { mean } else { median(&values).unwrap_or(mean) };
+            if !(is_cpu && value == 0.0) {
+                all.push(figure(name, *unit, value));
+            }
+        }
+        all
+    }
+}
+
+/// One place with its ways.
+pub(crate) struct SideBySide<'a> {
+    pub(crate) session: &'a Session<'a>,
+    pub(crate) ways: Vec<Running<'a>>,
+}
+
+/// Runs the rounds: each in all places, one after the other. What was measured before an error or
+/// Ctrl-C is kept; returns whether the rounds came to their end.
+pub(crate) fn take_turns(
+    turns: &Turns,
+    places: &mut [SideBySide<'_>],
+    progress: &mut Progress,
+) -> bool {
+    let mut random = fastrand::Rng::with_seed(turns.seed);
+    let begin = Instant::now();
+    let mut whither: Vec<usize> = (0..places.len()).collect();
+    let mut order: Vec<usize> = (0..places.first().map_or(0, |one| one.ways.len())).collect();
+    for number in 0..turns.rounds {
+        // A round that has begun is finished, unless it is far too slow: otherwise some ways would
+        // have fewer rounds to compare.
+        if turns.until.is_some_and(|(until, least)| number >= least && begin.elapsed() >= until) {
+            break;
+        }
+        random.shuffle(&mut whither);
+        for &place in &whither {
+            let SideBySide { session, ways } = &mut places[place];
+            if turns.is_random {
+                random.shuffle(&mut order);
+            }
+            for (turn, &index) in order.iter().enumerate() {
+                let is_over = turns.cut_off.is_some_and(|cut_off| begin.elapsed() > cut_off);
+                if is_over || session.check().is_err() {
+                    return false;
+                }
+                let one = &mut ways[index];
+                progress.step(&one.way.name);
+                let (seed, time) = (random.u64(..), turns.time);
+                let Some(work) = &mut one.work else { continue };
+                match work.turn(&Turn { session, time, seed }) {
+                    Ok(sample) => one.take(number, turn as u32, sample),
+                    Err(WayError::Interrupted) => return false,
+                    Err(error) => one.fail(&error),
+                }
+            }
+        }
+    }
+    true
+}
+
+impl SideBySide<'_> {
+    /// What the ways count after all timed rounds.
+    pub(crate) fn count(&mut self, progress: &mut Progress) {
+        for one in &mut self.ways {
+            let Some(work) = &mut one.work else { continue };
+            match work.count(self.session, progress) {
+                Ok(()) => {}
+                Err(WayError::Interrupted) => return,
+                Err(error) => one.fail(&error),
+            }
+        }
+    }
+
+    /// The table of these ways, each compared with the baseline.
+    pub(crate) fn table(self, frame: Frame, place: &Place, turns: &Turns) -> Table {
+        let base = self.ways.iter().find(|one| one.way.name == frame.baseline);
+        let base = base.filter(|one| !one.way.rounds.is_empty());
+        let base_rounds = base.map(|one| one.way.rounds.clone()).unwrap_or_default();
+        let baseline = base.map(|one| one.way.name.clone());
+        let count = self.ways.iter().filter(|one| !one.way.rounds.is_empty()).count();
+        // A reader looks at all ways: their intervals hold together.
+        let questions = count.saturating_sub(1);
+        let mut table = Table {
+            name: frame.name.into(),
+            title: frame.title,
+            place: place.clone(),
+            x_name: frame.x_name.map(str::to_owned),
+            unit: frame.unit,
+            rounds: turns.rounds,
+            random_order: turns.is_random,
+            seed: turns.seed,
+            ..Table::default()
+        };
+        for mut one in self.ways {
+            one.way.figures = one.figures();
+            if let Some(work) = one.work.as_mut().filter(|_| !one.way.rounds.is_empty()) {
+                work.finish(&mut one.way, &mut table.notes);
+            }
+            let rounds = &one.way.rounds;
+            if baseline.as_ref() != Some(&one.way.name) {
+                one.way.relative = relative_of_several(&base_rounds, rounds, turns.seed, questions);
+            }
+            if rounds.is_empty() && one.way.missing.is_none() {
+                one.way.missing = Some(NOT_RUN.into());
+            }
+            table.ways.push(one.way);
+        }
+        if table.x_name.is_some() {
+            table.knees = knees(&table.ways, turns.seed);
+        }
+        Table { baseline, ..table }
+    }
+}
+
+/// Why a way has no figures if nothing went wrong with it.
+const NOT_RUN: &str = "not run: the run ended before";
+
+/// The texts and the baseline of a table.
+pub(crate) struct Frame<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) title: String,
+    pub(crate) x_name: Option<&'static str>,
+    pub(crate) unit: Unit,
+    /// Name of the way that the others are compared with.
+    pub(crate) baseline: String,
+}
+
+impl<'a> Frame<'a> {
+    /// Without positions.
+    pub(crate) fn of(
+        name: &'a str,
+        title: impl Into<String>,
+        unit: Unit,
+        baseline: impl Into<String>,
+    ) -> Self {
+        Self { name, title: title.into(), x_name: None, unit, baseline: baseline.into() }
+    }
+}
+
+/// Where an experiment is measured, how often and how long, and where it shows its progress.
+#[expect(missing_debug_implementations, reason = "progress is a terminal")]
+pub struct Scene<'a> {
+    /// The place.
+    pub site: &'a Site,
+    /// Its directory, and the user's wish to stop.
+    pub session: &'a Session<'a>,
+    /// How often and how long.
+    pub pace: Pace,
+    /// Where it shows its progress.
+    pub progress: &'a mut Progress,
+}
+
+impl Scene<'_> {
+    /// Runs the rounds of all ways.
+    pub(crate) fn measure(&mut self, frame: Frame<'_>, ways: Vec<Running<'_>>) -> Table {
+        let pace = self.pace;
+        self.measure_at(&pace, frame, ways)
+    }
+
+    /// The same for ways that count: few rounds are enough, and all of them are needed.
+    pub(crate) fn count(&mut self, frame: Frame<'_>, ways: Vec<Running<'_>>) -> Table {
+        let pace = self.pace.for_counts();
+        self.measure_at(&pace, frame, ways)
+    }
+
+    /// The same at another pace.
+    pub(crate) fn measure_at(
+        &mut self,
+        pace: &Pace,
+        frame: Frame<'_>,
+        ways: Vec<Running<'_>>,
+    ) -> Table {
+        let turns = Turns {
+            rounds: pace.rounds,
+            seed: pace.seed,
+            is_random: true,
+            time: pace.turn(ways.len()),
+            until: pace.budget.map(|budget| (budget, 0)),
+            cut_off: pace.budget.map(|budget| budget.mul_f64(BUDGETS_MAX)),
+        };
+        let mut ground = SideBySide { session: self.session, ways };
+        if take_turns(&turns, std::slice::from_mut(&mut ground), self.progress) {
+            ground.count(self.progress);
+        }
+        ground.table(frame, &self.site.place, &turns)
+    }
+}
+
+/// What runs the rounds of some ways.
+type Measure = dyn Fn(&mut Scene<'_>) -> Result<Vec<Table>, WayError>;
+
+/// Ways that are not commits into one file, measured side by side: reads, pools, logs.
+pub struct Trial {
+    /// Its name. Its tables are called the same, or the same and more behind a dash.
+    pub name: &'static str,
+    /// Bytes of disk that it needs at the same time.
+    pub room_bytes: u64,
+    /// How many ways have a turn in each round.
+    pub count: usize,
+    /// Seconds that it takes unless another time is given.
+    pub seconds: f64,
+    /// Whether it needs a file system that nobody else uses: it counts what reaches the device.
+    pub is_private: bool,
+    run: Box<Measure>,
+}
+
+impl Trial {
+    /// Ways that need this much room.
+    pub(crate) fn new(
+        name: &'static str,
+        (count, room_bytes, seconds): (usize, u64, f64),
+        run: impl Fn(&mut Scene<'_>) -> Result<Vec<Table>, WayError> + 'static,
+    ) -> Self {
+        Self { name, room_bytes, count, seconds, is_private: false, run: Box::new(run) }
+    }
+
+    /// The same in another time.
+    pub(crate) fn taking(self, seconds: f64) -> Self {
+        Self { seconds, ..self }
+    }
+
+    /// The same on a file system that nobody else uses.
+    pub(crate) fn private(self) -> Self {
+        Self { is_private: true, ..self }
+    }
+
+    /// The steps that they report to their progress.
+    pub(crate) fn steps(&self, pace: &Pace) -> u64 {
+        u64::from(pace.rounds) * self.count as u64
+    }
+
+    /// Runs them, and removes their files.
+    ///
+    /// # Errors
+    /// A failure of all ways: the file could not be created, or the user wants to stop before there
+    /// is any result.
+    pub fn measure(&self, scene: &mut Scene<'_>) -> Result<Vec<Table>, WayError> {
+        (self.run)(scene)
+    }
+
+    /// Whether a table of this name is one of theirs.
+    pub fn gives(&self, table: &str) -> bool {
+        let rest = table.strip_prefix(self.name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
+impl std::fmt::Debug for Trial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trial").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Where each series stops rising.
+fn knees(ways: &[Way], seed: u64) -> Vec<(String, f64)> {
+    let mut series: Vec<&str> = ways.iter().map(|way| way.series.as_str()).collect();
+    series.dedup();
+    let knee_of = |name: &&str| {
+        let of_it = ways.iter().filter(|way| way.series == *name && way.is_measured());
+        let points: Vec<(f64, &[Round])> =
+            of_it.filter_map(|way| Some((way.x?, way.rounds.as_slice()))).collect();
+        Some(((*name).to_owned(), knee(&points, seed)?))
+    };
+    series.iter().filter_map(knee_of).collect()
+}
+
+/// Where a curve bends: the smallest x such that no larger one is *measurably* better, by the same
+/// rule as every comparison. `None` if it rises to its last point, and if there are too few points
+/// or rounds.
+fn knee(points: &[(f64, &[Round])], seed: u64) -> Option<f64> {
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (index, (x, rounds)) in points.iter().enumerate() {
+        let later = points[index + 1..].iter();
+        let verdicts: Vec<Option<Verdict>> = later
+            .map(|(_, later)| relative(rounds, later, seed).map(|relative| relative.verdict))
+            .collect();
+        if verdicts.iter().any(|verdict| matches!(verdict, None | Some(Verdict::Unknown))) {
+            return None;
+        }
+        if !verdicts.contains(&Some(Verdict::Faster)) {
+            return (index + 1 < points.len()).then_some(*x);
+        }
+    }
+    None
+}
+
+/// What the process used for each of so many operations or MiB.
+pub(crate) fn usage_figures(usage: &Usage, amount: u64, each: Unit, ns: Unit) -> Vec<Figure> {
+    let per = |value: u64| value as f64 / amount.max(1) as f64;
+    vec![
+        figure("context switches", each, per(usage.switches())),
+        figure("system time", ns, per(usage.system_ns)),
+        figure("user time", ns, per(usage.user_ns)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(per_s: f64) -> Vec<Round> {
+        let one = |number: u32| Round {
+            number,
+            commits: 1000,
+            total_ns: (1e12 / per_s * (1.0 + f64::from(number % 3) * 0.004)) as u64,
+            ..Round::default()
+        };
+        (0..7).map(one).collect()
+    }
+
+    fn knee_of(curve: &[(f64, f64)]) -> Option<f64> {
+        let rounds: Vec<(f64, Vec<Round>)> = curve.iter().map(|&(x, y)| (x, rounds(y))).collect();
+        let points: Vec<(f64, &[Round])> =
+            rounds.iter().map(|(x, rounds)| (*x, rounds.as_slice())).collect();
+        knee(&points, 1)
+    }
+
+    #[test]
+    fn a_curve_bends_where_one_sees_it() {
+        let nvme =
+            [(2.0, 32505.0), (8.0, 65828.0), (64.0, 79173.0), (128.0, 48901.0), (256.0, 22956.0)];
+        assert_eq!(knee_of(&nvme), Some(64.0), "as published");
+        let sata = [(2.0, 29600.0), (8.0, 39530.0), (64.0, 37836.0), (128.0, 34354.0)];
+        assert_eq!(knee_of(&sata), Some(8.0), "as published");
+        assert_eq!(knee_of(&[(1.0, 100.0), (2.0, 150.0), (4.0, 220.0)]), None, "it only rises");
+        assert_eq!(knee_of(&[(4.0, 50.0), (1.0, 100.0), (2.0, 101.0)]), Some(1.0), "1% is no rise");
+        assert_eq!(knee_of(&[(1.0, 100.0)]), None);
+        let few: Vec<Round> = rounds(100.0).into_iter().take(2).collect();
+        assert_eq!(knee(&[(1.0, &few), (2.0, &few)], 1), None, "too few rounds");
+    }
+
+    /// A clock that ticks every 4 ms shows 0 for a short turn. Over all turns together it shows a
+    /// time, or there is no figure.
+    #[test]
+    fn cpu_time_that_the_clock_did_not_see_is_not_zero() {
+        let of = |values: [f64; 3]| {
+            let figures = values.map(|value| figure("user time", Unit::NsPerOp, value)).to_vec();
+            Running { way: Way::default(), work: None, figures }.figures()
+        };
+        assert_eq!(of([0.0, 0.0, 0.0]), []);
+        assert_eq!(of([0.0, 0.0, 600.0]), [figure("user time", Unit::NsPerOp, 200.0)]);
+    }
+
+    #[test]
+    fn a_turn_is_a_part_of_the_budget() {
+        let pace = Pace { rounds: 5, budget: Some(Duration::from_secs(10)), seed: 1 };
+        assert_eq!(pace.turn(6), Duration::from_millis(200));
+        assert_eq!(pace.turn(10_000), TURN_MIN);
+        assert_eq!(Pace { budget: None, ..pace }.turn(6), Duration::MAX);
+    }
+}
