@@ -122,6 +122,16 @@ macro_rules! in_words {
 }
 pub(crate) use in_words;
 
+/// The log is being opened for the first time.
+pub const OPENING: &str = "opening";
+/// It is open.
+pub const OPENED: &str = "opened";
+/// `start 7`: operation 7 begins.
+pub const START: &str = "start";
+/// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see
+/// `log_run/raft.rs`.
+pub const DONE: &str = "done";
+
 /// The line of a writer that has failed: the rest says why.
 pub const FAILED: &str = "failed";
 /// The line of a writer that has done everything.

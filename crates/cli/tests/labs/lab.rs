@@ -43,7 +43,6 @@ fn bad_input_gets_a_clear_error_and_leaves_nothing() {
         ("lab write --baseline nwe-fdatasync", "new fdatasync", 1),
         ("lab write --json no/such/place.json", "no directory", 1),
         ("lab write --json - --csv -", "both write to stdout", 1),
-        ("lab read --csv out.csv", "--csv", 2),
         ("lab read --order sideways", "sequential", 2),
         ("lab read --size 5000", "multiple of 4KiB", 2),
         ("lab read --size 1000TiB", "MiB are needed", 1),

@@ -52,7 +52,7 @@ fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
     let write = "lab write --reuse new,reuse --size 1MiB --files removed --rounds 10000 --quiet";
     let child = long_run(at, write);
     // It measures, so it has checked the free space; then another process takes all of it.
-    until("it measures", || names(at).iter().any(|name| at.join(name).join("arm-00").exists()));
+    until("it measures", || names(at).iter().any(|name| at.join(name).join("way-00").exists()));
     let mut filler = std::fs::File::create(at.join("filler")).expect("a file");
     // Space that the lab frees between two turns is taken as well.
     let mut full = 0;

@@ -1,6 +1,7 @@
 //! The messages of `inkstone tee` where no process reads them.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use crate::support::{ends, full_pipe, signal, until};
 use crate::with_tee::{place, put, tee, text};

@@ -7,13 +7,13 @@ use inkstone_io::OsDirectory;
 
 use super::raft;
 use super::spec::{Spec, Subject};
-use super::writer::{DONE, Facts, OPENED, OPENING, START};
+use super::writer::Facts;
 use crate::history::{Op, Plan, plan};
 use crate::kernel::recording::{Entry, Recording};
 use crate::model::{Allowed, Model, Record};
 use crate::raft::verdict::{Allowed as RaftAllowed, probe as probe_raft};
 use crate::verdict::{open_and_check, probe};
-use crate::words::{END, FAILED};
+use crate::words::{DONE, END, FAILED, OPENED, OPENING, START};
 
 /// What may be found.
 #[derive(Debug, Clone)]

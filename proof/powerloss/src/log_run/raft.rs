@@ -19,12 +19,11 @@ use inkstone_raft::{Options, RaftLog};
 use inkstone_sim::survival::Past;
 
 use super::spec::Spec;
-use super::writer::{DONE, OPENED, OPENING, START};
 use crate::mistake::open_raft_in;
 use crate::raft::history::{Draw, carry_out};
 use crate::raft::model::{Model, Op};
 use crate::raft::verdict::Allowed;
-use crate::words::InStep;
+use crate::words::{DONE, InStep, OPENED, OPENING, START};
 
 /// One thing that the writer does.
 #[derive(Debug, Clone)]

@@ -15,17 +15,7 @@ use crate::history::{Op, carry_out, plan};
 use crate::mistake::open_in;
 use crate::model::{Allowed, Model, Shown};
 use crate::verdict::check;
-use crate::words::InStep;
-
-/// The log is being opened for the first time.
-pub(crate) const OPENING: &str = "opening";
-/// It is open.
-pub(crate) const OPENED: &str = "opened";
-/// `start 7`: operation 7 begins.
-pub(crate) const START: &str = "start";
-/// `done 7 1 12 12`: it is done; then the log's first, last and durable LSN. Of a raft log: see
-/// `raft.rs`.
-pub(crate) const DONE: &str = "done";
+use crate::words::{DONE, InStep, OPENED, OPENING, START};
 
 /// Does what `spec` says in `directory`.
 pub(crate) fn write(
