@@ -523,8 +523,8 @@ impl Log {
         }
     }
 
-    /// Puts the records into the open group; returns the LSNs of the first and of the last. The inner
-    /// error says why there is no room.
+    /// Puts the records into the open group; returns the LSNs of the first and of the last. The
+    /// inner error says why there is no room.
     #[inline]
     fn gather<P: Payload>(
         &self,
