@@ -19,9 +19,7 @@ use crate::options::Options;
 /// The directory, which lies if a mistake is asked for that is a lie.
 pub(crate) fn around(directory: AnyDirectory, options: &Options) -> AnyDirectory {
     match options.mistake() {
-        Some(lie) => {
-            AnyDirectory::new(Lying { inner: directory, lie, renamed: Mutex::default() })
-        }
+        Some(lie) => AnyDirectory::new(Lying { inner: directory, lie, renamed: Mutex::default() }),
         None => directory,
     }
 }
