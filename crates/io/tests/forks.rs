@@ -62,6 +62,7 @@ fn a_child_is_refused_every_change_and_reads_on() {
             is_forked(directory.rename_new("a", "b")),
             is_forked(directory.remove("a")),
             is_forked(directory.sync()),
+            is_forked(directory.sync_file_system()),
             is_forked(directory.open("c", &OpenFile::new_file())),
             is_forked(directory.open("a", &OpenFile::existing())),
             is_forked(directory.lock("lock")),

@@ -462,6 +462,7 @@ fn a_read_only_mount_can_be_asked_and_synced_until_an_error_made_it_so() {
     let directory = OsDirectory::open(made.target()).unwrap();
     drop(directory.lock("lock").unwrap().unwrap());
     drop(directory.open("a", &OpenFile::new_file()).unwrap());
+    directory.sync_file_system().unwrap();
     let target = made.target().to_str().unwrap();
     run("mount", &["-o", "remount,ro", target]);
     let file = directory.open("a", &OpenFile::existing().read_only()).unwrap();

@@ -195,9 +195,11 @@ pub(crate) fn corruption(
         reason,
         row,
         details,
-        // The file was cut short before the first record of the log.
+        // The file was cut short before the first group with records. A group that is cut or
+        // damaged may have whole ones.
         is_without_records: reason == Reason::FileShort
             && !evidence.later
+            && stop.place == inkstone_format::Place::Between
             && stop.tail.next_lsn <= stop.tail.first_live,
     }))
 }

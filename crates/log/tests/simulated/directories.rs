@@ -212,6 +212,42 @@ fn nobody_is_sent_to_salvage_where_there_is_no_record() {
     }
 }
 
+/// The file of a log that was killed behind its first group, which has 20 records and no promise.
+fn one_group() -> Vec<u8> {
+    let disk = SimDisk::new(3, DiskOptions::default());
+    let log = open(&disk, small()).unwrap();
+    for lsn in 1..20 {
+        drop(log.append(&record(lsn)).unwrap());
+    }
+    log.append_durable(&record(20)).unwrap();
+    let bytes = read_file(&disk.directory(LOG), &name(1));
+    log.close().unwrap();
+    bytes
+}
+
+#[test]
+fn whoever_has_records_in_a_group_that_is_cut_or_damaged_is_sent_to_salvage() {
+    let whole = one_group();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    let (mut with, mut without) = (0, 0);
+    for cut in (HEADER_BYTES..end).step_by(512) {
+        for damaged in [cut].into_iter().chain((HEADER_BYTES..cut).step_by(72)) {
+            let disk = SimDisk::new(4, DiskOptions::default());
+            let mut bytes = whole[..cut].to_vec();
+            bytes.get_mut(damaged).into_iter().for_each(|byte| *byte ^= 1);
+            write_file(&disk.directory(LOG), &name(1), 0, &bytes);
+            let refused = open(&disk, small()).unwrap_err();
+            let (from, to) = (Arc::new(disk.directory(LOG)), Arc::new(disk.directory("/saved")));
+            let saved = inspect::salvage_in(from, || Ok(to), &small()).map_or(0, |it| it.records);
+            let is_without = refused.corruption().unwrap().is_without_records;
+            assert!(!is_without || saved == 0, "{cut}, {damaged}: {saved} saved: {refused}");
+            with += u64::from(saved > 0);
+            without += u64::from(is_without);
+        }
+    }
+    assert!(with > 0 && without > 0, "{with}, {without}");
+}
+
 #[test]
 fn foreign_names_are_left_alone() {
     let disk = every_kind();
