@@ -8,7 +8,7 @@
 //! drifts, and two machines differ anyway. The ways of a table have the *level*: how a round
 //! changed all of them (the median of their distances from their own centres), and how the second
 //! run as a whole changed (the median of their shifts). One slow way, or one slow baseline, does
-//! not move a median. With fewer than [`LEVEL_MIN`] ways a median is not a level, and the table's
+//! not move a median. With fewer than `LEVEL_MIN` ways a median is not a level, and the table's
 //! baseline is used: of `inkstone bench` that is the bare overwrite.
 //!
 //! **The shift** of a way is the Hodges-Lehmann shift: the median of all differences between a
@@ -21,8 +21,8 @@
 //! the comparison itself, as in a random-effects meta-analysis (DerSimonian and Laird 1986,
 //! Controlled Clinical Trials 7, 177-188) but robustly: from the shifts of the nearer three
 //! quarters of all ways. So at most a quarter of the ways may really have changed; if more have,
-//! changes go unnoticed. It is at least [`BETWEEN_ALONE`] if there are too few ways, and at least
-//! [`MEMORY_BETWEEN`] for operations in the page cache: all rounds of a run find the same folios,
+//! changes go unnoticed. It is at least `BETWEEN_ALONE` if there are too few ways, and at least
+//! `MEMORY_BETWEEN` for operations in the page cache: all rounds of a run find the same folios,
 //! and their sizes differ from run to run by chance. In 110 pairs of 11 quick runs of one build,
 //! reads, text lines and writes without a sync differed by 0.1 to 0.4 from one run to the next
 //! (standard deviation of the logarithm), durable writes mostly by 0.03 to 0.09.
@@ -30,8 +30,8 @@
 //! **Many ways.** With thirty ways at 95% some way is always "slower". So each gets a two-sided
 //! p-value (Student's t), and all of them together go through Holm's step-down procedure (Holm
 //! 1979, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of
-//! Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most [`ALPHA`]. A
-//! change must also be at least [`CHANGE_MIN`].
+//! Statistics 6, 65-70): the chance of *any* false alarm in a comparison is at most `ALPHA`. A
+//! change must also be at least `CHANGE_MIN`.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`runner`], [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |
+//! | `runner`, [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |
 //! | [`campaign`] | what a lab is told; several file systems in turn |
 //! | [`replay`] | the states of a recording again |
 //! | [`certificate`], [`keep`] | the result of a run, for machines and people; what a broken promise left |

@@ -7,7 +7,7 @@
 //! | module | |
 //! |---|---|
 //! | [`plan`] | the faults, and arming a disk with one |
-//! | [`mod@met`] | what the lines of the process contradict by themselves |
+//! | `met` | what the lines of the process contradict by themselves |
 //!
 //! The log runs in a process of its own: a call that hangs in the kernel hangs there, while the
 //! process that serves the disk reports which call it is, and repairs the disk so that the other

@@ -7,9 +7,9 @@
 //! | module | |
 //! |---|---|
 //! | [`usage`] | what the process does, as words on its command line |
-//! | [`lines`] | what it says: a line before each call and a line after it |
-//! | [`worker`] | the process |
-//! | [`promised`] | what the log promised it, and comparing a log with that |
+//! | `lines` | what it says: a line before each call and a line after it |
+//! | `worker` | the process |
+//! | `promised` | what the log promised it, and comparing a log with that |
 
 pub(crate) mod lines;
 pub(crate) mod promised;

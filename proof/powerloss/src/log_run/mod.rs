@@ -6,9 +6,9 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`spec`], [`writer`] | what is done, and the process that does it (of a raft log: `raft.rs`) |
+//! | [`spec`], `writer` | what is done, and the process that does it (of a raft log: `raft.rs`) |
 //! | [`chronicle`] | what is allowed at each moment of a recording |
-//! | [`project`] | states that follow from a mounted one without a mount |
+//! | `project` | states that follow from a mounted one without a mount |
 
 pub mod chronicle;
 pub(crate) mod project;

@@ -8,8 +8,8 @@
 //! | module | |
 //! |---|---|
 //! | [`plain`] | the strategies: what each does, step by step, and what it may claim |
-//! | [`writer`] | the process that does one run of a strategy |
-//! | [`content`] | the bytes of each step, and what is left of them |
+//! | `writer` | the process that does one run of a strategy |
+//! | `content` | the bytes of each step, and what is left of them |
 //! | [`report`] | the rows and the table |
 //!
 //! The plainest power loss comes first: right behind an acknowledgement, and nothing unflushed is
