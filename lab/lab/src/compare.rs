@@ -433,21 +433,24 @@ fn sentence(comparison: &Comparison) -> String {
 /// What a reader must know about it.
 fn notes(first: &LabResult, second: &LabResult, drifts: Vec<String>) -> Vec<String> {
     let mut notes = vec![
-        "Each way is compared relative to its own run: what a round or a run did to all ways alike (their median; the \
+        "Each way is compared relative to its own run: what a round or a run did to all ways \
+         alike (their median; the \
          baseline if there are fewer than five) is subtracted. So drift of the machine, or a disk that is slower as a \
          whole, does not count."
             .into(),
     ];
     notes.extend(drifts);
     notes.push(format!(
-        "The noise between runs is estimated from the scatter of all ways; the chance of any false alarm is at most {:.0}% (Holm 1979).",
+        "The noise between runs is estimated from the scatter of all ways; the chance of any \
+         false alarm is at most {:.0}% (Holm 1979).",
         ALPHA * 100.0
     ));
     let (one, other) = (&first.preamble.machine, &second.preamble.machine);
     let machine = |machine: &Machine| format!("{} x {}", machine.cpus, machine.cpu);
     if machine(one) != machine(other) {
         notes.push(format!(
-            "These are different machines ({}; {}): only ratios inside each run are compared, not how fast either is.",
+            "These are different machines ({}; {}): only ratios inside each run are compared, not \
+             how fast either is.",
             machine(one),
             machine(other)
         ));

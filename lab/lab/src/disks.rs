@@ -49,7 +49,8 @@ fn one<'a>(run: &'a Table, known: &Known) -> (Disk, Option<&'a Way>, u64) {
         )
     } else if let Some((way, took_ns)) = too_fast(run) {
         Some(format!(
-            "{device} reports a volatile cache, yet `{way}` makes a write durable in {:.1} us: no medium behind a cache \
+            "{device} reports a volatile cache, yet `{way}` makes a write durable in {:.1} us: no \
+             medium behind a cache \
              is that fast, so something below lies about flushes",
             took_ns as f64 / 1000.0
         ))

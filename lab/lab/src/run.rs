@@ -358,7 +358,8 @@ fn running<'a>(
 /// What a result says where its counts are the device's own.
 pub(crate) fn no_trace(why: &str) -> String {
     format!(
-        "device counts (~) are those of the whole device, with all processes; as root the lab traces each \
+        "device counts (~) are those of the whole device, with all processes; as root the lab \
+         traces each \
          request of each commit: {why}"
     )
 }

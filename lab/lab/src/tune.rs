@@ -260,7 +260,8 @@ fn decide(table: &Table, rule: &str) -> (Option<String>, String) {
     match found {
         Some((way, found)) => {
             let text = format!(
-                "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast ({}, by the second half of {rounds} rounds).",
+                "`{}` commits 4 KiB in {:.0} us, `{}` ({whose}) in {:.0} us: {:.2} times as fast \
+                 ({}, by the second half of {rounds} rounds).",
                 way.name,
                 us(way),
                 own.name,
@@ -272,7 +273,8 @@ fn decide(table: &Table, rule: &str) -> (Option<String>, String) {
         }
         None => {
             let text = format!(
-                "`{}`, {whose}, commits 4 KiB in {:.0} us, and no other way is measurably faster: it stays ({rounds} rounds).",
+                "`{}`, {whose}, commits 4 KiB in {:.0} us, and no other way is measurably faster: \
+                 it stays ({rounds} rounds).",
                 own.name,
                 us(own),
             );

@@ -172,7 +172,10 @@ pub fn of_table(table: &Table) -> Vec<Warning> {
     if let Some((way, took_ns)) = too_fast(table) {
         warnings.push(warning(
             "flush-too-fast",
-            format!("{way}: a sync takes {took_ns} ns, and no medium behind a volatile cache is that fast"),
+            format!(
+                "{way}: a sync takes {took_ns} ns, and no medium behind a volatile cache is \
+             that fast"
+            ),
             "check for a RAM disk, a hypervisor with cache=unsafe, or barriers switched off below",
         ));
     }
@@ -183,10 +186,12 @@ pub fn of_table(table: &Table) -> Vec<Warning> {
         warnings.push(warning(
             DISK_FULL_WARNING,
             format!(
-                "{name}: {full} of {} ways were not measured, because the disk filled up during the run",
+                "{name}: {full} of {} ways were not measured, because the disk filled up during \
+                 the run",
                 table.ways.len()
             ),
-            "free some space, or measure in another directory; other processes may have filled the disk too",
+            "free some space, or measure in another directory; other processes may have filled \
+             the disk too",
         ));
     }
     warnings

@@ -106,7 +106,8 @@ impl Writing {
         let (step_bytes, file_bytes) = (self.step_bytes(), self.file_bytes);
         if self.strategy.preparation.in_steps() && step_bytes >= file_bytes {
             return Err(format!(
-                "a step of {step_bytes} bytes covers the whole file of {file_bytes}: that is one call, as without steps; take a \
+                "a step of {step_bytes} bytes covers the whole file of {file_bytes}: that is one \
+                 call, as without steps; take a \
                  smaller --step-size or a larger --size"
             ));
         }
@@ -135,7 +136,8 @@ impl Writing {
         if file_bytes == 0 || !file_bytes.is_multiple_of(write_bytes.max(4096)) {
             let unit = write_bytes.max(4096);
             return Err(format!(
-                "a file of {file_bytes} bytes: take a multiple of {unit}, for whole writes and blocks"
+                "a file of {file_bytes} bytes: take a multiple of {unit}, for whole writes and \
+                 blocks"
             ));
         }
         if !step_bytes.is_multiple_of(4096) || step_bytes < write_bytes {

@@ -1,5 +1,5 @@
-//! What every lab that starts processes is told, and a run on several file systems in turn, each
-//! with a machine of its own.
+//! The settings of a lab that starts processes, and its run on one file system after the other,
+//! each with a machine of its own.
 //!
 //! *Owns*: the turn, the certificate of each, and that a machine is removed whatever happened on
 //! it. *May not touch*: what is run.
@@ -14,7 +14,7 @@ use crate::medium::RunError;
 use crate::mistake::Mistake;
 use crate::process::Program;
 
-/// What a lab is told.
+/// The settings that all these labs have.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// On these file systems; none: where `parent` is.

@@ -9,8 +9,8 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `runner`, [`medium`], [`process`] | one runner for every lab: rounds, where a writer writes and how it crashes, its process |
-//! | [`campaign`] | what a lab is told; several file systems in turn |
+//! | `runner`, [`medium`], [`process`] | rounds; where a writer writes and crashes; its process |
+//! | [`campaign`] | the settings of a lab; several file systems in turn |
 //! | [`replay`] | the states of a recording again |
 //! | [`certificate`], [`keep`] | the result of a run, for machines and people; what a broken promise left |
 //! | [`kernel`] | real file systems on disks in memory, recorded, cut, failing |

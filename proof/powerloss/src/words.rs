@@ -98,7 +98,10 @@ impl<'a> Words<'a> {
 /// Gives a type its text form: each name with the field's value; behind `?` those that may have
 /// none.
 macro_rules! in_words {
-    ($type:ident, $head:ident, $($field:ident = $name:literal),+ ? $($may:ident = $may_name:literal),*) => {
+    (
+        $type:ident, $head:ident,
+        $($field:ident = $name:literal),+ ? $($may:ident = $may_name:literal),*
+    ) => {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str($head)?;

@@ -80,7 +80,7 @@ pub(crate) fn powerloss(
     }
 }
 
-/// What a lab is told.
+/// The settings that all labs of processes have.
 fn campaign(kinds: Vec<FsKind>, seed: u64, parent: &Path) -> anyhow::Result<Campaign> {
     let (program, command) = (writer::program()?, again());
     let parent = parent.to_path_buf();

@@ -104,7 +104,7 @@ fn a_signal_that_comes_while_handlers_are_set_up_is_not_lost() {
 fn tee_with_pid_file(at: &Path, command: Command) -> (Child, ChildStdin) {
     let (tee, stdin, _) = start(at, command, "tee s.log --flush-every 1ms --pid-file s.pid");
     let number = format!("{}\n", tee.id());
-    until("its number is told", || read(&at.join("s.pid")) == number);
+    until("its process number is in the file", || read(&at.join("s.pid")) == number);
     (tee, stdin)
 }
 

@@ -189,8 +189,8 @@ fn a_full_btrfs_is_opened_read_and_shortened() {
             assert!(matches!(error, Error::NoRoom { .. }), "{error}");
         }
         std::fs::remove_file(made.target().join("ballast")).unwrap();
-        // The log waits for these blocks before it gives its first group up. Its records do not
-        // wait: who has removed something waits himself (docs/durability.md, "A full disk").
+        // The log syncs the file system before it gives its first group up, but not for a group of
+        // records: after a removal the user syncs (docs/durability.md, "A full disk").
         sync(made.target());
         assert_eq!(log.append_durable(&record(last + 1)).unwrap().get(), last + 1, "there is room");
         check(&log, first, last + 1);

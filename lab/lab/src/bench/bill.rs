@@ -96,7 +96,8 @@ impl LogBill {
     pub fn words(&self) -> String {
         let apart = &self.apart;
         let mut text = format!(
-            "{} commits, {} segment changes: {} data writes, {} flushes, {} journal writes waited for, {} metadata writes, \
+            "{} commits, {} segment changes: {} data writes, {} flushes, {} journal writes waited \
+             for, {} metadata writes, \
              {} reads; apart: {} data writes ({}B), {} flushes, {} journal writes by timers, {} other, {} metadata writes, \
              {} reads, {} zeroing or discards",
             self.commits,

@@ -51,8 +51,13 @@ pub(super) fn log(records: Option<u64>) -> Trial {
             },
         );
         log.notes.push(match records {
-            Some(records) => format!("{records} records a thread in each round; published: 1,000, once"),
-            None => "published: 1,000 records a thread; here as many as fit into the time, which is more".into(),
+            Some(records) => format!(
+                "{records} records a thread in each round; published: 1,000, \
+             once"
+            ),
+            None => "published: 1,000 records a thread; here as many as fit into the time, which \
+             is more"
+                .into(),
         });
         log.finding = finding(&log);
         let mut found = vec![log];

@@ -229,7 +229,9 @@ fn notes(order: ReadOrder, cache: Cache) -> Vec<String> {
     if cache == Cache::Cold {
         if order == ReadOrder::Random {
             notes.push(
-                "a way is refused if the kernel brought more pages into memory than were read: then most of its reads were not cold".into(),
+                "a way is refused if the kernel brought more pages into memory than were read: \
+                 then most of its reads were not cold"
+                    .into(),
             );
         }
         notes.push(

@@ -95,7 +95,8 @@ fn rows(tables: &[Table], style: &TableStyle, out: &mut String) {
         }
     }
     let dropped = grid.render(style, out);
-    let mut text = "log/floor: the log's rate divided by that of bare overwrites of as many bytes as its groups have, \
+    let mut text = "log/floor: the log's rate divided by that of bare overwrites of as many bytes \
+     as its groups have, \
          interleaved, with its 95% interval; each of these counts as many records as a group of the log. ~: of the whole \
          device, with all processes."
         .to_owned();

@@ -395,7 +395,8 @@ fn notes(view: &View<'_>, style: &TableStyle, dropped: &[String], out: &mut Stri
         let mut text = format!("compared with `{base}`, round by round");
         if relatives().any(|relative| relative.interval().is_some()) {
             text.push_str(
-                "; its intervals hold all at once in 95 of 100 runs; tie: the whole interval is within 10% of 1; cannot \
+                "; its intervals hold all at once in 95 of 100 runs; tie: the whole interval is \
+                 within 10% of 1; cannot \
                  tell: the interval is wider",
             );
         }
@@ -425,12 +426,14 @@ fn notes(view: &View<'_>, style: &TableStyle, dropped: &[String], out: &mut Stri
         say("  claimed  ", &format!("not seen here ({ways}): {reason}"), Tint::Dim);
     }
     if measured().any(|way| matches!(way.durable, Some(DurableFinding::Consistent { .. }))) {
-        let text = "the device counted at least one flush per commit: consistent with the claim, but no proof";
+        let text = "the device counted at least one flush per commit: consistent with the claim, \
+         but no proof";
         say("  likely  ", text, Tint::Dim);
     }
     let bills = || measured().filter_map(|way| way.bill.as_ref());
     if bills().any(|bill| bill.source == BillSource::SharedCounters) {
-        let text = "from the device's counters, which include requests of other processes and count an empty flush as a write";
+        let text = "from the device's counters, which include requests of other processes and \
+         count an empty flush as a write";
         say("  ~  ", text, Tint::Dim);
     }
     let lost: u64 = bills().map(|bill| bill.lost_events).sum();

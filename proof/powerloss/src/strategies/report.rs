@@ -231,7 +231,8 @@ impl Display for Row {
             let Some(Worst { state, acked, lost, torn, garbage, words }) = worst else { continue };
             write!(
                 f,
-                "\n  {name}: {lost} lost, {torn} torn, {garbage} garbage of {acked} acknowledged in state {state}: {words}"
+                "\n  {name}: {lost} lost, {torn} torn, {garbage} garbage of {acked} acknowledged \
+                 in state {state}: {words}"
             )?;
         }
         if let Some((state, why)) = &self.unreadable {

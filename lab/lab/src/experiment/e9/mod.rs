@@ -206,7 +206,8 @@ fn buffers() -> Trial {
         });
         let frame = Frame::of(
             "buffers",
-            "Text lines by 1 thread, 100,000 a second, gathered in buffers of 64 KiB: how long one write takes",
+            "Text lines by 1 thread, 100,000 a second, gathered in buffers of 64 KiB: how long \
+             one write takes",
             Unit::TailNs,
             TWO,
         );
