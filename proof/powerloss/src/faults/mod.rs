@@ -19,7 +19,7 @@ pub mod plan;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inkstone::Log;
 use inkstone_io::NamedChoice;
@@ -48,8 +48,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(45);
 const BEFORE_MAX: usize = 40;
 /// After this many further acknowledgements the log has not noticed the fault.
 const AFTER: usize = 150;
-/// The same for a file system without room.
-const AFTER_WHEN_FULL: usize = 6000;
+/// A log that only grows meets its full file system within this time.
+const MEETS_WITHIN: Duration = Duration::from_secs(180);
 /// Refusals for want of room before there is room again.
 const REFUSALS: u64 = 5;
 
@@ -339,22 +339,31 @@ impl Faults<'_> {
     ) -> Result<(), String> {
         let (mut acknowledged, mut no_room, mut is_stopped) = (0, 0, false);
         let mut poisoned_at = None;
+        let since = Instant::now();
         loop {
+            let is_awaited =
+                self.fault == Fault::FileSystemFull && no_room == 0 && poisoned_at.is_none();
+            if is_awaited && since.elapsed() > MEETS_WITHIN {
+                return Err(format!(
+                    "the file system is full, and the log did not meet that in {acknowledged} \
+                     acknowledged calls"
+                ));
+            }
             match self.hear(process, medium)? {
                 Line::Rests => return Ok(()),
                 line if line.is_acknowledgement() => {
                     acknowledged += 1;
-                    // The log notices a full file system when it needs its next segment, and it may
-                    // have some ready.
-                    let is_waited_for = self.fault == Fault::FileSystemFull && no_room == 0;
-                    let enough = if is_waited_for { AFTER_WHEN_FULL } else { AFTER };
-                    if acknowledged >= enough && !is_stopped {
+                    if acknowledged >= AFTER && !is_stopped && !is_awaited {
                         is_stopped = true;
                         process.say("stop")?;
                     }
                 }
                 Line::Failed(_, why) if why.class == Class::NoRoom => {
                     no_room += 1;
+                    if is_awaited {
+                        // It must go on after this.
+                        acknowledged = 0;
+                    }
                     if no_room == REFUSALS {
                         if self.fault == Fault::DiskFull {
                             self.fired = mend(medium.disk()?);

@@ -5,7 +5,9 @@
 //!
 //! It prints a line before each call and one after it, in the order in which they happened: all
 //! lines go through one lock. It reads the words `stop`, `fill` and `free` (the file system), and
-//! `reopen`. When its input ends, it ends too, whatever hangs.
+//! `reopen`. When its input ends, it ends too, whatever hangs. From `fill` until the first refusal
+//! nothing is truncated: a log that recycles what it truncates needs no room and would never meet
+//! the full file system.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
@@ -35,6 +37,7 @@ struct Worker<'a> {
     directory: PathBuf,
     usage: Usage,
     stop: Arc<AtomicBool>,
+    only_grows: Arc<AtomicBool>,
     output: Mutex<&'a mut (dyn Write + Send)>,
 }
 
@@ -48,13 +51,18 @@ pub(crate) fn work(
     let (sender, lives) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
+    let only_grows = Arc::new(AtomicBool::new(false));
+    let grows = Arc::clone(&only_grows);
     let ballast = directory.with_file_name("ballast");
     // Not joined: a call that hangs in the kernel must not keep this process from ending.
     std::thread::spawn(move || {
         for line in input.lines().map_while(Result::ok) {
             match line.as_str() {
                 "stop" => told.store(true, Ordering::Relaxed),
-                "fill" => fill(&ballast),
+                "fill" => {
+                    grows.store(true, Ordering::Relaxed);
+                    fill(&ballast);
+                }
                 "free" => drop(std::fs::remove_file(&ballast)),
                 _ if sender.send(()).is_ok() => {}
                 _ => break,
@@ -63,7 +71,8 @@ pub(crate) fn work(
         std::process::exit(0);
     });
     let output = Mutex::new(output);
-    Worker { directory: directory.to_path_buf(), usage: *usage, stop, output }.lives(&lives)
+    Worker { directory: directory.to_path_buf(), usage: *usage, stop, only_grows, output }
+        .lives(&lives)
 }
 
 /// Fills the file system.
@@ -218,6 +227,7 @@ impl<'a> Thread<'a, '_> {
                 None => tries = 0,
                 Some(why) if why.class == Class::NoRoom && tries < TRIES_WHEN_FULL => {
                     tries += 1;
+                    self.worker.only_grows.store(false, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Some(_) => after += 1,
@@ -307,7 +317,7 @@ impl<'a> Thread<'a, '_> {
     /// Only one thread truncates, so the log has at most two possible first LSNs.
     fn truncate(&mut self) -> Turn {
         let (first, durable) = (self.log.first().get(), self.log.durable().get());
-        if durable < first + 40 {
+        if durable < first + 40 || self.worker.only_grows.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let first = self.rng.u64((first + 1).max(durable.saturating_sub(400))..=durable - 20);
