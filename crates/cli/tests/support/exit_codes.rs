@@ -16,7 +16,7 @@ pub(crate) const PAGE: &str = include_str!("../../../../docs/exit-codes.md");
 /// Exit codes by command and column.
 pub(crate) type Table = BTreeMap<(String, String), String>;
 
-/// The table below this heading.
+/// The table below this heading. Columns of the same cells are one on the page, `a / b`.
 pub(crate) fn table(heading: &str) -> Table {
     let section =
         PAGE.split("\n## ").find(|section| section.starts_with(heading)).expect("the section");
@@ -27,8 +27,10 @@ pub(crate) fn table(heading: &str) -> Table {
     let mut cells = Table::new();
     for row in rows {
         assert_eq!(row.len(), columns.len(), "{row:?}");
-        for (column, cell) in columns.iter().zip(&row).skip(1) {
-            cells.insert((row[0].replace('`', ""), (*column).to_owned()), (*cell).to_owned());
+        for (heads, cell) in columns.iter().zip(&row).skip(1) {
+            for column in heads.split(" / ") {
+                cells.insert((row[0].replace('`', ""), column.to_owned()), (*cell).to_owned());
+            }
         }
     }
     cells
