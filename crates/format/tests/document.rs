@@ -81,7 +81,7 @@ fn the_verdict_tables_are_the_codes() {
     for row in ROWS {
         let said = rows.iter().find(|said| said[0] == row.name).unwrap();
         let flag = |value: Option<bool>, yes: &str, no: &str| match value {
-            None => "-".to_string(),
+            None => String::new(),
             Some(true) => yes.to_string(),
             Some(false) => no.to_string(),
         };
@@ -89,7 +89,7 @@ fn the_verdict_tables_are_the_codes() {
             (1, flag(row.below, "yes", "no")),
             (2, flag(row.short, "yes", "no")),
             (3, flag(row.sealed, "yes", "no")),
-            (5, row.place.map_or("-".to_string(), |place| format!("{place:?}").to_lowercase())),
+            (5, row.place.map_or(String::new(), |place| format!("{place:?}").to_lowercase())),
             (6, flag(row.lower, "lower", "not lower")),
             (7, flag(row.later, "yes", "no")),
             (8, flag(row.length, "right", "wrong")),

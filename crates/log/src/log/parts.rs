@@ -17,6 +17,9 @@ fn sum_of(parts: &[IoSlice<'_>]) -> PayloadSum {
     PayloadSum::of_parts(parts.parts())
 }
 
+/// # Advanced: records in parts
+///
+/// For records whose bytes are in several places.
 impl Log {
     /// Appends one record whose bytes are in several parts: the same as [`Log::append`] of the
     /// parts joined. Each part is copied once, to its place in the group, and summed once; nothing

@@ -21,6 +21,7 @@ struct InLine<'log> {
     ticket: Option<Ticket>,
 }
 
+/// # Advanced: awaiting room
 impl Log {
     /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
     /// runtime or none.
