@@ -21,21 +21,7 @@ struct InLine<'log> {
     ticket: Option<Ticket>,
 }
 
-/// # Advanced: awaiting room
 impl Log {
-    /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
-    /// runtime or none.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None when it is ready: await the handle that it returns.
-    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_>> {
-        self.check_size(record)?;
-        self.append_when_there_is_room(record, PayloadSum::of(record)).await
-    }
-
     /// Appends one record, and awaits room for it.
     pub(super) async fn append_when_there_is_room<P: Payload>(
         &self,
