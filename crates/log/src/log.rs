@@ -1,19 +1,19 @@
 //! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending; `close.rs` closes, `room.rs` awaits room. *May not touch*: files;
+//! *Owns*: opening, appending, awaiting room to append; `close.rs` closes. *May not touch*: files;
 //! commits (`commit/`), other changes (`change/`), reading (`read/`).
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
 use inkstone_io::{AnyDirectory, AnyLock, OsDirectory};
 
 mod close;
-mod room;
 
 use crate::append::Append;
 use crate::background::committer;
@@ -562,6 +562,28 @@ impl Log {
         }
     }
 
+    /// Appends one record, and awaits room for it.
+    async fn append_when_there_is_room<P: Payload>(
+        &self,
+        record: P,
+        sum: PayloadSum,
+    ) -> Result<Append<'_>> {
+        let mut line = InLine { shared: &self.shared, ticket: None };
+        poll_fn(|context| {
+            let mut tried = self.try_gather(record, sum, None);
+            if matches!(tried, Err(Error::Busy)) {
+                // `clone` is the user's code, so it runs without the lock.
+                tried =
+                    self.try_gather(record, sum, Some((&mut line.ticket, context.waker().clone())));
+            }
+            match tried {
+                Err(Error::Busy) => Poll::Pending,
+                other => Poll::Ready(other),
+            }
+        })
+        .await
+    }
+
     /// Refuses a record that is too large, before its checksum is computed.
     fn check_size<P: Payload>(&self, record: P) -> Result<()> {
         let (bytes, limit_bytes) = (bytes_of(record), self.shared.options.record_bytes_max as u64);
@@ -672,6 +694,22 @@ impl Log {
 /// The checksum of a record in parts.
 fn sum_of(parts: &[IoSlice<'_>]) -> PayloadSum {
     PayloadSum::of_parts(parts.parts())
+}
+
+/// A future that waits for room. Dropping it withdraws its waker.
+struct InLine<'log> {
+    shared: &'log Shared,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take().filter(|_| !self.shared.is_forked()) else { return };
+        let mut state = self.shared.lock();
+        let waker = state.tasks.room.forget(ticket);
+        drop(state);
+        drop(waker);
+    }
 }
 
 /// The size of a record. Parts may be the same memory, so their sum may be larger than memory is.
