@@ -81,7 +81,7 @@ fn the_verdict_tables_are_the_codes() {
     for row in ROWS {
         let said = rows.iter().find(|said| said[0] == row.name).unwrap();
         let flag = |value: Option<bool>, yes: &str, no: &str| match value {
-            None => "-".to_string(),
+            None => String::new(),
             Some(true) => yes.to_string(),
             Some(false) => no.to_string(),
         };
@@ -89,7 +89,7 @@ fn the_verdict_tables_are_the_codes() {
             (1, flag(row.below, "yes", "no")),
             (2, flag(row.short, "yes", "no")),
             (3, flag(row.sealed, "yes", "no")),
-            (5, row.place.map_or("-".to_string(), |place| format!("{place:?}").to_lowercase())),
+            (5, row.place.map_or(String::new(), |place| format!("{place:?}").to_lowercase())),
             (6, flag(row.lower, "lower", "not lower")),
             (7, flag(row.later, "yes", "no")),
             (8, flag(row.length, "right", "wrong")),
@@ -113,8 +113,9 @@ fn hex_of(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (line, chunk) in bytes.chunks(16).enumerate() {
         if chunk.iter().any(|byte| *byte != 0) {
-            let hex: Vec<String> = chunk.iter().map(|byte| format!("{byte:02x}")).collect();
-            text.push_str(&format!("{:05x}: {}\n", line * 16, hex.join(" ")));
+            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let words: Vec<String> = chunk.chunks(4).map(hex).collect();
+            text.push_str(&format!("{:05x}: {}\n", line * 16, words.join(" ")));
         }
     }
     text
@@ -129,7 +130,9 @@ fn the_example_is_what_the_code_writes_and_reads() {
     for line in said.lines().map(|line| line.split(';').next().unwrap()) {
         let Some((at, hex)) = line.split_once(": ") else { continue };
         let at = usize::from_str_radix(at, 16).unwrap();
-        for (index, byte) in hex.split_whitespace().enumerate() {
+        let hex: String = hex.split_whitespace().collect();
+        for index in 0..hex.len() / 2 {
+            let byte = &hex[2 * index..2 * index + 2];
             bytes[at + index] = u8::from_str_radix(byte, 16).unwrap();
         }
     }

@@ -225,7 +225,7 @@ impl OsFile {
     /// Makes btrfs sync a file that was created through this handle. Linux 6.18 takes the file for
     /// synced already and reports success without doing anything, if its directory was synced
     /// since, and the last change before that was a write with `O_DIRECT` beside another file's
-    /// sync (docs/powerloss-file-systems.md, "The sync that btrfs skips"). It always notices a
+    /// sync (docs/powerloss.md, "Syncs that report success and are not"). It always notices a
     /// change of the inode that no write follows. An overlay over btrfs behaves in the same way
     /// under another name, so this is done on every file system that is not known to be without the
     /// fault. Labs, which open files by path, measure the bare sync.

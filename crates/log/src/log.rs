@@ -1,20 +1,19 @@
 //! A log that is open for writing: the public entry.
 //!
-//! *Owns*: opening, appending; `close.rs` closing, `parts.rs` appending from parts, `room.rs`
-//! awaiting room. *May not touch*: files; commits (`commit/`), other changes (`change/`), reading
-//! (`read/`).
+//! *Owns*: opening, appending, awaiting room to append; `close.rs` closes. *May not touch*: files;
+//! commits (`commit/`), other changes (`change/`), reading (`read/`).
 
 use std::fmt;
+use std::future::poll_fn;
+use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use inkstone_format::{EncodeError, Lsn, PayloadSum, frame_bytes};
 use inkstone_io::{AnyDirectory, AnyLock, OsDirectory};
 
 mod close;
-mod parts;
-mod room;
 
 use crate::append::Append;
 use crate::background::committer;
@@ -39,8 +38,20 @@ use crate::watermarks::{DurableAt, Watermarks};
 /// A log that is open for writing. A log has one writer at a time. Share the value between threads
 /// by a reference or an [`Arc`].
 ///
-/// Dropping it commits what was appended and releases the lock, but ignores errors: [`Log::close`]
-/// returns them.
+/// There are four ways to append:
+///
+/// | call | returns | the record is durable |
+/// |---|---|---|
+/// | [`Log::append_durable`] | its LSN | when the call returns |
+/// | [`Log::append`] | a handle | after [`Append::wait`] or `.await`, or when [`Append::on_durable`] calls |
+/// | [`Log::append_batch`] | a handle | the same; all records of the batch, or none |
+/// | [`Log::append_unwaited`] | its LSN | after [`Log::sync`], or soon |
+///
+/// Threads and tasks that wait together share one write and one flush. All other ways to append
+/// and to wait stand under *Advanced*.
+///
+/// Dropping the log commits what was appended and releases the lock, but ignores errors:
+/// [`Log::close`] returns them.
 ///
 /// In a process that was forked after the log was opened, every call returns [`Error::Forked`] and
 /// dropping does nothing: the log belongs to the parent process, which continues undisturbed.
@@ -143,45 +154,20 @@ impl Log {
         Ok(log)
     }
 
-    /// The way of writing that was chosen, and why.
-    pub fn choice(&self) -> &Choice {
-        &self.choice
+    /// Appends one record and waits until it is durable.
+    ///
+    /// # Errors
+    /// As [`Log::append`] and [`Append::wait`].
+    ///
+    /// # Durability
+    /// On `Ok` the record and every one before it are on stable storage; with [`Options::periodic`]
+    /// they will be soon.
+    pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
+        self.append(record)?.wait()
     }
 
-    /// What the log has done since it was opened. All zeros in a forked child.
-    pub fn stats(&self) -> Stats {
-        if self.shared.is_forked() {
-            return Stats::default();
-        }
-        let mut stats = self.shared.lock().counted.stats.clone();
-        let (ready, free) = self.shared.pool.level();
-        (stats.ready, stats.free) = (ready as u64, free as u64);
-        stats.tail_bytes = self.shared.tail.bytes() as u64;
-        (stats.sleeps_at_once, stats.rested_us) = self.shared.rests();
-        stats
-    }
-
-    /// One step of the preparer, on this thread: for tests without background threads. False when
-    /// there is nothing to do.
-    #[doc(hidden)]
-    pub fn prepare_some(&self) -> Result<bool> {
-        Ok(preparer::step(&self.shared, false)? == preparer::Stepped::Done)
-    }
-
-    /// As [`Log::prepare_some`], until there is nothing to do.
-    #[doc(hidden)]
-    pub fn prepare_now(&self) -> Result<()> {
-        while self.prepare_some()? {}
-        Ok(())
-    }
-
-    /// What opening found and did.
-    pub fn recovery(&self) -> &Recovery {
-        &self.recovery
-    }
-
-    /// Appends one record and returns its handle; the bytes are copied. Blocks while every buffer
-    /// is full, or while the segment changes.
+    /// Appends one record, copies its bytes, and returns its handle. The call blocks while every
+    /// buffer is full, or while the segment changes.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::NoRoom`] when there is no room for the next segment (nothing
@@ -192,19 +178,6 @@ impl Log {
     pub fn append(&self, record: &[u8]) -> Result<Append<'_>> {
         self.check_size(record)?;
         self.append_all(&[(record, PayloadSum::of(record))])
-    }
-
-    /// Appends one record that nobody waits for, and returns its LSN: for callers that call
-    /// [`Log::sync`] later, or let the log's own thread commit it within [`Options::linger`].
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    ///
-    /// # Durability
-    /// None on return: the record is durable when [`Log::sync`] has returned, or [`Log::durable`]
-    /// has reached its LSN.
-    pub fn append_unwaited(&self, record: &[u8]) -> Result<Lsn> {
-        Ok(self.append(record)?.lsn())
     }
 
     /// Appends several records, all or none: after a crash either all of them are in the log or
@@ -228,71 +201,17 @@ impl Log {
         self.append_all(&self.sum_batch(records.iter().map(AsRef::as_ref))?)
     }
 
-    /// Appends one record if that needs no waiting.
+    /// Appends one record that nobody waits for, and returns its LSN. The log's own thread commits
+    /// it within [`Options::linger`], or the caller calls [`Log::sync`] later.
     ///
     /// # Errors
-    /// [`Error::Busy`] when every buffer is full or the segment must change first; the log's own
-    /// thread then makes room. Without that thread this call changes the segment itself. Otherwise
-    /// as [`Log::append`].
+    /// As [`Log::append`].
     ///
     /// # Durability
-    /// None on return: wait for the handle.
-    pub fn try_append(&self, record: &[u8]) -> Result<Append<'_>> {
-        self.check_size(record)?;
-        self.try_gather(record, PayloadSum::of(record), None)
-    }
-
-    /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
-    fn try_gather<P: Payload>(
-        &self,
-        record: P,
-        sum: PayloadSum,
-        waker: Option<(&mut Option<Ticket>, Waker)>,
-    ) -> Result<Append<'_>> {
-        let records = [(record, sum)];
-        self.shared.check_process()?;
-        let mut state = self.shared.lock();
-        loop {
-            let refused = match self.gather(&mut state, &records)? {
-                Ok((first, last)) => {
-                    return Ok(Append::new(&self.shared, first, last, state.cut_count()));
-                }
-                Err(refused) => refused,
-            };
-            state = match refused {
-                EncodeError::SegmentFull { .. } if !self.shared.options.own_thread => {
-                    self.shared.roll(state, needed_bytes(&records))?
-                }
-                EncodeError::BufferFull { .. } if !self.shared.options.own_thread => {
-                    self.shared.commit(state)?
-                }
-                EncodeError::BufferFull { .. } if state.is_turn_free() => {
-                    self.shared.hand_over(state)?
-                }
-                _ => {
-                    let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
-                    let mut replaced = None;
-                    if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
-                        replaced = state.tasks.room.leave(ticket, waker);
-                    }
-                    drop(state);
-                    drop(replaced);
-                    return Err(error);
-                }
-            };
-        }
-    }
-
-    /// Appends one record and waits until it is durable.
-    ///
-    /// # Errors
-    /// As [`Log::append`] and [`Append::wait`].
-    ///
-    /// # Durability
-    /// On `Ok` the record and every one before it are on stable storage; with [`Options::periodic`]
-    /// they will be soon.
-    pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
-        self.append(record)?.wait()
+    /// None on return: the record is durable when [`Log::sync`] has returned, or [`Log::durable`]
+    /// has reached its LSN.
+    pub fn append_unwaited(&self, record: &[u8]) -> Result<Lsn> {
+        Ok(self.append(record)?.lsn())
     }
 
     /// Makes all records durable that were appended before, and returns the LSN of the last one.
@@ -312,79 +231,15 @@ impl Log {
         self.shared.wait(last, cuts).map(|()| last)
     }
 
-    /// The handle whose numbers [`Append::detach`] of a handle of this log gave.
-    #[doc(hidden)]
-    pub fn attach(&self, first: Lsn, last: Lsn, cuts: u64) -> Append<'_> {
-        Append::new(&self.shared, first, last, usize::try_from(cuts).unwrap_or(usize::MAX))
-    }
-
-    /// The durable watermark: every record up to this LSN is on stable storage.
-    pub fn durable(&self) -> Lsn {
-        self.shared.durable()
-    }
-
-    /// A future of the moment in which the watermark reaches `lsn`. The record need not be appended
-    /// yet. If it is when the future is polled, the future counts as a waiter as [`Append`] does:
-    /// the log's own thread commits the record together with those of other waiters. If it is
-    /// appended later, the caller that appends it decides when it is committed.
+    /// A reader of this log's durable records. It may be used after the log is closed, until the
+    /// log is opened for writing again. From then on use [`Reader::open`], which follows what the
+    /// new writer does with the files.
     ///
-    /// To poll it takes as long however many others wait. It does not borrow the log. If it is
-    /// dropped while it is pending, it leaves nothing behind.
-    ///
-    /// # Errors
-    /// The future's: [`Error::Poisoned`] and [`Error::Closed`] when the log has ended and the
-    /// record is not durable; [`Error::TruncatedAfter`] when a later `truncate_after` has truncated
-    /// the record, or the LSN is above what it has left (it can be another record's then);
-    /// [`Error::Forked`].
-    ///
-    /// # Durability
-    /// When it is `Ok`, every record up to `lsn` is on stable storage, also with
-    /// [`Options::periodic`].
-    ///
-    /// ```
-    /// # async fn put(log: &inkstone::Log) -> inkstone::Result<()> {
-    /// let lsn = log.append_unwaited(b"a record")?;
-    /// // Anywhere else, with nothing but the LSN:
-    /// log.durable_at(lsn).await
-    /// # }
-    /// ```
-    pub fn durable_at(&self, lsn: Lsn) -> DurableAt {
-        DurableAt::new(&self.shared, lsn)
-    }
-
-    /// The durable watermarks from now on, to be awaited.
-    pub fn watermarks(&self) -> Watermarks {
-        Watermarks::new(Arc::clone(&self.shared))
-    }
-
-    /// The first record that was not truncated; one above the last if there is none, and in a
-    /// forked child.
-    pub fn first(&self) -> Lsn {
-        if self.shared.is_forked() {
-            return self.durable().next().unwrap_or(Lsn::FIRST);
-        }
-        lock(&self.shared.segments).first_live
-    }
-
-    /// The last LSN given to a record, durable or not; in a forked child the last that was durable
-    /// at the fork.
-    pub fn last(&self) -> Lsn {
-        if self.shared.is_forked() {
-            return self.durable();
-        }
-        self.shared.lock().reserved()
-    }
-
-    /// The first record of the last segment, or the next one if that segment has none yet; in a
-    /// forked child the one after the last that was durable at the fork. A caller who keeps a
-    /// summary of older records in the log (a checkpoint) sees by this that the log has begun
-    /// another segment, and repeats the summary there: then [`Log::truncate_before`] can free all
-    /// segments before it.
-    pub fn head_first(&self) -> Lsn {
-        if self.shared.is_forked() {
-            return self.durable().next().unwrap_or(Lsn::FIRST);
-        }
-        lock(&self.shared.segments).head().segment.header.first_lsn
+    /// From the first call on the log keeps what it writes in memory for its readers, up to
+    /// [`Options::tail_bytes`].
+    pub fn reader(&self) -> Reader {
+        self.shared.keep_tail();
+        Reader::living(Arc::clone(&self.shared))
     }
 
     /// Truncates all records before `first`. The files of segments without other records are used
@@ -429,21 +284,198 @@ impl Log {
         self.shared.truncate_after(last)
     }
 
-    /// A reader of this log's durable records. It may be used after the log is closed, until the
-    /// log is opened for writing again. From then on use [`Reader::open`], which follows what the
-    /// new writer does with the files.
-    ///
-    /// From the first call on the log keeps what it writes in memory for its readers, up to
-    /// [`Options::tail_bytes`].
-    pub fn reader(&self) -> Reader {
-        self.shared.keep_tail();
-        Reader::living(Arc::clone(&self.shared))
+    /// What the opening found and did.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
-    /// Refuses a record that is too large, before its checksum is computed.
-    fn check_size<P: Payload>(&self, record: P) -> Result<()> {
-        let (bytes, limit_bytes) = (bytes_of(record), self.shared.options.record_bytes_max as u64);
-        if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
+    /// The durable watermark: every record up to this LSN is on stable storage.
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable()
+    }
+
+    /// The first record that was not truncated; one above the last if there is none, and in a
+    /// forked child.
+    pub fn first(&self) -> Lsn {
+        if self.shared.is_forked() {
+            return self.durable().next().unwrap_or(Lsn::FIRST);
+        }
+        lock(&self.shared.segments).first_live
+    }
+
+    /// The last LSN given to a record, durable or not; in a forked child the last that was durable
+    /// at the fork.
+    pub fn last(&self) -> Lsn {
+        if self.shared.is_forked() {
+            return self.durable();
+        }
+        self.shared.lock().reserved()
+    }
+}
+
+/// # Advanced
+///
+/// For callers that may not wait, that await more than their own record, or that watch the log.
+impl Log {
+    /// Appends one record if that needs no waiting.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when every buffer is full or the segment must change first; the log's own
+    /// thread then makes room. Without that thread this call changes the segment itself. Otherwise
+    /// as [`Log::append`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn try_append(&self, record: &[u8]) -> Result<Append<'_>> {
+        self.check_size(record)?;
+        self.try_gather(record, PayloadSum::of(record), None)
+    }
+
+    /// Appends one record; waits as a future where [`Log::append`] would block. Works in any
+    /// runtime or none.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None when it is ready: await the handle that it returns.
+    pub async fn append_async(&self, record: &[u8]) -> Result<Append<'_>> {
+        self.check_size(record)?;
+        self.append_when_there_is_room(record, PayloadSum::of(record)).await
+    }
+
+    /// Appends one record whose bytes are in several parts: the same as [`Log::append`] of the
+    /// parts joined. Each part is copied once, to its place in the group, and summed once; nothing
+    /// is allocated. No part, or only empty ones, is an empty record.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    ///
+    /// ```
+    /// # fn main() -> inkstone::Result<()> {
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let log = inkstone::Log::open(directory.path().join("log"), inkstone::Options::default())?;
+    /// use std::io::IoSlice;
+    ///
+    /// let (header, body) = (7u32.to_le_bytes(), b"the body");
+    /// let lsn = log.append_parts(&[IoSlice::new(&header), IoSlice::new(body)])?.wait()?;
+    /// assert_eq!(log.reader().get(lsn)?, b"\x07\0\0\0the body");
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
+        self.check_size(parts)?;
+        self.append_all(&[(parts, sum_of(parts))])
+    }
+
+    /// Appends one record in parts if that needs no waiting.
+    ///
+    /// # Errors
+    /// As [`Log::try_append`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn try_append_parts(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
+        self.check_size(parts)?;
+        self.try_gather(parts, sum_of(parts), None)
+    }
+
+    /// Appends one record in parts; waits as a future where [`Log::append_parts`] would block.
+    /// Works in any runtime or none.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Durability
+    /// None when it is ready: await the handle that it returns.
+    pub async fn append_parts_async(&self, parts: &[IoSlice<'_>]) -> Result<Append<'_>> {
+        self.check_size(parts)?;
+        self.append_when_there_is_room(parts, sum_of(parts)).await
+    }
+
+    /// Appends several records in parts, all or none: the same as [`Log::append_batch`] of records
+    /// that are joined.
+    ///
+    /// # Errors
+    /// As [`Log::append_batch`].
+    ///
+    /// # Durability
+    /// None on return: wait for the handle.
+    pub fn append_batch_parts(&self, records: &[&[IoSlice<'_>]]) -> Result<Append<'_>> {
+        match records {
+            [] => {
+                Err(Error::Invalid("the batch is empty: a batch needs at least one record".into()))
+            }
+            [one] => self.append_parts(one),
+            _ => self.append_all(&self.sum_batch(records.iter().copied())?),
+        }
+    }
+
+    /// Returns a future that is ready when the watermark reaches `lsn`. The record need not be
+    /// appended yet. If it is appended when the future is polled, the future counts as a waiter, as
+    /// [`Append`] does: the log's own thread commits the record together with those of other
+    /// waiters. If it is appended later, the caller that appends it decides when it is committed.
+    ///
+    /// Polling takes the same time however many others wait. The future does not borrow the log. A
+    /// future that is dropped while it is pending leaves nothing behind.
+    ///
+    /// # Errors
+    /// The future's: [`Error::Poisoned`] and [`Error::Closed`] when the log has ended and the
+    /// record is not durable; [`Error::TruncatedAfter`] when a later `truncate_after` has truncated
+    /// the record, or the LSN is above what it has left (it can be another record's then);
+    /// [`Error::Forked`].
+    ///
+    /// # Durability
+    /// When it is `Ok`, every record up to `lsn` is on stable storage, also with
+    /// [`Options::periodic`].
+    ///
+    /// ```
+    /// # async fn put(log: &inkstone::Log) -> inkstone::Result<()> {
+    /// let lsn = log.append_unwaited(b"a record")?;
+    /// // Anywhere else, with nothing but the LSN:
+    /// log.durable_at(lsn).await
+    /// # }
+    /// ```
+    pub fn durable_at(&self, lsn: Lsn) -> DurableAt {
+        DurableAt::new(&self.shared, lsn)
+    }
+
+    /// Returns the durable watermarks from now on, to be awaited one after the other.
+    pub fn watermarks(&self) -> Watermarks {
+        Watermarks::new(Arc::clone(&self.shared))
+    }
+
+    /// The first record of the last segment, or the next one if that segment has none yet; in a
+    /// forked child the one after the last that was durable at the fork. A caller who keeps a
+    /// summary of older records in the log (a checkpoint) sees by this that the log has begun
+    /// another segment, and repeats the summary there: then [`Log::truncate_before`] can free all
+    /// segments before it.
+    pub fn head_first(&self) -> Lsn {
+        if self.shared.is_forked() {
+            return self.durable().next().unwrap_or(Lsn::FIRST);
+        }
+        lock(&self.shared.segments).head().segment.header.first_lsn
+    }
+
+    /// The way of writing that was chosen, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// What the log has done since it was opened. All zeros in a forked child.
+    pub fn stats(&self) -> Stats {
+        if self.shared.is_forked() {
+            return Stats::default();
+        }
+        let mut stats = self.shared.lock().counted.stats.clone();
+        let (ready, free) = self.shared.pool.level();
+        (stats.ready, stats.free) = (ready as u64, free as u64);
+        stats.tail_bytes = self.shared.tail.bytes() as u64;
+        (stats.sleeps_at_once, stats.rested_us) = self.shared.rests();
+        stats
     }
 
     /// Refuses so many records with so many bytes in all if no batch can hold them. For who would
@@ -465,6 +497,97 @@ impl Log {
             )
         };
         if bytes > most { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
+    }
+
+    /// The handle whose numbers [`Append::detach`] of a handle of this log gave.
+    #[doc(hidden)]
+    pub fn attach(&self, first: Lsn, last: Lsn, cuts: u64) -> Append<'_> {
+        Append::new(&self.shared, first, last, usize::try_from(cuts).unwrap_or(usize::MAX))
+    }
+
+    /// One step of the preparer, on this thread: for tests without background threads. False when
+    /// there is nothing to do.
+    #[doc(hidden)]
+    pub fn prepare_some(&self) -> Result<bool> {
+        Ok(preparer::step(&self.shared, false)? == preparer::Stepped::Done)
+    }
+
+    /// As [`Log::prepare_some`], until there is nothing to do.
+    #[doc(hidden)]
+    pub fn prepare_now(&self) -> Result<()> {
+        while self.prepare_some()? {}
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Appends without waiting for other threads; the waker is woken when it is worth trying again.
+    fn try_gather<P: Payload>(
+        &self,
+        record: P,
+        sum: PayloadSum,
+        waker: Option<(&mut Option<Ticket>, Waker)>,
+    ) -> Result<Append<'_>> {
+        let records = [(record, sum)];
+        self.shared.check_process()?;
+        let mut state = self.shared.lock();
+        loop {
+            let refused = match self.gather(&mut state, &records)? {
+                Ok((first, last)) => {
+                    return Ok(Append::new(&self.shared, first, last, state.cut_count()));
+                }
+                Err(refused) => refused,
+            };
+            state = match refused {
+                EncodeError::SegmentFull { .. } if !self.shared.options.own_thread => {
+                    self.shared.roll(state, needed_bytes(&records))?
+                }
+                EncodeError::BufferFull { .. } if !self.shared.options.own_thread => {
+                    self.shared.commit(state)?
+                }
+                EncodeError::BufferFull { .. } if state.is_turn_free() => {
+                    self.shared.hand_over(state)?
+                }
+                _ => {
+                    let error = self.ask_for_room(&mut state, refused, needed_bytes(&records));
+                    let mut replaced = None;
+                    if let (Error::Busy, Some((ticket, waker))) = (&error, waker) {
+                        replaced = state.tasks.room.leave(ticket, waker);
+                    }
+                    drop(state);
+                    drop(replaced);
+                    return Err(error);
+                }
+            };
+        }
+    }
+
+    /// Appends one record, and awaits room for it.
+    async fn append_when_there_is_room<P: Payload>(
+        &self,
+        record: P,
+        sum: PayloadSum,
+    ) -> Result<Append<'_>> {
+        let mut line = InLine { shared: &self.shared, ticket: None };
+        poll_fn(|context| {
+            let mut tried = self.try_gather(record, sum, None);
+            if matches!(tried, Err(Error::Busy)) {
+                // `clone` is the user's code, so it runs without the lock.
+                tried =
+                    self.try_gather(record, sum, Some((&mut line.ticket, context.waker().clone())));
+            }
+            match tried {
+                Err(Error::Busy) => Poll::Pending,
+                other => Poll::Ready(other),
+            }
+        })
+        .await
+    }
+
+    /// Refuses a record that is too large, before its checksum is computed.
+    fn check_size<P: Payload>(&self, record: P) -> Result<()> {
+        let (bytes, limit_bytes) = (bytes_of(record), self.shared.options.record_bytes_max as u64);
+        if bytes > limit_bytes { Err(Error::TooLarge { bytes, limit_bytes }) } else { Ok(()) }
     }
 
     /// Computes the checksums of a batch, unless it is too large: then only its size is computed.
@@ -565,6 +688,27 @@ impl Log {
         }
         state.wake_committer();
         Error::Busy
+    }
+}
+
+/// The checksum of a record in parts.
+fn sum_of(parts: &[IoSlice<'_>]) -> PayloadSum {
+    PayloadSum::of_parts(parts.parts())
+}
+
+/// A future that waits for room. Dropping it withdraws its waker.
+struct InLine<'log> {
+    shared: &'log Shared,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take().filter(|_| !self.shared.is_forked()) else { return };
+        let mut state = self.shared.lock();
+        let waker = state.tasks.room.forget(ticket);
+        drop(state);
+        drop(waker);
     }
 }
 

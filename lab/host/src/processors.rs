@@ -176,8 +176,7 @@ fn v2_home(own: &str) -> Option<&str> {
     own.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// How long a processor is gone: what was seen on machines whose hosts do this
-/// (docs/performance.md).
+/// How long a processor is gone: what was seen on machines whose hosts do this.
 const STOP: Duration = Duration::from_micros(3500);
 
 /// Takes each processor that this process may use away, for 3.5 ms at a time and `percent` of the

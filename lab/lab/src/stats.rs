@@ -491,7 +491,7 @@ mod tests {
     }
 
     /// The whole table, about 15 minutes. Only people run it: `cargo test --release -p inkstone-lab
-    /// --lib -- --ignored --nocapture simulation` (docs/lab.md, "A check that a person runs").
+    /// --lib -- --ignored --nocapture simulation`.
     #[test]
     #[ignore = "takes 15 minutes; the two tests above run a part of it"]
     fn simulation() {

@@ -22,7 +22,7 @@ use crate::sim::threads;
 use crate::sim::variant::{SEGMENT_BYTES, Variant, variant};
 
 /// Mistakes about threads, which the labs here cannot catch: the explorer does
-/// (docs/mistakes-table.md).
+/// (proof/powerloss/mistakes.md).
 #[cfg(inkstone_mistakes)]
 pub const EXPLORED: [Mistake; 8] = [
     Mistake::WakesUnderLock,

@@ -1,6 +1,6 @@
 //! The table of mistakes is true: every mistake has a row, and what its row says catches it.
 //!
-//! *Owns*: comparing docs/mistakes-table.md with the labs. *May not touch*: the labs.
+//! *Owns*: comparing proof/powerloss/mistakes.md with the labs. *May not touch*: the labs.
 
 #![cfg(inkstone_mistakes)]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
@@ -14,7 +14,7 @@ use inkstone_powerloss::mistakes::{Bound, EXPLORED, Lab, STARTS, THREADS, hunt};
 use processors::on_all_processors;
 
 /// It has the table of the explorer, too, which is run by itself.
-const PAGE: &str = include_str!("../../../docs/mistakes-table.md");
+const PAGE: &str = include_str!("../mistakes.md");
 /// Where the directed tests are.
 const DIRECTED: [&str; 5] = [
     include_str!("../../../crates/log/tests/mistakes.rs"),

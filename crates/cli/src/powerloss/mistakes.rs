@@ -26,7 +26,7 @@ pub(crate) struct MistakesArguments {
     /// Which mistakes [default: all except those about threads, which `.ci/explore` catches]
     #[arg(value_name = "MISTAKE", value_parser = str::parse::<Mistake>)]
     mistakes: Vec<Mistake>,
-    /// Also write the figures into the table of this page (docs/mistakes-table.md)
+    /// Also write the figures into the table of this page (proof/powerloss/mistakes.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

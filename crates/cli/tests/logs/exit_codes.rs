@@ -264,7 +264,9 @@ fn every_command_of_the_help_has_a_row() {
     let directory = directory();
     let rows: Vec<&str> = PAGE
         .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split(['`', '|']).next())
+        .filter_map(|line| line.strip_prefix("| `")?.split('|').next())
+        .flat_map(|row| row.split(" / "))
+        .filter_map(|name| name.trim_start_matches('`').split('`').next())
         .collect();
     let helps = helps(directory.path());
     let has_row =

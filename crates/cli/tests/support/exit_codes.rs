@@ -16,7 +16,7 @@ pub(crate) const PAGE: &str = include_str!("../../../../docs/exit-codes.md");
 /// Exit codes by command and column.
 pub(crate) type Table = BTreeMap<(String, String), String>;
 
-/// The table below this heading.
+/// The table below this heading. Rows, and columns, of the same cells are one on the page, `a / b`.
 pub(crate) fn table(heading: &str) -> Table {
     let section =
         PAGE.split("\n## ").find(|section| section.starts_with(heading)).expect("the section");
@@ -27,8 +27,13 @@ pub(crate) fn table(heading: &str) -> Table {
     let mut cells = Table::new();
     for row in rows {
         assert_eq!(row.len(), columns.len(), "{row:?}");
-        for (column, cell) in columns.iter().zip(&row).skip(1) {
-            cells.insert((row[0].replace('`', ""), (*column).to_owned()), (*cell).to_owned());
+        let commands = row[0].replace('`', "");
+        for (heads, cell) in columns.iter().zip(&row).skip(1) {
+            for (command, column) in commands.split(" / ").flat_map(|command| {
+                heads.split(" / ").map(move |column| (command.to_owned(), column.to_owned()))
+            }) {
+                cells.insert((command, column), (*cell).to_owned());
+            }
         }
     }
     cells

@@ -1,6 +1,6 @@
 //! `inkstone tee` beside a service at full speed, killed and told to end again and again: each byte
-//! that the service handed over is in the log, or lost as the table "What is kept" in docs/tee.md
-//! says, exactly.
+//! that the service handed over is in the log, or lost as docs/text-log.md, "What tee keeps", says,
+//! exactly.
 //!
 //! A few rounds each way; as many as asked: `INKSTONE_TEE_ROUNDS=300 cargo test --release -p
 //! inkstone-cli --test text -- tee_rounds:: --nocapture --test-threads 1`

@@ -136,7 +136,7 @@ impl Pool {
         };
         // Before the file is opened for writing. This is not only for the name: btrfs may skip the
         // sync of a file whose directory is synced after a write into it, and if the file is not
-        // new, nothing else helps (docs/powerloss-file-systems.md).
+        // new, nothing else helps (docs/powerloss.md).
         self.directory.sync().map_err(|error| ObtainError::Poison(error.into()))?;
         let file = match self.directory.open(&name, &open_for_groups(options)) {
             Ok(file) => file,

@@ -5,7 +5,7 @@
 //!
 //! The order matters not only for the name: on btrfs the sync of a file that was synced and renamed
 //! before may be skipped if its directory is synced after a write into it
-//! (docs/powerloss-file-systems.md, "The sync that btrfs skips").
+//! (docs/powerloss.md, "Syncs that report success and are not").
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -48,7 +48,7 @@
 //! | `purge` | durable; the segments that nothing needs are given back |
 //! | `save_committed` | readers see it. It is durable with the next record: an older one may be found after a crash, which is safe |
 //!
-//! docs/openraft.md says what that means across a kill and a power loss.
+//! docs/raft.md says what that means across a kill and a power loss.
 //!
 //! # What is on disk
 //!

@@ -46,7 +46,7 @@
 //! | `purge` | durable; the segments that nothing needs are given back |
 //! | `save_committed` | readers see it. It is durable with the next record: an older one may be found after a crash, which is safe |
 //!
-//! docs/openraft.md says what that means across a kill and a power loss.
+//! docs/raft.md says what that means across a kill and a power loss.
 //!
 //! openraft 0.9 waits for each append's callback before it takes the next message. So its leader
 //! pays one flush for each `client_write`: where many at once matter, use openraft 0.10.

@@ -3,7 +3,7 @@
 //!
 //! *Owns*: time, the network, the faults, the clients and the checker. *May not touch*: how the
 //! program works; it runs the example's own node, state machine, snapshots and answers, openraft,
-//! the store and the log, on simulated disks. docs/cluster.md says what is not run.
+//! the store and the log, on simulated disks. proof/cluster/README.md says what is not run.
 //!
 //! Read it in this order: [`round`] (one seed), [`world`] (what all share), [`machine`] (a node's
 //! power, disk and flushes), [`network`], [`faults`], [`clients`], [`operator`] (who changes the
