@@ -17,7 +17,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::types::{Request, Value};
 use crate::wire::{Answer, Call, Connection, NodeStatus, Question, Written};
 
-/// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome<T> {
@@ -50,12 +49,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How much longer a change of the membership may take: a new node must catch up first.
 const CATCHES_UP_IN: Duration = Duration::from_secs(80);
 
-/// What came of one attempt.
 enum Attempt {
     Answered(Answer),
-    /// Nothing was sent.
     NotSent(String),
-    /// It was sent, and no answer came.
     Lost(String),
     /// A write that was not sent: its answer would have had no time to come.
     TooLate(String),
@@ -103,7 +99,6 @@ impl Client {
         self.write(Request::Append { key: key.into(), value: value.into() }).await
     }
 
-    /// Makes a change.
     pub async fn write(&mut self, request: Request) -> Outcome<Written> {
         let answer = self.ask(Question::Write(request), self.patience).await;
         answer
@@ -124,9 +119,6 @@ impl Client {
     }
 
     /// How the server at this address is, as it sees itself.
-    ///
-    /// # Errors
-    /// When it does not answer, with why.
     pub async fn status(&mut self, address: &str) -> Result<NodeStatus, String> {
         match self.attempt(address, &Question::Status, self.attempt).await {
             Attempt::Answered(Answer::Status(status)) => Ok(*status),
@@ -140,7 +132,6 @@ impl Client {
         self.change(Question::Add(id, address.into())).await
     }
 
-    /// Removes a node. Stop it afterwards.
     pub async fn remove(&mut self, id: u64) -> Outcome<()> {
         self.change(Question::Remove(id)).await
     }

@@ -11,6 +11,7 @@
 //! for simulations: without one, delete it and the line that names it in [`types`].
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "what a name says needs no second word")]
 
 mod answers;
 pub mod client;

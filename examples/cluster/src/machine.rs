@@ -21,11 +21,9 @@ use crate::types::{
 
 type Values = BTreeMap<String, Value>;
 
-/// What the log says so far.
 #[derive(Debug, Clone, Default)]
 struct State {
     values: Values,
-    /// The last entry that is in `values`.
     applied: Option<LogId>,
     membership: StoredMembership,
 }
@@ -106,7 +104,6 @@ impl StateMachine {
         (state.values.len() as u64, sum)
     }
 
-    /// The last entry that is in the state.
     pub fn applied(&self) -> Option<LogId> {
         self.read().applied
     }

@@ -19,7 +19,6 @@ use replicated_log::wire::{NodeStatus, Written};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Done.
 const DONE: u8 = 0;
 /// It certainly did not happen.
 const NOT_DONE: u8 = 1;
@@ -153,7 +152,7 @@ fn main() -> ExitCode {
             return ExitCode::from(NOT_DONE);
         }
     };
-    let code = match runtime.block_on(run(arguments)) {
+    let code = match runtime.block_on(run(arguments)).unwrap_or_else(Outcome::NotDone) {
         Outcome::Done(code) => code,
         Outcome::NotDone(why) => {
             eprintln!("not done: {why}");
@@ -170,12 +169,12 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs a command. What is done has an exit code.
-async fn run(Arguments { command, servers, patience }: Arguments) -> Outcome<u8> {
+async fn run(arguments: Arguments) -> Result<Outcome<u8>, String> {
+    let Arguments { command, servers, patience } = arguments;
     let patience = Duration::from_secs(patience);
     let attempt = Duration::from_secs(2).min(patience);
     let mut client = Client::with_patience(servers.clone(), patience, attempt);
-    match command {
+    Ok(match command {
         Command::Serve(options) => match serve(options).await {
             Ok(()) => Outcome::Done(DONE),
             Err(why) => {
@@ -184,30 +183,24 @@ async fn run(Arguments { command, servers, patience }: Arguments) -> Outcome<u8>
                 Outcome::Done(if is_usage { USAGE } else { NOT_DONE })
             }
         },
-        Command::Put { key, value } => match bytes(value) {
-            Ok(value) => {
-                let put = client.put(key, value).await;
-                put.then(|written| Some(print(format!("index {}\n", written.index))))
-            }
-            Err(why) => Outcome::NotDone(why),
-        },
-        Command::Append { key, value } => match bytes(value) {
-            Ok(value) => client.append(key, value).await.then(|Written { index, pieces }| {
-                Some(print(format!("index {index}, {pieces} under the key\n")))
-            }),
-            Err(why) => Outcome::NotDone(why),
-        },
+        Command::Put { key, value } => {
+            let put = client.put(key, bytes(value)?).await;
+            put.then(|written| Some(print(format!("index {}\n", written.index))))
+        }
+        Command::Append { key, value } => {
+            let appended = client.append(key, bytes(value)?).await;
+            let words =
+                |Written { index, pieces }| format!("index {index}, {pieces} under the key\n");
+            appended.then(|written| Some(print(words(written))))
+        }
         Command::Get { key } => match client.get(key.as_str()).await {
             Outcome::Done(None) => Outcome::NotDone(format!("there is nothing under {key:?}")),
             got => got.then(|value| {
-                let pieces = value.unwrap_or_default();
-                Some(print(
-                    pieces
-                        .iter()
-                        .map(|piece| [piece, &b"\n"[..]].concat())
-                        .collect::<Vec<_>>()
-                        .concat(),
-                ))
+                let lines = value
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|piece| [&piece, &b"\n"[..]].concat());
+                Some(print(lines.collect::<Vec<_>>().concat()))
             }),
         },
         Command::List { prefix } => client.list(prefix).await.then(|keys| {
@@ -229,7 +222,7 @@ async fn run(Arguments { command, servers, patience }: Arguments) -> Outcome<u8>
             }
             code
         }
-    }
+    })
 }
 
 /// A value of the command line, or of the standard input.
@@ -316,7 +309,6 @@ async fn serve(serve: Serve) -> io::Result<()> {
     }
 }
 
-/// Says who leads, as it changes.
 async fn report(node: Node, id: u64) {
     let (mut metrics, mut told) = (node.raft().metrics(), None);
     loop {

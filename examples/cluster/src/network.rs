@@ -26,7 +26,6 @@ use crate::storage::Identity;
 use crate::types::{Snapshot, TypeConfig, Vote};
 use crate::wire::{Call, Connection, Message, Reply};
 
-/// The way to one other node.
 pub trait Way: Send + Sync + 'static {
     /// Carries a message there, and the answer back. A call that takes too long is dropped.
     ///
@@ -35,7 +34,6 @@ pub trait Way: Send + Sync + 'static {
     fn call(&mut self, message: Message) -> impl Future<Output = io::Result<Reply>> + Send;
 }
 
-/// The way over TCP.
 #[derive(Debug)]
 pub struct Tcp {
     to: Identity,
@@ -104,7 +102,6 @@ where
     }
 }
 
-/// One other node.
 pub struct Peer<W> {
     node: u64,
     way: W,

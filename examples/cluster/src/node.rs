@@ -23,7 +23,6 @@ use crate::storage::{Identity, Storage};
 use crate::types::{Snapshot, TypeConfig, Vote};
 use crate::wire::{Message, Reply};
 
-/// The engine of a node.
 pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
 /// The most bytes of a key and its value together.
@@ -34,7 +33,6 @@ pub(crate) const FLIGHT_BYTES_MAX: usize = 8 << 20;
 /// How a node behaves. All nodes of a cluster should have the same.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// openraft's own configuration.
     pub config: Config,
     /// How long the leader waits for a write to be committed before it answers that it may or may
     /// not be.
@@ -243,9 +241,6 @@ impl Node {
     }
 
     /// Stops the engine and closes the logs.
-    ///
-    /// # Errors
-    /// Those of closing.
     ///
     /// # Durability
     /// On return everything that this node has is on stable storage.

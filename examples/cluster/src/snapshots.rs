@@ -26,7 +26,6 @@ const LABEL: u8 = 1;
 struct Label {
     /// The LSN of the first piece, or of the label if there is none.
     first: u64,
-    /// The bytes of all pieces.
     bytes: u64,
     meta: SnapshotMeta,
 }
@@ -104,9 +103,6 @@ impl Snapshots {
     }
 
     /// As [`Snapshots::newest_snapshot`], on this thread.
-    ///
-    /// # Errors
-    /// As there.
     pub fn read(&self) -> io::Result<Option<Snapshot>> {
         // The lock is held while pieces are read: a newer snapshot would take them away.
         let newest = self.newest();
@@ -130,9 +126,6 @@ impl Snapshots {
     }
 
     /// Makes everything durable and releases the directory.
-    ///
-    /// # Errors
-    /// Those of the log.
     pub fn close(&self) -> io::Result<()> {
         self.log.close().map_err(io::Error::from)
     }

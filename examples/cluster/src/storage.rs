@@ -22,7 +22,6 @@ use crate::types::TypeConfig;
 pub struct Identity {
     /// The cluster's number: any, as long as two clusters that could meet have different ones.
     pub cluster: u64,
-    /// The node's id.
     pub node: u64,
 }
 
@@ -32,7 +31,6 @@ impl std::fmt::Display for Identity {
     }
 }
 
-/// One node's log, snapshots and state, opened.
 #[derive(Debug)]
 pub struct Storage {
     pub(crate) identity: Identity,

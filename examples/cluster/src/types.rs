@@ -36,19 +36,9 @@ pub type Value = Vec<Bytes>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// `value` alone is under `key` from now on.
-    Put {
-        /// The key.
-        key: String,
-        /// The value.
-        value: Bytes,
-    },
+    Put { key: String, value: Bytes },
     /// `value` is added at the end of what is under `key`.
-    Append {
-        /// The key.
-        key: String,
-        /// The value.
-        value: Bytes,
-    },
+    Append { key: String, value: Bytes },
 }
 
 impl Request {
@@ -59,17 +49,14 @@ impl Request {
         }
     }
 
-    /// The bytes of key and value together.
     pub fn bytes(&self) -> usize {
         let (key, value) = self.parts();
         key.len() + value.len()
     }
 }
 
-/// What applying an entry answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
-    /// The entry changed no key.
     None,
     /// So many pieces are under the key now.
     Pieces(u64),

@@ -34,9 +34,7 @@ pub enum Call {
     Question(Question),
 }
 
-/// From node to node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "openraft's names")]
 pub enum Message {
     Append {
         /// Up to which entry the receiver has confirmed the log to this leader: it must have them.
@@ -48,46 +46,34 @@ pub enum Message {
     Snapshot(Vote, SnapshotMeta, Bytes),
 }
 
-/// The answer to a [`Message`].
 #[derive(Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "openraft's names")]
 pub enum Reply {
     Append(AppendEntriesResponse<TypeConfig>),
     Vote(VoteResponse<TypeConfig>),
     Snapshot(Vote),
 }
 
-/// What a client asks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Question {
     /// Is somebody there?
     Hello,
-    /// Change a key.
     Write(Request),
     /// What is under this key?
     Get(String),
-    /// Which keys begin so?
     List(String),
-    /// How is this node?
     Status,
     /// Add the node with this id, which is reached at this address, when it has caught up.
     Add(u64, String),
-    /// Remove the node with this id.
     Remove(u64),
 }
 
-/// What a node answers to a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
-    /// To [`Question::Hello`].
     Hello,
     /// The change is committed.
     Written(Written),
-    /// What is under the key.
     Value(Option<Value>),
-    /// The keys.
     Keys(Vec<String>),
-    /// To [`Question::Status`].
     Status(Box<NodeStatus>),
     /// The membership is as asked.
     Changed,
@@ -101,7 +87,6 @@ pub enum Answer {
     Unknown(String),
 }
 
-/// A change that is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Its index in the log.
@@ -110,23 +95,17 @@ pub struct Written {
     pub pieces: u64,
 }
 
-/// A leader, and where it is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// Its id.
     pub id: u64,
-    /// Its address.
     pub address: String,
 }
 
-/// How a node is, as it sees itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its id.
     pub id: u64,
     /// Leader, Follower, Candidate, Learner or Shutdown.
     pub state: String,
-    /// The term.
     pub term: u64,
     /// The leader that it knows.
     pub leader: Option<u64>,

@@ -12,7 +12,8 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 
 use crate::scheduler::at_io;
 
-/// A directory of a simulated disk.
+pub const PATH: &str = "/log";
+
 pub type Stepped = Hooked<Steps>;
 
 /// Another thread may go on here, if there is a point.

@@ -9,8 +9,8 @@ use inkstone::{Event, Log, Options, SealedSegment};
 use inkstone_io::{Directory, File, OpenFile};
 use inkstone_sim::SimDisk;
 
+use crate::disk::PATH;
 use crate::ledger::{Kind, fail};
-use crate::run::PATH;
 use crate::setup::Listener;
 use crate::tasks::Planned;
 
@@ -55,15 +55,12 @@ impl Ear {
             self.archived.lock().unwrap_or_else(PoisonError::into_inner).drain(..)
         {
             if self.bytes_of(&sealed) != bytes {
-                fail(Kind::Pinned, || {
-                    format!("segment {} is held, and its file has changed", sealed.number)
-                });
+                fail!(Kind::Pinned, "segment {} is held, and its file has changed", sealed.number);
             }
         }
     }
 }
 
-/// A listener.
 pub fn listen(options: Options, listener: Listener, disk: &SimDisk) -> (Options, Arc<Ear>) {
     let ear = Arc::new(Ear {
         log: OnceLock::new(),

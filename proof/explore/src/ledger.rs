@@ -17,7 +17,6 @@ use inkstone::Error;
 use inkstone_sim::survival::Must;
 use inkstone_sim::{Fate, PowerCut, SimDisk};
 
-/// Which promise is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Somebody who could go on sleeps for ever, or a lock is waited for by its holder.
@@ -44,11 +43,9 @@ pub enum Kind {
     WrongError,
     /// Callbacks came in another order than they must, or inside each other, or one twice.
     OutOfOrder,
-    /// A callback was not called.
     Uncalled,
 }
 
-/// A broken promise.
 #[derive(Debug, Clone)]
 pub struct Broken {
     pub kind: Kind,
@@ -65,10 +62,8 @@ pub fn take_broken() -> Option<Broken> {
 }
 
 /// Notes it, unless another one came first.
-pub fn note_broken(kind: Kind, what: impl FnOnce() -> String) {
-    BROKEN.with_borrow_mut(|broken| {
-        broken.get_or_insert_with(|| Broken { kind, what: what() });
-    });
+pub fn note_broken(kind: Kind, what: String) {
+    BROKEN.with_borrow_mut(|broken| _ = broken.get_or_insert(Broken { kind, what }));
 }
 
 /// What a schedule that failed panics with, without a word of the panic's own.
@@ -81,11 +76,15 @@ pub fn end_if_broken() {
     }
 }
 
-/// Ends the schedule.
-pub fn fail(kind: Kind, what: impl FnOnce() -> String) -> ! {
+pub fn break_off(kind: Kind, what: String) -> ! {
     note_broken(kind, what);
     resume_unwind(Box::new(Ends))
 }
+
+macro_rules! fail {
+    ($kind:expr, $($words:tt)+) => { $crate::ledger::break_off($kind, format!($($words)+)) };
+}
+pub(crate) use fail;
 
 /// A moment: how many things had been written down.
 pub type Moment = u64;
@@ -93,7 +92,6 @@ pub type Moment = u64;
 /// The bytes of a record that tell which one it is.
 pub const NUMBER_BYTES: usize = 8;
 
-/// The payload of a record.
 pub fn payload(number: u32, bytes: usize) -> Vec<u8> {
     let mut payload = vec![number as u8 | 1; bytes.max(NUMBER_BYTES)];
     payload[..4].copy_from_slice(&number.to_le_bytes());
@@ -101,7 +99,7 @@ pub fn payload(number: u32, bytes: usize) -> Vec<u8> {
     payload
 }
 
-fn number_in(payload: &[u8]) -> Option<u32> {
+pub fn number_in(payload: &[u8]) -> Option<u32> {
     let number = u32::from_le_bytes(*payload.first_chunk()?);
     let bytes = u32::from_le_bytes(*payload.get(4..)?.first_chunk()?) as usize;
     let fill = number as u8 | 1;
@@ -110,17 +108,14 @@ fn number_in(payload: &[u8]) -> Option<u32> {
     is_ours.then_some(number)
 }
 
-/// A record that somebody appends.
 #[derive(Debug, Clone)]
 struct Record {
     bytes: usize,
     /// The next record is of the same batch.
     has_more: bool,
-    /// When its append was called.
     called: Moment,
     /// Its LSN, once it is known.
     lsn: Option<u64>,
-    /// When its append had returned.
     appended: Option<Moment>,
     /// Since when it is certain.
     certain: Option<Moment>,
@@ -204,7 +199,6 @@ impl Ledger {
         }
     }
 
-    /// The records that were there before.
     pub fn begin(&mut self, first: u64, count: u64) {
         self.now += 1;
         for lsn in 1..=count {
@@ -237,7 +231,6 @@ impl Ledger {
         }
     }
 
-    /// Records are about to be appended: their numbers.
     pub fn will_append(&mut self, sizes: &[usize]) -> std::ops::Range<u32> {
         let called = self.tick();
         let first = self.records.len() as u32;
@@ -255,14 +248,11 @@ impl Ledger {
         first..first + sizes.len() as u32
     }
 
-    /// The append of these numbers has returned.
     pub fn appended(&mut self, numbers: std::ops::Range<u32>, first: u64, last: u64) {
         let now = self.tick();
         self.say(|| format!("appended {numbers:?} as {first}..={last}"));
         if last + 1 - first != numbers.len() as u64 {
-            fail(Kind::Wrong, || {
-                format!("{} records got the LSNs {first} to {last}", numbers.len())
-            });
+            fail!(Kind::Wrong, "{} records got the LSNs {first} to {last}", numbers.len());
         }
         for (number, lsn) in numbers.zip(first..) {
             self.claim(number, lsn);
@@ -274,16 +264,17 @@ impl Ledger {
     fn claim(&mut self, number: u32, lsn: u64) {
         let known = *self.records[number as usize].lsn.get_or_insert(lsn);
         if known != lsn {
-            fail(Kind::Wrong, || format!("record {number} has the LSNs {known} and {lsn}"));
+            fail!(Kind::Wrong, "record {number} has the LSNs {known} and {lsn}");
         }
         if let Some(other) = self.holders.insert(lsn, number)
             && other != number
             && !self.may_be_cut(other, lsn)
             && !self.may_be_cut(number, lsn)
         {
-            fail(Kind::Wrong, || {
-                format!("records {other} and {number} have the LSN {lsn}, and no cut was made")
-            });
+            fail!(
+                Kind::Wrong,
+                "records {other} and {number} have the LSN {lsn}, and no cut was made"
+            );
         }
     }
 
@@ -323,9 +314,10 @@ impl Ledger {
         let payload = payload(number, record.bytes);
         // Frames lie at multiples of 8 bytes.
         if !self.disk.medium_has(&payload) {
-            fail(Kind::Lost, || {
-                format!("record {number}, LSN {lsn}, is {why}, and its bytes are not on the medium")
-            });
+            fail!(
+                Kind::Lost,
+                "record {number}, LSN {lsn}, is {why}, and its bytes are not on the medium"
+            );
         }
     }
 
@@ -403,19 +395,17 @@ impl Ledger {
         }
     }
 
-    /// A reader has shown a record; it was asked at `begun`.
     pub fn shown(&mut self, begun: Moment, lsn: u64, bytes: &[u8]) {
         let number = self.know(lsn, bytes);
         self.say(|| format!("shown {number} at {lsn}"));
         if self.is_cut(number, lsn, begun) {
-            fail(Kind::Back, || {
-                format!(
-                    "record {number}, LSN {lsn}, is shown after the cut that took it off had returned"
-                )
-            });
+            fail!(
+                Kind::Back,
+                "record {number}, LSN {lsn}, is shown after the cut that took it off had returned"
+            );
         }
         if lsn < self.given_up_by(begun) {
-            fail(Kind::Back, || format!("LSN {lsn} is shown after it was truncated"));
+            fail!(Kind::Back, "LSN {lsn} is shown after it was truncated");
         }
         self.make_certain([number], "shown");
     }
@@ -423,9 +413,7 @@ impl Ledger {
     fn know(&mut self, lsn: u64, bytes: &[u8]) -> u32 {
         let number = number_in(bytes).filter(|number| (*number as usize) < self.records.len());
         let Some(number) = number else {
-            fail(Kind::Wrong, || {
-                format!("LSN {lsn} holds {} bytes that nobody appended", bytes.len())
-            });
+            fail!(Kind::Wrong, "LSN {lsn} holds {} bytes that nobody appended", bytes.len());
         };
         self.claim(number, lsn);
         number
@@ -448,9 +436,10 @@ impl Ledger {
             lsn + 1
         };
         if let Some(missing) = (lsn..up_to).find(|lsn| self.must_show(begun, *lsn).is_some()) {
-            fail(Kind::NotShown, || {
-                format!("LSN {missing} was known to be durable, and a reader is answered {why}")
-            });
+            fail!(
+                Kind::NotShown,
+                "LSN {missing} was known to be durable, and a reader is answered {why}"
+            );
         }
     }
 
@@ -461,12 +450,11 @@ impl Ledger {
             cut.lsn < shown && cut.begun > since && cut.done.is_some_and(|done| done < begun)
         };
         if let Some(cut) = self.cuts.iter().find(missed) {
-            fail(Kind::CutUntold, || {
-                format!(
-                    "a reader that has shown LSN {shown} is not told that {} is the last",
-                    cut.lsn
-                )
-            });
+            fail!(
+                Kind::CutUntold,
+                "a reader that has shown LSN {shown} is not told that {} is the last",
+                cut.lsn
+            );
         }
     }
 
@@ -480,11 +468,11 @@ impl Ledger {
             Error::TruncatedBefore { first, .. } => {
                 self.may_be_given_up(first.get().saturating_sub(1))
             }
-            Error::Corrupt(_) => fail(Kind::FalseCorrupt, || format!("{by}: {error}")),
+            Error::Corrupt(_) => fail!(Kind::FalseCorrupt, "{by}: {error}"),
             _ => false,
         };
         if !is_explained {
-            fail(Kind::WrongError, || format!("{by}: {error}"));
+            fail!(Kind::WrongError, "{by}: {error}");
         }
     }
 
@@ -532,9 +520,8 @@ impl Ledger {
     /// Compares what was found with it. `first` is the first LSN that the log says it has.
     pub fn check_found(&self, expected: &Expected, first: u64, found: &[(u64, Vec<u8>)]) {
         let Expected { must, now, why } = expected;
-        let broken = |kind: Kind, what: String| -> ! {
-            fail(kind, || format!("after a power cut ({why}): {what}"))
-        };
+        let broken =
+            |kind: Kind, what: String| -> ! { fail!(kind, "after a power cut ({why}): {what}") };
         let last = first + found.len() as u64 - 1;
         if let Err(why) = must.ends(first, last) {
             let kind = if first < must.firsts[0] { Kind::Back } else { Kind::Lost };

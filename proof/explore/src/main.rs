@@ -22,6 +22,7 @@ mod scheduler;
 mod setup;
 mod tasks;
 mod templates;
+mod world;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,20 +57,17 @@ fn config() -> Config {
     config
 }
 
-/// A schedule that broke a promise.
 struct Failure {
     seed: u64,
     broken: Broken,
 }
 
-/// What is to be explored.
 struct Task {
     plan: Plan,
     from: u64,
     schedules: u64,
     threads: usize,
     time: Duration,
-    /// Ends with the first failure.
     one_is_enough: bool,
     shows_progress: bool,
 }
@@ -197,7 +195,7 @@ fn watch_panics() {
             .location()
             .map_or_else(String::new, |place| format!(" ({}:{})", place.file(), place.line()));
         let is_hang = text.contains("deadlock!") || text.contains("max_steps");
-        note_broken(if is_hang { Kind::Hang } else { Kind::Panic }, || format!("{text}{place}"));
+        note_broken(if is_hang { Kind::Hang } else { Kind::Panic }, format!("{text}{place}"));
     }));
 }
 

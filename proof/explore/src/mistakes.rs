@@ -48,7 +48,6 @@ const ABOUT_THREADS: &[(Mistake, &[Kind])] = &[
     (Mistake::TailKeptOverCut, &[Kind::Back, Kind::Wrong, Kind::Lost]),
 ];
 
-/// Those of a raft log.
 const OF_RAFT: &[(RaftMistake, &[Kind])] = &[
     (RaftMistake::CallbackOutOfOrder, &[Kind::OutOfOrder]),
     (RaftMistake::CallbackBesideAnother, &[Kind::OutOfOrder]),

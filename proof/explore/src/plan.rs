@@ -11,6 +11,5 @@ pub struct Plan {
     pub mistake: Option<inkstone::mistake::Mistake>,
     #[cfg(inkstone_mistakes)]
     pub raft_mistake: Option<inkstone_raft::mistake::Mistake>,
-    /// Tells what happens.
     pub talks: bool,
 }

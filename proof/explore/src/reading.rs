@@ -7,20 +7,18 @@ use std::time::Duration;
 use inkstone::{Cursor, Error, Lsn, Reader};
 
 use crate::ledger::{Kind, fail};
-use crate::run::World;
 use crate::tasks::block_on;
+use crate::world::World;
 
 /// Who follows the log has no timer: it is woken, or it hangs.
 const FOREVER: Duration = Duration::MAX;
 /// A cursor reads on to the end, which others move.
 const READ_MAX: usize = 60;
 
-/// Where a reader reads.
 pub struct Place {
     pub cursor: Cursor,
     /// What it has shown last, and when.
     shown: Option<(u64, u64)>,
-    /// It waits as a task.
     awaits: bool,
 }
 
@@ -60,9 +58,7 @@ impl Place {
         match found {
             Ok(Some((lsn, bytes))) => {
                 if lsn != next {
-                    fail(Kind::Wrong, || {
-                        format!("a cursor shows LSN {lsn} where {next} comes next")
-                    });
+                    fail!(Kind::Wrong, "a cursor shows LSN {lsn} where {next} comes next");
                 }
                 ledger.shown(begun, lsn, &bytes);
                 self.shown = Some((lsn, ledger.tick()));
@@ -110,7 +106,6 @@ impl Place {
     }
 }
 
-/// A record by its LSN.
 pub fn get(world: &World, reader: &Reader, lsn: u64) {
     let begun = world.ledger().tick();
     let found = reader.get(Lsn::new(lsn));

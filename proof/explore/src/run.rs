@@ -6,100 +6,30 @@
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use inkstone::{Append, Error, Log, Lsn, Reader};
-use inkstone_sim::Counters;
 use shuttle::thread::{self, JoinHandle};
 
-use crate::disk::{Stepped, alone, stepped};
+use crate::disk::{PATH, alone, stepped};
 use crate::ear::listen;
 use crate::ledger::{Ends, Kind, Ledger, end_if_broken, fail, payload};
 use crate::plan::Plan;
 use crate::reading::{Place, get};
-use crate::scheduler::in_a_child;
 use crate::setup::{End, Op, Setup, plain};
 use crate::tasks::{Habit, Owned, Planned, Slot, block_on};
 use crate::templates::Template;
-
-/// The log's directory.
-pub const PATH: &str = "/log";
-
-type SharedLog = Arc<Log>;
-
-type SharedLedger = Arc<Mutex<Ledger>>;
-
-/// What all threads of a history share.
-#[derive(Clone)]
-pub struct World {
-    ledger: SharedLedger,
-    /// Those who hold the log for sure: when there are none, it is closed or about to be.
-    holders: Arc<AtomicU32>,
-    weak: Weak<Log>,
-    directory: Stepped,
-    own_thread: bool,
-    /// Callbacks that were not called yet.
-    uncalled: Arc<AtomicU32>,
-}
-
-impl World {
-    /// Never held over a scheduling point.
-    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn refused(&self, error: &Error, by: &str) {
-        if matches!(error, Error::Closed) && self.holders.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        self.ledger().refused(error, by);
-    }
-
-    /// One owner less, who may be the last.
-    fn leave(&self, log: SharedLog) {
-        self.holders.fetch_sub(1, Ordering::Relaxed);
-        self.survive(|| drop(log));
-    }
-
-    /// What a forked child does. The parent goes on as if it had not been.
-    fn as_child(&self, run: impl FnOnce(&Self)) {
-        let disk = self.ledger().disk.clone();
-        let changes =
-            || Counters { opens: 0, listings: 0, reads: 0, read_bytes: 0, ..disk.counters() };
-        let before = changes();
-        self.directory.hook().be_forked(true);
-        in_a_child(|| run(self));
-        self.directory.hook().be_forked(false);
-        if changes() != before {
-            fail(Kind::Forked, || {
-                format!(
-                    "a forked child asks the disk for changes: {:?}, {before:?} before",
-                    changes()
-                )
-            });
-        }
-    }
-
-    /// Runs what may panic as planned.
-    pub fn survive(&self, run: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-            if !panic.is::<Planned>() {
-                resume_unwind(panic);
-            }
-            self.ledger().say(|| "a planned panic came through".into());
-        }
-    }
-}
+use crate::world::{SharedLog, World};
 
 /// The outcome of a wait, as it was told.
 fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, Error>, by: &str) {
     match outcome {
         Ok(lsn) if lsn == wanted => world.ledger().acknowledged(numbers),
-        Ok(lsn) => fail(Kind::Wrong, || format!("{by}: LSN {lsn}, and the append gave {wanted}")),
+        Ok(lsn) => fail!(Kind::Wrong, "{by}: LSN {lsn}, and the append gave {wanted}"),
         Err(error) => world.refused(&error, by),
     }
 }
@@ -107,7 +37,6 @@ fn settle(world: &World, numbers: Range<u32>, wanted: Lsn, outcome: Result<Lsn, 
 /// The numbers of records and their append, unless it was refused.
 type Appended<'log> = Option<(Range<u32>, Append<'log>)>;
 
-/// One of the threads.
 struct Worker {
     world: World,
     log: Option<SharedLog>,
@@ -363,7 +292,7 @@ impl Worker {
             let lsn = Lsn::new(log.durable().get().saturating_sub(1));
             let refused = |by: &str, done: inkstone::Result<()>| match done {
                 Err(Error::Forked { .. }) => {}
-                other => fail(Kind::Forked, || format!("{by} in a forked child: {other:?}")),
+                other => fail!(Kind::Forked, "{by} in a forked child: {other:?}"),
             };
             match which % 8 {
                 0 => refused("append", log.append(&[1; 40]).map(drop)),
@@ -475,7 +404,7 @@ pub fn one(seed: u64, plan: Plan) {
     let directory = stepped(disk.directory(PATH));
     let log = match Log::open_in(Arc::new(directory.clone()), options) {
         Ok(log) => Arc::new(log),
-        Err(error) => fail(Kind::WrongError, || format!("opening: {error}")),
+        Err(error) => fail!(Kind::WrongError, "opening: {error}"),
     };
     let _ = ear.log.set(Arc::downgrade(&log));
     let holders = Arc::new(AtomicU32::new(setup.threads.len() as u32 + 1));
@@ -552,7 +481,7 @@ pub fn join<T>(thread: JoinHandle<T>) -> T {
         if panic.is::<Ends>() {
             resume_unwind(panic)
         } else {
-            fail(Kind::Panic, || "a thread panicked".into())
+            fail!(Kind::Panic, "a thread panicked")
         }
     })
 }
@@ -574,7 +503,6 @@ fn end(setup: &Setup, world: &World, log: SharedLog) {
     });
 }
 
-/// Opens what each power cut has left.
 fn look_at_what_is_left(world: &World) {
     let found = {
         let mut ledger = world.ledger();
@@ -584,9 +512,11 @@ fn look_at_what_is_left(world: &World) {
     for (disk, expected) in found {
         let reader = match Reader::open_in(Arc::new(alone(disk.directory(PATH))), plain()) {
             Ok(reader) => reader,
-            Err(error) => fail(Kind::FalseCorrupt, || {
-                format!("after a power cut ({}) the log cannot be opened: {error}", expected.why)
-            }),
+            Err(error) => fail!(
+                Kind::FalseCorrupt,
+                "after a power cut ({}) the log cannot be opened: {error}",
+                expected.why
+            ),
         };
         let first = reader.first();
         let records: Result<Vec<_>, _> = reader
@@ -595,9 +525,11 @@ fn look_at_what_is_left(world: &World) {
             .collect();
         match records {
             Ok(records) => world.ledger().check_found(&expected, first.get(), &records),
-            Err(error) => fail(Kind::FalseCorrupt, || {
-                format!("after a power cut ({}) the log cannot be read: {error}", expected.why)
-            }),
+            Err(error) => fail!(
+                Kind::FalseCorrupt,
+                "after a power cut ({}) the log cannot be read: {error}",
+                expected.why
+            ),
         }
     }
 }

@@ -39,16 +39,18 @@ pub fn at_io(point: impl FnOnce()) {
     IS_IO.set(false);
 }
 
-/// How the next thread is chosen.
 #[derive(Debug)]
 enum Way {
-    /// Any one.
     Random,
     /// The same one as before, but for one time in so many.
     Sticky(u32),
     /// The one with the highest priority. The running thread loses its priority at each of these
     /// steps, and whenever it yields.
-    Priorities { of: Vec<u64>, changes: Vec<u32>, lowest: u64 },
+    Priorities {
+        of: Vec<u64>,
+        changes: Vec<u32>,
+        lowest: u64,
+    },
 }
 
 /// Gives one schedule for each seed that `next` gives.
@@ -105,9 +107,10 @@ impl<F: FnMut() -> Option<u64>> Scheduler for Seeds<F> {
             if runnable.iter().any(|task| task.id() == child && task.runnable()) {
                 return Some(child);
             }
-            note_broken(Kind::Hang, || {
-                "a forked child waits for a thread that it does not have".into()
-            });
+            note_broken(
+                Kind::Hang,
+                "a forked child waits for a thread that it does not have".into(),
+            );
             return None;
         }
         if let [only] = runnable {

@@ -11,32 +11,25 @@ use inkstone_sim::{AfterEffect, Effect, Fault, OperationKind, errno};
 
 use crate::tasks::Habit;
 
-/// One thing that a thread does.
 #[derive(Debug, Clone, Copy)]
 pub enum Op {
-    /// Append and wait.
     Append(usize),
     /// Append, and keep the handle until the end.
     Keep(usize),
     /// Wait for what was kept.
     WaitForKept,
-    /// Append, and let go.
     LetGo(usize),
-    /// Several at once, and wait.
     Batch(usize, usize),
     Try(usize),
     AppendAsync(usize),
-    /// Append and await.
     Await(usize, Habit),
     /// Append, poll here, and await on another thread with another waker.
     HandOver(usize, Habit),
-    /// Append, poll, and drop the future.
     Cancel(usize, Habit),
     /// Append, and await on a thread that does not hold the log.
     AwaitBeside(usize),
     /// Append, let go, and await the LSN; or poll once, and drop the future.
     AwaitLsn(usize, bool),
-    /// Append, and leave a callback.
     Call(usize),
     /// Append, and leave a callback that appends and waits.
     CallAndWait(usize),
@@ -49,9 +42,7 @@ pub enum Op {
     ReadOn,
     /// A record by its LSN: so many before the last.
     Get(u64),
-    /// Fork, and use the log in the child.
     Fork,
-    /// Let go of the log.
     LeaveLog,
 }
 
@@ -60,7 +51,6 @@ pub enum Op {
 pub enum Before {
     Nothing,
     Few,
-    /// The segment is nearly full.
     NearlyFull,
     /// There are several segments.
     Several,
@@ -85,7 +75,6 @@ pub enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
     None,
-    /// It asks the log.
     Asks,
     /// It holds every segment that is sealed, and looks at its file again at the end.
     Archives,
@@ -261,7 +250,6 @@ fn beside(rng: &mut Rng, cuts: bool, length: usize) -> Vec<Op> {
     (0..length).map(op).collect()
 }
 
-/// A write or a sync that fails.
 pub fn fault(rng: &mut Rng) -> Fault {
     let after = AfterEffect::ALL[rng.usize(..2) * 2];
     let fault = match rng.u8(..4) {
@@ -274,7 +262,6 @@ pub fn fault(rng: &mut Rng) -> Fault {
 }
 
 impl Setup {
-    /// Draws one.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
         let rng = &mut rng;

@@ -95,7 +95,6 @@ impl Slot {
         self.rings.notify_all();
     }
 
-    /// A waker of this slot.
     pub fn waker(self: &Arc<Self>, habit: Habit, log: &Weak<Log>, other: Option<Owned>) -> Waker {
         let bell = Bell {
             slot: Arc::clone(self),
@@ -106,7 +105,6 @@ impl Slot {
         Waker::from(Arc::new(bell))
     }
 
-    /// Polls once. True when it is decided.
     pub fn poll(&self, waker: &Waker) -> bool {
         Self::poll_in(&mut lock(&self.inner), waker)
     }
@@ -188,7 +186,6 @@ impl Drop for Bell {
     }
 }
 
-/// Wakes one thread.
 pub struct Sleeper {
     woken: Mutex<bool>,
     rings: Condvar,

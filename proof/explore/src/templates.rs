@@ -7,12 +7,10 @@ use std::sync::{Arc, OnceLock};
 use inkstone::Log;
 use inkstone_sim::{DiskOptions, SimDisk};
 
-use crate::disk::alone;
+use crate::disk::{PATH, alone};
 use crate::ledger::payload;
-use crate::run::PATH;
 use crate::setup::{Before, plain};
 
-/// A log that was closed cleanly.
 pub struct Template {
     pub disk: SimDisk,
     pub records: u64,

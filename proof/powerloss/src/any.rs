@@ -39,14 +39,11 @@ const CANNOT_START: [i32; 2] = [126, 127];
 /// After a kill the pipe ends at once, unless another process holds it.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is to be done.
 #[derive(Debug, Clone)]
 pub struct AnyOptions {
     /// The writer, as the shell takes it; `{dir}` is the directory.
     pub writer: String,
-    /// The reader likewise.
     pub reader: String,
-    /// How many writers are started.
     pub rounds: u64,
     /// How many writers follow each other in one directory, where they are only killed.
     pub lives: u64,
@@ -58,12 +55,9 @@ pub struct AnyOptions {
     pub states: usize,
 }
 
-/// What was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Writers that were killed.
     pub kills: u64,
-    /// Lines that were acknowledged.
     pub acknowledged: u64,
     /// Lines that had to be there and were read back from crash states.
     pub confirmed: u64,
@@ -134,7 +128,6 @@ struct Any<'a> {
     reader: Shell,
     /// What the last reading has shown of the log that the next writer continues.
     certain: Vec<Vec<u8>>,
-    /// The lines of the writer.
     told: Vec<Vec<u8>>,
     round: u64,
     figures: Figures,
@@ -304,7 +297,6 @@ fn words(line: &[u8]) -> String {
     }
 }
 
-/// What a writer has printed, and how it ended.
 #[derive(Debug, Default)]
 struct Printed {
     lines: Vec<Vec<u8>>,
@@ -316,7 +308,6 @@ struct Printed {
     failed: Option<String>,
 }
 
-/// A command for the shell.
 #[derive(Debug)]
 struct Shell {
     /// The argument that named it.

@@ -14,12 +14,10 @@ use crate::medium::RunError;
 use crate::mistake::Mistake;
 use crate::process::Program;
 
-/// The settings that all these labs have.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// On these file systems; none: where `parent` is.
     pub kinds: Vec<FsKind>,
-    /// The first writer's.
     pub seed: u64,
     /// Where work directories are made.
     pub parent: PathBuf,
@@ -27,14 +25,11 @@ pub struct Campaign {
     pub keep_in: Option<PathBuf>,
     /// The writer, where it is one of ours.
     pub program: Program,
-    /// The command that does the same again.
     pub command: String,
-    /// A mistake in the log, to see that it is found.
     pub mistake: Option<Mistake>,
 }
 
 impl Campaign {
-    /// The certificate of a lab that begins.
     pub fn begin(&self, lab: &str, file_system: String, subject: &str) -> Certificate {
         let command = self.command.clone();
         let begun = Certificate::begin(lab, file_system, subject.to_owned(), command);

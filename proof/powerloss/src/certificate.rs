@@ -13,31 +13,23 @@ use serde::{Deserialize, Serialize};
 pub struct Certificate {
     /// Which lab: `sim`, `run`, `kill`, `strategies`, `faults`, `any`.
     pub lab: String,
-    /// The version of Inkstone.
     pub inkstone: String,
-    /// The kernel, as `uname -r` prints it.
     pub kernel: String,
-    /// The command that repeats the run.
     pub command: String,
     /// What was tested: strategy, segment size and the like, in words.
     pub subject: String,
     /// The file system, or `simulated`.
     pub file_system: String,
-    /// The first seed and how many.
     pub seed: u64,
     /// How many seeds from there.
     pub seeds: u64,
-    /// What was checked, class by class.
     pub classes: Vec<Class>,
-    /// How long it took, s.
     pub seconds: f64,
     /// What was found; empty when every promise held.
     pub violations: Vec<Violation>,
-    /// What did not run, and why.
     pub not_run: Vec<String>,
 }
 
-/// States of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     /// For example `any subset of unflushed sectors`.
@@ -62,17 +54,13 @@ impl Class {
     }
 }
 
-/// A promise that was seen broken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
-    /// What was broken, in words.
     pub what: String,
-    /// The command that shows it again.
     pub command: String,
 }
 
 impl Certificate {
-    /// One of a run that begins.
     pub fn begin(lab: &str, file_system: String, subject: String, command: String) -> Self {
         Self {
             lab: lab.into(),
@@ -90,7 +78,6 @@ impl Certificate {
         }
     }
 
-    /// Counts states of a class.
     pub fn count(&mut self, name: &str, states: u64) {
         match self.classes.iter_mut().find(|class| class.name == name) {
             Some(class) => class.states += states,
@@ -100,12 +87,10 @@ impl Certificate {
         }
     }
 
-    /// States that were opened, read and compared.
     pub fn states(&self) -> u64 {
         self.classes.iter().map(|class| class.states).sum()
     }
 
-    /// Whether every promise held in every state.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }

@@ -60,7 +60,6 @@ fn sizes(rng: &mut fastrand::Rng) -> Vec<usize> {
     (0..count).map(|_| size(rng).min(largest)).collect()
 }
 
-/// What a history mostly consists of.
 #[derive(Debug, Clone, Copy)]
 enum Taste {
     Mixed,
@@ -75,7 +74,6 @@ enum Taste {
     Recycling,
 }
 
-/// A history of `length` operations.
 pub fn history(seed: u64, length: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6869_7374_6F72_7921);
     let taste =
@@ -160,7 +158,6 @@ fn part(model: &Model, part: u8) -> u64 {
     model.first - 1 + (count * u64::from(part)).div_ceil(255)
 }
 
-/// What `operation` means.
 pub fn plan(operation: &Op, before: &Model) -> Plan {
     if let Op::PowerCut(within) = operation {
         return plan(within, before);

@@ -37,10 +37,8 @@ const RECORDS_MAX: u64 = 3000;
 /// How long a writer may be silent. It waits for a disk that others use too.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
-/// The sums of all rounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Writers that were killed.
     pub kills: u64,
     /// Of these, writers that had not yet opened the log.
     pub kills_before_open: u64,
@@ -60,17 +58,11 @@ pub struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, kills_before_open: early, acknowledgements, records, .. } = self;
+        let Self { records_again: again, records_acknowledged: newly, torn, refused, .. } = self;
         write!(
             f,
-            "{} kills ({} before the log was open), {} acknowledgements, {} records read back ({} newly acknowledged, {} shown before), {} torn tails, {} second writers refused",
-            self.kills,
-            self.kills_before_open,
-            self.acknowledgements,
-            self.records,
-            self.records_acknowledged,
-            self.records_again,
-            self.torn,
-            self.refused
+            "{kills} kills ({early} before the log was open), {acknowledgements} acknowledgements, {records} records read back ({newly} newly acknowledged, {again} shown before), {torn} torn tails, {refused} second writers refused"
         )
     }
 }
@@ -108,7 +100,6 @@ enum Trigger {
     /// The writer was started: it is killed while it opens the log. The delay is in thousandths of
     /// a recent opening's time.
     Start,
-    /// The log is open.
     Open,
     /// This many acknowledgements were reported.
     Acknowledgements(u32),
@@ -116,7 +107,6 @@ enum Trigger {
     Closing,
 }
 
-/// How the writer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Kill,
@@ -303,7 +293,6 @@ fn is_acknowledgement(line: &Line) -> bool {
     is_sync || line.is_acknowledgement()
 }
 
-/// The log within the medium's directory.
 fn log_in(ground: &Path) -> PathBuf {
     ground.join("log")
 }

@@ -24,6 +24,7 @@
 //! | [`raft`] | the same of a raft log |
 //! | [`mistake`], [`mistakes`] | mistakes to be caught, and which lab catches which |
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "what a name says needs no second word")]
 
 pub mod any;
 pub mod campaign;

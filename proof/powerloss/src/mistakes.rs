@@ -12,6 +12,7 @@ use inkstone_sim::{AfterEffect, Effect, Fault, FaultRates, OperationKind, SimDis
 
 use crate::history::{Op, history, rough};
 use crate::mistake::Mistake;
+use crate::sim::class::LITTLE;
 use crate::sim::explore::{Effort, Explorer, open};
 use crate::sim::fault::{FaultyRun, Trouble};
 use crate::sim::killed::Killed;
@@ -56,16 +57,13 @@ inkstone_io::named_choice! {
 pub struct Caught {
     /// Disks (for readers: rounds of checks) that were judged before it.
     pub states: u64,
-    /// The seed of the history.
     pub seed: u64,
-    /// In words.
     pub why: String,
 }
 
 /// How much is tried before a lab counts as not noticing.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
-    /// Histories.
     pub seeds: u64,
     /// States; the history that passes this number is the last.
     pub states: u64,
@@ -86,7 +84,6 @@ pub const THREADS: Bound = Bound { seeds: 16, states: 20_000 };
 /// A lab that catches a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catch {
-    /// Which one.
     pub lab: Lab,
     /// States until the first broken promise, from each of [`STARTS`].
     pub states: [u64; 5],
@@ -158,17 +155,13 @@ pub fn hunt(lab: Lab, mistake: Option<Mistake>, first: u64, bound: Bound) -> Opt
 /// Runs a lab on one seed, and adds to `states`.
 fn one(lab: Lab, mistake: Option<Mistake>, seed: u64, states: &mut u64) -> Result<(), String> {
     let variant = variant(seed).making(mistake);
+    let effort = |samples, deep| Effort { samples, all_of: samples as usize, deep };
     match lab {
-        Lab::Explore => {
-            run(variant, seed, Effort { samples: 2, all_of: 2, deep: 0 }, false, states)
-        }
-        Lab::Recovery => {
-            run(variant, seed, Effort { samples: 1, all_of: 1, deep: 2 }, false, states)
-        }
-        Lab::Rough => run(variant, seed, Effort { samples: 1, all_of: 1, deep: 0 }, true, states),
+        Lab::Explore => run(variant, seed, effort(2, 0), &history(seed, 16), states),
+        Lab::Recovery => run(variant, seed, effort(1, 2), &history(seed, 16), states),
+        Lab::Rough => run(variant, seed, effort(1, 0), &rough(seed, 16), states),
         Lab::Killed => {
-            let effort = Effort { samples: 2, all_of: 2, deep: 0 };
-            let mut killed = Killed::new(Explorer::new(variant, effort, seed));
+            let mut killed = Killed::new(Explorer::new(variant, effort(2, 0), seed));
             let result = killed.all(&history(seed, 16));
             *states += killed.explorer.states + 1;
             result
@@ -194,18 +187,14 @@ fn run(
     variant: Variant,
     seed: u64,
     effort: Effort,
-    is_rough: bool,
+    operations: &[Op],
     states: &mut u64,
 ) -> Result<(), String> {
-    let operations = if is_rough { rough(seed, 16) } else { history(seed, 16) };
     let mut run = Run::begin(Explorer::new(variant, effort, seed))?;
-    let result = run.steps(&operations);
+    let result = run.steps(operations);
     *states += run.explorer.states;
     result
 }
-
-/// Where a history fails at many places, a little is checked in each.
-const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 
 fn faulty(
     disk: SimDisk,

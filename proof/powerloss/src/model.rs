@@ -26,7 +26,6 @@ pub const PROBE: u32 = u32::MAX;
 pub struct Record {
     /// Which record of the run it is; its payload follows from it.
     pub number: u32,
-    /// How long the payload is.
     pub bytes: usize,
     /// The next record is of the same batch.
     pub has_more: bool,
@@ -44,7 +43,6 @@ impl Record {
         (0..numbers).chain([PROBE]).any(|number| of(number).payload() == bytes)
     }
 
-    /// Its bytes.
     pub fn payload(&self) -> &'static [u8] {
         let start = match self.number % 8 {
             5 => 1 << 20,
@@ -64,7 +62,6 @@ impl Piece for Record {
     }
 }
 
-/// What a log showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
     /// The first LSN that is there; one more than `last` in an empty log.
@@ -87,7 +84,6 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty log.
     pub fn new() -> Self {
         Self { first: 1, ..Self::default() }
     }
@@ -97,7 +93,6 @@ impl Model {
         self.records.len() as u64
     }
 
-    /// Appends a record.
     pub fn push(&mut self, bytes: usize, has_more: bool) {
         self.records.push(Record { number: self.numbers, bytes, has_more });
         self.numbers += 1;

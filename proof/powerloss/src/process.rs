@@ -24,20 +24,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// words of what it does.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The program.
     pub path: PathBuf,
     /// What comes first.
     pub arguments: Vec<String>,
 }
 
-/// What was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
     /// A line, with its end; the last one of a killed process may have none.
     Line(Vec<u8>),
-    /// Its output has ended.
     Ended,
-    /// Nothing in that time.
     Silent,
 }
 
@@ -80,7 +76,6 @@ impl Process {
         Self::start(&mut command).map_err(|error| format!("{}: {error}", program.path.display()))
     }
 
-    /// Waits for a line.
     pub fn hear(&self, within: Duration) -> Heard {
         match self.lines.recv_timeout(within) {
             Ok(line) => Heard::Line(line),
@@ -107,18 +102,15 @@ impl Process {
         }
     }
 
-    /// Sends it a word.
     pub fn say(&mut self, word: &str) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("the process has no input")?;
         writeln!(input, "{word}").map_err(|error| format!("the process has ended: {error}"))
     }
 
-    /// Its number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Stops it or lets it go on.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
         signal_process(self.id(), signal).map_err(|error| error.to_string())
     }

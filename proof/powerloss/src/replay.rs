@@ -12,7 +12,6 @@ use crate::medium::State;
 use crate::strategies::plain::Trial;
 use crate::strategies::{left, plain};
 
-/// What was recorded.
 #[derive(Debug)]
 pub enum Recorded {
     /// A history of a log or of a raft log.
@@ -22,7 +21,6 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// Of this recording.
     pub fn of(recording: &Recording) -> Result<Self, String> {
         let head = recording.head().unwrap_or_default();
         if !head.starts_with(plain::HEAD) {
@@ -34,7 +32,6 @@ impl Recorded {
         Ok(Self::Plain(head.parse()?, *first..=*last))
     }
 
-    /// On which file system.
     pub fn kind(&self) -> FsKind {
         match self {
             Self::Log(judging) => judging.chronicle().spec.kind,
@@ -50,7 +47,6 @@ impl Recorded {
         }
     }
 
-    /// What the writer itself found wrong.
     pub fn failed(&self) -> Option<&str> {
         match self {
             Self::Log(judging) => judging.chronicle().failed.as_deref(),
@@ -58,7 +54,6 @@ impl Recorded {
         }
     }
 
-    /// Judges a state.
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         match self {
             Self::Log(judging) => judging.judge(state),

@@ -13,10 +13,8 @@ use crate::kernel::machine::Machine;
 use crate::kernel::states::{Cut, Kept, exactly};
 use crate::medium::{Choice, Medium, RunError, Shown, State};
 
-/// What is to be run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// Writers that are crashed.
     pub(crate) rounds: u64,
     /// After so many violations the rest would show the same.
     pub(crate) violations_max: usize,
@@ -33,10 +31,8 @@ pub(crate) struct Written {
     pub(crate) broken: Vec<String>,
 }
 
-/// What is said of a state.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Every promise held.
     Held,
     /// One was broken, in this state, or in one with these units of the cut.
     Broken(String, Option<Kept>),
@@ -57,7 +53,6 @@ pub(crate) trait Lab<M: Medium> {
     fn write(&mut self, round: u64, medium: &mut M, stop: &AtomicBool)
     -> Result<Written, RunError>;
 
-    /// Judges a state.
     fn judge(&mut self, state: &State<'_>) -> Result<Verdict, RunError>;
 
     /// Judges what follows from the state that was judged last, when it is not mounted any more.

@@ -9,7 +9,6 @@ use inkstone::{Directory, Log, Lsn, Options};
 use crate::mistake::{Mistake, open_in};
 use crate::model::{Allowed, Record, Shown};
 
-/// Opens a log and compares it.
 pub fn open_and_check(
     directory: impl Directory,
     options: Options,

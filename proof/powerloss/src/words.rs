@@ -35,7 +35,6 @@ impl Way {
         ways.iter().partition(|way| way.access() == Access::Buffered || kind.has_direct())
     }
 
-    /// Their names, for people.
     pub(crate) fn list(ways: &[Self]) -> String {
         ways.iter().map(Self::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -71,7 +70,6 @@ pub(crate) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Reads them.
     pub(crate) fn of(text: &'a str, head: &str) -> Result<Self, String> {
         let rest = text
             .strip_prefix(head)

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use crate::sum::{Sum, sum_of};
 
 /// A page of content, and the unit in which a file system allocates here.
-pub(crate) const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 /// Pages in a group: changing one page of a shared file copies the page, and the pointers of one
 /// group and of all groups. 32 keeps both short for files of some MiB.
 const GROUP_PAGES: usize = 32;
@@ -42,12 +42,12 @@ struct Group {
     pages: [Option<Arc<Page>>; GROUP_PAGES],
 }
 
-/// The sum of a page of zeros.
 static ZEROS: LazyLock<u128> = LazyLock::new(|| sum_of(&[0; PAGE_BYTES]));
 
-/// The bytes of a file from 0 to any length; what was never written reads as zeros.
+/// The bytes of a file, or of a disk, from 0 to any length; what was never written reads as zeros.
+/// A clone shares all pages until one of the two is written.
 #[derive(Clone, Default)]
-pub(crate) struct Content {
+pub struct Content {
     groups: Arc<Vec<Option<Arc<Group>>>>,
 }
 
@@ -112,8 +112,19 @@ impl Content {
         &mut Arc::make_mut(group).pages[page % GROUP_PAGES]
     }
 
+    /// How many pages take memory: those that hold something other than zeros.
+    pub fn pages(&self) -> usize {
+        let groups = self.groups.iter().flatten();
+        groups.map(|group| group.pages.iter().flatten().count()).sum()
+    }
+
+    /// Whether a write to this range needs no new memory.
+    pub fn has_pages(&self, offset: u64, len: usize) -> bool {
+        pieces(offset, len).all(|piece| self.page(piece.page).is_some())
+    }
+
     /// Fills `out` from `offset`.
-    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
+    pub fn read(&self, offset: u64, out: &mut [u8]) {
         for piece in pieces(offset, out.len()) {
             let target = &mut out[piece.at..piece.at + piece.len];
             match self.page(piece.page) {
@@ -123,7 +134,6 @@ impl Content {
         }
     }
 
-    /// The bytes of a range.
     pub(crate) fn get(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len);
         for piece in pieces(offset, len) {
@@ -153,30 +163,25 @@ impl Content {
         )
     }
 
-    /// Writes `bytes` at `offset`.
-    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for piece in pieces(offset, bytes.len()) {
             let source = &bytes[piece.at..piece.at + piece.len];
-            if piece.len == PAGE_BYTES {
-                let is_zero = *source == [0; PAGE_BYTES];
-                if is_zero && self.page(piece.page).is_none() {
-                    continue;
+            if self.page(piece.page).is_none() && *source == [0; PAGE_BYTES][..piece.len] {
+                continue;
+            }
+            let slot = self.slot(piece.page);
+            match source.try_into() {
+                Ok(whole) => *slot = Some(Arc::new(Page::new(whole))),
+                Err(_) => {
+                    let page = slot.get_or_insert_with(|| Arc::new(Page::new([0; PAGE_BYTES])));
+                    Arc::make_mut(page).change()[piece.start..piece.start + piece.len]
+                        .copy_from_slice(source);
                 }
-                let whole = source.try_into().expect("a whole page");
-                *self.slot(piece.page) =
-                    if is_zero { None } else { Some(Arc::new(Page::new(whole))) };
-            } else {
-                let page = self
-                    .slot(piece.page)
-                    .get_or_insert_with(|| Arc::new(Page::new([0; PAGE_BYTES])));
-                Arc::make_mut(page).change()[piece.start..piece.start + piece.len]
-                    .copy_from_slice(source);
             }
         }
     }
 
-    /// Makes a range read as zeros.
-    pub(crate) fn zero(&mut self, offset: u64, len: usize) {
+    pub fn zero(&mut self, offset: u64, len: usize) {
         for piece in pieces(offset, len) {
             if self.page(piece.page).is_none() {
                 continue;
@@ -242,7 +247,6 @@ impl Blocks {
         }
     }
 
-    /// How many blocks it has.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -327,8 +331,12 @@ mod tests {
     #[test]
     fn zeros_take_no_memory() {
         let mut content = Content::default();
-        content.write(0, &vec![0; 1 << 20]);
-        assert!(content.groups.is_empty());
+        content.write(0, &vec![0; (1 << 20) + 100]);
+        assert_eq!(content.pages(), 0);
+        content.write(4000, &[1; 200]);
+        assert!(content.has_pages(0, 8192) && !content.has_pages(0, 8193));
+        content.zero(0, 8192);
+        assert_eq!(content.pages(), 0);
     }
 
     #[test]

@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::content::{Content, PAGE_BYTES, blocks_of};
-use crate::disk::SimDisk;
+use crate::content::{PAGE_BYTES, blocks_of};
 use crate::durable::settle_in;
-use crate::options::{DirectoryOrder, DiskOptions, NewBlocks};
+use crate::options::{DirectoryOrder, NewBlocks};
 use crate::pending::{Change, Entry, NameChange, NameEntry, Place};
-use crate::state::{Inode, NamesOf, State};
+use crate::state::{Snapshot, State};
 
 /// What happens to an item in a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,59 +32,37 @@ pub struct Item {
     /// The write or operation that it belongs to; the sectors of one write share it. Numbers rise
     /// with time.
     pub write: u64,
-    /// What it is.
     pub what: ItemKind,
 }
 
-/// What an [`Item`] is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemKind {
     /// A sector that was written.
     Sector {
-        /// Its offset in the file.
         offset: u64,
-        /// Where it waited.
         place: Place,
     },
     /// The file's growth to this size.
     Size {
-        /// The new size.
         to_bytes: u64,
     },
     /// The file's shrinking to this size.
     Cut {
-        /// The new size.
         to_bytes: u64,
     },
-    /// The file's creation.
     Create,
-    /// The file's new name.
     Rename {
-        /// The new name.
         to: Arc<str>,
     },
-    /// The file's removal.
     Remove,
 }
-
-/// How many items [`PowerCut::subsets`] enumerates at most.
-const MAX_ENUMERATED_ITEMS: usize = 20;
 
 /// A disk at the instant of a power cut, with every state that may be found afterwards. It shares
 /// everything that does not change with the disk itself, which continues.
 #[derive(Clone)]
 pub struct PowerCut {
-    options: DiskOptions,
-    seed: u64,
-    operation: u64,
-    epoch: u64,
     /// The files as on the medium.
-    inodes: BTreeMap<u64, Inode>,
-    directories: Vec<NamesOf>,
-    next_inode: u64,
-    removed: Content,
-    entries: Vec<Entry>,
-    names: Vec<NameEntry>,
+    from: Snapshot,
     items: Vec<Item>,
     /// Which entry or name, and which of its sectors, each item is.
     sources: Vec<Source>,
@@ -99,9 +76,8 @@ enum Source {
 }
 
 impl PowerCut {
-    pub(crate) fn of(state: &State) -> Self {
-        let mut inodes = state.inodes.clone();
-        for inode in inodes.values_mut() {
+    pub(crate) fn of(mut from: Snapshot) -> Self {
+        for inode in from.inodes.values_mut() {
             inode.view = inode.medium.clone();
             inode.size_bytes = inode.stable_bytes;
             inode.open = 0;
@@ -110,30 +86,16 @@ impl PowerCut {
             inode.takes_room = true;
         }
         // On the medium, a file that shrank only in memory has its old length and its old blocks.
-        for entry in &state.pending {
+        for entry in &from.pending {
             if let Change::Cut { to, had, .. } = &entry.change {
-                let inode = inodes.get_mut(&entry.inode).expect("an entry is of a file");
+                let inode = from.inodes.get_mut(&entry.inode).expect("an entry is of a file");
                 inode.blocks.restore(*to, had);
             }
         }
-        let mut directories = state.directories.clone();
-        for directory in &mut directories {
+        for directory in &mut from.directories {
             directory.view = directory.stable.clone();
         }
-        let mut cut = Self {
-            options: state.options,
-            seed: state.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ state.next_order,
-            operation: state.operation,
-            epoch: state.epochs_recorded,
-            inodes,
-            directories,
-            next_inode: state.next_inode,
-            removed: state.removed.clone(),
-            entries: state.pending.clone(),
-            names: state.pending_names.clone(),
-            items: Vec::new(),
-            sources: Vec::new(),
-        };
+        let mut cut = Self { from, items: Vec::new(), sources: Vec::new() };
         cut.list_items();
         cut
     }
@@ -141,13 +103,13 @@ impl PowerCut {
     /// Lists entries and names in one order of arrival, each split into the parts that a crash
     /// keeps whole.
     fn list_items(&mut self) {
-        let mut names = self.names.iter().enumerate().peekable();
-        for (number, entry) in self.entries.iter().enumerate() {
+        let mut names = self.from.pending_names.iter().enumerate().peekable();
+        for (number, entry) in self.from.pending.iter().enumerate() {
             while let Some((name, earlier)) = names.next_if(|(_, name)| name.order < entry.order) {
                 self.items.push(item_of_name(earlier));
                 self.sources.push(Source::Name { name });
             }
-            let file = &self.inodes[&entry.inode].name;
+            let file = &self.from.inodes[&entry.inode].name;
             let mut push = |what, source| {
                 self.items.push(Item { file: Arc::clone(file), write: entry.write, what });
                 self.sources.push(source);
@@ -157,7 +119,7 @@ impl PowerCut {
                     push(ItemKind::Cut { to_bytes: to }, Source::Whole { entry: number });
                 }
                 Change::Data { place, .. } => {
-                    for offset in entry.range().step_by(self.options.sector_bytes) {
+                    for offset in entry.range().step_by(self.from.options.sector_bytes) {
                         push(
                             ItemKind::Sector { offset, place },
                             Source::Sector { entry: number, offset },
@@ -183,50 +145,30 @@ impl PowerCut {
     /// The number of the operation at which the power was cut: the disk's last one. For a cut from
     /// [`SimDisk::take_epochs`] that is the operation that was about to make something durable.
     pub fn operation(&self) -> u64 {
-        self.operation
+        self.from.operation
     }
 
     /// How many epochs were recorded before this: what was acknowledged while
     /// [`SimDisk::epochs_recorded`] returned this number or a lower one must be found.
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.from.epoch
     }
 
-    /// The disk as found if each item had this fate. With [`DirectoryOrder::Prefix`] a directory
-    /// operation after one that was not kept is not kept either, whatever its fate.
-    pub fn state(&self, fate: impl FnMut(usize, &Item) -> Fate) -> SimDisk {
-        self.found(self.seed, fate)
+    pub(crate) fn seed(&self) -> u64 {
+        self.from.seed
     }
 
-    /// The disk as found if exactly the items of the bits in `kept` were kept.
-    ///
-    /// # Panics
-    /// If there are more than 64 items: they have no bits.
-    pub fn subset(&self, kept: u64) -> SimDisk {
-        assert!(self.items.len() <= 64, "{} items in 64 bits", self.items.len());
-        self.found(
-            self.seed,
-            |index, _| if kept >> index & 1 == 1 { Fate::Kept } else { Fate::Dropped },
-        )
-    }
-
-    /// Every subset, from none to all; `None` if there are more than 20 items.
-    pub fn subsets(&self) -> Option<impl Iterator<Item = SimDisk> + '_> {
-        let count = self.items.len();
-        (count <= MAX_ENUMERATED_ITEMS).then(|| (0..1_u64 << count).map(|kept| self.subset(kept)))
-    }
-
-    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, only whole
-    /// writes, only what arrived first, all but one, one torn write.
-    pub fn sample(&self, seed: u64) -> SimDisk {
-        let mut rng = fastrand::Rng::with_seed(seed ^ self.seed);
+    pub(crate) fn sampled(&self, seed: u64) -> State {
+        let mut rng = fastrand::Rng::with_seed(seed ^ self.from.seed);
         let mut data = Style::draw(&mut rng, self.items.len());
         let mut size = Style::draw(&mut rng, self.items.len());
         let mut names = Style::draw(&mut rng, self.items.len());
         // An order among directory operations leaves prefixes only: all of them equally likely.
-        let is_journal = self.options.directory_order == DirectoryOrder::Prefix;
-        let mut names_left = if is_journal { rng.usize(..=self.names.len()) } else { 0 };
-        let garbage = if self.options.garbage_at_crash && rng.bool() { rng.u32(1..=8) } else { 0 };
+        let is_journal = self.from.options.directory_order == DirectoryOrder::Prefix;
+        let mut names_left =
+            if is_journal { rng.usize(..=self.from.pending_names.len()) } else { 0 };
+        let garbage =
+            if self.from.options.garbage_at_crash && rng.bool() { rng.u32(1..=8) } else { 0 };
         self.found(rng.u64(..), |index, item| {
             let kept = match item.what {
                 ItemKind::Sector { .. } if garbage > 0 && rng.u32(..16) < garbage => {
@@ -247,13 +189,14 @@ impl PowerCut {
         })
     }
 
-    fn found(&self, seed: u64, mut fate: impl FnMut(usize, &Item) -> Fate) -> SimDisk {
-        let mut state = State::new(seed, self.options);
-        state.inodes = self.inodes.clone();
-        state.directories = self.directories.clone();
-        state.next_inode = self.next_inode;
-        state.removed = self.removed.clone();
-        if self.options.new_blocks != NewBlocks::Zeros {
+    /// The disk as found if each item had this fate.
+    pub(crate) fn found(&self, seed: u64, mut fate: impl FnMut(usize, &Item) -> Fate) -> State {
+        let mut state = State::new(seed, self.from.options);
+        state.inodes = self.from.inodes.clone();
+        state.directories = self.from.directories.clone();
+        state.next_inode = self.from.next_inode;
+        state.removed = self.from.removed.clone();
+        if self.from.options.new_blocks != NewBlocks::Zeros {
             self.fill_new_blocks(&mut state);
         }
         let mut run = Run::default();
@@ -262,27 +205,27 @@ impl PowerCut {
             let fate = fate(index, item);
             match source {
                 Source::Sector { entry, offset } if fate == Fate::Kept => {
-                    let end = offset + self.options.sector_bytes as u64;
+                    let end = offset + self.from.options.sector_bytes as u64;
                     if !run.extend(entry, offset, end) {
-                        run.apply(&self.entries, &mut state);
+                        run.apply(&self.from.pending, &mut state);
                         run = Run { entry, start: offset, end };
                     }
                 }
                 Source::Sector { entry, offset } => {
-                    run.apply(&self.entries, &mut state);
+                    run.apply(&self.from.pending, &mut state);
                     run = Run::default();
                     if fate == Fate::Garbage {
                         let garbage: Vec<u8> = std::iter::repeat_with(|| state.rng.u8(..))
-                            .take(self.options.sector_bytes)
+                            .take(self.from.options.sector_bytes)
                             .collect();
-                        let inode = state.inode_mut(self.entries[entry].inode);
+                        let inode = state.inode_mut(self.from.pending[entry].inode);
                         inode.medium.write(offset, &garbage);
                     }
                 }
                 Source::Whole { entry } if fate == Fate::Kept => {
-                    run.apply(&self.entries, &mut state);
+                    run.apply(&self.from.pending, &mut state);
                     run = Run::default();
-                    let entry = &self.entries[entry];
+                    let entry = &self.from.pending[entry];
                     let inode = state.inode_mut(entry.inode);
                     if let Change::Cut { to, .. } = entry.change {
                         inode.blocks.cut(to);
@@ -290,26 +233,26 @@ impl PowerCut {
                     settle_in(inode, entry);
                 }
                 Source::Name { name } if fate == Fate::Kept && !names_end => {
-                    let entry = &self.names[name];
+                    let entry = &self.from.pending_names[name];
                     entry.change.apply(&mut state.directories[entry.directory].view);
                 }
                 Source::Name { .. } => {
-                    names_end = self.options.directory_order == DirectoryOrder::Prefix
+                    names_end = self.from.options.directory_order == DirectoryOrder::Prefix
                 }
                 Source::Whole { .. } => {}
             }
         }
-        run.apply(&self.entries, &mut state);
+        run.apply(&self.from.pending, &mut state);
         power_up(&mut state);
-        SimDisk::from_state(state)
+        state
     }
 
     /// Fills new blocks with what they show if their data was lost, before any data is applied.
     fn fill_new_blocks(&self, state: &mut State) {
         for source in &self.sources {
             let Source::Sector { entry, offset } = *source else { continue };
-            let number = self.entries[entry].inode;
-            let inode = &self.inodes[&number];
+            let number = self.from.pending[entry].inode;
+            let inode = &self.from.inodes[&number];
             let block = offset / PAGE_BYTES as u64;
             if offset < inode.stable_bytes
                 || inode.blocks.settled.has(block)
@@ -317,11 +260,11 @@ impl PowerCut {
             {
                 continue;
             }
-            let len = self.options.sector_bytes;
-            let bytes = if self.options.new_blocks == NewBlocks::Garbage {
+            let len = self.from.options.sector_bytes;
+            let bytes = if self.from.options.new_blocks == NewBlocks::Garbage {
                 std::iter::repeat_with(|| state.rng.u8(..)).take(len).collect()
             } else {
-                self.removed.get(offset, len)
+                self.from.removed.get(offset, len)
             };
             state.inode_mut(number).medium.write(offset, &bytes);
         }

@@ -28,19 +28,22 @@ pub struct SimDirectory {
     path: PathBuf,
 }
 
-impl SimDirectory {
-    pub(crate) fn new(disk: SimDisk, path: PathBuf) -> Self {
-        let number = disk.lock().directory(&path);
-        Self { disk, number, path }
+impl SimDisk {
+    /// The directory of this path. The first call creates it, durably.
+    pub fn directory(&self, path: impl Into<PathBuf>) -> SimDirectory {
+        let path = path.into();
+        let number = self.lock().directory(&path);
+        SimDirectory { disk: self.clone(), number, path }
     }
+}
 
+impl SimDirectory {
     fn rename_as(&self, from: &str, to: &str, replaces: bool) -> Result<()> {
         let (from, to) = (self.check_name(from)?, self.check_name(to)?);
         let renamed = self.disk.lock().rename(self.number, &from, &to, replaces);
         renamed.map_err(|source| Error::new("rename", self.path.join(&*from), source))
     }
 
-    /// The disk that it is on.
     pub fn disk(&self) -> &SimDisk {
         &self.disk
     }

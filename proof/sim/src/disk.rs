@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::counters::Counters;
 use crate::crash::{Fate, Item, PowerCut};
-use crate::directory::SimDirectory;
 use crate::fault::{Event, Fault};
 use crate::options::DiskOptions;
 use crate::state::State;
@@ -42,14 +41,9 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The directory of this path. The first call creates it, durably.
-    pub fn directory(&self, path: impl Into<PathBuf>) -> SimDirectory {
-        SimDirectory::new(self.clone(), path.into())
-    }
-
     /// The disk at this instant, with every state that a power loss now may leave.
     pub fn power_cut(&self) -> PowerCut {
-        PowerCut::of(&self.lock())
+        PowerCut::of(self.lock().snapshot())
     }
 
     /// A disk as found after a power loss now, drawn from `seed`. This one continues.
@@ -77,7 +71,8 @@ impl SimDisk {
 
     /// What [`SimDisk::record_epochs`] has recorded since the last call.
     pub fn take_epochs(&self) -> Vec<PowerCut> {
-        self.lock().epochs.as_mut().map(std::mem::take).unwrap_or_default()
+        let epochs = self.lock().epochs.as_mut().map(std::mem::take).unwrap_or_default();
+        epochs.into_iter().map(PowerCut::of).collect()
     }
 
     /// How many epochs were recorded since the disk was created. A caller that notes this number
@@ -109,7 +104,6 @@ impl SimDisk {
         state.options.sector_bytes = sector_bytes;
     }
 
-    /// The disk's options.
     pub fn options(&self) -> DiskOptions {
         self.lock().options
     }
@@ -133,7 +127,6 @@ impl SimDisk {
         self.lock().drop_caches();
     }
 
-    /// Counts of its operations.
     pub fn counters(&self) -> Counters {
         self.lock().counters
     }
@@ -165,6 +158,39 @@ impl SimDisk {
     /// zeros.
     pub fn medium_has(&self, bytes: &[u8]) -> bool {
         self.lock().medium_has(bytes)
+    }
+}
+
+/// How many items [`PowerCut::subsets`] enumerates at most.
+const MAX_ENUMERATED_ITEMS: usize = 20;
+
+impl PowerCut {
+    /// The disk as found if each item had this fate. With [`crate::DirectoryOrder::Prefix`] a
+    /// directory operation after one that was not kept is not kept either, whatever its fate.
+    pub fn state(&self, fate: impl FnMut(usize, &Item) -> Fate) -> SimDisk {
+        SimDisk::from_state(self.found(self.seed(), fate))
+    }
+
+    /// The disk as found if exactly the items of the bits in `kept` were kept.
+    ///
+    /// # Panics
+    /// If there are more than 64 items: they have no bits.
+    pub fn subset(&self, kept: u64) -> SimDisk {
+        let count = self.items().len();
+        assert!(count <= 64, "{count} items in 64 bits");
+        self.state(|index, _| if kept >> index & 1 == 1 { Fate::Kept } else { Fate::Dropped })
+    }
+
+    /// Every subset, from none to all; `None` if there are more than 20 items.
+    pub fn subsets(&self) -> Option<impl Iterator<Item = SimDisk> + '_> {
+        let count = self.items().len();
+        (count <= MAX_ENUMERATED_ITEMS).then(|| (0..1_u64 << count).map(|kept| self.subset(kept)))
+    }
+
+    /// A disk as it may be found, drawn from a seed: everything or nothing, any subset, only whole
+    /// writes, only what arrived first, all but one, one torn write.
+    pub fn sample(&self, seed: u64) -> SimDisk {
+        SimDisk::from_state(self.sampled(seed))
     }
 }
 

@@ -33,7 +33,6 @@ impl Cover {
     }
 }
 
-/// A durable write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Durably<'a> {
     pub(crate) inode: u64,
@@ -51,7 +50,6 @@ impl State {
         Cover { upto: self.next_order, except: self.in_flight.clone() }
     }
 
-    /// fsync or fdatasync.
     pub(crate) fn sync(&mut self, number: u64, kind: SyncKind, cover: &Cover) -> io::Result<()> {
         match kind {
             SyncKind::All => self.counters.full_syncs += 1,
@@ -91,7 +89,6 @@ impl State {
         Ok(())
     }
 
-    /// Carries out a durable write.
     pub(crate) fn persist(&mut self, what: &Durably<'_>) {
         let &Durably { inode: number, writes, offset, len, direct, full } = what;
         self.note_epoch();

@@ -10,54 +10,37 @@ use crate::options::{AfterEffect, DiskOptions};
 
 /// The error numbers that a simulated disk returns, as on Linux.
 pub mod errno {
-    /// No such file.
     pub const ENOENT: i32 = 2;
-    /// The device failed.
     pub const EIO: i32 = 5;
-    /// The file is not open for that.
     pub const EBADF: i32 = 9;
-    /// The file exists.
     pub const EEXIST: i32 = 17;
-    /// An argument is invalid.
     pub const EINVAL: i32 = 22;
-    /// The file would be too large.
     pub const EFBIG: i32 = 27;
-    /// No room.
     pub const ENOSPC: i32 = 28;
 }
 
 /// The operations that a fault can be planned for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationKind {
-    /// Opening a file that exists.
     Open,
-    /// Creating a file.
     Create,
     /// Renaming a file; it is known by its old name.
     Rename,
-    /// Removing a file.
     Remove,
-    /// Listing a directory.
     List,
-    /// A sync of a directory.
     SyncDirectory,
-    /// A read.
     Read,
     /// A write: one of a request, or one piece of zeros of a preparation.
     Write,
     /// A sync of a file, also the one that is part of a request or a preparation.
     Sync,
-    /// A call of fallocate.
     Allocate,
-    /// A change of a file's size.
     Resize,
     /// A change of a file's time stamp, made to see whether it is allowed.
     Touch,
-    /// Taking a lock.
     Lock,
 }
 
-/// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// The operation fails with this error number without doing anything. A sync that fails this
@@ -75,14 +58,9 @@ pub enum Effect {
     /// A write is acknowledged but never arrives on the device. A buffered one is still in the page
     /// cache.
     LostWrite,
-    /// A write lands at `offset`, rounded down to a sector, of the file called `file` (or of the
-    /// same file).
-    Misdirected {
-        /// Another file in the same directory; `None` or a name that is not there: the same file.
-        file: Option<String>,
-        /// Where it lands.
-        offset: u64,
-    },
+    /// A write lands at `offset`, rounded down to a sector, of the file called `file` in the same
+    /// directory; where none has that name, of the same file.
+    Misdirected { file: Option<String>, offset: u64 },
 }
 
 impl Effect {
@@ -133,7 +111,6 @@ impl Fault {
         Self { effect, kind: None, file: None, skip: 0, times: 1 }
     }
 
-    /// Only at operations of this kind.
     #[must_use]
     pub fn on(self, kind: OperationKind) -> Self {
         Self { kind: Some(kind), ..self }
@@ -152,7 +129,6 @@ impl Fault {
         Self { skip: nth.saturating_sub(1), ..self }
     }
 
-    /// At this many operations in a row.
     #[must_use]
     pub fn times(self, times: u64) -> Self {
         Self { times, ..self }
@@ -170,11 +146,9 @@ impl Fault {
 pub struct Event {
     /// The number of the operation, the disk's first being 1.
     pub operation: u64,
-    /// What the operation was.
     pub kind: OperationKind,
     /// On which file or directory.
     pub file: Arc<str>,
-    /// What went wrong.
     pub effect: Effect,
 }
 
@@ -185,7 +159,6 @@ impl fmt::Display for Event {
     }
 }
 
-/// The plans of a disk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plans {
     plans: Vec<Fault>,

@@ -18,27 +18,35 @@ use crate::file::SimFile;
 
 /// A call, before it is passed on.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the fields are the arguments of the calls")]
 pub enum Call<'a> {
-    /// [`Directory::open`].
-    Open { name: &'a str, how: &'a OpenFile },
+    Open {
+        name: &'a str,
+        how: &'a OpenFile,
+    },
     /// [`Directory::rename`] or [`Directory::rename_new`].
-    Rename { to: &'a str },
-    /// [`Directory::remove`].
-    Remove { name: &'a str },
-    /// [`Directory::list`].
+    Rename {
+        to: &'a str,
+    },
+    Remove {
+        name: &'a str,
+    },
     List,
-    /// [`Directory::sync`].
     SyncNames,
-    /// [`Directory::lock`].
-    Lock { name: &'a str },
-    /// [`Directory::locked_by`].
-    LockedBy { name: &'a str },
+    Lock {
+        name: &'a str,
+    },
+    LockedBy {
+        name: &'a str,
+    },
     /// A call of a [`File`] that is not made by an engine.
-    OfFile { path: &'a Path, call: FileCall },
-    /// [`Engine::submit`].
-    Submit { path: &'a Path, operation: &'a Operation },
-    /// [`Engine::complete`].
+    OfFile {
+        path: &'a Path,
+        call: FileCall,
+    },
+    Submit {
+        path: &'a Path,
+        operation: &'a Operation,
+    },
     Complete,
 }
 
@@ -53,17 +61,11 @@ impl Call<'_> {
 /// hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileCall {
-    /// [`File::check_takes_changes`].
     CheckTakesChanges,
-    /// [`File::set_len`].
     SetLen,
-    /// [`File::read_at`].
     Read,
-    /// [`File::write_at`].
     Write,
-    /// [`File::sync`].
     Sync,
-    /// [`File::prepare`].
     Prepare,
 }
 
@@ -107,6 +109,20 @@ fn around<T>(hook: &impl Hook, call: &Call<'_>, run: impl FnOnce() -> Result<T>)
     done
 }
 
+/// Calls that are passed on: without the hook, or with the hook told of them as this call.
+macro_rules! pass_on {
+    ($(fn $call:ident(&self $(, $name:ident: $type:ty)*) -> $answer:ty;)*) => {
+        $(fn $call(&self $(, $name: $type)*) -> $answer {
+            self.inner.$call($($name),*)
+        })*
+    };
+    ($(fn $call:ident(&self $(, $name:ident: $type:ty)*) -> $answer:ty as $told:expr;)*) => {
+        $(fn $call(&self $(, $name: $type)*) -> $answer {
+            self.around($told, || self.inner.$call($($name),*))
+        })*
+    };
+}
+
 /// A directory with a hook. Clones are the same directory.
 #[derive(Debug)]
 pub struct Hooked<H> {
@@ -120,14 +136,12 @@ impl<H> Clone for Hooked<H> {
     }
 }
 
-/// A file of it.
 #[derive(Debug)]
 pub struct HookedFile<H> {
     inner: Arc<SimFile>,
     hook: Arc<H>,
 }
 
-/// An engine for its files.
 #[derive(Debug)]
 pub struct HookedEngine<H> {
     inner: SimEngine,
@@ -140,13 +154,12 @@ impl<H: Hook> Hooked<H> {
         Self { inner, hook }
     }
 
-    /// The hook.
     pub fn hook(&self) -> &H {
         &self.hook
     }
 
-    fn around<T>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        around(&*self.hook, call, run)
+    fn around<T>(&self, call: Call<'_>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        around(&*self.hook, &call, run)
     }
 }
 
@@ -155,41 +168,26 @@ impl<H: Hook> Directory for Hooked<H> {
     type Engine = HookedEngine<H>;
     type Lock = SimLock;
 
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
     fn open(&self, name: &str, how: &OpenFile) -> Result<HookedFile<H>> {
-        let inner = self.around(&Call::Open { name, how }, || self.inner.open(name, how))?;
+        let inner = self.around(Call::Open { name, how }, || self.inner.open(name, how))?;
         Ok(HookedFile { inner: Arc::new(inner), hook: Arc::clone(&self.hook) })
     }
 
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.around(&Call::Rename { to }, || self.inner.rename(from, to))
+    pass_on! {
+        fn rename(&self, from: &str, to: &str) -> Result<()> as Call::Rename { to };
+        fn rename_new(&self, from: &str, to: &str) -> Result<()> as Call::Rename { to };
+        fn remove(&self, name: &str) -> Result<()> as Call::Remove { name };
+        fn list(&self) -> Result<Vec<String>> as Call::List;
+        fn sync(&self) -> Result<()> as Call::SyncNames;
+        fn lock(&self, name: &str) -> Result<Option<SimLock>> as Call::Lock { name };
+        fn locked_by(&self, name: &str) -> Result<Option<String>> as Call::LockedBy { name };
     }
 
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.around(&Call::Rename { to }, || self.inner.rename_new(from, to))
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.around(&Call::Remove { name }, || self.inner.remove(name))
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.around(&Call::List, || self.inner.list())
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.around(&Call::SyncNames, || self.inner.sync())
-    }
-
-    fn lock(&self, name: &str) -> Result<Option<SimLock>> {
-        self.around(&Call::Lock { name }, || self.inner.lock(name))
-    }
-
-    fn locked_by(&self, name: &str) -> Result<Option<String>> {
-        self.around(&Call::LockedBy { name }, || self.inner.locked_by(name))
+    pass_on! {
+        fn path(&self) -> &Path;
+        fn free_bytes(&self) -> Result<u64>;
+        fn random_bytes(&self) -> Result<[u8; 16]>;
+        fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool;
     }
 
     fn shared_page(&self, _lock: &SimLock) -> Option<Arc<SharedPage>> {
@@ -202,18 +200,6 @@ impl<H: Hook> Directory for Hooked<H> {
 
     fn is_forked(&self) -> bool {
         self.hook.is_forked() || self.inner.is_forked()
-    }
-
-    fn free_bytes(&self) -> Result<u64> {
-        self.inner.free_bytes()
-    }
-
-    fn random_bytes(&self) -> Result<[u8; 16]> {
-        self.inner.random_bytes()
-    }
-
-    fn overwrites_need_room(&self, found: Option<&Capabilities>) -> bool {
-        self.inner.overwrites_need_room(found)
     }
 
     fn capabilities(&self) -> Result<Option<Capabilities>> {
@@ -232,48 +218,21 @@ impl<H: Hook> HookedFile<H> {
 }
 
 impl<H: Hook> File for HookedFile<H> {
-    fn path(&self) -> &Path {
-        self.inner.path()
+    pass_on! {
+        fn check_takes_changes(&self) -> Result<()> as FileCall::CheckTakesChanges;
+        fn set_len(&self, len_bytes: u64) -> Result<()> as FileCall::SetLen;
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> as FileCall::Read;
+        fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> as FileCall::Write;
+        fn sync(&self, kind: SyncKind) -> Result<()> as FileCall::Sync;
+        fn prepare(&self, how: Preparation, len_bytes: u64) -> Result<()> as FileCall::Prepare;
     }
 
-    fn len_bytes(&self) -> Result<u64> {
-        self.inner.len_bytes()
-    }
-
-    fn facts(&self) -> Result<FileFacts> {
-        self.inner.facts()
-    }
-
-    fn check_takes_changes(&self) -> Result<()> {
-        self.around(FileCall::CheckTakesChanges, || self.inner.check_takes_changes())
-    }
-
-    fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.around(FileCall::SetLen, || self.inner.set_len(len_bytes))
-    }
-
-    fn forget_cached(&self) -> Result<()> {
-        self.inner.forget_cached()
-    }
-
-    fn is_cached(&self) -> Result<bool> {
-        self.inner.is_cached()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.around(FileCall::Read, || self.inner.read_at(buffer, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.around(FileCall::Write, || self.inner.write_at(bytes, offset))
-    }
-
-    fn sync(&self, kind: SyncKind) -> Result<()> {
-        self.around(FileCall::Sync, || self.inner.sync(kind))
-    }
-
-    fn prepare(&self, preparation: Preparation, len_bytes: u64) -> Result<()> {
-        self.around(FileCall::Prepare, || self.inner.prepare(preparation, len_bytes))
+    pass_on! {
+        fn path(&self) -> &Path;
+        fn len_bytes(&self) -> Result<u64>;
+        fn facts(&self) -> Result<FileFacts>;
+        fn forget_cached(&self) -> Result<()>;
+        fn is_cached(&self) -> Result<bool>;
     }
 }
 

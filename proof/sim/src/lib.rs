@@ -99,6 +99,7 @@
 //! passes the seam.
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "what a name says needs no second word")]
 
 mod content;
 mod counters;
@@ -118,6 +119,7 @@ mod sum;
 pub mod survival;
 mod transfer;
 
+pub use content::{Content, PAGE_BYTES};
 pub use counters::Counters;
 pub use crash::{Fate, Item, ItemKind, PowerCut};
 pub use directory::{SimDirectory, SimLock};

@@ -18,9 +18,7 @@ pub enum DirectoryOrder {
 /// unwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewBlocks {
-    /// Zeros.
     Zeros,
-    /// Random bytes.
     Garbage,
     /// What the file removed last had at the same offset: its blocks were reused.
     Stale,
@@ -48,7 +46,6 @@ impl AfterEffect {
 /// to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultRates {
-    /// A read fails with `EIO`.
     pub read_error_ppm: u32,
     /// A write fails with `EIO` after any part of it was carried out; a change of size without
     /// doing anything.

@@ -17,15 +17,25 @@ pub enum Place {
     DeviceCache,
 }
 
-/// A change of a file.
 #[derive(Clone)]
 pub(crate) enum Change {
     /// `len` bytes of `bytes` from `start` on, at `offset`: whole sectors.
-    Data { place: Place, offset: u64, bytes: Arc<[u8]>, start: usize, len: usize },
-    /// The file grew.
-    Size { to: u64 },
+    Data {
+        place: Place,
+        offset: u64,
+        bytes: Arc<[u8]>,
+        start: usize,
+        len: usize,
+    },
+    Size {
+        to: u64,
+    },
     /// The file shrank: everything beyond is gone. Its last sector now ends at `sector_end`.
-    Cut { to: u64, sector_end: u64, had: Box<BlockSets> },
+    Cut {
+        to: u64,
+        sector_end: u64,
+        had: Box<BlockSets>,
+    },
 }
 
 /// Which blocks of a file are what.
@@ -184,7 +194,6 @@ fn supersede_by_cut(entries: &mut Vec<Entry>, newer: &Entry, to: u64, sector_end
     *entries = left;
 }
 
-/// A change of a directory.
 #[derive(Debug, Clone)]
 pub(crate) enum NameChange {
     Create { name: Arc<str>, inode: u64 },
@@ -199,7 +208,6 @@ pub(crate) struct NameEntry {
     pub(crate) change: NameChange,
 }
 
-/// The names of a directory.
 pub(crate) type Names = std::collections::BTreeMap<Arc<str>, u64>;
 
 impl NameChange {

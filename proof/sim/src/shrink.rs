@@ -36,16 +36,13 @@ pub struct TestName {
     pub package: &'static str,
     /// The file in `tests/` without `.rs`; `None` for a unit test.
     pub target: Option<&'static str>,
-    /// The test's full name.
     pub test: &'static str,
 }
 
-/// A failing history, shortened.
 #[derive(Debug, Clone)]
 pub struct Failure<Op> {
     /// The test that runs it.
     pub name: TestName,
-    /// Its seed.
     pub seed: u64,
     /// The remaining operations: none can be left out.
     pub operations: Vec<Op>,

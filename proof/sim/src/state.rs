@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use crate::content::{Content, PAGE_BYTES, blocks_of};
 use crate::counters::Counters;
-use crate::crash::PowerCut;
 use crate::fault::{Effect, Event, OperationKind, Plans, draw, errno};
 use crate::options::{DirectoryOrder, DiskOptions};
 use crate::pending::{BlockSets, Change, Entry, NameChange, NameEntry, Names};
@@ -23,14 +22,12 @@ pub(crate) struct Inode {
     /// What it is called now, or was when it was removed.
     pub(crate) name: Arc<str>,
     pub(crate) directory: usize,
-    /// What is on the medium.
     pub(crate) medium: Content,
     /// What reads through the page cache see.
     pub(crate) view: Content,
     pub(crate) stable_bytes: u64,
     pub(crate) size_bytes: u64,
     pub(crate) blocks: BlockSets,
-    /// How many handles are open.
     pub(crate) open: u32,
     /// The next sync reports an error of an earlier one.
     pub(crate) is_error_due: bool,
@@ -90,9 +87,24 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     pub(crate) history: Vec<Event>,
     /// If wanted: the disk before each operation that made something durable.
-    pub(crate) epochs: Option<Vec<PowerCut>>,
+    pub(crate) epochs: Option<Vec<Snapshot>>,
     /// How many were recorded, including those that were taken.
     pub(crate) epochs_recorded: u64,
+}
+
+/// What a power cut starts from: the files and names, and what of them is not on the medium.
+#[derive(Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) seed: u64,
+    pub(crate) options: DiskOptions,
+    pub(crate) inodes: BTreeMap<u64, Inode>,
+    pub(crate) directories: Vec<NamesOf>,
+    pub(crate) pending: Vec<Entry>,
+    pub(crate) pending_names: Vec<NameEntry>,
+    pub(crate) next_inode: u64,
+    pub(crate) removed: Content,
+    pub(crate) operation: u64,
+    pub(crate) epoch: u64,
 }
 
 pub(crate) fn os_error(code: i32) -> io::Error {
@@ -318,7 +330,6 @@ impl State {
         self.directories[directory].view.get(name).is_some_and(|number| self.locks.contains(number))
     }
 
-    /// How many names a file has.
     pub(crate) fn names_of(&self, number: u64) -> u64 {
         let held = self.directories.iter().flat_map(|directory| directory.view.values());
         held.filter(|&&held| held == number).count() as u64
@@ -425,9 +436,24 @@ impl State {
 
     pub(crate) fn note_epoch(&mut self) {
         if self.epochs.is_some() && (!self.pending.is_empty() || !self.pending_names.is_empty()) {
-            let cut = PowerCut::of(self);
-            self.epochs.get_or_insert_default().push(cut);
+            let snapshot = self.snapshot();
+            self.epochs.get_or_insert_default().push(snapshot);
             self.epochs_recorded += 1;
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            seed: self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.next_order,
+            options: self.options,
+            inodes: self.inodes.clone(),
+            directories: self.directories.clone(),
+            pending: self.pending.clone(),
+            pending_names: self.pending_names.clone(),
+            next_inode: self.next_inode,
+            removed: self.removed.clone(),
+            operation: self.operation,
+            epoch: self.epochs_recorded,
         }
     }
 

@@ -49,35 +49,25 @@ pub struct Must<R> {
 pub enum Broken {
     /// It begins at another number than it may.
     First {
-        /// Where it begins.
         first: u64,
-        /// Where it may begin.
         may: Vec<u64>,
     },
     /// It begins behind its end.
     NoRow {
-        /// Where it begins.
         first: u64,
-        /// Where it ends.
         last: u64,
     },
-    /// It ends too early.
     Lost {
-        /// This one must be there.
         at_least: u64,
-        /// Where it ends.
         last: u64,
     },
-    /// It ends too late.
+    /// It ends behind all that was begun.
     Beyond {
-        /// Nothing was begun behind this one.
         at_most: u64,
-        /// Where it ends.
         last: u64,
     },
     /// It ends inside a batch.
     Split {
-        /// Where it ends.
         last: u64,
     },
 }

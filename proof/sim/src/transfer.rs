@@ -303,7 +303,6 @@ impl State {
         self.inode_mut(number).view.write(start, &content.get(start, bytes));
     }
 
-    /// Drops every clean page of the disk.
     pub(crate) fn drop_caches(&mut self) {
         let tainted: Vec<_> = self
             .inodes
@@ -316,7 +315,6 @@ impl State {
         }
     }
 
-    /// Drops every clean page of a file.
     pub(crate) fn forget_file(&mut self, number: u64) {
         let len = self.inode(number).size_bytes;
         self.forget_pages(number, 0, len);
@@ -326,7 +324,6 @@ impl State {
         inode.is_tainted = false;
     }
 
-    /// Changes the size of a file.
     pub(crate) fn resize(&mut self, number: u64, len: u64) -> io::Result<()> {
         self.counters.resizes += 1;
         if i64::try_from(len).is_err() {

@@ -12,6 +12,7 @@ use inkstone_powerloss::any::{self, AnyOptions};
 use inkstone_powerloss::kernel::machine::FsKind;
 use inkstone_powerloss::medium::RunError;
 
+use super::shared::{campaign, certificate_file, conclude};
 use crate::parse::{duration, names};
 
 const HELP: &str = "\
@@ -75,7 +76,7 @@ pub(crate) struct AnyArguments {
 
 /// Crashes the writer and prints what the reader found.
 pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let file = super::certificate_file(arguments.certificate.as_deref())?;
+    let file = certificate_file(arguments.certificate.as_deref())?;
     let options = AnyOptions {
         writer: arguments.writer.clone(),
         reader: arguments.reader.clone(),
@@ -86,7 +87,7 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         states: arguments.states,
     };
     let kinds = arguments.kind.into_iter().collect();
-    let campaign = super::campaign(kinds, arguments.seed, &arguments.directory)?;
+    let campaign = campaign(kinds, arguments.seed, &arguments.directory)?;
     let (certificate, figures) = match any::run(&options, &campaign, stop) {
         Ok(shown) => shown,
         Err(RunError::Command(words)) => {
@@ -102,5 +103,5 @@ pub(crate) fn any(arguments: &AnyArguments, stop: &AtomicBool) -> anyhow::Result
         figures.confirmed,
         figures.in_flight
     );
-    super::conclude(&[certificate], file, stop)
+    conclude(&[certificate], file, stop)
 }

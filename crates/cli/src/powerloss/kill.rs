@@ -10,6 +10,7 @@ use clap::Args;
 use inkstone_powerloss::in_use::usage::Lie;
 use inkstone_powerloss::kill;
 
+use super::shared::{campaign, certificate_file, conclude};
 use crate::parse::names;
 
 const EXAMPLES: &str = "\
@@ -43,10 +44,10 @@ pub(crate) struct KillArguments {
 /// Kills writers and prints the result.
 pub(crate) fn kill(arguments: &KillArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let KillArguments { directory, rounds, seed, certificate, lie } = arguments;
-    let file = super::certificate_file(certificate.as_deref())?;
-    let campaign = super::campaign(Vec::new(), *seed, directory)?;
+    let file = certificate_file(certificate.as_deref())?;
+    let campaign = campaign(Vec::new(), *seed, directory)?;
     let (certificate, figures) = kill::run(&campaign, *rounds, *lie, stop)?;
     let per_minute = figures.kills as f64 * 60.0 / certificate.seconds;
     say!("{figures}; {per_minute:.0} kills a minute");
-    super::conclude(&[certificate], file, stop)
+    conclude(&[certificate], file, stop)
 }

@@ -20,6 +20,7 @@ use inkstone_powerloss::medium::{PowerCut, Shown, Which};
 use inkstone_powerloss::replay::Recorded;
 use inkstone_powerloss::words::Way;
 
+use super::shared::tell;
 use super::writer::program;
 use crate::parse::names;
 
@@ -163,7 +164,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     if bytes.first().is_some_and(|byte| *byte == b'[') {
         let certificates: Vec<Certificate> = serde_json::from_slice(&bytes)
             .with_context(|| format!("{} is not a certificate", file.display()))?;
-        super::tell(&certificates);
+        tell(&certificates);
         return Ok(ExitCode::SUCCESS);
     }
     let recording = Recording::load(file).map_err(|why| anyhow!(why))?;

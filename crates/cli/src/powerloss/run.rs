@@ -20,6 +20,7 @@ use inkstone_powerloss::words::Way;
 use inkstone_powerloss::{faults as faults_lab, log_run, strategies as strategies_lab};
 
 use super::mistake::MistakeArgument;
+use super::shared::{all_or, campaign, certificate_file, conclude};
 use crate::parse::names;
 
 /// Unless somebody says otherwise.
@@ -44,7 +45,7 @@ struct KernelArguments {
 impl KernelArguments {
     fn campaign(&self, keep_in: Option<PathBuf>) -> anyhow::Result<Campaign> {
         let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
-        let campaign = super::campaign(super::all_or(&self.kinds), self.seed, &parent)?;
+        let campaign = campaign(all_or(&self.kinds), self.seed, &parent)?;
         Ok(Campaign { keep_in, ..campaign })
     }
 }
@@ -85,17 +86,17 @@ pub(crate) struct RunArguments {
 /// Runs the lab and prints its result.
 pub(crate) fn run(arguments: &RunArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let RunArguments { kernel, ways, mounted, projected, raft, keep, mistake } = arguments;
-    let file = super::certificate_file(kernel.certificate.as_deref())?;
+    let file = certificate_file(kernel.certificate.as_deref())?;
     let campaign = kernel.campaign(Some(keep.clone()))?;
     let campaign = Campaign { mistake: mistake.chosen(), ..campaign };
     let wanted = log_run::Wanted {
-        ways: super::all_or(ways),
+        ways: all_or(ways),
         mounted: *mounted,
         projected: projected.unwrap_or(if *raft { 0 } else { PROJECTED }),
         subject: if *raft { Subject::Raft } else { Subject::Log },
     };
     let note = &mut |line: &str| crate::stdout::note(line);
-    super::conclude(&log_run::run(&campaign, &wanted, stop, note)?, file, stop)
+    conclude(&log_run::run(&campaign, &wanted, stop, note)?, file, stop)
 }
 
 #[derive(Debug, Args)]
@@ -128,18 +129,18 @@ pub(crate) struct FaultsArguments {
 /// Runs the lab and prints its result.
 pub(crate) fn faults(arguments: &FaultsArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let FaultsArguments { kernel, faults, ways, rounds, states, mistake } = arguments;
-    let file = super::certificate_file(kernel.certificate.as_deref())?;
+    let file = certificate_file(kernel.certificate.as_deref())?;
     let campaign = Campaign { mistake: mistake.chosen(), ..kernel.campaign(None)? };
     let wanted = faults_lab::Wanted {
-        faults: super::all_or(faults),
-        ways: super::all_or(ways),
+        faults: all_or(faults),
+        ways: all_or(ways),
         rounds: *rounds,
         sampled: *states,
     };
     let note = &mut |line: &str| crate::stdout::note(line);
     let shown = faults_lab::run(&campaign, &wanted, stop, note)?;
     let certificates: Vec<_> = shown.into_iter().map(|(certificate, _)| certificate).collect();
-    super::conclude(&certificates, file, stop)
+    conclude(&certificates, file, stop)
 }
 
 #[derive(Debug, Args)]
@@ -181,7 +182,7 @@ pub(crate) fn strategies(
 ) -> anyhow::Result<ExitCode> {
     let StrategiesArguments { kernel, strategies, states, keep, json } = arguments;
     let campaign = kernel.campaign(keep.clone())?;
-    let (strategies, states) = (super::all_or(strategies), *states as usize);
+    let (strategies, states) = (all_or(strategies), *states as usize);
     let note = &mut |line: &str| crate::stdout::note(line);
     let (report, certificates) = strategies_lab::run(&campaign, &strategies, states, stop, note)?;
     show(&report);

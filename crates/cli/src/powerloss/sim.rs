@@ -16,6 +16,7 @@ use inkstone_powerloss::sim::class::FaultClass;
 use inkstone_powerloss::sim::lab::{ALL_OF, Now, Plan, Until, run};
 
 use super::mistake::MistakeArgument;
+use super::shared::{again, certificate_file, conclude};
 use crate::parse::duration;
 
 const EXAMPLES: &str = "\
@@ -107,9 +108,9 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
         all_of: arguments.all_of as usize,
         mistake: arguments.mistake.chosen(),
         operations: arguments.operations.clone().map(|numbers| numbers.0),
-        command: super::again(),
+        command: again(),
     };
-    let file = super::certificate_file(arguments.certificate.as_deref())?;
+    let file = certificate_file(arguments.certificate.as_deref())?;
     let before_ns = process_cpu_ns();
     let has_terminal = stderr().is_terminal();
     let report = run(&plan, stop, &mut |now| {
@@ -125,7 +126,7 @@ pub(crate) fn sim(arguments: &SimArguments, stop: &AtomicBool) -> anyhow::Result
     let looked = certificate.states() + covered;
     // Processor time, not elapsed time: other processes may use the cores too.
     let busy = (process_cpu_ns() - before_ns) as f64 / 1e9;
-    let outcome = super::conclude(&[certificate], file, stop);
+    let outcome = conclude(&[certificate], file, stop);
     say!(
         "{} threads, {busy:.1} s of processor time; a core opens or covers {:.0} states a minute",
         plan.jobs,

@@ -22,19 +22,15 @@ use bytes::Bytes;
 use replicated_log::types::{Request, Value};
 use replicated_log::wire::Written;
 
-/// What was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// A change, with a value that is in no other.
     Change(Request),
     /// What is under this key.
     Get(String),
 }
 
-/// What was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// The change is done.
     Written(Written),
     /// What is under the key; without a piece if there is nothing.
     Value(Value),
@@ -44,14 +40,11 @@ pub enum Heard {
     Unknown,
 }
 
-/// One call of a client.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// What was asked.
     pub asked: Asked,
     /// When: a place among all events.
     pub begun: u64,
-    /// When the answer came, and what it was.
     pub heard: (u64, Heard),
 }
 
@@ -117,7 +110,6 @@ impl Known {
 struct Change<'a> {
     index: u64,
     value: &'a Bytes,
-    /// So many pieces are under the key with it.
     pieces: usize,
 }
 

@@ -16,18 +16,14 @@ use replicated_log::types::{LogId, Request, TypeConfig};
 
 use crate::check::Changes;
 
-/// What an entry says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// A leader begins.
     Blank,
-    /// A client's change.
     Change(Request),
-    /// Who is in the cluster.
     Members(Members),
 }
 
-/// Who is in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Members {
     /// Those who vote: two sets, of which each must agree, while one becomes the other.
@@ -37,7 +33,6 @@ pub struct Members {
 }
 
 impl Members {
-    /// Whether it votes, in any set.
     pub fn votes(&self, id: u64) -> bool {
         self.voters.iter().any(|voters| voters.contains(&id))
     }
@@ -49,18 +44,14 @@ struct Sent {
     entry: Entry,
 }
 
-/// An entry that was sent.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its id.
     pub id: LogId,
-    /// What it says.
     pub what: What,
     /// When it was sent first: a place among all events.
     pub sent: u64,
 }
 
-/// Every entry that was sent.
 #[derive(Debug, Default)]
 pub struct Chronicle {
     sent: BTreeMap<LogId, Sent>,
@@ -93,7 +84,6 @@ impl Chronicle {
         None
     }
 
-    /// Everything that was sent.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.sent.values().map(|sent| &sent.entry)
     }
@@ -126,7 +116,6 @@ pub fn differs(entries: &Entries, node: u64, applied: LogId) -> Option<String> {
         .then(|| format!("node {node} has applied entry {applied}, and the log has {id} there"))
 }
 
-/// The changes of a log.
 pub fn changes(entries: &Entries) -> Changes {
     let change = |(index, entry): (&u64, &Entry)| match &entry.what {
         What::Change(request) => Some((*index, request.clone())),

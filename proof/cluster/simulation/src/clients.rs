@@ -15,7 +15,6 @@ use crate::check::{Asked, Heard, Operation};
 use crate::mistake::Mistake;
 use crate::world::World;
 
-/// How long a client waits.
 const PATIENCE: Duration = Duration::from_millis(600);
 
 /// The number of the client that asks when all is mended. It has its answers in every seed, so they
@@ -25,7 +24,6 @@ pub const LAST_WORDS: u64 = 99;
 /// What all clients have written down. Clones are the same.
 pub type History = Arc<Mutex<Vec<Operation>>>;
 
-/// One client.
 pub struct Client {
     world: World,
     history: History,
@@ -37,12 +35,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has asked nothing.
     pub fn new(world: World, history: History, number: u64, padding: usize) -> Self {
         Self { world, history, number, values: 0, leader: 1, padding }
     }
 
-    /// Asks until the time is over.
     pub async fn run(mut self, until: tokio::time::Instant, keys: u64, pause_ms: u64) {
         while tokio::time::Instant::now() < until {
             let key = format!("k{}", self.world.below(keys));
@@ -73,7 +69,6 @@ impl Client {
         is_done
     }
 
-    /// Reads, and says whether there was an answer.
     pub async fn get(&mut self, key: String) -> bool {
         let is_done = matches!(self.ask(Asked::Get(key)).await, Heard::Value(_));
         self.world.lock().counts.add("read", is_done && self.number != LAST_WORDS);

@@ -25,12 +25,9 @@ use crate::mistake::Mistake;
 use crate::network::CLUSTER;
 use crate::world::{Flusher, Slot, Waiting, World};
 
-/// How all nodes of a seed are configured.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How a node behaves.
     pub node: NodeOptions,
-    /// How its two logs are opened.
     pub log: inkstone::Options,
 }
 
@@ -68,7 +65,6 @@ impl World {
         id
     }
 
-    /// An empty disk.
     pub fn new_disk(&self, number: u64) -> SimDisk {
         let options = DiskOptions {
             directory_order: if self.happens(500) {
@@ -86,7 +82,7 @@ impl World {
     pub async fn start(&self, id: u64, settings: &Settings) -> io::Result<()> {
         let (disk, generation) = {
             let mut state = self.lock();
-            let slot = &mut state.slots[id as usize - 1];
+            let slot = state.slot(id);
             slot.generation += 1;
             slot.waits = Waiting::default();
             (slot.disk.clone(), slot.generation)
@@ -123,13 +119,12 @@ impl World {
             node.machine().applied().map(|id| id.index)
         ));
         let mut state = self.lock();
-        let slot = &mut state.slots[id as usize - 1];
+        let slot = state.slot(id);
         slot.node = Some(node);
         slot.flusher = Some(Flusher { log, task });
         Ok(())
     }
 
-    /// Begins the cluster on node 1.
     pub async fn init(&self) -> io::Result<()> {
         let members: BTreeMap<u64, String> =
             (1..=self.machines()).map(|id| (id, format!("node-{id}"))).collect();
@@ -142,7 +137,7 @@ impl World {
     fn due(&self, id: u64, generation: u64, what: Waits) {
         let mut state = self.lock();
         let state = &mut *state;
-        let slot = &mut state.slots[id as usize - 1];
+        let slot = state.slot(id);
         if slot.generation != generation {
             return;
         }
@@ -174,7 +169,7 @@ impl World {
     ) {
         loop {
             wake.notified().await;
-            let (from, to) = self.lock().slots[id as usize - 1].flush_ms;
+            let (from, to) = self.lock().slot(id).flush_ms;
             let ms = from + self.below(to - from + 1);
             self.sleep(ms).await;
             self.while_stopped(id).await;
@@ -189,7 +184,7 @@ impl World {
         let (disk, waits, is_current) = {
             let mut state = self.lock();
             state.counts.add("flushes", true);
-            let slot = &mut state.slots[id as usize - 1];
+            let slot = state.slot(id);
             let is_current = slot.generation == generation;
             let waits =
                 if is_current { std::mem::take(&mut slot.waits) } else { Waiting::default() };
@@ -224,7 +219,7 @@ impl World {
     /// on. [`World::take_down`] must follow.
     pub fn arm(&self, id: u64, nth: u64) {
         let mut state = self.lock();
-        let slot = &mut state.slots[id as usize - 1];
+        let slot = state.slot(id);
         slot.disk.record_epochs();
         slot.cut_at_epoch = Some(slot.disk.epochs_recorded() + nth);
         slot.armed_nth = nth;
@@ -236,7 +231,7 @@ impl World {
         self.check_running(id);
         let (node, flusher, disk, waited, was_hit, nth, generation) = {
             let mut state = self.lock();
-            let slot = &mut state.slots[id as usize - 1];
+            let slot = state.slot(id);
             let Some(node) = slot.node.take() else { return };
             let Some(flusher) = slot.flusher.take() else { return };
             let disk = slot.disk.clone();
@@ -276,7 +271,7 @@ impl World {
         } else {
             state.counts.add("kills", true);
         }
-        let slot = &mut state.slots[id as usize - 1];
+        let slot = state.slot(id);
         slot.generation += 1;
         slot.disk = found;
         slot.stopped_until = Instant::now();
@@ -291,7 +286,7 @@ impl World {
     pub async fn bring_up(&self, id: u64, settings: &Settings) {
         {
             let mut state = self.lock();
-            let slot = &mut state.slots[id as usize - 1];
+            let slot = state.slot(id);
             if slot.is_gone || slot.node.is_some() || std::mem::replace(&mut slot.is_starting, true)
             {
                 return;
@@ -304,13 +299,13 @@ impl World {
             Ok(Err(why)) => self.broken(format!("node {id} does not start: {why}")),
             Err(_) => self.broken(format!("node {id} does not start within 10 s")),
         }
-        self.lock().slots[id as usize - 1].is_starting = false;
+        self.lock().slot(id).is_starting = false;
     }
 
     /// The machine never runs again.
     pub async fn stop_for_good(&self, id: u64, is_power: bool) {
-        self.lock().slots[id as usize - 1].is_gone = true;
-        while self.lock().slots[id as usize - 1].is_starting {
+        self.lock().slot(id).is_gone = true;
+        while self.lock().slot(id).is_starting {
             self.sleep(1).await;
         }
         self.take_down(id, is_power);

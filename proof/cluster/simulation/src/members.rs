@@ -13,16 +13,13 @@ use crate::world::Counts;
 /// What the operator wants of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// To vote.
     Add,
     /// To be no member.
     Remove,
 }
 
-/// What the operator heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// It is done.
     Done,
     /// It was not done, and will not be.
     NotDone,
@@ -33,13 +30,10 @@ pub enum Told {
 /// One question of the operator, and the answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Change {
-    /// What was asked.
     pub wish: Wish,
-    /// For which node.
     pub id: u64,
     /// When: a place among all events.
     pub begun: u64,
-    /// What was heard.
     pub told: Told,
 }
 

@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use crate::mistake::Mistake;
 use crate::world::World;
 
-/// The number of the cluster.
 pub const CLUSTER: u64 = 1;
 
 /// What is lost keeps the sender waiting until its deadline.
@@ -37,7 +36,6 @@ fn name(message: &Message) -> String {
     }
 }
 
-/// The way from one node to another.
 pub struct Wire {
     world: World,
     from: u64,
@@ -48,7 +46,6 @@ pub struct Wire {
 
 type Answered = oneshot::Sender<Result<Reply, String>>;
 
-/// What became of a message.
 enum Fate {
     Arrived,
     Lost,

@@ -22,11 +22,9 @@ use crate::world::World;
 /// So many machines may join in one seed.
 const JOINS: u64 = 3;
 
-/// The operator of one seed.
 pub struct Operator {
     world: World,
     settings: Settings,
-    /// What it asked and heard.
     pub changes: Vec<Change>,
     leader: u64,
     /// Those that vote, for certain, and of which nothing else was asked.
@@ -54,7 +52,6 @@ impl Operator {
         }
     }
 
-    /// Changes the membership until the time is over.
     pub async fn run(mut self, until: Instant) -> Self {
         loop {
             let pause = self.world.below(400);
@@ -218,7 +215,7 @@ impl World {
     /// The disk is gone. Under this id the machine must not come back, since it does not know what
     /// it has confirmed.
     async fn lose_disk(&self, id: u64, settings: &Settings) -> bool {
-        if self.lock().slots[id as usize - 1].is_starting {
+        if self.lock().slot(id).is_starting {
             return false;
         }
         self.lock().counts.add("disks_lost", true);
@@ -229,7 +226,7 @@ impl World {
         }
         self.take_down(id, true);
         let disk = self.new_disk(id);
-        self.lock().slots[id as usize - 1].disk = disk;
+        self.lock().slot(id).disk = disk;
         self.bring_up(id, settings).await;
         false
     }

@@ -21,14 +21,11 @@ use crate::operator::Operator;
 use crate::world::{Counts, Weather, World};
 use crate::{chronicle, faults, members, witness};
 
-/// What a seed has shown.
 #[derive(Debug)]
 pub struct Report {
     /// A number for everything that happened, and when.
     pub hash: u64,
-    /// The promises that were broken.
     pub broken: Vec<String>,
-    /// What happened.
     pub counts: Counts,
 }
 
@@ -49,7 +46,6 @@ fn keep_panics() {
     });
 }
 
-/// Runs one seed.
 pub fn run(seed: u64, mistake: Option<Mistake>, is_verbose: bool) -> Report {
     keep_panics();
     simulate(seed);
@@ -204,7 +200,7 @@ async fn agreement(world: &World) -> LogId {
             let state = (leader.machine().applied(), leader.machine().fingerprint());
             let membership = leader.raft().metrics().borrow_watched().membership_config.clone();
             let agrees = |(id, _): (&u64, &_)| {
-                let is_gone = world.lock().slots[*id as usize - 1].is_gone;
+                let is_gone = world.lock().slot(*id).is_gone;
                 let of = |node: Node| (node.machine().applied(), node.machine().fingerprint());
                 is_gone || world.live(*id).is_some_and(|(node, _)| of(node) == state)
             };

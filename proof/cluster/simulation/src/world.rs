@@ -34,29 +34,30 @@ struct Inner {
 pub struct State {
     /// All choices of the simulation; openraft's are made by [`replicated_log::runtime::simulate`].
     pub rng: fastrand::Rng,
-    /// The nodes, from id 1 on.
     pub slots: Vec<Slot>,
     /// Two nodes that do not reach each other, though others reach both.
     pub cut_link: Option<(u64, u64)>,
-    /// The weather of the network.
     pub weather: Weather,
-    /// What was counted.
     pub counts: Counts,
     /// For what a fault waits to happen, on this node or any.
     pub watched: Option<(Waits, Option<u64>)>,
     /// Where it has happened.
     pub seen: Option<u64>,
-    /// The log as the network has seen it.
     pub chronicle: Chronicle,
     /// What nodes were seen to have applied.
     pub witnessed: Witnessed,
-    /// The node that joins.
     pub joining: Option<u64>,
     /// What went wrong besides the history.
     pub broken: Vec<String>,
     hash: u64,
     /// How much was noted.
     pub step: u64,
+}
+
+impl State {
+    pub fn slot(&mut self, id: u64) -> &mut Slot {
+        &mut self.slots[id as usize - 1]
+    }
 }
 
 /// How messages fare, in parts of 1000 and milliseconds.
@@ -76,9 +77,7 @@ pub struct Weather {
 pub struct Slot {
     /// Rises whenever the machine goes down or comes up: what an older one sends does not count.
     pub generation: u64,
-    /// What runs on it.
     pub node: Option<Node>,
-    /// Its disk.
     pub disk: SimDisk,
     /// What waits for a flush.
     pub waits: Waiting,
@@ -97,7 +96,6 @@ pub struct Slot {
     pub cut_at_epoch: Option<u64>,
     /// That many times after it was decided.
     pub armed_nth: u64,
-    /// What flushes the node's log.
     pub flusher: Option<Flusher>,
     /// Somebody starts it.
     pub is_starting: bool,
@@ -107,9 +105,7 @@ pub struct Slot {
 
 /// A node's log, and the task that flushes it.
 pub struct Flusher {
-    /// The log.
     pub log: LogStore<TypeConfig>,
-    /// The task.
     pub task: AbortHandle,
 }
 
@@ -121,14 +117,12 @@ pub type Witnessed = BTreeMap<u64, (u64, Seen)>;
 
 /// What waits for a flush of a log.
 #[derive(Debug, Clone, Copy, Default)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Waiting {
     pub entries: bool,
     pub vote: bool,
     pub truncation: bool,
 }
 
-/// What happened, and how often.
 #[derive(Debug, Clone, Default)]
 pub struct Counts(BTreeMap<&'static str, u64>);
 
@@ -167,12 +161,10 @@ impl Counts {
         self.0.get(what).copied().unwrap_or(0)
     }
 
-    /// Adds those of another seed.
     pub fn merge(&mut self, other: &Self) {
         other.0.iter().for_each(|(what, count)| *self.0.entry(what).or_default() += count);
     }
 
-    /// What never happened.
     pub fn missing(&self) -> Vec<&'static str> {
         EXPECTED.into_iter().filter(|what| self.of(what) == 0).collect()
     }
@@ -217,17 +209,14 @@ impl World {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The seed.
     pub fn seed(&self) -> u64 {
         self.0.seed
     }
 
-    /// Whether this mistake is made.
     pub fn makes(&self, mistake: Mistake) -> bool {
         self.0.mistake == Some(mistake)
     }
 
-    /// Whether any is.
     pub fn is_mistaken(&self) -> bool {
         self.0.mistake.is_some()
     }
@@ -247,7 +236,6 @@ impl World {
         state.step
     }
 
-    /// A promise was broken.
     pub fn broken(&self, what: String) {
         self.note(format_args!("BROKEN: {what}"));
         self.lock().broken.push(what);
@@ -258,7 +246,6 @@ impl World {
         self.lock().hash
     }
 
-    /// A random number below `end`.
     pub fn below(&self, end: u64) -> u64 {
         if end == 0 { 0 } else { self.lock().rng.u64(..end) }
     }
@@ -287,23 +274,23 @@ impl World {
 
     /// The node that runs as `id`, and its generation.
     pub fn live(&self, id: u64) -> Option<(Node, u64)> {
-        let state = self.lock();
-        let slot = &state.slots[id as usize - 1];
+        let mut state = self.lock();
+        let slot = state.slot(id);
         let node = slot.node.clone()?;
         slot.has_power().then_some((node, slot.generation))
     }
 
     /// Whether that node is still there: what a dead one does is not seen by anybody.
     pub fn is_current(&self, id: u64, generation: u64) -> bool {
-        let state = self.lock();
-        let slot = &state.slots[id as usize - 1];
+        let mut state = self.lock();
+        let slot = state.slot(id);
         slot.generation == generation && slot.has_power()
     }
 
     /// Waits as long as that machine stands still.
     pub async fn while_stopped(&self, id: u64) {
         loop {
-            let until = self.lock().slots[id as usize - 1].stopped_until;
+            let until = self.lock().slot(id).stopped_until;
             if until <= Instant::now() {
                 return;
             }

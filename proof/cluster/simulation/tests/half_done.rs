@@ -80,7 +80,7 @@ async fn asked_of_a_leader_that_stands_still(
     while !is_half_done() {
         world.sleep(1).await;
     }
-    world.lock().slots[leader as usize - 1].stopped_until = Instant::now() + Duration::from_secs(1);
+    world.lock().slot(leader).stopped_until = Instant::now() + Duration::from_secs(1);
     asked.await.expect("a question does not panic")
 }
 
@@ -132,7 +132,7 @@ fn a_member_is_not_added_at_another_address() {
 #[test]
 fn a_membership_that_is_not_committed_refuses_nobody() {
     let (noted, answer, nodes) = run(1, async |world, old| {
-        world.lock().slots[old as usize - 1].side = 1;
+        world.lock().slot(old).side = 1;
         let wrong = Question::Add(4, "wrong".into());
         let unconfirmed = world.ask(old, wrong, Duration::from_millis(300)).await;
         assert!(unconfirmed.is_none(), "nobody confirms it");

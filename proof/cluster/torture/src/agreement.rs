@@ -20,7 +20,6 @@ const DIFFER_FOR: Duration = Duration::from_secs(10);
 /// What a node has applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// The index of the last entry.
     pub index: Option<u64>,
     /// A checksum over the whole state.
     pub fingerprint: u64,

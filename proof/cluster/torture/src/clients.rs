@@ -29,10 +29,8 @@ const HURRY: Duration = Duration::from_millis(4);
 /// The client that reads at the end; others count from 0.
 const READER: u32 = 1000;
 
-/// What clients do in a round.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// How many clients.
     pub clients: u32,
     /// The keys of this round.
     pub keys: Vec<String>,
@@ -72,7 +70,6 @@ impl Clients {
         Self { servers, watch, watchers }
     }
 
-    /// The leader, as far as somebody knows.
     pub fn leader(&self) -> Option<usize> {
         Some(self.watch.leader.load(Ordering::Relaxed)).filter(|&id| id > 0)
     }

@@ -20,7 +20,6 @@ use inkstone_host::Signal;
 const SLOW_VOTE: Duration = Duration::from_millis(150);
 const ELECTS_IN: Duration = Duration::from_secs(2);
 
-/// What goes on with a node.
 struct Member {
     disk: NodeDisk,
     process: Option<Node>,
@@ -40,9 +39,7 @@ impl Member {
 /// What a run is made of.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
-    /// How many nodes.
     pub nodes: usize,
-    /// On which file system.
     pub kind: FsKind,
     /// The program `replicated-log`, and more of its arguments.
     pub program: PathBuf,
@@ -63,7 +60,6 @@ pub struct ClusterOptions {
 /// Why a round cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trap {
-    /// A promise is broken.
     Broken(String),
     /// This machine fails us: it says nothing about the cluster.
     Machine(String),
@@ -75,7 +71,6 @@ impl From<String> for Trap {
     }
 }
 
-/// A cluster.
 pub struct Cluster {
     // In this order: processes and disks go before the hosts.
     members: Vec<Member>,
@@ -127,12 +122,10 @@ impl Cluster {
         Ok(made)
     }
 
-    /// Where the nodes are.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.options.addresses.clone()
     }
 
-    /// The wire.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
@@ -423,7 +416,7 @@ impl Cluster {
         for id in all {
             let member = self.member(id);
             if let Some(node) = &mut member.process
-                && let Some(status) = node.ended()?
+                && let Some(status) = node.ended()
             {
                 if !member.may_end {
                     return Err(Trap::Broken(format!("node {id} ended by itself: {status}")));

@@ -31,7 +31,6 @@ pub struct Left {
     pub units: usize,
     /// How many of these were found afterwards.
     pub kept: usize,
-    /// Which.
     pub subset: Subset,
 }
 
@@ -43,7 +42,6 @@ pub enum Trouble {
     /// Flushes fail with `EIO`, after so many that pass, and what they were to make durable is
     /// lost.
     FlushesFail(u64),
-    /// Each flush takes this much longer.
     SlowFlushes(Duration),
 }
 
@@ -73,18 +71,15 @@ impl NodeDisk {
         for path in [directory.as_path(), made.machine.target()] {
             File::open(path).and_then(|file| file.sync_all()).map_err(fail)?;
         }
-        made.disk.record_unflushed();
         Ok(made)
     }
 
-    /// The node's directory.
     pub fn directory(&self) -> PathBuf {
         self.machine.target().join("node")
     }
 
-    /// Cuts the power now. The disk answers nothing more.
     pub fn cut(&mut self) {
-        self.cut = self.disk.cut_power();
+        self.cut = Some(self.disk.cut_power());
     }
 
     /// Lets waiting requests fail.
@@ -161,7 +156,6 @@ impl NodeDisk {
         Ok(())
     }
 
-    /// Gives the room back.
     pub fn free(&self) -> Result<(), String> {
         std::fs::remove_file(self.ballast())
             .map_err(|error| format!("{}: {error}", self.ballast().display()))

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Kind {
     /// The power of all nodes is cut at one instant.
@@ -90,29 +89,22 @@ impl FromStr for Kinds {
 pub enum Target {
     /// The leader at that instant; if nobody knows one, this node.
     Leader(usize),
-    /// This node.
     Node(usize),
 }
 
-/// A fault of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What.
     pub kind: Kind,
     /// Whom; faults of all nodes, or of the whole network, hit this one most.
     pub target: Target,
-    /// When it begins, from the start of the round.
     pub begins: Duration,
-    /// When it ends.
     pub ends: Duration,
     /// Decides the details.
     pub seed: u64,
 }
 
-/// All that goes wrong in a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Its faults, by their beginning.
     pub faults: Vec<Fault>,
     /// When everything is mended.
     pub ends: Duration,
@@ -123,7 +115,6 @@ const QUIET_MS: u64 = 150;
 /// The longest time from the first fault to the last beginning.
 const SPREAD_MS: u64 = 450;
 
-/// Draws a plan of one to three faults.
 pub fn plan(kinds: &Kinds, nodes: usize, seed: u64) -> Plan {
     let mut rng = fastrand::Rng::with_seed(seed);
     let count = if kinds.0.is_empty() { 0 } else { [1, 1, 2, 3][rng.usize(..4)] };

@@ -16,12 +16,9 @@ use replicated_log::client::Outcome;
 use replicated_log::types::{Request, Value};
 use serde::Serialize;
 
-/// What a client asks.
 #[derive(Debug, Clone)]
 pub enum Asked {
-    /// Change a key.
     Change(Request),
-    /// Read this key.
     Get(String),
 }
 
@@ -47,7 +44,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds others.
     pub fn add(&mut self, others: Counts) {
         self.done += others.done;
         self.not_done += others.not_done;
@@ -63,7 +59,6 @@ struct State {
     failed: Option<String>,
 }
 
-/// A history that is being written.
 pub struct History {
     path: PathBuf,
     start: Instant,
@@ -71,7 +66,6 @@ pub struct History {
 }
 
 impl History {
-    /// A new file.
     pub fn create(path: &Path) -> Result<Self, String> {
         let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let out = BufWriter::new(file);

@@ -8,30 +8,24 @@ use std::process::{Command, Stdio};
 /// How long the checker may think about one history, in its own words.
 const LIMIT: &str = "120s";
 
-/// What is said of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is linearizable.
     Sound,
-    /// It is not.
     Broken,
     /// Nobody knows: the time was too short, or there was nothing to judge.
     Undecided(String),
 }
 
-/// The checker's program.
 #[derive(Debug, Clone)]
 pub struct Judge {
     program: PathBuf,
 }
 
-/// The Go tool's path, if it is installed.
 fn go() -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/local/go/bin";
     path.split(':').map(|directory| Path::new(directory).join("go")).find(|go| go.is_file())
 }
 
-/// What is missing to judge.
 pub fn missing() -> Option<String> {
     go().is_none().then(|| "Go is not installed: the checker of histories is a Go program".into())
 }

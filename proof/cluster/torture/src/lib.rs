@@ -16,6 +16,7 @@
 //! | [`judge`] | whether a history is linearizable: the Go program in `checker/`, over porcupine |
 //! | [`run`] | a round; all of them, and what is kept of a failure |
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "what a name says needs no second word")]
 
 pub mod agreement;
 pub mod clients;

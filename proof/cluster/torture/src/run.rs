@@ -25,14 +25,10 @@ use crate::judge::{Judge, Verdict};
 /// Clients go on for this long after all is mended.
 const QUIET_AFTER: Duration = Duration::from_millis(150);
 
-/// What is to be done.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// The cluster.
     pub cluster: ClusterOptions,
-    /// The faults.
     pub kinds: Kinds,
-    /// Rounds.
     pub rounds: u64,
     /// The number of the first one: a round of another run follows from the seed and its number.
     pub first_round: u64,
@@ -42,20 +38,15 @@ pub struct RunOptions {
     pub renew: u64,
     /// What clients do; the keys and the seed are those of each round.
     pub load: Load,
-    /// Keys of a round.
     pub keys: u64,
     /// Where a failure is kept.
     pub keep: PathBuf,
 }
 
-/// What was seen.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Rounds that were carried out.
     pub rounds: u64,
-    /// Faults.
     pub by_kind: ByKind,
-    /// What clients heard.
     pub counts: Counts,
     /// Histories that are linearizable.
     pub sound: u64,
@@ -67,7 +58,6 @@ pub struct Summary {
     pub packets: [u64; 4],
     /// The longest time from a mending until all keys were read and all nodes had the same state.
     pub mended_in: Duration,
-    /// The time.
     pub took: Duration,
 }
 
@@ -96,7 +86,6 @@ struct Round {
     plan: Plan,
     load: Load,
     history: Arc<History>,
-    /// What was done, in words.
     story: Vec<String>,
 }
 
@@ -190,7 +179,6 @@ impl Run<'_> {
         })
     }
 
-    /// Carries out a round.
     fn round(
         &mut self,
         cluster: &mut Cluster,

@@ -16,12 +16,9 @@ use inkstone_sim::survival::Past;
 
 use crate::ledger::{Kind, Moment, Shots, fail};
 
-/// A call of the thread that writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Entries with these numbers behind the last one.
     Append(Vec<u32>),
-    /// From this index on.
     Truncate(u64),
     /// In this term.
     Vote(u64),
@@ -29,11 +26,9 @@ pub enum Step {
     Refused,
 }
 
-/// An entry that is, or was, at an index.
 #[derive(Debug, Clone, Copy)]
 struct Life {
     number: u32,
-    /// When its append was called, and when it returned.
     called: Moment,
     appended: Option<Moment>,
     /// When a truncation or purge of it was called, and when it returned.
@@ -49,7 +44,6 @@ pub struct Expected {
     pub why: &'static str,
 }
 
-/// What was found in one.
 pub struct Found {
     pub first: u64,
     pub next: u64,
@@ -83,19 +77,6 @@ pub struct Ledger {
     pub is_closing: bool,
     pub shots: Shots<Expected>,
     pub talks: bool,
-}
-
-/// The bytes of an entry that tell which one it is.
-pub fn payload(number: u32, bytes: usize) -> Vec<u8> {
-    let mut payload = vec![number as u8; bytes.max(4)];
-    payload[..4].copy_from_slice(&number.to_le_bytes());
-    payload
-}
-
-/// Which entry has this payload.
-pub fn number_in(payload: &[u8]) -> Option<u32> {
-    let number = u32::from_le_bytes(*payload.first_chunk()?);
-    payload[4..].iter().all(|byte| *byte == number as u8).then_some(number)
 }
 
 impl Ledger {
@@ -247,22 +228,20 @@ impl Ledger {
         self.each_life(1, upto, |life| life.gone = Some(now));
     }
 
-    /// The callback of a step was called.
     pub fn called_back(&mut self, step: usize, result: &inkstone_raft::Result<()>) {
         self.say(|| format!("the callback of step {step}: {result:?}"));
         if self.called_back.last().is_some_and(|last| *last >= step) {
-            fail(Kind::OutOfOrder, || {
-                format!(
-                    "the callback of step {step} is called after those of {:?}",
-                    self.called_back
-                )
-            });
+            fail!(
+                Kind::OutOfOrder,
+                "the callback of step {step} is called after those of {:?}",
+                self.called_back
+            );
         }
         self.called_back.push(step);
         match result {
-            Ok(()) if self.has_failed => fail(Kind::OutOfOrder, || {
-                format!("step {step} is durable, and one before it was not")
-            }),
+            Ok(()) if self.has_failed => {
+                fail!(Kind::OutOfOrder, "step {step} is durable, and one before it was not")
+            }
             Ok(()) => self.is_certain(step + 1, "a callback was called"),
             Err(error) => {
                 self.has_failed = true;
@@ -287,24 +266,23 @@ impl Ledger {
                 .get(index)
                 .and_then(|lives| lives.iter().find(|life| Some(life.number) == *number));
             let Some(life) = life else {
-                fail(Kind::Wrong, || {
-                    format!("entry {index} is shown as {number:?}, which was not appended there")
-                })
+                fail!(
+                    Kind::Wrong,
+                    "entry {index} is shown as {number:?}, which was not appended there"
+                )
             };
             if life.gone.is_some_and(|gone| gone < begun) {
-                fail(Kind::Back, || {
-                    format!("entry {index} ({number:?}) is shown at {begun}: {life:?}")
-                });
+                fail!(Kind::Back, "entry {index} ({number:?}) is shown at {begun}: {life:?}");
             }
             (from, to) = (from.max(life.called), to.min(life.gone.unwrap_or(now)));
         }
         if from > to {
-            fail(Kind::Wrong, || format!("{entries:?} were never there together: {from}..{to}"));
+            fail!(Kind::Wrong, "{entries:?} were never there together: {from}..{to}");
         }
         let mut wanted = range.start..range.end;
         for (index, _) in entries {
             if wanted.next() != Some(*index) {
-                fail(Kind::Wrong, || format!("{range:?} is answered by {entries:?}"));
+                fail!(Kind::Wrong, "{range:?} is answered by {entries:?}");
             }
         }
         self.must_not_be(begun, now, wanted.start, wanted.end);
@@ -317,16 +295,18 @@ impl Ledger {
         };
         let here = self.lives.get(&index).and_then(|lives| lives.iter().find(was_there));
         if let Some(life) = here.filter(|_| index < end) {
-            fail(Kind::NotShown, || format!("entry {index} is not shown at {begun}: {life:?}"));
+            fail!(Kind::NotShown, "entry {index} is not shown at {begun}: {life:?}");
         }
     }
 
     /// A reader was told that the first entry of its range is purged.
     pub fn told_purged(&self, index: u64) {
         if index > self.purged.1 {
-            fail(Kind::WrongError, || {
-                format!("entry {index} is said to be purged: only up to {}", self.purged.1)
-            });
+            fail!(
+                Kind::WrongError,
+                "entry {index} is said to be purged: only up to {}",
+                self.purged.1
+            );
         }
     }
 
@@ -334,18 +314,14 @@ impl Ledger {
     pub fn shown_vote(&mut self, term: u64) {
         self.tick();
         if term < self.shown_vote {
-            fail(Kind::Back, || {
-                format!("the vote of term {term} is shown after that of {}", self.shown_vote)
-            });
+            fail!(Kind::Back, "the vote of term {term} is shown after that of {}", self.shown_vote);
         }
         self.shown_vote = term;
         let step = self.steps.iter().rposition(|step| *step == Step::Vote(term));
         match step {
             Some(step) => self.is_certain(step + 1, "a vote is shown"),
             None if term == 0 => {}
-            None => {
-                fail(Kind::Wrong, || format!("a vote of term {term} is shown, which nobody cast"))
-            }
+            None => fail!(Kind::Wrong, "a vote of term {term} is shown, which nobody cast"),
         }
     }
 
@@ -363,7 +339,7 @@ impl Ledger {
             _ => false,
         };
         if !is_expected {
-            fail(Kind::WrongError, || format!("{by}: {error} ({error:?})"));
+            fail!(Kind::WrongError, "{by}: {error} ({error:?})");
         }
     }
 
@@ -414,12 +390,15 @@ impl Ledger {
         let is_found = past.after(*certain).iter().any(is_it);
         let up_to = found.first.saturating_sub(1);
         if !is_found || up_to < purged.0 || up_to > purged.1 {
-            fail(Kind::Lost, || {
-                format!(
-                    "after a power cut ({why}) of steps {certain}..={called} of {:?}, purged {purged:?}: first {} next {} vote {} {:?}",
-                    self.steps, found.first, found.next, found.vote, found.entries
-                )
-            });
+            fail!(
+                Kind::Lost,
+                "after a power cut ({why}) of steps {certain}..={called} of {:?}, purged {purged:?}: first {} next {} vote {} {:?}",
+                self.steps,
+                found.first,
+                found.next,
+                found.vote,
+                found.entries
+            );
         }
     }
 }

@@ -16,17 +16,15 @@ use inkstone_sim::{DiskOptions, SimDisk};
 use shuttle::sync::mpsc::channel;
 use shuttle::thread;
 
-use self::ledger::{Found, Ledger, number_in, payload};
-use crate::disk::{alone, stepped};
-use crate::ledger::{Kind, end_if_broken, fail};
+use self::ledger::{Found, Ledger};
+use crate::disk::{PATH, alone, stepped};
+use crate::ledger::{Kind, end_if_broken, fail, number_in, payload};
 use crate::plan::Plan;
-use crate::run::{PATH, join};
+use crate::run::join;
 use crate::setup::{End, fault};
 
-/// Every entry is of this leader: terms are the model's concern (crates/raft/tests/model.rs).
 const TERM: u64 = 1;
 
-/// One thing that a thread does.
 #[derive(Debug, Clone, Copy)]
 enum Op {
     /// So many entries of so many bytes; it waits for the callback, or not.
@@ -131,15 +129,15 @@ impl World {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The callback of a step.
     fn callback(&self, step: usize) -> impl FnOnce(Result<(), Error>) + Send + 'static {
         let world = self.clone();
         world.uncalled.fetch_add(1, Ordering::Relaxed);
         move |result| {
             if world.is_calling.swap(true, Ordering::Relaxed) {
-                fail(Kind::OutOfOrder, || {
-                    format!("the callback of step {step} is called while another one runs")
-                });
+                fail!(
+                    Kind::OutOfOrder,
+                    "the callback of step {step} is called while another one runs"
+                );
             }
             world.ledger().called_back(step, &result);
             match world.habit {
@@ -303,7 +301,7 @@ impl World {
     fn bounds(&self) {
         match self.reader.bounds() {
             Ok(bounds) if bounds.first <= bounds.next => {}
-            Ok(bounds) => fail(Kind::Wrong, || format!("{bounds:?}")),
+            Ok(bounds) => fail!(Kind::Wrong, "{bounds:?}"),
             Err(error) => return self.ledger().refused(&error, "bounds"),
         }
         match self.reader.vote() {
@@ -332,7 +330,7 @@ pub fn one(seed: u64, plan: Plan) {
     };
     let raft = match RaftLog::open_in(Arc::new(stepped(disk.directory(PATH))), options) {
         Ok(raft) => Arc::new(raft),
-        Err(error) => fail(Kind::WrongError, || format!("opening: {error}")),
+        Err(error) => fail!(Kind::WrongError, "opening: {error}"),
     };
     let world = World {
         ledger: Arc::new(Mutex::new(ledger)),
@@ -389,15 +387,16 @@ fn history(setup: &Setup, world: &World, raft: Arc<RaftLog>) {
     let mut patience: Range<u32> = 0..2000;
     while world.uncalled.load(Ordering::Relaxed) > 0 {
         if patience.next().is_none() {
-            fail(Kind::Uncalled, || {
-                format!("{} callbacks are not called", world.uncalled.load(Ordering::Relaxed))
-            });
+            fail!(
+                Kind::Uncalled,
+                "{} callbacks are not called",
+                world.uncalled.load(Ordering::Relaxed)
+            );
         }
         thread::yield_now();
     }
 }
 
-/// Opens what each power cut has left.
 fn look_at_what_is_left(world: &World) {
     let found = {
         let mut ledger = world.ledger();
@@ -407,7 +406,7 @@ fn look_at_what_is_left(world: &World) {
     for (disk, expected) in found {
         let why = expected.why;
         let unsound = |error: Error| -> ! {
-            fail(Kind::FalseCorrupt, || format!("after a power cut ({why}): {error}"));
+            fail!(Kind::FalseCorrupt, "after a power cut ({why}): {error}");
         };
         let options = Options::new().log(inkstone::Options::small().own_thread(false));
         let raft = RaftLog::open_in(Arc::new(alone(disk.directory(PATH))), options)

@@ -12,22 +12,18 @@ use crate::in_use::lines::{Call, Class, Line, Made, Refusal};
 /// EUCLEAN.
 const ERRNOS: [i32; 5] = [5, 28, 30, 108, 117];
 
-/// What the lines show of how the log handled the fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Met {
-    /// The first poison.
     pub(crate) poison: Option<Refusal>,
     /// Calls that were refused because the disk was full.
     pub(crate) no_room: u64,
     /// Acknowledged after that.
     pub(crate) went_on: bool,
-    /// Openings that were refused.
     pub(crate) refused_openings: Vec<Refusal>,
     /// Openings that succeeded, without the first.
     pub(crate) openings: u64,
     /// The durable records could not all be read.
     pub(crate) unreadable: Option<Refusal>,
-    /// What the lines contradict.
     pub(crate) broken: Vec<String>,
 }
 
@@ -42,7 +38,6 @@ pub(crate) struct Excuses {
     pub(crate) shows_old_bytes: bool,
 }
 
-/// Reads the lines.
 pub(crate) fn met(lines: &[Line], directory: &str, excuses: Excuses) -> Met {
     let mut met = Met::default();
     let mut poison: Option<Refusal> = None;

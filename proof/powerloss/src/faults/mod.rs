@@ -53,12 +53,9 @@ const MEETS_WITHIN: Duration = Duration::from_secs(180);
 /// Refusals for want of room before there is room again.
 const REFUSALS: u64 = 5;
 
-/// What to run.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// These faults.
     pub faults: Vec<Fault>,
-    /// In these ways, in turn.
     pub ways: Vec<Way>,
     /// Uses of a log with each fault on each file system.
     pub rounds: u64,
@@ -66,23 +63,17 @@ pub struct Wanted {
     pub sampled: usize,
 }
 
-/// The outcomes of one fault on one file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Rounds by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Rounds in which the fault occurred.
     pub fired: u64,
-    /// Appends that were acknowledged.
     pub acknowledged: u64,
-    /// States that were mounted and compared.
     pub states: u64,
     /// Of these, after a repair of the file system.
     pub repaired: u64,
     /// Openings that succeeded, on the sound disk or the bad one, in the file system as the fault
     /// left it.
     pub openings: u64,
-    /// Such openings that were refused.
     pub refused_openings: u64,
     /// Rounds in which durable records could not be read from the file system as it was.
     pub unreadable: u64,
@@ -155,7 +146,6 @@ fn outcome(fired: u64, met: &Met) -> &'static str {
 /// A file system's certificate, and the counts of each fault.
 pub type Told = (Certificate, BTreeMap<Fault, Tally>);
 
-/// Runs it.
 pub fn run(
     campaign: &Campaign,
     wanted: &Wanted,
@@ -269,7 +259,6 @@ impl Faults<'_> {
         self.tallies.entry(self.fault).or_default()
     }
 
-    /// Reads the next line.
     fn hear(&mut self, process: &Process, medium: &mut PowerCut<'_>) -> Result<Line, String> {
         let text = process
             .line(HANGS_AFTER, &AtomicBool::new(false))
@@ -280,7 +269,6 @@ impl Faults<'_> {
         Ok(line)
     }
 
-    /// In which calls the process is.
     fn where_it_is(&self) -> String {
         let mut within: BTreeMap<u32, Made> = BTreeMap::new();
         for line in &self.lines {
@@ -383,7 +371,6 @@ impl Faults<'_> {
         }
     }
 
-    /// Opens the log of a state, compares it, appends to it.
     fn look(&self, state: &State<'_>) -> Result<(), String> {
         let path = log_in(state.directory);
         let options = self.usage.options();
@@ -408,12 +395,10 @@ impl Faults<'_> {
     }
 }
 
-/// The log within the file system.
 fn log_in(target: &Path) -> PathBuf {
     target.join("log")
 }
 
-/// The names and sizes in a directory.
 fn files(path: &Path) -> String {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let one = |entry: std::fs::DirEntry| {

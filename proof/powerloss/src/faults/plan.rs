@@ -33,12 +33,10 @@ named_choice! {
 }
 
 impl Fault {
-    /// Whether reads may fail.
     pub fn reads_fail(self) -> bool {
         self == Self::ReadData
     }
 
-    /// Whether single writes may fail.
     pub fn writes_fail(self) -> bool {
         use Fault::{WriteData, WriteDataForEver, WriteMetadata, WriteMetadataForEver, WriteNth};
         matches!(

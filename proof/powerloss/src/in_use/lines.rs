@@ -7,7 +7,6 @@
 use inkstone::Error;
 use serde::{Deserialize, Serialize};
 
-/// A call of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Call {
     Open,
@@ -25,7 +24,6 @@ pub(crate) enum Call {
     Close,
 }
 
-/// What kind of error a call returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Class {
     Poisoned,
@@ -37,7 +35,6 @@ pub(crate) enum Class {
     Other,
 }
 
-/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) class: Class,
@@ -52,7 +49,6 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
 }
 
-/// A call of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Made {
     /// The writer: a thread of one life of the process.
@@ -65,7 +61,6 @@ pub(crate) struct Made {
     pub(crate) count: u32,
 }
 
-/// A line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Line {
     /// The call is about to be made.
@@ -80,7 +75,6 @@ pub(crate) enum Line {
 }
 
 impl Refusal {
-    /// Made from an error of the log.
     pub(crate) fn of(error: &Error) -> Self {
         let (class, durable, cause) = match error {
             Error::Poisoned(poison) => (Class::Poisoned, poison.durable().get(), poison.cause()),
@@ -110,13 +104,11 @@ impl Line {
         serde_json::to_string(self).expect("it has neither maps nor floats")
     }
 
-    /// Parses a line.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let wrong = |why| format!("{line:?} is not a line of the process that uses the log: {why}");
         serde_json::from_str(line).map_err(wrong)
     }
 
-    /// Whether a record was acknowledged.
     pub(crate) fn is_acknowledgement(&self) -> bool {
         matches!(self, Self::Done(Made { call: Call::Append | Call::Wait, .. }, _))
     }

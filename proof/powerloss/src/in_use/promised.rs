@@ -13,7 +13,6 @@ use super::lines::{Call, Line, Made};
 use super::usage::Id;
 use crate::verdict::read_all;
 
-/// What must be found.
 #[derive(Debug, Clone)]
 pub(crate) struct Promised {
     /// Of all records: those of `shown` are known.
@@ -36,10 +35,8 @@ impl Default for Shown {
     }
 }
 
-/// The counts of one look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Records read back.
     pub(crate) records: u64,
     /// Of these, records that an earlier opening had shown.
     pub(crate) again: u64,

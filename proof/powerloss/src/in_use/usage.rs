@@ -25,12 +25,10 @@ inkstone_io::named_choice! {
     }
 }
 
-/// How the log is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// How it writes; `None`: as it chooses by rule.
     pub way: Option<Way>,
-    /// Threads that append.
     pub threads: u32,
     /// Decides everything else.
     pub seed: u64,
@@ -38,9 +36,7 @@ pub struct Usage {
     pub life: u32,
     /// The threads end by themselves after so many acknowledgements of the first.
     pub ends_after: Option<u32>,
-    /// To show that it is noticed.
     pub lie: Option<Lie>,
-    /// A mistake in the log, to see that it is found.
     pub mistake: Option<Mistake>,
 }
 
@@ -85,7 +81,6 @@ pub struct Id {
     pub number: u32,
 }
 
-/// The writer that a thread of one life is.
 pub fn writer(life: u32, thread: u32) -> u32 {
     life << 8 | thread
 }

@@ -75,7 +75,6 @@ pub(crate) fn work(
         .lives(&lives)
 }
 
-/// Fills the file system.
 fn fill(path: &Path) {
     let Ok(mut file) = File::create(path) else { return };
     let mut piece = 1 << 20;
@@ -189,7 +188,6 @@ fn read_all(log: &Log) -> Result<(u64, ()), Error> {
     Ok((durable.get(), ()))
 }
 
-/// One thread that appends.
 struct Thread<'a, 'o> {
     worker: &'a Worker<'o>,
     log: &'a Log,
@@ -244,14 +242,12 @@ impl<'a> Thread<'a, '_> {
         Id { writer: self.writer, number }.payload()
     }
 
-    /// The next records.
     fn take(&mut self, count: u32) -> (u32, Vec<Vec<u8>>) {
         let first = self.next;
         self.next += count;
         (first, (first..self.next).map(|number| self.payload(number)).collect())
     }
 
-    /// Appends a record and waits for it.
     fn append(&mut self) -> Turn {
         let (number, payloads) = self.take(1);
         let made = self.made(Call::Append, number, 1);

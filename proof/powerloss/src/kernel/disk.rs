@@ -15,29 +15,22 @@ use std::time::Duration;
 use super::fault::{Access, Effect, Faults};
 use super::image::{Image, SECTOR_BYTES};
 use super::recording::{CACHE_DROPPED, Entry, Recording};
-use super::states::{Cut, Player};
+use super::states::Cut;
 
-/// Why a request was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// `EIO`.
     Error,
-    /// `ENOSPC`.
     NoSpace,
 }
 
-/// The requests that a disk got so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Reads.
     pub reads: u64,
     /// Writes, zeroings and discards.
     pub writes: u64,
-    /// Flushes.
     pub flushes: u64,
 }
 
-/// Whether requests are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
@@ -49,11 +42,10 @@ enum Power {
 
 struct State {
     image: Image,
-    /// As of the last flush; only while faults or a power cut need it.
-    flushed: Option<Image>,
+    /// As of the last flush, and what came since.
+    flushed: Image,
+    unflushed: Vec<Entry>,
     recording: Option<Recording>,
-    /// The recording begins again at each flush.
-    only_unflushed: bool,
     power: Power,
     faults: Faults,
     counters: Counters,
@@ -77,10 +69,10 @@ impl Disk {
     /// A disk of that name (a file name) which holds `image`.
     pub fn new(name: &str, image: Image) -> Self {
         let state = State {
+            flushed: image.clone(),
             image,
-            flushed: None,
+            unflushed: Vec::new(),
             recording: None,
-            only_unflushed: false,
             power: Power::On,
             faults: Faults::default(),
             counters: Counters::default(),
@@ -97,12 +89,10 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its size.
     pub fn len_bytes(&self) -> u64 {
         self.lock().image.len_bytes()
     }
@@ -112,36 +102,17 @@ impl Disk {
         self.lock().image.clone()
     }
 
-    /// Replaces what it holds; only for a disk that is not in use.
-    pub fn replace(&self, image: Image) {
-        self.lock().image = image;
-    }
-
-    /// Records from now on.
     pub fn record(&self) {
-        let mut state = self.lock();
-        state.recording = Some(Recording::default());
-        state.only_unflushed = false;
-    }
-
-    /// Records from now on what is not flushed, and no more: a disk in long use stays small.
-    /// Everything that the disk holds now counts as flushed. [`Disk::cut_power`] needs this.
-    pub fn record_unflushed(&self) {
-        self.lock().begin_unflushed();
+        self.lock().recording = Some(Recording::default());
     }
 
     /// Cuts the power of a disk in use. No request is carried out from this moment on: each *waits*
     /// until [`Disk::power_off`], so that nobody hears of a failure that a machine without power
-    /// would never hear of. Returns what may be found afterwards; `None` without
-    /// [`Disk::record_unflushed`].
-    pub fn cut_power(&self) -> Option<Cut> {
+    /// would never hear of. Returns what may be found afterwards.
+    pub fn cut_power(&self) -> Cut {
         let mut state = self.lock();
-        let base = state.flushed.clone().filter(|_| state.only_unflushed)?;
         state.power = Power::Cut;
-        let recording = state.recording.clone().unwrap_or_default();
-        let mut player = Player::new(&recording, base);
-        player.play(recording.entries.len());
-        Some(player.cut())
+        Cut::of(state.flushed.clone(), 0, &state.unflushed)
     }
 
     /// Ends all waiting of [`Disk::cut_power`]: requests fail with `EIO` from now on, so that the
@@ -151,12 +122,12 @@ impl Disk {
         self.power_changed.notify_all();
     }
 
-    /// The disk is sound again, holds `image`, and records what is not flushed.
+    /// The disk is sound again, and holds `image`.
     pub fn power_on(&self, image: Image) {
         let mut state = self.lock();
         state.image = image;
         state.faults = Faults::default();
-        state.begin_unflushed();
+        state.all_flushed();
         state.power = Power::On;
         self.power_changed.notify_all();
     }
@@ -177,22 +148,18 @@ impl Disk {
         }
     }
 
-    /// Ends the recording and returns it.
     pub fn take_recording(&self) -> Recording {
         self.lock().recording.take().unwrap_or_default()
     }
 
-    /// What it has recorded so far.
     pub fn recorded(&self) -> Recording {
         self.lock().recording.clone().unwrap_or_default()
     }
 
-    /// The requests that it got.
     pub fn counters(&self) -> Counters {
         self.lock().counters
     }
 
-    /// Changes how it fails, from now on.
     pub fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut self.lock().faults)
     }
@@ -235,18 +202,14 @@ impl Disk {
         }
         state.check_room(offset, bytes.len())?;
         state.image.write(offset, bytes);
-        let first = offset / SECTOR_BYTES as u64;
-        if state.recording.is_some() {
-            // Rounded to whole sectors: a loop device sends nothing else, but a test may.
-            let whole = sectors_of(offset, bytes.len() as u64);
-            let mut sectors = vec![0; ((whole.end - whole.start) as usize) * SECTOR_BYTES];
-            state.image.read(first * SECTOR_BYTES as u64, &mut sectors);
-            state.push(Entry::Write { sector: first, bytes: sectors.into() });
-        }
+        // Rounded to whole sectors: a loop device sends nothing else, but a test may.
+        let whole = sectors_of(offset, bytes.len() as u64);
+        let mut sectors = vec![0; ((whole.end - whole.start) as usize) * SECTOR_BYTES];
+        state.image.read(whole.start * SECTOR_BYTES as u64, &mut sectors);
+        state.changed(Entry::Write { sector: whole.start, bytes: sectors.into() });
         Ok(())
     }
 
-    /// Makes sectors zeros.
     pub fn clear(&self, offset: u64, len_bytes: u64) -> Result<(), Failure> {
         self.lock().counters.writes += 1;
         let sectors = sectors_of(offset, len_bytes);
@@ -255,7 +218,8 @@ impl Disk {
         }
         let mut state = self.powered()?;
         state.image.clear(offset, len_bytes);
-        state.push(Entry::Discard { sector: sectors.start, sectors: sectors.end - sectors.start });
+        let (sector, sectors) = (sectors.start, sectors.end - sectors.start);
+        state.changed(Entry::Discard { sector, sectors });
         Ok(())
     }
 
@@ -265,36 +229,33 @@ impl Disk {
         let met = self.meet(Access::Flush, 0..0);
         let mut state = self.powered()?;
         match met {
-            Ok(false) if state.only_unflushed => state.begin_unflushed(),
             Ok(false) => {
-                state.push(Entry::Flush);
-                state.flushed = state.faults.drops_cache.then(|| state.image.clone());
+                state.all_flushed();
+                state.record(Entry::Flush);
             }
-            Err(_) if state.only_unflushed && !state.faults.drops_cache => {}
-            Err(_) => {
-                if let Some(flushed) = state.flushed.clone() {
-                    state.image = flushed;
-                    if state.only_unflushed {
-                        state.begin_unflushed();
-                    } else {
-                        state.push(Entry::Mark(CACHE_DROPPED.into()));
-                    }
-                }
+            Err(_) if state.faults.drops_cache => {
+                state.image = state.flushed.clone();
+                state.unflushed.clear();
+                state.record(Entry::Mark(CACHE_DROPPED.into()));
             }
-            Ok(true) => {}
+            Ok(true) | Err(_) => {}
         }
         met.map(drop)
     }
 }
 
 impl State {
-    fn begin_unflushed(&mut self) {
-        self.flushed = Some(self.image.clone());
-        self.recording = Some(Recording::default());
-        self.only_unflushed = true;
+    fn all_flushed(&mut self) {
+        self.flushed = self.image.clone();
+        self.unflushed.clear();
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn changed(&mut self, entry: Entry) {
+        self.unflushed.push(entry.clone());
+        self.record(entry);
+    }
+
+    fn record(&mut self, entry: Entry) {
         if let Some(recording) = &mut self.recording {
             recording.entries.push(entry);
         }
@@ -302,8 +263,8 @@ impl State {
 
     fn check_room(&mut self, offset: u64, len: usize) -> Result<(), Failure> {
         let Some(most) = self.faults.blocks_max else { return Ok(()) };
-        if self.image.is_allocated(offset, len) || self.image.blocks() + len.div_ceil(4096) <= most
-        {
+        let more = self.image.more_blocks(offset, len);
+        if more == 0 || self.image.blocks() + more <= most {
             return Ok(());
         }
         self.faults.fired += 1;
@@ -349,13 +310,11 @@ mod tests {
     #[test]
     fn power_is_cut_between_two_requests_and_who_waits_hears_nothing_before_it_is_off() {
         let disk = Disk::new("a", Image::new(1 << 20));
-        assert!(disk.cut_power().is_none(), "nothing is recorded");
-        disk.record_unflushed();
         disk.write(0, &[1; 512]).expect("it takes it");
         disk.flush().expect("it flushes");
         disk.write(0, &[2; 512]).expect("it takes it");
         disk.write(512, &[2; 512]).expect("it takes it");
-        let cut = disk.cut_power().expect("it is recorded");
+        let cut = disk.cut_power();
         let (tell, told) = std::sync::mpsc::channel();
         let waiting = disk.clone();
         let thread = std::thread::spawn(move || tell.send(waiting.flush()));
@@ -378,30 +337,14 @@ mod tests {
         assert_eq!(all, [(1, 0), (2, 0), (1, 2), (2, 2)]);
         disk.power_on(cut.state(&[false, true]));
         assert_eq!(disk.read(0, 1), Ok(vec![1]));
-        let again = disk.cut_power().expect("it is recorded again");
-        assert_eq!(
-            (again.units.len(), first(&again.durable)),
-            (0, (1, 2)),
-            "what was found is on the medium"
-        );
-    }
-
-    #[test]
-    fn only_what_is_not_flushed_is_kept() {
-        let disk = Disk::new("a", Image::new(1 << 20));
-        disk.record_unflushed();
-        for _ in 0..10 {
-            disk.write(0, &[1; 4096]).expect("it takes it");
-            disk.flush().expect("it flushes");
-        }
-        assert_eq!(disk.recorded().entries.len(), 0);
         disk.write(0, &[7; 512]).expect("it takes it");
         disk.change_faults(|faults| faults.rules.push(Rule::every(Access::Flush, Effect::Error)));
         assert_eq!(disk.flush(), Err(Failure::Error));
+        let again = disk.cut_power();
         assert_eq!(
-            disk.cut_power().expect("recorded").units.len(),
-            1,
-            "a failed flush makes nothing durable"
+            (again.units.len(), first(&again.durable)),
+            (1, (1, 2)),
+            "what was found is on the medium, and a failed flush makes nothing durable"
         );
     }
 

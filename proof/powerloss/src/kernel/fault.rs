@@ -5,10 +5,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// A kind of request to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Read sectors.
     Read,
     /// Write, zero or discard sectors.
     Write,
@@ -29,10 +27,8 @@ pub enum Effect {
     Lost,
 }
 
-/// One way to fail.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Which requests it matches.
     pub on: Access,
     /// Only requests that touch these sectors; a flush touches none and matches every range.
     pub sectors: Range<u64>,
@@ -40,12 +36,10 @@ pub struct Rule {
     pub skip: u64,
     /// Then this many fail.
     pub times: u64,
-    /// How they fail.
     pub effect: Effect,
 }
 
 impl Rule {
-    /// Every request of that kind.
     pub fn every(on: Access, effect: Effect) -> Self {
         Self { on, sectors: 0..u64::MAX, skip: 0, times: u64::MAX, effect }
     }
@@ -56,7 +50,6 @@ impl Rule {
         Self { skip, times: 1, ..self }
     }
 
-    /// Only requests that touch these sectors.
     #[must_use]
     pub fn within(self, sectors: Range<u64>) -> Self {
         Self { sectors, ..self }
@@ -73,8 +66,7 @@ pub struct Faults {
     /// How many blocks of 4 KiB may hold something other than zeros; a write that would take more
     /// gets `ENOSPC`.
     pub blocks_max: Option<usize>,
-    /// A flush that fails loses what was written since the last successful one. It takes effect
-    /// with the first flush after it is set.
+    /// A flush that fails loses what was written since the last successful one.
     pub drops_cache: bool,
     /// How often a rule applied.
     pub fired: u64,

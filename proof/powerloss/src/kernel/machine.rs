@@ -86,7 +86,6 @@ fn tool(name: &str) -> Option<PathBuf> {
     path.split(':').map(|directory| Path::new(directory).join(name)).find(|tool| tool.exists())
 }
 
-/// What is missing to run any of this here.
 pub fn missing() -> Option<String> {
     if !inkstone_io::is_root() {
         return Some("mounting needs root".into());
@@ -99,7 +98,6 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// What is missing for this kind of file system.
 pub fn missing_for(kind: FsKind) -> Option<String> {
     let (name, package) = kind.tools().iter().find(|(name, _)| tool(name).is_none())?;
     Some(format!("{kind}: {name} is not installed (package {package})"))
@@ -152,7 +150,6 @@ impl Machine {
         Ok(Self { server: Some(server), target, work: Some(work) })
     }
 
-    /// Attaches a disk.
     pub fn attach(&self, disk: &Disk) -> Result<LoopDevice, String> {
         let server = self.server.as_ref().ok_or("the machine was removed")?;
         let file = server.serve(disk);
@@ -161,7 +158,6 @@ impl Machine {
         LoopDevice::attach(&file, options).map_err(|error| error.to_string())
     }
 
-    /// Makes a file system on a disk.
     pub fn make(&self, disk: &Disk, kind: FsKind) -> Result<(), String> {
         let device = self.attach(disk)?;
         let (name, arguments) = kind.mkfs();
@@ -183,19 +179,16 @@ impl Machine {
         Ok(Running { mount: Some(mount), device: Some(device), kind })
     }
 
-    /// A new disk with a new file system.
     pub fn new_disk(&self, kind: FsKind) -> Result<Disk, String> {
         let disk = Disk::new(kind.to_string().as_str(), Image::new(kind.disk_bytes()));
         self.make(&disk, kind)?;
         Ok(disk)
     }
 
-    /// Where file systems are mounted.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Removes everything.
     pub fn remove(mut self) -> Result<(), String> {
         if let Some(server) = self.server.take() {
             server.unmount().map_err(|error| format!("unmount the disks: {error}"))?;

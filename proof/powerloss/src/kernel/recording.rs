@@ -34,19 +34,9 @@ pub const CACHE_DROPPED: &str = "the cache was dropped";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// Sectors with new bytes.
-    Write {
-        /// The first.
-        sector: u64,
-        /// Whole sectors.
-        bytes: Arc<[u8]>,
-    },
+    Write { sector: u64, bytes: Arc<[u8]> },
     /// Sectors that became zeros: a discard or a zeroing request.
-    Discard {
-        /// The first.
-        sector: u64,
-        /// How many.
-        sectors: u64,
-    },
+    Discard { sector: u64, sectors: u64 },
     /// Everything before it is on the medium.
     Flush,
     /// What the writer knew at this moment.
@@ -61,7 +51,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Adds a mark.
     pub fn mark(&mut self, text: &str) {
         let mut end = text.len().min(MARK_BYTES_MAX);
         while !text.is_char_boundary(end) {
@@ -236,7 +225,6 @@ fn number(bytes: &[u8], place: usize) -> u64 {
 }
 
 impl Entry {
-    /// Whether it is a mark, and not a request to the disk.
     pub fn is_mark(&self) -> bool {
         matches!(self, Self::Mark(_))
     }

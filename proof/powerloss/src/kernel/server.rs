@@ -69,7 +69,6 @@ impl DiskServer {
         self.target.join(disk.name())
     }
 
-    /// Unmounts it.
     pub fn unmount(mut self) -> io::Result<()> {
         // The kernel closes a loop device's file a little after the device is detached, and other
         // programs may scan all directories.

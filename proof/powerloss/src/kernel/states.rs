@@ -19,7 +19,6 @@ use super::recording::{Entry, Recording};
 pub struct Unit {
     /// The entry of the recording that it is a part of.
     pub entry: usize,
-    /// The first sector.
     pub sector: u64,
     /// How many: one, but for a discard.
     pub sectors: u64,
@@ -69,32 +68,9 @@ impl<'a> Player<'a> {
         self.next = self.next.max(to);
     }
 
-    /// The power is cut now.
     pub fn cut(&self) -> Cut {
-        let mut units = Vec::new();
-        for (place, entry) in self.recording.entries[self.since..self.next].iter().enumerate() {
-            let number = self.since + place;
-            match entry {
-                Entry::Write { sector, bytes } => {
-                    units.extend((0..bytes.len() / SECTOR_BYTES).map(|index| Unit {
-                        entry: number,
-                        sector: sector + index as u64,
-                        sectors: 1,
-                        data: Some((Arc::clone(bytes), index * SECTOR_BYTES)),
-                    }));
-                }
-                Entry::Discard { sector, sectors } => {
-                    units.push(Unit {
-                        entry: number,
-                        sector: *sector,
-                        sectors: *sectors,
-                        data: None,
-                    });
-                }
-                Entry::Flush | Entry::Mark(_) => {}
-            }
-        }
-        Cut { entry: self.next, durable: self.durable.clone(), units }
+        let unflushed = &self.recording.entries[self.since..self.next];
+        Cut::of(self.durable.clone(), self.since, unflushed)
     }
 }
 
@@ -112,12 +88,63 @@ pub struct Cut {
 /// Which units are there.
 pub type Kept = Vec<bool>;
 
+impl Cut {
+    /// What is there for sure, and the entries since, of which the first has this number.
+    pub fn of(durable: Image, since: usize, unflushed: &[Entry]) -> Self {
+        let mut units = Vec::new();
+        for (number, entry) in (since..).zip(unflushed) {
+            match entry {
+                Entry::Write { sector, bytes } => {
+                    units.extend((0..bytes.len() / SECTOR_BYTES).map(|index| Unit {
+                        entry: number,
+                        sector: sector + index as u64,
+                        sectors: 1,
+                        data: Some((Arc::clone(bytes), index * SECTOR_BYTES)),
+                    }));
+                }
+                Entry::Discard { sector, sectors } => {
+                    let (sector, sectors) = (*sector, *sectors);
+                    units.push(Unit { entry: number, sector, sectors, data: None });
+                }
+                Entry::Flush | Entry::Mark(_) => {}
+            }
+        }
+        Self { entry: since + unflushed.len(), durable, units }
+    }
+
+    pub fn kept(&self, subset: Subset) -> Kept {
+        keep(&self.units, subset)
+    }
+
+    /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit
+    /// for each unit.
+    pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
+        let Some(digits) = words.strip_prefix("exactly:") else {
+            return Ok(self.kept(words.parse()?));
+        };
+        if digits.len() != self.units.len()
+            || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1'))
+        {
+            let units = self.units.len();
+            return Err(format!(
+                "{words:?}: {units} units are in flight there, so take {units} digits 0 or 1"
+            ));
+        }
+        Ok(digits.bytes().map(|digit| digit == b'1').collect())
+    }
+
+    pub fn state(&self, kept: &[bool]) -> Image {
+        let mut image = self.durable.clone();
+        let there = self.units.iter().zip(kept).filter(|(_, kept)| **kept);
+        there.for_each(|(unit, _)| unit.apply(&mut image));
+        image
+    }
+}
+
 /// A way to choose the units that are there. As text it is what a command line takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subset {
-    /// Nothing.
     None,
-    /// Everything.
     All,
     /// This many units from the start.
     Prefix(usize),
@@ -174,38 +201,6 @@ impl FromStr for Subset {
                 ));
             }
         })
-    }
-}
-
-impl Cut {
-    /// Which units `subset` keeps.
-    pub fn kept(&self, subset: Subset) -> Kept {
-        keep(&self.units, subset)
-    }
-
-    /// Parses which units are kept from a command line: a [`Subset`], or `exactly:0110`, a digit
-    /// for each unit.
-    pub fn kept_by_words(&self, words: &str) -> Result<Kept, String> {
-        let Some(digits) = words.strip_prefix("exactly:") else {
-            return Ok(self.kept(words.parse()?));
-        };
-        if digits.len() != self.units.len()
-            || digits.bytes().any(|digit| !matches!(digit, b'0' | b'1'))
-        {
-            let units = self.units.len();
-            return Err(format!(
-                "{words:?}: {units} units are in flight there, so take {units} digits 0 or 1"
-            ));
-        }
-        Ok(digits.bytes().map(|digit| digit == b'1').collect())
-    }
-
-    /// The disk as found.
-    pub fn state(&self, kept: &[bool]) -> Image {
-        let mut image = self.durable.clone();
-        let there = self.units.iter().zip(kept).filter(|(_, kept)| **kept);
-        there.for_each(|(unit, _)| unit.apply(&mut image));
-        image
     }
 }
 

@@ -15,12 +15,9 @@ use crate::raft::verdict::{Allowed as RaftAllowed, probe as probe_raft};
 use crate::verdict::{open_and_check, probe};
 use crate::words::{DONE, END, FAILED, OPENED, OPENING, START};
 
-/// What may be found.
 #[derive(Debug, Clone)]
 pub enum May {
-    /// Of a log.
     Log(Allowed),
-    /// Of a raft log.
     Raft(RaftAllowed),
 }
 
@@ -64,13 +61,11 @@ impl May {
 /// What a recording of a writer says.
 #[derive(Debug, Clone)]
 pub struct Chronicle {
-    /// What was done.
     pub spec: Spec,
     /// What is allowed from an entry on.
     steps: Vec<Step>,
     /// The first cut that can be judged: before it there is no file system.
     pub first: usize,
-    /// The last one.
     pub last: usize,
     /// What the writer itself found wrong.
     pub failed: Option<String>,
@@ -84,7 +79,6 @@ struct Step {
 }
 
 impl Chronicle {
-    /// Reads the marks.
     pub fn read(recording: &Recording) -> Result<Self, String> {
         let marks = recording.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
             Entry::Mark(text) => Some((at + 1, text.as_str())),

@@ -36,17 +36,14 @@ use crate::words::Way;
 
 /// Mounted states that are taken from one history.
 const STATES_OF_A_HISTORY: u64 = 40;
-/// Operations of a history.
 const LENGTH: usize = 24;
 /// One mounted state in this many is cut again while it is judged.
 const AGAIN_EVERY: u64 = 8;
 /// After this many violations on one file system the rest would show the same.
 const VIOLATIONS_MAX: usize = 5;
 
-/// What to run.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// In these ways, in turn.
     pub ways: Vec<Way>,
     /// States that the kernel mounts, on each file system.
     pub mounted: u64,
@@ -153,7 +150,6 @@ pub fn record(
     Chronicle::read(&medium.recording)
 }
 
-/// The log's directory within the file system.
 pub const DIRECTORY: &str = "log";
 
 impl Lab<PowerCut<'_>> for LogRun<'_> {
@@ -259,17 +255,14 @@ pub struct Judging {
 }
 
 impl Judging {
-    /// By what a recording says.
     pub fn new(chronicle: Chronicle) -> Self {
         Self { chronicle, allowed: None }
     }
 
-    /// What the recording says.
     pub fn chronicle(&self) -> &Chronicle {
         &self.chronicle
     }
 
-    /// Judges a state.
     pub fn judge(&mut self, state: &State<'_>) -> Result<(), String> {
         let entry = state.place.as_ref().map_or(0, |(entry, _)| *entry);
         let (first, moment) = self.chronicle.at(entry);

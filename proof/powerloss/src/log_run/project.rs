@@ -54,7 +54,6 @@ pub(crate) struct Seen {
     pub(crate) mount: Recording,
 }
 
-/// Reads every file of the log, with its extents.
 pub(crate) fn read_files(directory: &Path) -> Result<FoundFiles, String> {
     let fail = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut files = FoundFiles::new();
@@ -72,7 +71,6 @@ pub(crate) fn read_files(directory: &Path) -> Result<FoundFiles, String> {
     Ok(files)
 }
 
-/// The counts of projected states.
 #[derive(Debug, Default)]
 pub(crate) struct Projection {
     /// States that were opened, read and compared.

@@ -48,12 +48,10 @@ impl Story {
         Self { draw: Draw { rng }, past: Past::new(Model::new()) }
     }
 
-    /// What may be found now.
     pub(crate) fn allowed(&self) -> Allowed {
         Allowed::new(self.past.states())
     }
 
-    /// The next step begins.
     pub(crate) fn begin(&mut self) -> Step {
         let Self { draw, past } = self;
         let step = match draw.rng.u32(..14) {
@@ -100,7 +98,6 @@ fn open(spec: &Spec, directory: &Path) -> Result<RaftLog, String> {
         .map_err(|error| format!("the raft log does not open: {error}"))
 }
 
-/// The writer's own process.
 pub(crate) fn write(
     spec: &Spec,
     directory: &Path,

@@ -22,17 +22,12 @@ named_choice! {
 /// What the writer does; everything else follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// On which file system.
     pub kind: FsKind,
-    /// How the log writes.
     pub way: Way,
     /// The seed of the history and of the other options.
     pub seed: u64,
-    /// Operations.
     pub length: usize,
-    /// A mistake in the log, to see that it is found.
     pub mistake: Option<Mistake>,
-    /// What is written.
     pub subject: Subject,
 }
 

@@ -14,7 +14,6 @@ use super::{Choice, Ground, Judge, Medium, RunError, Shown, State};
 #[derive(Debug)]
 pub struct Killed {
     workdir: WorkDir,
-    /// Where it is, in words.
     pub file_system: String,
     /// How many writers follow each other in one directory.
     lives: u64,

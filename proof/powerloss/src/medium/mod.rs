@@ -49,7 +49,6 @@ impl From<String> for RunError {
 /// Where the next writer writes.
 #[derive(Debug, Clone)]
 pub struct Ground {
-    /// The directory.
     pub directory: PathBuf,
     /// It is empty. Otherwise it is the crash state that was judged last, and the writer continues
     /// there.
@@ -67,7 +66,6 @@ pub struct Choice {
     pub from: usize,
     /// One state in so many is cut again while it is judged; 0: none.
     pub again_every: u64,
-    /// Decides which.
     pub seed: u64,
 }
 
@@ -78,11 +76,9 @@ pub struct Which {
     pub entry: Option<usize>,
     /// Which of the sectors in flight are there; `None`: some of each kind.
     pub subset: Option<String>,
-    /// States of each cut.
     pub states: usize,
     /// Each is cut again while it is judged.
     pub again: bool,
-    /// Decides which.
     pub seed: u64,
 }
 
@@ -129,7 +125,6 @@ impl State<'_> {
 /// What a medium shows to a judge.
 #[derive(Debug)]
 pub enum Shown<'a> {
-    /// A state.
     State(&'a State<'a>),
     /// A state whose file system does not come up, and why.
     Dead(&'a State<'a>, String),

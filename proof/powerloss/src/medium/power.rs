@@ -35,9 +35,7 @@ struct Made {
 /// A kind of file system; each writer gets a new one.
 #[derive(Debug)]
 pub struct PowerCut<'m> {
-    /// Where it is mounted.
     pub machine: &'m Machine,
-    /// Which one.
     pub kind: FsKind,
     /// What reached the disk until the crash.
     pub recording: Recording,
@@ -51,7 +49,6 @@ pub struct PowerCut<'m> {
 }
 
 impl<'m> PowerCut<'m> {
-    /// A medium with nothing on it.
     pub fn new(machine: &'m Machine, kind: FsKind) -> Self {
         Self {
             machine,

@@ -7,15 +7,12 @@ use inkstone_raft::{EntryId, Leader, NewEntry, RaftLog, Result, Vote};
 
 use super::model::{Model, Op};
 
-/// Draws calls.
 #[derive(Debug)]
 pub struct Draw {
-    /// From where.
     pub rng: fastrand::Rng,
 }
 
 impl Draw {
-    /// A call that is allowed.
     pub fn allowed(&mut self, now: &Model) -> Op {
         loop {
             let op = self.call(now);

@@ -6,17 +6,13 @@
 use inkstone_raft::{EntryId, Leader, RaftLog, Vote};
 
 /// What a raft log holds. Without entries, and never purged, it has no first index: `first` is 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
     /// The index of the first entry, or of the next one.
     pub first: u64,
-    /// The last vote.
     pub vote: Option<Vote>,
-    /// The last entry that was purged.
     pub purged: Option<EntryId>,
-    /// The entries, with their payloads.
     pub entries: Vec<(EntryId, Vec<u8>)>,
-    /// What is committed.
     pub committed: Option<u64>,
     /// What of it has a record.
     pub recorded: Option<u64>,
@@ -26,35 +22,21 @@ pub struct Model {
     pub said_recorded: Option<EntryId>,
 }
 
-impl Default for Model {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Entries with their payloads.
     Append(Vec<(EntryId, Vec<u8>)>),
-    /// `save_vote`.
     Vote(Vote),
-    /// `truncate_from`.
     Truncate(u64),
     /// Not waited for.
     TruncateThen(u64),
-    /// `save_committed`.
     Commit(u64),
-    /// `purge`.
     Purge(EntryId),
-    /// `purge_to_snapshot`.
     Snapshot(EntryId),
-    /// `sync`.
     Sync,
 }
 
 impl Op {
-    /// For messages.
     pub fn brief(&self) -> String {
         match self {
             Self::Append(entries) => {
@@ -68,21 +50,10 @@ impl Op {
 }
 
 impl Model {
-    /// A new raft log.
     pub fn new() -> Self {
-        Self {
-            first: 0,
-            vote: None,
-            purged: None,
-            entries: Vec::new(),
-            committed: None,
-            recorded: None,
-            said: None,
-            said_recorded: None,
-        }
+        Self::default()
     }
 
-    /// The index of the next entry.
     pub fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
@@ -267,7 +238,6 @@ impl Model {
             && self.entries == shown.entries
     }
 
-    /// For messages.
     pub fn brief(&self) -> String {
         let terms: Vec<_> = self.entries.iter().map(|(id, _)| id.leader.term).collect();
         let vote = self.vote.as_ref().map(ToString::to_string);

@@ -19,7 +19,6 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// These.
     pub fn new(models: &[Model]) -> Self {
         Self { models: models.into() }
     }
@@ -36,7 +35,6 @@ impl Allowed {
         self.check(&shown).map(|()| (raft, shown))
     }
 
-    /// Compares what was found.
     pub fn check(&self, shown: &Model) -> Result<(), String> {
         if self.models.iter().any(|model| model.may_be_shown_as(shown)) {
             return Ok(());

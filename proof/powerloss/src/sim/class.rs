@@ -45,24 +45,20 @@ named_choice! {
 /// Operations of a history.
 const LENGTH: usize = 12;
 /// For histories that fail at many places: a little is checked in each.
-const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
+pub(crate) const LITTLE: Effort = Effort { samples: 1, all_of: 0, deep: 7 };
 
 /// One seed of one class.
 #[derive(Debug, Clone)]
 pub struct Unit {
-    /// What goes wrong.
     pub class: FaultClass,
-    /// Everything follows from it.
     pub seed: u64,
     /// Cuts with up to this many items are checked completely.
     pub all_of: usize,
-    /// A mistake built into the log, to see it caught.
     pub mistake: Option<Mistake>,
     /// Ends it early when it is set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a unit has checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Looked {
     /// States that were opened, read and compared.
@@ -74,7 +70,6 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         let Tally { covered, reopened, possible_log2, depths, beneath, exhausted, cuts } =
             other.tally;
@@ -255,12 +250,12 @@ impl Unit {
         for nth in 1.. {
             let disk = SimDisk::new(self.seed, variant.disk);
             disk.inject(Fault::new(later.clone()).on(OperationKind::Sync).nth(nth));
-            let seen = lies::reports_later(&disk, &variant, operations, nth);
+            let told = lies::reports_later(&disk, &variant, operations, nth);
             if disk.history().is_empty() || self.is_stopped() {
                 break;
             }
             looked.states += 1;
-            seen.map_err(|why| format!("sync {nth} reports its failure later: {why}"))?;
+            told.map_err(|why| format!("sync {nth} reports its failure later: {why}"))?;
         }
         Ok(())
     }

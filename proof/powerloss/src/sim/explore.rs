@@ -21,7 +21,6 @@ use crate::verdict::{self, probe};
 /// The directory of every log here.
 pub const PATH: &str = "/log";
 
-/// How much is checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     /// How many disks are drawn from a cut.
@@ -38,7 +37,6 @@ const AGAIN: Effort = Effort { samples: 2, all_of: 2, deep: 0 };
 /// show the same.
 const REOPENED: u64 = 64;
 
-/// What was checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// States that were made and found equal to an opened one.
@@ -53,7 +51,6 @@ pub struct Tally {
     pub beneath: u64,
     /// Cuts of which every state was checked, or covered.
     pub exhausted: u64,
-    /// Cuts.
     pub cuts: u64,
 }
 
@@ -74,9 +71,7 @@ pub(crate) fn log2_of_sum(left: f64, right: f64) -> f64 {
 pub struct Explorer {
     /// The log and its disk.
     pub variant: Variant,
-    /// How much is checked.
     pub effort: Effort,
-    /// Everything follows from it.
     pub seed: u64,
     /// Every disk that was found after a power cut, opened and read.
     pub states: u64,
@@ -127,7 +122,6 @@ fn has_old_bytes(found: &SimDisk, log: &Log) -> bool {
 }
 
 impl Explorer {
-    /// A new explorer, which has checked nothing yet.
     pub fn new(variant: Variant, effort: Effort, seed: u64) -> Self {
         Self {
             variant,

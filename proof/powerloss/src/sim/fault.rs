@@ -31,7 +31,6 @@ pub enum Trouble {
 pub struct FaultyRun {
     /// The log, its disk, which fails, and what checks the crash states.
     pub inner: Run,
-    /// What may go wrong.
     pub trouble: Trouble,
     /// Errors that left the log usable.
     pub refused: u64,
@@ -44,7 +43,6 @@ fn words(error: Option<&Error>) -> String {
 }
 
 impl FaultyRun {
-    /// A new log.
     pub fn begin(disk: SimDisk, explorer: Explorer, trouble: Trouble) -> Result<Self, String> {
         let inner = Run::on(disk, explorer);
         let mut run = Self { inner, trouble, refused: 0, poisoned: 0 };

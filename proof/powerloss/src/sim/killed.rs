@@ -52,7 +52,6 @@ impl Hook for Mortal {
 
 /// A log whose writers are killed.
 pub struct Killed {
-    /// Checks the crash states.
     pub explorer: Explorer,
     disk: SimDisk,
     rng: fastrand::Rng,
@@ -60,7 +59,6 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// No log yet.
     pub fn new(explorer: Explorer) -> Self {
         let disk = SimDisk::new(explorer.seed, explorer.variant.disk);
         let rng = fastrand::Rng::with_seed(explorer.seed ^ 0x6B69_6C6C_6564_2121);

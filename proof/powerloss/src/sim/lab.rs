@@ -4,7 +4,7 @@
 //! *May not touch*: what a class is about (`class.rs`), the terminal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,20 +32,15 @@ pub enum Until {
     Time(Duration),
 }
 
-/// What to run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The first seed.
     pub seed: u64,
-    /// When it ends.
     pub until: Until,
-    /// Which classes.
     pub classes: Vec<FaultClass>,
     /// How many threads run seeds.
     pub jobs: usize,
     /// Cuts with up to this many items are checked completely.
     pub all_of: usize,
-    /// A mistake built into the log, to see it caught.
     pub mistake: Option<Mistake>,
     /// Only these operations of each history, by number: used to repeat a shortened failure.
     pub operations: Option<Vec<usize>>,
@@ -64,40 +59,40 @@ pub struct Now {
     pub elapsed: Duration,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// For machines and people.
     pub certificate: Certificate,
     /// The counts, class by class.
     pub looked: Vec<(FaultClass, Looked)>,
-    /// Whether it was stopped early.
     pub is_cut_short: bool,
 }
 
 /// What several threads share.
 struct Shared<'p> {
     plan: &'p Plan,
-    turns: Mutex<Vec<Turns>>,
-    units: AtomicU64,
-    states: AtomicU64,
-    busy: AtomicU64,
+    board: Mutex<Board>,
     /// Stops the units that are running.
     stop: Arc<AtomicBool>,
-    looked: Mutex<Vec<(Looked, Duration)>>,
-    failed: Mutex<Option<(Unit, String)>>,
 }
 
-/// How many turns a class has had.
+struct Board {
+    /// Of each class.
+    turns: Vec<Turns>,
+    states: u64,
+    units: u64,
+    /// Threads that still take seeds.
+    busy: usize,
+    failed: Option<(Unit, String)>,
+}
+
+/// How many turns a class has had, and what they have checked.
 #[derive(Debug, Clone, Copy, Default)]
 struct Turns {
     seeds: u64,
     running: u32,
     spent: Duration,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    looked: Looked,
 }
 
 /// glibc returns freed memory of 128 KiB and more to the kernel at once, until a larger piece was
@@ -111,59 +106,55 @@ fn keep_freed_memory() {
 pub fn run(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Now)) -> Report {
     keep_freed_memory();
     let started = Instant::now();
-    let shared = Shared {
-        plan,
-        turns: Mutex::new(vec![Turns::default(); plan.classes.len()]),
-        units: AtomicU64::new(0),
-        states: AtomicU64::new(0),
-        busy: AtomicU64::new(plan.jobs as u64),
-        stop: Arc::default(),
-        looked: Mutex::new(vec![Default::default(); plan.classes.len()]),
-        failed: Mutex::new(None),
-    };
+    let turns = vec![Turns::default(); plan.classes.len()];
+    let board = Board { turns, states: 0, units: 0, busy: plan.jobs, failed: None };
+    let shared = Shared { plan, board: Mutex::new(board), stop: Arc::default() };
     std::thread::scope(|scope| {
         for _ in 0..plan.jobs {
-            scope.spawn(|| {
-                shared.work();
-                shared.busy.fetch_sub(1, Ordering::Release);
-            });
+            scope.spawn(|| shared.work());
         }
-        while shared.busy.load(Ordering::Acquire) > 0 {
+        loop {
             let elapsed = started.elapsed();
             if stop.load(Ordering::Relaxed)
                 || matches!(plan.until, Until::Time(time) if elapsed >= time)
             {
                 shared.stop.store(true, Ordering::Relaxed);
             }
-            let (states, units) =
-                (shared.states.load(Ordering::Relaxed), shared.units.load(Ordering::Relaxed));
+            let Board { states, units, busy, .. } = *shared.board();
+            if busy == 0 {
+                return;
+            }
             tell(Now { states, units, elapsed });
             std::thread::park_timeout(TICK.min(Duration::from_millis(5 + units)));
         }
     });
-    let failed = lock(&shared.failed).take();
-    let violations: Vec<_> =
-        failed.into_iter().map(|(unit, why)| plan.violation(&unit, why, stop)).collect();
-    let is_cut_short = stop.load(Ordering::Relaxed);
-    plan.report(&shared, violations, is_cut_short, started.elapsed())
+    let Shared { board, .. } = shared;
+    let Board { turns, failed, .. } = board.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let violations = failed.into_iter().map(|(unit, why)| plan.violation(&unit, why, stop));
+    let violations = violations.collect();
+    plan.report(&turns, violations, stop.load(Ordering::Relaxed), started.elapsed())
 }
 
 impl Shared<'_> {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The class whose turn it is, and its seed. If seeds are counted, each class gets the same
     /// number; otherwise each gets the same time, since a seed of one class may take a thousand
     /// times as long as one of another.
     fn take_turn(&self) -> Option<(usize, u64)> {
-        let mut turns = lock(&self.turns);
+        let mut board = self.board();
         let is_done = match self.plan.until {
-            Until::Seeds(seeds) => turns.iter().all(|turns| turns.seeds >= seeds),
-            Until::States(states) => self.states.load(Ordering::Relaxed) >= states,
+            Until::Seeds(seeds) => board.turns.iter().all(|turns| turns.seeds >= seeds),
+            Until::States(states) => board.states >= states,
             Until::Time(_) => false,
         };
         if is_done || self.stop.load(Ordering::Relaxed) {
             return None;
         }
         let by_seeds = matches!(self.plan.until, Until::Seeds(_));
-        let (class, turn) = turns.iter_mut().enumerate().min_by_key(|(_, turns)| {
+        let (class, turn) = board.turns.iter_mut().enumerate().min_by_key(|(_, turns)| {
             let time = if by_seeds { Duration::ZERO } else { turns.spent + BEGUN * turns.running };
             (time, turns.seeds)
         })?;
@@ -180,23 +171,19 @@ impl Shared<'_> {
             let started = Instant::now();
             let (looked, result) = attempt(&unit, &self.plan.operations_of(&unit));
             let took = started.elapsed();
-            {
-                let mut turns = lock(&self.turns);
-                turns[class].running -= 1;
-                turns[class].spent += took;
-            }
-            {
-                let mut all = lock(&self.looked);
-                all[class].0.add(&looked);
-                all[class].1 += took;
-            }
-            self.states.fetch_add(looked.states, Ordering::Relaxed);
-            self.units.fetch_add(1, Ordering::Relaxed);
+            let mut board = self.board();
+            board.states += looked.states;
+            board.units += 1;
+            let turns = &mut board.turns[class];
+            turns.running -= 1;
+            turns.spent += took;
+            turns.looked.add(&looked);
             if let Err(why) = result {
-                lock(&self.failed).get_or_insert((unit, why));
+                board.failed.get_or_insert((unit, why));
                 self.stop.store(true, Ordering::Relaxed);
             }
         }
+        self.board().busy -= 1;
     }
 }
 
@@ -277,16 +264,12 @@ impl Plan {
 
     fn report(
         &self,
-        shared: &Shared<'_>,
+        turns: &[Turns],
         violations: Vec<Violation>,
         is_cut_short: bool,
         took: Duration,
     ) -> Report {
-        let all = lock(&shared.looked).clone();
-        let turns = lock(&shared.turns).clone();
-        let classes = self.classes.iter().zip(&all).zip(&turns);
-        let classes = classes
-            .map(|((class, (looked, time)), turns)| class_of(*class, looked, turns.seeds, *time));
+        let of_classes = || self.classes.iter().copied().zip(turns);
         let mut not_run = vec![
             "EINTR: it never reaches the log; `cargo test -p inkstone-io` tests it below"
                 .to_owned(),
@@ -311,14 +294,13 @@ impl Plan {
         let certificate = Certificate {
             seed: self.seed,
             seeds: turns.iter().map(|turns| turns.seeds).max().unwrap_or(0),
-            classes: classes.collect(),
+            classes: of_classes().map(|(class, turns)| class_of(class, turns)).collect(),
             seconds: took.as_secs_f64(),
             violations,
             not_run,
             ..Certificate::begin("sim", "simulated".into(), subject, command)
         };
-        let looked =
-            self.classes.iter().copied().zip(all.into_iter().map(|(looked, _)| looked)).collect();
+        let looked = of_classes().map(|(class, turns)| (class, turns.looked)).collect();
         Report { certificate, looked, is_cut_short }
     }
 }
@@ -326,8 +308,8 @@ impl Plan {
 /// Cuts with up to this many items are checked completely: 65 536 states.
 pub const ALL_OF: usize = 16;
 
-fn class_of(class: FaultClass, looked: &Looked, seeds: u64, time: Duration) -> Class {
-    let Looked { states, tally, recycled } = looked;
+fn class_of(class: FaultClass, turns: &Turns) -> Class {
+    let Turns { seeds, spent, looked: Looked { states, tally, recycled }, .. } = turns;
     let mut name = format!("{class}: {}, {seeds} seeds", class.summary());
     if tally.cuts > 0 {
         name += &format!(" ({} of {} cuts whole)", tally.exhausted, tally.cuts);
@@ -346,6 +328,6 @@ fn class_of(class: FaultClass, looked: &Looked, seeds: u64, time: Duration) -> C
         states: *states,
         possible_log2: tally.possible_log2,
         covered: tally.covered,
-        core_seconds: Some(time.as_secs_f64()),
+        core_seconds: Some(spent.as_secs_f64()),
     }
 }

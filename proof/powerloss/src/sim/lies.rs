@@ -15,7 +15,6 @@ use crate::model::{Model, Record, Shown};
 /// What a log shows that may lack records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// Everything.
     Whole,
     /// Less, without an error.
     Less,
@@ -47,17 +46,21 @@ fn read(log: &Log, model: &Model) -> Result<Seen, String> {
     Ok(if is_whole { Seen::Whole } else { Seen::Less })
 }
 
-/// Opens the log of a disk and reads it.
-pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+/// Opens the log of a disk; `None`: it reports that it is corrupt.
+fn opened(disk: &SimDisk, variant: &Variant) -> Result<Option<Log>, String> {
     match open(disk, variant) {
-        Ok(log) => {
-            let seen = read(&log, model);
-            log.abandon();
-            seen
-        }
-        Err(error) if error.corruption().is_some() => Ok(Seen::Corrupt),
+        Ok(log) => Ok(Some(log)),
+        Err(error) if error.corruption().is_some() => Ok(None),
         Err(error) => Err(format!("the log does not open: {error}")),
     }
+}
+
+/// Opens the log of a disk and reads it.
+pub fn look(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
+    let Some(log) = opened(disk, variant)? else { return Ok(Seen::Corrupt) };
+    let seen = read(&log, model);
+    log.abandon();
+    seen
 }
 
 /// Runs a history on a disk that lies once, then appends, closes, and drops every page: now the log
@@ -82,11 +85,8 @@ pub fn tell(
                 log.close().map_err(|error| error.to_string())?;
                 disk.drop_caches();
                 model = plan.after;
-                match open(disk, variant) {
-                    Ok(opened) => log = opened,
-                    Err(error) if error.corruption().is_some() => return Ok(None),
-                    Err(error) => return Err(format!("the log does not open: {error}")),
-                }
+                let Some(again) = opened(disk, variant)? else { return Ok(None) };
+                log = again;
                 let seen = read(&log, &model)?;
                 if seen == Seen::Less
                     && disk.history().iter().any(|event| event.operation <= covered)
@@ -121,15 +121,13 @@ pub fn reports_later(
     variant: &Variant,
     operations: &[Op],
     crash: u64,
-) -> Result<Seen, String> {
+) -> Result<(), String> {
     let mut model = Model::new();
     let fired = |disk: &SimDisk| !disk.history().is_empty();
     let excused = |disk: &SimDisk, what: String| if fired(disk) { Ok(()) } else { Err(what) };
     let mut log = match open(disk, variant) {
         Ok(log) => Some(log),
-        Err(error) => {
-            return excused(disk, format!("the log does not open: {error}")).map(|()| Seen::Less);
-        }
+        Err(error) => return excused(disk, format!("the log does not open: {error}")),
     };
     for operation in operations {
         let Some(open_log) = log.take() else { break };
@@ -168,12 +166,8 @@ pub fn reports_later(
 }
 
 /// As [`look`], but truncated records may be back at either end.
-fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen, String> {
-    let log = match open(disk, variant) {
-        Ok(log) => log,
-        Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
-        Err(error) => return Err(format!("the log does not open: {error}")),
-    };
+fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<(), String> {
+    let Some(log) = opened(disk, variant)? else { return Ok(()) };
     let mut last = log.first().get().saturating_sub(1);
     for record in log.reader().records(log.first()) {
         match record {
@@ -184,12 +178,12 @@ fn look_at_any(disk: &SimDisk, variant: &Variant, model: &Model) -> Result<Seen,
                 last += 1;
             }
             Ok(record) => return Err(format!("LSN {} was never appended", record.lsn)),
-            Err(error) if error.corruption().is_some() => return Ok(Seen::Corrupt),
+            Err(error) if error.corruption().is_some() => return Ok(()),
             Err(error) => return Err(format!("LSN {} cannot be read: {error}", last + 1)),
         }
     }
     log.abandon();
-    Ok(if last < model.last() { Seen::Less } else { Seen::Whole })
+    Ok(())
 }
 
 /// A log of a few records, and the disk that it is on.
@@ -213,13 +207,11 @@ pub fn last_record(seed: u64, variant: &Variant) -> Result<(), String> {
     log.abandon();
     disk.drop_caches();
     let options = variant.options.clone().expect_durable(last);
-    match open(&disk, &Variant { options, ..variant.clone() }) {
-        Ok(log) if log.last() >= last => Ok(()),
-        Ok(log) => {
+    match opened(&disk, &Variant { options, ..variant.clone() })? {
+        Some(log) if log.last() < last => {
             Err(format!("LSN {last} was durable, but the log opens with {} of {count}", log.last()))
         }
-        Err(error) if error.corruption().is_some() => Ok(()),
-        Err(error) => Err(format!("the log does not open: {error}")),
+        _ => Ok(()),
     }
 }
 
@@ -233,13 +225,11 @@ pub fn last_truncation(seed: u64, variant: &Variant) -> Result<(), String> {
     truncated.map_err(|error| error.to_string())?;
     log.abandon();
     disk.drop_caches();
-    match open(&disk, variant) {
-        Ok(log) if log.first() == first => Ok(()),
-        Ok(log) => {
+    match opened(&disk, variant)? {
+        Some(log) if log.first() != first => {
             Err(format!("LSN {first} was the first, but the log opens with {}", log.first()))
         }
-        Err(error) if error.corruption().is_some() => Ok(()),
-        Err(error) => Err(format!("the log does not open: {error}")),
+        _ => Ok(()),
     }
 }
 

@@ -36,7 +36,6 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// A new log.
     pub fn begin(seed: u64, mut variant: Variant) -> Result<Self, String> {
         let held = Held::default();
         let ears = Arc::clone(&held);
@@ -106,7 +105,6 @@ impl Readers {
         self.look(false)
     }
 
-    /// All readers check.
     fn look(&mut self, is_cut: bool) -> Result<(), String> {
         self.read_on(is_cut).map_err(|why| format!("a slow reader: {why}"))?;
         self.ask_for_what_is_not_there()?;

@@ -16,11 +16,8 @@ use crate::verdict::{check, check_records};
 
 /// A log in use.
 pub struct Run {
-    /// The disk it is on.
     pub disk: SimDisk,
-    /// Checks the crash states.
     pub explorer: Explorer,
-    /// What the log holds.
     pub model: Model,
     /// Segments that used the blocks of an old one.
     pub recycled: u64,
@@ -154,13 +151,11 @@ impl Run {
         check_records(log, &after.allowed(), shown)
     }
 
-    /// Runs a history.
     pub fn all(mut self, operations: &[Op]) -> Result<u64, String> {
         self.steps(operations)?;
         Ok(self.explorer.states)
     }
 
-    /// Runs operations.
     pub fn steps(&mut self, operations: &[Op]) -> Result<(), String> {
         for (number, operation) in operations.iter().enumerate() {
             if self.explorer.stop.load(Ordering::Relaxed) {

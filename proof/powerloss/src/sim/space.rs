@@ -28,19 +28,16 @@ pub fn is_unread(name: &str) -> bool {
 /// Draws of the choices that are not enumerated, per enumerated state.
 const DRAWS: u64 = 4;
 
-/// The states of a cut.
 #[derive(Debug)]
 pub struct Space<'c> {
     cut: &'c PowerCut,
     pick: Pick,
     /// For each item, which choice decides on it; `None`: drawn at random.
     choices: Vec<Option<u32>>,
-    /// How many choices there are.
     count: u32,
 }
 
 impl<'c> Space<'c> {
-    /// The states of this cut.
     pub fn of(cut: &'c PowerCut, pick: Pick) -> Self {
         let mut writes: Vec<u64> = Vec::new();
         let mut count = 0;
@@ -125,7 +122,6 @@ impl<'c> Space<'c> {
         })
     }
 
-    /// A state drawn from a seed.
     pub fn sample(&self, seed: u64) -> SimDisk {
         if self.pick == Pick::Items {
             return self.cut.sample(seed);

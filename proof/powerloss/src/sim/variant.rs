@@ -13,12 +13,10 @@ pub const SEGMENT_BYTES: u64 = 64 << 10;
 /// Two of them do not fit in a segment.
 pub const RECORD_BYTES_MAX: usize = 24 << 10;
 
-/// A log on a disk.
 #[derive(Debug, Clone)]
 pub struct Variant {
     /// How the disk lies.
     pub disk: DiskOptions,
-    /// How the log writes.
     pub options: Options,
     /// A mistake that the log makes, to see it caught.
     pub mistake: Option<Mistake>,
@@ -33,7 +31,6 @@ pub fn small() -> Options {
         .own_thread(false)
 }
 
-/// Any variant.
 pub fn variant(seed: u64) -> Variant {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x7661_7269_616E_7473);
     let pad = rng.bool();

@@ -38,7 +38,6 @@ use crate::words::FAILED;
 
 /// States that are taken from one recording; more come from recordings of the next seeds.
 const STATES_OF_A_RUN: usize = 60;
-/// Steps of a run.
 pub const STEPS: usize = 8;
 
 /// Runs these strategies, with so many states of each, on each file system.

@@ -70,7 +70,6 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// As text.
     pub fn words(self) -> &'static str {
         match self {
             Self::Durable => "durable",
@@ -82,7 +81,6 @@ impl Claim {
     }
 }
 
-/// Where the steps go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// One file, each step a record at its own place.
@@ -113,7 +111,6 @@ pub enum Before {
     SparseSynced,
 }
 
-/// One call of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// Writes the record, with the file's access. Where each step has a file, this creates it.
@@ -122,36 +119,27 @@ pub enum Act {
     WriteDsync,
     /// Makes the file longer by one record.
     Grow,
-    /// `fflush`.
     Fflush,
     /// `sync_file_range` of the record.
     WriteBack,
-    /// `fdatasync`.
     Fdatasync,
-    /// `fsync`.
     Fsync,
     /// `msync(MS_SYNC)` of the record.
     Msync,
     /// Closes the file and renames it over the old one.
     Rename,
-    /// `fsync` of the directory.
     SyncDirectory,
 }
 
-/// The parts of a strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// What it may claim.
     pub claim: Claim,
-    /// Where the steps go.
     pub shape: Shape,
     /// What is done first.
     pub before: Before,
     /// How bytes are written.
     pub access: Access,
-    /// Open flags.
     pub durability: Durability,
-    /// The calls of one step.
     pub acts: &'static [Act],
 }
 
@@ -217,7 +205,6 @@ impl Plain {
         }
     }
 
-    /// What it does and claims.
     pub fn plan(self) -> Plan {
         use Access::{Direct, Mmap, Stream};
         use Act::{
@@ -283,12 +270,9 @@ impl Plain {
     }
 }
 
-/// One run of a strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial {
-    /// The file system.
     pub kind: FsKind,
-    /// The strategy.
     pub strategy: Plain,
     /// The seed of the bytes.
     pub seed: u64,

@@ -15,7 +15,6 @@ use super::plain::{Claim, Plain, Shape, Trial};
 pub struct Worst {
     /// The state, as text.
     pub state: String,
-    /// Steps that were acknowledged by then.
     pub acked: usize,
     /// Of these, steps of which nothing is there.
     pub lost: usize,
@@ -64,19 +63,12 @@ pub enum Verdict {
 /// One strategy on one file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// The file system.
     pub file_system: String,
-    /// The strategy's name.
     pub strategy: String,
-    /// What it does.
     pub does: String,
-    /// What it may claim.
     pub claim: String,
-    /// The verdict.
     pub verdict: Verdict,
-    /// Whether the results agree with the claim.
     pub as_claimed: bool,
-    /// States that were checked.
     pub states: u64,
     /// Of these, states right at an acknowledgement with nothing unflushed there.
     pub plainest: u64,
@@ -88,7 +80,6 @@ pub struct Row {
     pub damaged_states: u64,
     /// Steps that were lost when only the process was killed.
     pub lost_at_kill: usize,
-    /// The worst state.
     pub worst: Option<Worst>,
     /// The worst one with damage.
     pub damage: Option<Worst>,
@@ -251,13 +242,9 @@ impl Display for Row {
 /// All rows, file system by file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The kernel.
     pub kernel: String,
-    /// The command that repeats the run.
     pub command: String,
-    /// The rows.
     pub rows: Vec<Row>,
-    /// What did not run, and why.
     pub not_run: Vec<String>,
 }
 
@@ -267,7 +254,6 @@ impl Report {
         self.states() > 0 && self.rows.iter().all(|row| row.as_claimed)
     }
 
-    /// States that were checked.
     pub fn states(&self) -> u64 {
         self.rows.iter().map(|row| row.states).sum()
     }

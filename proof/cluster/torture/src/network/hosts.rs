@@ -32,7 +32,6 @@ pub struct Hosts {
     switch: Option<Switch>,
 }
 
-/// What is missing to make hosts here.
 pub fn missing() -> Option<String> {
     for tool in ["ip", "nsenter", "setpriv", "unshare"] {
         let found = Command::new(tool)
@@ -56,7 +55,6 @@ pub fn missing() -> Option<String> {
 }
 
 impl Hosts {
-    /// Makes the hosts of nodes 1 to `nodes`.
     pub fn make(nodes: usize, seed: u64) -> Result<Self, String> {
         sweep()?;
         static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -99,12 +97,10 @@ impl Hosts {
         Ok(())
     }
 
-    /// The namespace of a node.
     pub fn namespace(&self, node: usize) -> String {
         format!("{}n{node}", self.base)
     }
 
-    /// Where a node listens.
     pub fn address(&self, node: usize) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 213, self.network, node as u8)), PORT)
     }
@@ -114,7 +110,6 @@ impl Hosts {
         self.switch.as_ref().expect("it is there until this is dropped")
     }
 
-    /// Takes the link of a node down, or up again.
     pub fn set_link(&self, node: usize, is_up: bool) -> Result<(), String> {
         let name = self.namespace(node);
         ip(&["-n", &name, "link", "set", "dev", &name, if is_up { "up" } else { "down" }]).map(drop)

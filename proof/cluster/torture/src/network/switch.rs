@@ -26,10 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LATE_MAX: usize = 4096;
 const PACKET_BYTES_MAX: usize = 1 << 16;
 
-/// What was carried so far.
 #[derive(Debug, Default)]
 pub struct Carried {
-    /// Packets that arrived.
     pub arrived: AtomicU64,
     /// Packets that were lost on purpose.
     pub lost: AtomicU64,
@@ -81,12 +79,10 @@ impl Switch {
         Self { shared, threads }
     }
 
-    /// Changes the weather, for all packets at one instant.
     pub fn change<T>(&self, change: impl FnOnce(&mut Weather) -> T) -> T {
         change(&mut self.shared.weather.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was carried so far.
     pub fn carried(&self) -> &Carried {
         &self.shared.carried
     }

@@ -29,16 +29,13 @@ impl Way {
     };
 }
 
-/// What happens to one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It does not arrive.
     Lost,
     /// It arrives after this time; and once more after the other.
     Arrives(Duration, Option<Duration>),
 }
 
-/// All ways among a number of hosts.
 #[derive(Debug, Clone)]
 pub struct Weather {
     hosts: usize,
@@ -53,7 +50,6 @@ impl Weather {
         Self { hosts, ways: vec![Way::CLEAR; hosts * hosts], dark: vec![false; hosts] }
     }
 
-    /// The way from a host to another.
     pub fn way(&mut self, from: usize, to: usize) -> &mut Way {
         &mut self.ways[from * self.hosts + to]
     }
@@ -74,7 +70,6 @@ impl Weather {
         self.way(other, one).is_cut = true;
     }
 
-    /// Draws what happens to a packet.
     pub fn fate(&self, from: usize, to: usize, rng: &mut fastrand::Rng) -> Fate {
         let way = &self.ways[from * self.hosts + to];
         let is_lost =
