@@ -64,10 +64,10 @@ impl Passage {
 
     fn find_place(&mut self, output: &mut Output, buffer: &mut Buffer) -> Result<()> {
         let mut facts = output.ready()?;
-        // Another file may have its inode by now.
+        // Another file may have its inode by now. What is elsewhere stays there.
         let lost = output.lost.take();
         if self.place.is_some_and(|place| lost == Some(place.file())) {
-            *self = Self::default();
+            *self = Self::at(None, self.elsewhere, self.elsewhere);
         }
         if let Some(away) = output.away {
             self.came_back(output, buffer, away, facts)?;

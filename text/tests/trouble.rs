@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{
-    EIO, ENOSPC, LINE, LONG, MS, Mood, MoodyDisk, append, has_lines, line, names, numbers_of, put,
-    quick, read, say, small, wait_until,
+    EIO, ENOSPC, LINE, LONG, MS, Mood, MoodyDisk, append, has_lines, line, names, put, quick, read,
+    say, small, wait_until,
 };
 use inkstone_appender::{LogWriter, LongLine, Rotation, Survive};
 use inkstone_host::in_forked_child;
@@ -62,22 +62,6 @@ fn a_directory_that_vanishes_and_comes_again() {
     assert_eq!(read(&path), "meanwhile\n");
     guard.close().expect("closed");
     assert!(told.all()[0].contains("open log"), "{told:?}");
-}
-
-#[test]
-fn a_file_that_vanishes_in_the_middle_of_a_buffer_is_written_again_whole() {
-    let (_directory, path) = place();
-    let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-    let (log, guard) = quick(&path).0.open_on(disk.clone()).expect("opened");
-    put(&log, 0..100);
-    wait_until("a failure", || log.stats().write_errors >= 1);
-    fs::remove_file(&path).expect("removed");
-    disk.set(Mood::Works);
-    guard.close().expect("closed");
-    // The lines of the first buffer are there from its start; the beginning of an earlier buffer
-    // was lost with the file.
-    let (lines, _) = numbers_of(&read(&path));
-    assert!(lines.iter().copied().eq(lines[0]..100), "{lines:?}");
 }
 
 /// Neither one that waits when the closing gives up, nor a later one.
@@ -161,25 +145,6 @@ fn a_power_loss_log_is_synced_and_a_failed_sync_is_told() {
     }
     assert!(guard.close().is_err(), "not everything is durable");
     assert!(disk.syncs() > failed, "what came later is synced all the same");
-}
-
-/// The half of a line stays where it is; the whole line follows what others wrote meanwhile.
-#[test]
-fn a_line_that_others_cut_while_the_disk_was_full_is_whole_behind_them() {
-    for theirs in ["\nsomebody's\n", "\nsomebody's"] {
-        let (_directory, path) = place();
-        let disk = MoodyDisk::new(Mood::FailsHalfway(ENOSPC));
-        let (log, guard) = quick(&path).0.open_on(disk.clone()).expect("opened");
-        say(&log, "first\na line that is much longer than the first\nlast\n");
-        wait_until("a failure", || log.stats().write_errors >= 1);
-        append(&path, theirs);
-        disk.set(Mood::Works);
-        guard.close().expect("closed");
-        let text = read(&path);
-        let (before, behind) = text.split_once("somebody's\n").expect("theirs");
-        assert!(before.starts_with("first\na line that"), "{text}");
-        assert_eq!(behind, "a line that is much longer than the first\nlast\n");
-    }
 }
 
 /// Also if others append to the file while the log is open, and if logrotate has moved it away, and
