@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use inkstone_lab::result::Relative;
 
-use crate::load::FLOOR;
+use crate::load::plan::FLOOR;
 use crate::result::{Arm, LoadResult, RunResult};
 
 const HEADS: [&str; 11] = [

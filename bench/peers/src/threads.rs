@@ -28,8 +28,6 @@ pub enum Manner {
     /// No append is waited for; one sync at the end, inside the clock. It ends early after so many
     /// bytes of records.
     Open { bytes_max: u64 },
-    /// As `Open`, and nothing is given up meanwhile.
-    Kept { bytes_max: u64 },
     /// One sync for so many records: the way into a state, measured by nobody.
     Grouped { bytes_max: u64, records: u64 },
 }
@@ -80,10 +78,6 @@ pub fn run(
                         Manner::Open { bytes_max } => {
                             let most = bytes_max / (threads * record.len()) as u64;
                             open(&mut *writer?, record, end_ns, share.max(1) as u64, most, tell)
-                        }
-                        Manner::Kept { bytes_max } => {
-                            let most = bytes_max / (threads * record.len()) as u64;
-                            open(&mut *writer?, record, end_ns, u64::MAX, most, tell)
                         }
                         Manner::Grouped { bytes_max, records } => {
                             let most = bytes_max / (threads * record.len()) as u64;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{FLOOR, Plan};
-use crate::engine::{Engine, Kind, Reading, Setup, open, read_all};
+use super::plan::{FLOOR, Plan, made};
+use crate::engine::{Engine, Kind, Purpose, Reading, Setup};
+use crate::engines::{open, read_all};
 use crate::news::News;
 use crate::record::{Checker, Record};
-use crate::rounds::{Contestant, Finish};
+use crate::rounds::{Contestant, Finish, Made};
 use crate::threads::{Manner, Turn, run};
 
 /// Bytes of records that go in before the first round, so that an engine that recycles has come
@@ -239,6 +240,14 @@ impl Appending {
     }
 }
 
+/// The engines of the run for such a load, each aged.
+pub fn engines(plan: &Plan, purpose: Purpose, shape: Shape) -> Vec<Made> {
+    let setup = Setup::plain(shape.record_bytes, purpose);
+    let one =
+        |&kind: &Kind| made(kind.name(), Appending::engine(plan, kind.name(), kind, setup, shape));
+    plan.engines.iter().map(one).collect()
+}
+
 impl Drop for Appending {
     fn drop(&mut self) {
         self.engine = None;
@@ -265,12 +274,7 @@ impl Contestant for Appending {
     }
 
     fn calm(&mut self) -> Result<()> {
-        let engine = self.opened()?;
-        if let Manner::Kept { .. } = self.manner {
-            // What a turn keeps is given up after it.
-            engine.writer(0)?.tidy()?;
-        }
-        engine.rest()
+        self.opened()?.rest()
     }
 
     fn turn(&mut self, time: Duration) -> Result<Turn> {
@@ -289,7 +293,7 @@ impl Contestant for Appending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Purpose, Writer};
+    use crate::engine::Writer;
 
     /// Says yes to everything.
     struct Nothing;

@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use inkstone_host::{HalfCpu, Helper, OneCpu};
 
 use super::appending::{Appending, Shape};
+use super::plan::{Load, Plan};
 use super::shared::{Shared, TurnOf};
-use super::{Load, Plan};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::result::{Arm, LoadResult};
 use crate::rounds;
@@ -202,18 +202,18 @@ fn result(load: &Load, condition: Condition, arms: Vec<Arm>, notes: Vec<String>)
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::What;
     use super::*;
 
     #[test]
     fn each_arm_goes_to_its_condition() {
-        let load =
-            super::super::ALL.iter().find(|load| load.name == "busy-8").expect("it is there");
+        let load = Load { name: "busy-8", what: What::Busy(8) };
         let conditions = [Condition::Quiet, Condition::Spinning(2), Condition::OneCpu];
         let arms = ["a", "a", "a", "b", "b", "b"]
             .iter()
             .enumerate()
             .map(|(at, name)| Arm { p50_ns: Some(at as u64 % 3), ..Arm::new(name) });
-        let results = by_condition(load, &conditions, arms.collect());
+        let results = by_condition(&load, &conditions, arms.collect());
         assert_eq!(
             results.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
             ["busy-8 quiet", "busy-8 spin-2", "busy-8 one-cpu"]

@@ -5,8 +5,8 @@
 
 use anyhow::Result;
 
-use super::appending::{Appending, Shape};
-use super::{Load, Plan, engines, made};
+use super::appending::{Appending, Shape, engines};
+use super::plan::{FLOOR, Load, Plan, made};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::result::LoadResult;
 use crate::rounds;
@@ -20,13 +20,13 @@ pub fn closed(plan: &Plan, load: &Load, threads: u32, record_bytes: usize) -> Re
     if threads == 1 && plan.engines.contains(&Kind::Inkstone) {
         write_bytes = log_write_bytes(plan, shape)?.unwrap_or(blocks);
     }
-    contestants.push(made(super::FLOOR, Appending::floor(plan, write_bytes, true, shape)));
+    contestants.push(made(FLOOR, Appending::floor(plan, write_bytes, true, shape)));
     let what = if threads == 1 {
         "a written file overwritten with as many bytes per write as the log's commits have"
     } else {
         "as many threads, each of which overwrites blocks of its own: nobody shares a write"
     };
-    let notes = vec![format!("{}: {what} ({write_bytes})", super::FLOOR)];
+    let notes = vec![format!("{}: {what} ({write_bytes})", FLOOR)];
     Ok(load.result(record_bytes, rounds::run(&plan.pace, contestants), notes))
 }
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 
 use super::appending::{Appending, Shape};
+use super::plan::{Load, Plan};
 use super::shared::{Shared, TurnOf};
-use super::{Load, Plan};
 use crate::engine::{Engine, Kind, Purpose, Setup};
-use crate::follow::Watch;
+use crate::follow;
 use crate::news::News;
+use crate::record::Checker;
 use crate::result::LoadResult;
 use crate::rounds;
 use crate::threads::{Manner, Turn, run};
@@ -22,10 +23,6 @@ use crate::threads::{Manner, Turn, run};
 const RECORD_BYTES: usize = 128;
 /// Followers beside the same writers, arm by arm.
 const FOLLOWERS: [u32; 3] = [0, 1, 4];
-const FOLLOWERS_OF_PRODUCER: [u32; 2] = [0, 1];
-/// A turn of a producer that does not wait: nothing is given up during it, so that its follower may
-/// fall behind.
-const TURN_BYTES_MAX: u64 = 384 << 20;
 
 /// The name of an arm.
 fn name(kind: Kind, followers: u32) -> String {
@@ -36,41 +33,16 @@ fn name(kind: Kind, followers: u32) -> String {
     }
 }
 
-pub fn waiting(plan: &Plan, load: &Load, threads: u32) -> LoadResult {
+pub fn follow(plan: &Plan, load: &Load, threads: u32) -> LoadResult {
     let shape =
         Shape { threads, record_bytes: RECORD_BYTES, manner: Manner::Closed, is_fresh: false };
-    followed(plan, load, shape, Purpose::Durable, &FOLLOWERS)
-}
-
-pub fn producer(plan: &Plan, load: &Load) -> LoadResult {
-    let manner = Manner::Kept { bytes_max: TURN_BYTES_MAX };
-    let shape = Shape { threads: 1, record_bytes: RECORD_BYTES, manner, is_fresh: false };
-    let mut result = followed(plan, load, shape, Purpose::Followed, &FOLLOWERS_OF_PRODUCER);
-    result.notes.push(format!(
-        "a turn ends after {} MiB of records at the latest, and nothing is given up during it",
-        TURN_BYTES_MAX >> 20
-    ));
-    result.notes.push(
-        "inkstone shows what is durable; raft-engine shows what is written, and syncs at the end"
-            .into(),
-    );
-    result
-}
-
-fn followed(
-    plan: &Plan,
-    load: &Load,
-    shape: Shape,
-    purpose: Purpose,
-    followers: &[u32],
-) -> LoadResult {
     let (mut contestants, mut notes) = (Vec::new(), Vec::new());
     for &kind in &plan.engines {
         if let Some(why) = kind.not_followed() {
             notes.push(format!("{} takes no part: {why}", kind.name()));
             continue;
         }
-        let setup = Setup::plain(RECORD_BYTES, purpose);
+        let setup = Setup::plain(RECORD_BYTES, Purpose::Durable);
         let made = Appending::engine(plan, kind.name(), kind, setup, shape);
         let turn = |&followers: &u32| -> (String, TurnOf) {
             (
@@ -78,7 +50,7 @@ fn followed(
                 Box::new(move |appending, time| beside(appending, time, followers)),
             )
         };
-        contestants.extend(Shared::all(made, followers.iter().map(turn).collect()));
+        contestants.extend(Shared::all(made, FOLLOWERS.iter().map(turn).collect()));
     }
     load.result(RECORD_BYTES, rounds::run(&plan.pace, contestants), notes)
 }
@@ -116,11 +88,11 @@ fn beside(appending: &mut Appending, time: Duration, followers: u32) -> Result<T
 /// How many records it has seen.
 fn follower(engine: &dyn Engine, from: &[u64], news: &News, tell: &Sender<()>) -> Result<u64> {
     let mut follower = engine.follower(from)?;
-    let mut watch = Watch::new(from, RECORD_BYTES);
+    let mut seen = Checker::from(from, RECORD_BYTES);
     // What it does once is done before the clock: nothing has been appended yet.
     follower.take(news, Duration::from_millis(1), &mut |_| {})?;
     // The receiver has left if the load has failed.
     let _ = tell.send(());
-    watch.follow(&mut *follower, news)?;
-    Ok(watch.count)
+    follow::follow(&mut seen, &mut *follower, news)?;
+    Ok(seen.count())
 }

@@ -11,16 +11,17 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use inkstone_host::monotonic_ns;
 use inkstone_lab::histogram::Recorder;
 
-use super::{Load, Plan, made};
+use super::plan::{Load, Plan, made};
 use crate::news::News;
-use crate::raft::{RaftKind, Store, open};
-use crate::record::{Checker, Record, head};
+use crate::raft::open;
+use crate::record::{Checker, Record};
 use crate::result::LoadResult;
 use crate::rounds::{self, Contestant, Finish};
+use crate::store::{RaftKind, Store};
 use crate::threads::Turn;
 
 const VOTE_EVERY: Duration = Duration::from_millis(100);
@@ -184,33 +185,18 @@ impl Leader {
 /// Reads entries as soon as they can be read, and looks at each.
 fn read_recent(store: &dyn Store, from: u64, entry_bytes: usize, news: &News) -> Result<u64> {
     let mut reader = store.reader()?;
-    let mut seen = [from];
-    while !news.is_all(&seen) {
-        let count = news.count(0);
-        if count == seen[0] {
-            news.wait(&seen, Duration::from_millis(20));
+    let mut seen = Checker::from(&[from], entry_bytes);
+    while !news.is_all(&seen.next()) {
+        let (next, count) = (seen.next()[0], news.count(0));
+        if count == next {
+            news.wait(&[next], Duration::from_millis(20));
             continue;
         }
-        let (mut next, mut wrong) = (seen[0], None);
-        let shown = reader.read(seen[0] + 1, count + 1, &mut |payload| {
-            if head(payload) != Some((0, next)) || payload.len() != entry_bytes {
-                wrong.get_or_insert_with(|| {
-                    format!("entry {}: {:?}, {} bytes", next + 1, head(payload), payload.len())
-                });
-            }
-            next += 1;
-        })?;
-        if let Some(wrong) = wrong {
-            bail!("the reader: {wrong}");
-        }
-        ensure!(
-            shown > 0 && seen[0] + shown == next,
-            "the reader got {shown} entries of {}",
-            count - seen[0]
-        );
-        seen[0] = next;
+        let shown = reader.read(next + 1, count + 1, &mut |payload| seen.see(payload))?;
+        seen.so_far().context("the reader")?;
+        ensure!(shown > 0, "the reader got nothing of {}", count - next);
     }
-    Ok(seen[0] - from)
+    Ok(seen.count())
 }
 
 /// Every entry that a raft log has, compared when it is opened again.

@@ -4,8 +4,8 @@
 
 use anyhow::Result;
 
-use super::appending::{Appending, Shape};
-use super::{FLOOR, Load, Plan, engines, made};
+use super::appending::{Appending, Shape, engines};
+use super::plan::{FLOOR, Load, Plan, made};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::floor::LARGE_BYTES;
 use crate::result::LoadResult;

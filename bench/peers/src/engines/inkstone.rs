@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use inkstone::{Access, Cursor, Log, Lsn, Options};
 
-use super::{Engine, Follower, Groups, Purpose, Reading, Setup, Writer};
+use crate::engine::{Engine, Follower, Groups, Purpose, Reading, Setup, Writer};
 use crate::news::News;
 use crate::record::Checker;
 
@@ -19,8 +19,6 @@ const KEEP_BYTES: u64 = 64 << 20;
 const FRAME_BYTES: u64 = 24;
 /// Free segments that a stream's log keeps: what one cut frees is used again.
 const STREAM_FREE_SEGMENTS: usize = 4;
-/// The same where a turn gives nothing up.
-const FOLLOWED_FREE_SEGMENTS: usize = 8;
 /// How long an unsynced record may stay in memory.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -35,7 +33,6 @@ fn options(setup: Setup) -> Options {
     match setup.purpose {
         Purpose::Durable | Purpose::Keep => options,
         Purpose::Stream => options.free_segments_max(STREAM_FREE_SEGMENTS),
-        Purpose::Followed => options.free_segments_max(FOLLOWED_FREE_SEGMENTS),
         Purpose::Unsynced => options.free_segments_max(STREAM_FREE_SEGMENTS).periodic(PERIOD),
     }
 }

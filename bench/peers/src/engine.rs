@@ -1,21 +1,13 @@
-//! The engines behind one trait, and how each is opened.
+//! What an engine is to this program.
 //!
-//! *Owns*: the trait, the names, which engines are built in. *May not touch*: any engine's calls:
-//! each has a file of its own.
+//! *Owns*: the trait, the names. *May not touch*: any engine's calls (`engines`).
 
-mod inkstone;
-mod okaywal;
-pub mod raft_engine;
-#[cfg(feature = "rocksdb")]
-mod rocksdb;
-
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use crate::news::News;
-use crate::record::{Checker, Record};
+use crate::record::Record;
 
 /// An engine, open in a directory of its own.
 pub trait Engine: Send + Sync {
@@ -159,25 +151,8 @@ pub enum Purpose {
     /// Appends without waiting, and everything becomes durable as soon as it can. What is old is
     /// given up.
     Stream,
-    /// As `Stream`, in turns during which nothing is given up: what one turn takes is free for the
-    /// next.
-    Followed,
     /// Nothing is given up.
     Keep,
-}
-
-/// Opens an engine, or makes it, in this directory.
-pub fn open(kind: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
-    std::fs::create_dir_all(path)?;
-    match kind {
-        Kind::Inkstone => inkstone::open(path, setup),
-        Kind::RaftEngine => raft_engine::open(path, setup),
-        Kind::Okaywal => okaywal::open(path, setup),
-        #[cfg(feature = "rocksdb")]
-        Kind::Rocksdb => rocksdb::open(path, setup),
-        #[cfg(not(feature = "rocksdb"))]
-        Kind::Rocksdb => bail!("{}", kind.missing().unwrap_or_default()),
-    }
 }
 
 /// How an engine's files are read; only inkstone has more than one way.
@@ -187,17 +162,4 @@ pub enum Reading {
     Default,
     /// Through the page cache.
     Cached,
-}
-
-/// Opens an engine that was closed, and shows every record that it has, checksums verified.
-pub fn read_all(kind: Kind, path: &Path, how: Reading, checker: &mut Checker) -> Result<()> {
-    match kind {
-        Kind::Inkstone => inkstone::read_all(path, how, checker),
-        Kind::RaftEngine => raft_engine::read_all(path, checker),
-        Kind::Okaywal => okaywal::read_all(path, checker),
-        #[cfg(feature = "rocksdb")]
-        Kind::Rocksdb => rocksdb::read_all(path, checker),
-        #[cfg(not(feature = "rocksdb"))]
-        Kind::Rocksdb => anyhow::bail!("{}", kind.missing().unwrap_or_default()),
-    }
 }

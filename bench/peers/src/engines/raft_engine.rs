@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Config, Engine as RaftEngine, LogBatch, MessageExt, ReadableSize};
 
-use super::{Engine, Follower, Purpose, Setup, Writer};
+use crate::engine::{Engine, Follower, Purpose, Setup, Writer};
 use crate::news::News;
 use crate::record::{Checker, head};
 
