@@ -2,11 +2,8 @@
 //!
 //! *Owns*: the trait, the names. *May not touch*: any engine's calls (`engines`).
 
-use std::time::Duration;
+use anyhow::Result;
 
-use anyhow::{Result, bail};
-
-use crate::news::News;
 use crate::record::Record;
 
 /// An engine, open in a directory of its own.
@@ -30,12 +27,6 @@ pub trait Engine: Send + Sync {
     /// Bytes and writes of its groups so far, if it tells.
     fn groups(&self) -> Option<Groups> {
         None
-    }
-
-    /// One that reads behind its writers. `from`: how many records of each thread there are
-    /// already.
-    fn follower(&self, _from: &[u64]) -> Result<Box<dyn Follower + '_>> {
-        bail!("nobody can follow it")
     }
 
     /// Ends it in order: what was acknowledged is there for whoever opens it next.
@@ -76,14 +67,6 @@ pub trait Writer {
     }
 }
 
-/// One that reads behind the writers.
-pub trait Follower {
-    /// Shows what can be read and was not shown: each thread's records in order. If there is
-    /// nothing it waits, for as long as `most`. Engines that cannot wait are woken by `news`.
-    /// Returns how many were shown.
-    fn take(&mut self, news: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
-}
-
 /// Which engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -102,17 +85,6 @@ impl Kind {
             Self::RaftEngine => "raft-engine",
             Self::Okaywal => "okaywal",
             Self::Rocksdb => "rocksdb",
-        }
-    }
-
-    /// Why nobody can follow it in the process that writes.
-    pub fn not_followed(self) -> Option<&'static str> {
-        match self {
-            Self::Inkstone | Self::RaftEngine => None,
-            Self::Okaywal => Some("it shows its records at an opening only"),
-            Self::Rocksdb => Some(
-                "it follows its log by get_updates_since, which takes logs that are not recycled",
-            ),
         }
     }
 

@@ -10,7 +10,6 @@ mod beside;
 mod engine;
 mod engines;
 mod floor;
-mod follow;
 mod load;
 mod news;
 mod raft;

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use inkstone::{Access, Cursor, Log, Lsn, Options};
+use anyhow::Result;
+use inkstone::{Access, Log, Lsn, Options};
 
-use crate::engine::{Engine, Follower, Groups, Purpose, Reading, Setup, Writer};
-use crate::news::News;
+use crate::engine::{Engine, Groups, Purpose, Reading, Setup, Writer};
 use crate::record::Checker;
 
 /// What a log keeps of its records, about, where it gives up what is old.
@@ -82,11 +81,6 @@ impl Engine for Inkstone {
         Some(Groups { count: stats.groups, bytes: stats.group_bytes })
     }
 
-    fn follower(&self, _: &[u64]) -> Result<Box<dyn Follower + '_>> {
-        let next = self.log.last().next().context("no LSN is left")?;
-        Ok(Box::new(Behind { cursor: self.log.reader().from(next) }))
-    }
-
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.log.close()?)
     }
@@ -131,34 +125,6 @@ fn give_up(log: &Log, keep: u64) -> Result<()> {
         log.truncate_before(Lsn::new(last - keep))?;
     }
     Ok(())
-}
-
-/// A cursor behind the writers.
-struct Behind {
-    cursor: Cursor,
-}
-
-impl Follower for Behind {
-    /// It waits by itself: nobody has to tell it anything.
-    fn take(&mut self, _: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        /// Shown at a time: between them the caller looks whether it is to end.
-        const MOST: u64 = 4096;
-        let mut count = 0;
-        while count < MOST {
-            match self.cursor.next()? {
-                Some(record) => show(record.bytes),
-                None => break,
-            }
-            count += 1;
-        }
-        if count == 0
-            && let Some(record) = self.cursor.next_within(most)?
-        {
-            show(record.bytes);
-            count = 1;
-        }
-        Ok(count)
-    }
 }
 
 /// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for

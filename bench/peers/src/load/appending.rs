@@ -12,7 +12,6 @@ use anyhow::{Context, Result};
 use super::plan::{FLOOR, Plan, made};
 use crate::engine::{Engine, Kind, Purpose, Reading, Setup};
 use crate::engines::{open, read_all};
-use crate::news::News;
 use crate::record::{Checker, Record};
 use crate::rounds::{Contestant, Finish, Made};
 use crate::threads::{Manner, Turn, run};
@@ -67,13 +66,6 @@ pub struct Shape {
     pub record_bytes: usize,
     pub manner: Manner,
     pub is_fresh: bool,
-}
-
-/// What a turn is made of.
-pub struct Parts<'a> {
-    pub engine: &'a dyn Engine,
-    pub records: &'a mut [Record],
-    pub manner: Manner,
 }
 
 impl Appending {
@@ -136,7 +128,7 @@ impl Appending {
             self.age(&*engine)?;
         }
         if !self.is_fresh {
-            run(&*engine, &mut self.records, self.manner, WARM_UP, None)?;
+            run(&*engine, &mut self.records, self.manner, WARM_UP)?;
         }
         engine.rest()?;
         self.engine = Some(engine);
@@ -158,7 +150,7 @@ impl Appending {
             Manner::Closed => self.manner,
             _ => Manner::Open { bytes_max: PROOF_BYTES },
         };
-        run(&*engine, &mut self.records, manner, WARM_UP, None)?;
+        run(&*engine, &mut self.records, manner, WARM_UP)?;
         engine.close()?;
         let count = self.read_back(kind, &path, true).context("the check before the rounds")?;
         self.checked += count;
@@ -176,7 +168,7 @@ impl Appending {
             _ => Manner::Open { bytes_max: STEP_BYTES },
         };
         for _ in 0..bytes / STEP_BYTES {
-            run(engine, first, manner, Duration::from_secs(30), None)?;
+            run(engine, first, manner, Duration::from_secs(30))?;
             engine.rest()?;
         }
         Ok(())
@@ -194,21 +186,11 @@ impl Appending {
         self.engine.as_deref().context("it was not opened")
     }
 
-    /// A turn whose threads tell what they do.
-    pub fn run(&mut self, time: Duration, news: Option<&News>) -> Result<Turn> {
+    /// A turn.
+    pub fn run(&mut self, time: Duration) -> Result<Turn> {
         self.has_turned = true;
         let engine = self.engine.as_deref().context("it was not opened")?;
-        let before = engine.groups();
-        let mut turn = run(engine, &mut self.records, self.manner, time, news)?;
-        turn.groups = engine.groups().zip(before).map(|(after, before)| after.count - before.count);
-        Ok(turn)
-    }
-
-    /// For a turn with others beside its threads.
-    pub fn parts(&mut self) -> Result<Parts<'_>> {
-        self.has_turned = true;
-        let engine = self.engine.as_deref().context("it was not opened")?;
-        Ok(Parts { engine, records: &mut self.records, manner: self.manner })
+        run(engine, &mut self.records, self.manner, time)
     }
 
     /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if
@@ -278,7 +260,7 @@ impl Contestant for Appending {
     }
 
     fn turn(&mut self, time: Duration) -> Result<Turn> {
-        self.run(time, None)
+        self.run(time)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Finish> {

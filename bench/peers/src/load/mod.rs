@@ -5,13 +5,10 @@
 
 mod appending;
 mod busy;
-mod closed;
-mod follow;
 pub mod plan;
 mod raft;
 mod reading;
-mod shared;
-mod stream;
+mod writing;
 
 use anyhow::Result;
 
@@ -36,9 +33,6 @@ pub const ALL: &[Load] = &[
     load("busy-1", What::Busy(1)),
     load("busy-8", What::Busy(8)),
     load("busy-64", What::Busy(64)),
-    load("follow-1", What::Follow(1)),
-    load("follow-8", What::Follow(8)),
-    load("follow-64", What::Follow(64)),
     load("raft-1x128", What::Raft(1, 128)),
     load("raft-64x128", What::Raft(64, 128)),
     load("raft-1x4k", What::Raft(1, 4096)),
@@ -51,13 +45,12 @@ impl Load {
         let one = |done: Result<LoadResult>| done.map(|one| vec![one]);
         let done = match self.what {
             What::Closed(threads, record_bytes) => {
-                one(closed::closed(plan, self, threads, record_bytes))
+                one(writing::closed(plan, self, threads, record_bytes))
             }
-            What::Unsynced => one(stream::unsynced(plan, self)),
-            What::Stream(record_bytes) => one(stream::durable(plan, self, record_bytes)),
+            What::Unsynced => one(writing::unsynced(plan, self)),
+            What::Stream(record_bytes) => one(writing::durable(plan, self, record_bytes)),
             What::Read(cache) => one(reading::read(plan, self, cache)),
             What::Busy(threads) => busy::busy(plan, self, threads),
-            What::Follow(threads) => one(Ok(follow::follow(plan, self, threads))),
             What::Raft(in_flight, entry_bytes) => {
                 one(Ok(raft::raft(plan, self, entry_bytes, in_flight)))
             }

@@ -43,8 +43,6 @@ pub enum What {
     Read(Cache),
     /// So many threads, as `Closed`, under each condition, which is a result of its own.
     Busy(u32),
-    /// So many threads, as `Closed`, with followers.
-    Follow(u32),
     /// So many entries in flight of so many bytes.
     Raft(u64, usize),
 }
@@ -82,7 +80,6 @@ impl Load {
                 format!("reopen and read 256 B records, checksums verified, {from}")
             }
             What::Busy(threads) => closed(threads, 128),
-            What::Follow(threads) => closed(threads, 128) + "; followers in the process",
             What::Raft(in_flight, entry_bytes) => {
                 format!("raft logs, {in_flight} in flight, {}", size(entry_bytes))
             }

@@ -123,7 +123,7 @@ impl Leader {
         let begin = self.record.count();
         let readable = |count: u64| {
             if let Some(news) = news {
-                news.are_there(0, count);
+                news.are_there(count);
             }
         };
         loop {
@@ -172,29 +172,24 @@ impl Leader {
             now_ns = monotonic_ns();
         }
         let flushes_min = commits / drive.in_flight;
-        Ok(Turn {
-            commits,
-            total_ns: last_ns - begin_ns,
-            latency: Some(latency),
-            flushes_min,
-            ..Turn::default()
-        })
+        Ok(Turn { commits, total_ns: last_ns - begin_ns, latency: Some(latency), flushes_min })
     }
 }
 
 /// Reads entries as soon as they can be read, and looks at each.
 fn read_recent(store: &dyn Store, from: u64, entry_bytes: usize, news: &News) -> Result<u64> {
     let mut reader = store.reader()?;
-    let mut seen = Checker::from(&[from], entry_bytes);
-    while !news.is_all(&seen.next()) {
-        let (next, count) = (seen.next()[0], news.count(0));
+    let (mut seen, mut next) = (Checker::from(from, entry_bytes), from);
+    while !news.is_all(next) {
+        let count = news.count();
         if count == next {
-            news.wait(&[next], Duration::from_millis(20));
+            news.wait(next, Duration::from_millis(20));
             continue;
         }
         let shown = reader.read(next + 1, count + 1, &mut |payload| seen.see(payload))?;
         seen.so_far().context("the reader")?;
         ensure!(shown > 0, "the reader got nothing of {}", count - next);
+        next += shown;
     }
     Ok(seen.count())
 }
@@ -272,7 +267,7 @@ impl Led {
         let leader = &mut self.leader;
         let drive = leader.drive;
         let from = leader.record.count();
-        let news = News::new(&[from]);
+        let news = News::new(from);
         let (turn, read) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| read_recent(store, from, drive.entry_bytes, &news));
             let end_ns = monotonic_ns().saturating_add(time.as_nanos() as u64);
