@@ -1,5 +1,5 @@
-//! A file that may not grow any more (`ulimit -f`), and what counts as written of a buffer that is in
-//! the file in part. Which line goes where then is in `random.rs`.
+//! A file that may not grow any more (`ulimit -f`), and what counts as written of a buffer that is
+//! in the file in part. Which line goes where then is in `random.rs`.
 //!
 //! This program also starts itself with such a limit: a write beyond it raises a signal that ends a
 //! process by default, but must not end it here.

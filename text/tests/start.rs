@@ -1,5 +1,5 @@
-//! Starts: what they say and leave, whom files are given to, and what a killed process has left in a
-//! stage. What starts do to lines is in `random.rs`.
+//! Starts: what they say and leave, whom files are given to, and what a killed process has left in
+//! a stage. What starts do to lines is in `random.rs`.
 //!
 //! This program also starts itself, with a stage that is cut.
 

@@ -1,6 +1,6 @@
-//! Copies that are told to stop, or find something in the way: nothing of theirs is left, and nothing
-//! of somebody's is written over. Copies that are killed, failures of the disk and power cuts at
-//! every moment: `crates/log/tests/simulated/copying.rs`.
+//! Copies that are told to stop, or find something in the way: nothing of theirs is left, and
+//! nothing of somebody's is written over. Copies that are killed, failures of the disk and power
+//! cuts at every moment: `crates/log/tests/simulated/copying.rs`.
 
 use std::path::Path;
 use std::process::Child;
