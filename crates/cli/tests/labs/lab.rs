@@ -165,6 +165,12 @@ fn a_page_from_a_result_beside_it_and_what_cannot_be_drawn_is_said() {
     }
     std::fs::write(at.join("none.json"), "{}").expect("written");
     refused(at, "lab compare none.json none.json", 1, "none.json: it is not a result");
+    // One measured round is too little for a verdict.
+    assert_eq!(run(at, "lab compare result.json result.json").status.code(), Some(4));
+    let slow = json(&run(at, "lab compare first.json slow.json --json").stdout);
+    let lines = slow["lines"].as_array().expect("lines").iter();
+    let slower = lines.filter(|line| line["change"] == "slower").map(|line| &line["name"]);
+    assert_eq!(slower.collect::<Vec<_>>(), ["reuse fdatasync"]);
 }
 
 #[test]
