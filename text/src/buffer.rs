@@ -10,8 +10,9 @@
 //! | 2 | 0: its first bytes begin a line; 1: they continue the line that ends the previous buffer; 2: they are a line, and
 //!      the one before it had no line end, so that the two are one line of text |
 //! | 3 | 1: words 4 to 6 are valid; stored before the first byte is written to the file |
-//! | 4, 5, 6 | device, inode, offset: where the first byte goes (after those of word 7), in which file |
-//! | 7 | this many of its bytes are elsewhere already: 0 unless another process appended after a part of it |
+//! | 4, 5 | inode, offset: where the first byte goes (after those of word 6), in which file of the log. Not the
+//!          device: it has another number when it is mounted again |
+//! | 6 | this many of its bytes are elsewhere already: 0 unless another process appended after a part of it |
 
 use inkstone_io::StageBuffer;
 
@@ -21,10 +22,9 @@ use crate::notice::Dropped;
 pub(crate) const NUMBER: usize = 1;
 pub(crate) const CONTINUES: usize = 2;
 const PLACED: usize = 3;
-const DEVICE: usize = 4;
-const INODE: usize = 5;
-const OFFSET: usize = 6;
-const ELSEWHERE: usize = 7;
+const INODE: usize = 4;
+const OFFSET: usize = 5;
+const ELSEWHERE: usize = 6;
 
 /// What the first bytes of a buffer are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,15 @@ pub(crate) enum First {
     /// They are a line after one without a line end: a program may put one line of text in several
     /// calls.
     Joined = 2,
+}
+
+/// Where the bytes of a buffer go, in the words beside it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed {
+    pub(crate) inode: u64,
+    pub(crate) offset: u64,
+    /// This many of them are elsewhere already.
+    pub(crate) elsewhere: usize,
 }
 
 /// The part of a buffer that a file has.
@@ -98,17 +107,26 @@ impl Buffer {
         (number != 0).then(|| Self { number, begins, ..Self::new(memory) })
     }
 
+    /// As the next start finds it after a kill.
+    #[cfg(test)]
+    pub(crate) fn killed(self) -> Option<Self> {
+        Self::found(self.memory)
+    }
+
     /// Whether it continues the line that ends the buffer before it, in the words beside it.
     pub(crate) fn is_piece(&self) -> bool {
         self.memory.word(CONTINUES) == First::Piece as u64
     }
 
-    /// Where its bytes go, but for the first ones, which are elsewhere already: this many.
-    pub(crate) fn placed(&self) -> Option<(Place, usize)> {
+    /// Where its bytes go, for one that a killed process has left.
+    pub(crate) fn placed(&self) -> Option<Placed> {
         let word = |number| self.memory.word(number);
-        let place = Place { device: word(DEVICE), inode: word(INODE), offset: word(OFFSET) };
         let elsewhere = usize::try_from(word(ELSEWHERE)).ok().filter(|bytes| *bytes <= self.len());
-        (word(PLACED) == 1).then(|| (place, elsewhere.unwrap_or(0)))
+        (word(PLACED) == 1).then(|| Placed {
+            inode: word(INODE),
+            offset: word(OFFSET),
+            elsewhere: elsewhere.unwrap_or(0),
+        })
     }
 
     /// Takes it into use, empty.
@@ -171,7 +189,7 @@ impl Buffer {
     pub(crate) fn move_into(&mut self, mut memory: StageBuffer, is_in_use: bool) {
         if is_in_use {
             memory.push(self.memory.bytes());
-            for word in [CONTINUES, DEVICE, INODE, OFFSET, ELSEWHERE, PLACED, NUMBER] {
+            for word in [CONTINUES, INODE, OFFSET, ELSEWHERE, PLACED, NUMBER] {
                 memory.set_word(word, self.memory.word(word));
             }
         }
@@ -188,7 +206,6 @@ impl Buffer {
     /// already.
     pub(crate) fn place(&mut self, place: Place, elsewhere: usize) {
         self.memory.set_word(PLACED, 0);
-        self.memory.set_word(DEVICE, place.device);
         self.memory.set_word(INODE, place.inode);
         self.memory.set_word(OFFSET, place.offset);
         self.memory.set_word(ELSEWHERE, elsewhere as u64);

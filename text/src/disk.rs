@@ -119,19 +119,24 @@ pub(crate) fn read(
 /// than two lines in one. If it cannot be read: no.
 pub(crate) fn ends_within_line(directory: &OsDirectory, name: &str, facts: AppendFacts) -> bool {
     let Some(offset) = facts.len_bytes.checked_sub(1) else { return false };
-    let place = Place { offset, ..Place::end_of(facts) };
-    let Some(name) = find(directory, name, place) else { return true };
+    let Some((name, _)) = find(directory, name, facts.inode) else { return true };
     let last = read(directory, &name, offset, 1);
     last.is_ok_and(|last| last.first().is_some_and(|byte| *byte != b'\n'))
 }
 
-/// The name of the log's file with this inode: it may have changed.
-pub(crate) fn find(directory: &OsDirectory, name: &str, place: Place) -> Option<String> {
-    let is_it = |name: &str| {
-        directory.look(name).ok().flatten().is_some_and(|named| place.is_in(named.facts))
+/// The log's file with this inode, by its name, which may have changed.
+pub(crate) fn find(
+    directory: &OsDirectory,
+    name: &str,
+    inode: u64,
+) -> Option<(String, AppendFacts)> {
+    let facts = |name: &str| {
+        let named = directory.look(name).ok().flatten();
+        named.map(|named| named.facts).filter(|facts| facts.inode == inode)
     };
-    if is_it(name) {
-        return Some(name.to_owned());
+    if let Some(facts) = facts(name) {
+        return Some((name.to_owned(), facts));
     }
-    directory.list().ok()?.into_iter().find(|other| other.starts_with(name) && is_it(other))
+    let others = directory.list().ok()?.into_iter().filter(|other| other.starts_with(name));
+    others.into_iter().find_map(|other| facts(&other).map(|facts| (other, facts)))
 }

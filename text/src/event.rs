@@ -3,17 +3,14 @@
 //! *Owns*: the events and their words, the hook. *May not touch*: their causes.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, ErrorKind, Write as _};
-use std::os::fd::AsFd as _;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use inkstone_io::{Error, NoSizeSignal};
+use inkstone_io::{Error, Messages};
 
 use crate::notice::Dropped;
 
@@ -177,47 +174,19 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// How long the log waits for a write to stderr. It waits once, until that write has returned.
+/// How long the log waits for a message to be on stderr: the process may end next.
 const MOMENT: Duration = Duration::from_millis(100);
-/// The process whose write to stderr has not returned yet; 0: none. A forked child finds its
-/// parent's number here, but does not have the thread that would clear it.
-static WRITING: AtomicU32 = AtomicU32::new(0);
-/// Events that were not written to stderr.
-static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// So much may wait for a reader of stderr; messages beyond that are only counted.
+const WAITING_BYTES_MAX: usize = 64 << 10;
+const PROGRAM: &str = "inkstone-appender";
 
-/// A write into a full pipe that nobody reads does not return. So a thread of its own writes, and
-/// meanwhile other events are only counted. It does not take the standard library's lock, which the
-/// program needs too.
 fn tell_stderr(event: &Event<'_>) {
-    if WRITING.swap(std::process::id(), Ordering::AcqRel) == std::process::id() {
-        LEFT_OUT.fetch_add(1, Ordering::Relaxed);
-        return;
-    }
-    let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
-    let before = match left_out {
-        0 => String::new(),
-        count => {
-            format!("inkstone-appender: {count} messages before this one could not be written\n")
-        }
-    };
-    let text = format!("{before}inkstone-appender: {event}\n");
-    let (done, is_done) = channel::<()>();
-    let write = move || {
-        let _no_signal = NoSizeSignal::here();
-        // stderr may be closed, or on a full disk.
-        let out = io::stderr().as_fd().try_clone_to_owned().map(File::from);
-        if out.and_then(|mut out| out.write_all(text.as_bytes())).is_err() {
-            LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
-        }
-        WRITING.store(0, Ordering::Release);
-        drop(done);
-    };
-    if std::thread::Builder::new().name("inkstone-stderr".into()).spawn(write).is_ok() {
-        // The process may end next, and the message should be on stderr by then.
-        let _ = is_done.recv_timeout(MOMENT);
-    } else {
-        LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
-        WRITING.store(0, Ordering::Release);
+    // Where no thread can be had, nothing is said.
+    let Ok(messages) = Messages::here() else { return };
+    // Once stderr stands still, no other message is waited for.
+    if messages.say(PROGRAM, event, WAITING_BYTES_MAX) {
+        let since = Instant::now();
+        messages.finish(PROGRAM, || since.elapsed() < MOMENT);
     }
 }
 
@@ -309,34 +278,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead as _, BufReader, Read as _};
-    use std::os::fd::AsRawFd as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    use std::process::{Command, Stdio};
-
-    const IN_CHILD: &str = "INKSTONE_FULL_STDERR";
-    const LONG: Duration = Duration::from_secs(120);
-
-    /// Runs in a process of its own. Its stderr is full until the parent starts to read it.
-    #[test]
-    fn child() {
-        if std::env::var_os(IN_CHILD).is_none() {
-            return;
-        }
-        let events = Events::default();
-        for _ in 0..3 {
-            events.tell(&Event::StageGone(None));
-        }
-        println!("\nwent on");
-        io::stdin().read_exact(&mut [0]).expect("a byte");
-        while WRITING.load(Ordering::Acquire) != 0 {
-            std::thread::yield_now();
-        }
-        events.tell(&Event::Resumed { after: Duration::from_secs(7) });
-        while WRITING.load(Ordering::Acquire) != 0 {
-            std::thread::yield_now();
-        }
-    }
+    use std::io;
 
     #[test]
     fn a_cause_is_news_once_and_again_when_it_is_another_or_comes_back() {
@@ -356,66 +298,5 @@ mod tests {
         ] {
             assert_eq!(cause.is_news(&done), is_news, "{done:?}");
         }
-    }
-
-    /// A child forked while a write of its parent had not returned.
-    #[test]
-    fn a_forked_child_tells_its_own() {
-        let parents = std::process::id();
-        let before = WRITING.swap(parents, Ordering::AcqRel);
-        let code = inkstone_host::in_forked_child(|| {
-            // Not to the parent's stderr: the test is that nothing is left out.
-            Events::default().tell(&Event::StageGone(None));
-            u8::from(LEFT_OUT.load(Ordering::Relaxed) == 0)
-        });
-        let _ = WRITING.compare_exchange(parents, before, Ordering::AcqRel, Ordering::Relaxed);
-        assert_eq!(code.expect("a child"), 1);
-    }
-
-    #[test]
-    fn a_stderr_that_is_full_holds_nobody_up_and_hears_how_many_were_left_out() {
-        const O_NONBLOCK: i32 = 0o4000;
-        let (mut reader, writer) = io::pipe().expect("a pipe");
-        // A new open file, so that the child's writes wait.
-        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
-        let mut filler =
-            File::options().write(true).custom_flags(O_NONBLOCK).open(path).expect("opened");
-        for piece in [&[b' '; 4096][..], b" "] {
-            while filler.write_all(piece).is_ok() {}
-        }
-        drop(filler);
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["event::tests::child", "--exact", "--nocapture"])
-            .env(IN_CHILD, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(writer)
-            .spawn()
-            .expect("a child");
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (went_on, has_gone_on) = channel();
-        std::thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                if line == "went on" {
-                    let _ = went_on.send(());
-                }
-            }
-        });
-        if has_gone_on.recv_timeout(LONG).is_err() {
-            child.kill().and_then(|()| child.wait()).expect("killed");
-            panic!("it waits for its stderr");
-        }
-        let told = std::thread::spawn(move || {
-            let mut told = String::new();
-            reader.read_to_string(&mut told).map(|_| told)
-        });
-        child.stdin.take().expect("a pipe").write_all(b"x").expect("written");
-        assert!(child.wait().expect("its end").success());
-        let told = told.join().expect("a thread").expect("text");
-        let told: Vec<&str> = told.trim().lines().collect();
-        let [first, left_out, last] = told[..] else { panic!("{told:?}") };
-        assert!(first.contains("the log's stage was removed"), "{told:?}");
-        assert!(left_out.contains(": 2 messages before this one"), "{told:?}");
-        assert!(last.contains("written again, after 7.0s"), "{told:?}");
     }
 }

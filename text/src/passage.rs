@@ -64,10 +64,10 @@ impl Passage {
 
     fn find_place(&mut self, output: &mut Output, buffer: &mut Buffer) -> Result<()> {
         let mut facts = output.ready()?;
-        // Another file may have its inode by now.
+        // Another file may have its inode by now. What is elsewhere stays there.
         let lost = output.lost.take();
         if self.place.is_some_and(|place| lost == Some(place.file())) {
-            *self = Self::default();
+            *self = Self::at(None, self.elsewhere, self.elsewhere);
         }
         if let Some(away) = output.away {
             self.came_back(output, buffer, away, facts)?;
@@ -154,5 +154,95 @@ fn begins_line(buffer: &Buffer, at: usize) -> bool {
     match at.checked_sub(1) {
         None => buffer.begins(),
         Some(before) => buffer.bytes()[before] == b'\n',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use inkstone_io::{OsDirectory, StageLayout, buffers_in_memory};
+
+    use super::*;
+    use crate::buffer::First;
+    use crate::disk::{Disk, LogFile, OsDisk};
+    use crate::event::Events;
+    use crate::folder::{FILE_MODE, Folder};
+    use crate::options::{Keep, Rotation};
+    use crate::recover::{Patience, recover};
+    use crate::rotated::Retention;
+    use crate::stage_contents::{Head, Identity, Left};
+    use crate::time::Clock;
+
+    const LAYOUT: StageLayout = StageLayout { head_bytes: 0, buffer_bytes: 4096, buffers: 1 };
+    const LINES: &[u8] = b"one\ntwo\nthree\nfour\n";
+
+    /// Takes some bytes and then no more; its file system has another number until it is mounted
+    /// again.
+    #[derive(Debug, Clone, Default)]
+    struct Numbered(Arc<AtomicBool>);
+
+    #[derive(Debug)]
+    struct NumberedFile(Box<dyn LogFile>, Numbered);
+
+    impl Disk for Numbered {
+        fn open(&self, directory: &OsDirectory, name: &str) -> Result<Box<dyn LogFile>> {
+            Ok(Box::new(NumberedFile(OsDisk.open(directory, name)?, self.clone())))
+        }
+    }
+
+    impl LogFile for NumberedFile {
+        fn append(&self, bytes: &[u8]) -> Result<usize> {
+            if bytes.len() < LINES.len() {
+                return Err(Error::invalid("append", "a.log", "it takes no more"));
+            }
+            self.0.append(&bytes[..10])
+        }
+
+        fn facts(&self) -> Result<AppendFacts> {
+            let facts = self.0.facts()?;
+            let is_again = self.1.0.load(Ordering::Relaxed);
+            Ok(AppendFacts { device: facts.device + u64::from(!is_again), ..facts })
+        }
+
+        fn sync(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_kill_after_a_disk_came_back_with_another_number_doubles_no_line() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.log");
+        let output = |disk: Box<dyn Disk>| {
+            let folder = Folder::open(directory.path().into(), "a.log", FILE_MODE).expect("held");
+            let events = Events::to(|_| {});
+            let options = (Rotation::new(), false, Clock::default(), events.clone());
+            let retention = Retention::new("a.log", Keep::new(), Clock::default(), events);
+            Output::new(disk, Arc::new(folder), Arc::new(retention), options)
+        };
+        let mut memory = buffers_in_memory(LAYOUT).expect("memory");
+        let mut buffer = Buffer::new(memory.remove(0));
+        buffer.claim(1, First::Line);
+        buffer.push_line(LINES);
+        let (disk, mut passage) = (Numbered::default(), Passage::default());
+        let mut before = output(Box::new(disk.clone()));
+        passage.advance(&mut before, &mut buffer).expect_err("it takes ten bytes");
+        // Away, and back.
+        before.away = passage.place.map(|place| Place { offset: 10, ..place });
+        disk.0.store(true, Ordering::Relaxed);
+        passage.advance(&mut before, &mut buffer).expect_err("no more");
+        drop(before);
+        // Killed, and started again. The head of the stage has the new number.
+        let mut after = output(Box::new(OsDisk));
+        let held = after.folder.get().expect("held");
+        let log = Identity::of(&held, "a.log").expect("known");
+        let buffers = vec![buffer.killed().expect("it waits")];
+        let mut left = Left { head: Head::own(&log, LAYOUT), buffers };
+        let found = recover(&mut left, &log, &mut after, &mut Patience::default());
+        let recovery = found.expect("appended").expect("some lines");
+        assert_eq!((recovery.doubt, fs::read(&path).expect("there")), (None, LINES.to_vec()));
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use inkstone_io::{Directory as _, Error, OsDirectory, Result};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Placed};
 use crate::disk::{Place, find, read};
 use crate::event::Recovery;
 use crate::output::Output;
@@ -78,13 +78,7 @@ pub(crate) fn recover(
         });
     }
     for buffer in buffers.iter_mut() {
-        let mut placed = buffer.placed().filter(|_| is_known);
-        // Mounted again, the file system has another number, and the file its own.
-        let mounted = placed.as_mut().filter(|(at, _)| at.device == head.log.directory.device);
-        if let Some((place, _)) = mounted {
-            place.device = log.directory.device;
-        }
-        run.append(buffer, placed)?;
+        run.append(buffer, buffer.placed().filter(|_| is_known))?;
         buffer.release();
     }
     let Run { bytes, doubt, output, .. } = run;
@@ -134,23 +128,21 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Appends the missing part of one buffer.
-    fn append(&mut self, buffer: &mut Buffer, placed: Option<(Place, usize)>) -> Result<()> {
-        let (place, elsewhere) = (placed.map(|(place, _)| place), placed.map_or(0, |(_, at)| at));
-        let found = place.and_then(|place| {
-            find(&self.directory, &self.output.name, place).map(|file| (file, place.offset))
-        });
-        if let Some(place) = place {
-            self.doubt_unless_there(found.as_ref().map(|(file, _)| file.as_str()), place);
+    fn append(&mut self, buffer: &mut Buffer, placed: Option<Placed>) -> Result<()> {
+        let (offset, elsewhere) = placed.map_or((0, 0), |placed| (placed.offset, placed.elsewhere));
+        let found = placed.and_then(|at| find(&self.directory, &self.output.name, at.inode));
+        if placed.is_some() {
+            self.doubt_unless_there(found.as_ref().map(|(_, facts)| facts.len_bytes), offset);
         }
         let (len, rest) = (buffer.len(), &buffer.bytes()[elsewhere..]);
-        let there =
-            found.as_ref().map_or(There::Cut(0), |(file, offset)| self.look(file, *offset, rest));
+        let there = found.as_ref().map_or(There::Cut(0), |(file, _)| self.look(file, offset, rest));
         let mut done = elsewhere + there.bytes(rest.len());
         if let (There::All | There::Begin(_), Some((file, _))) = (there, &found)
             && *file != self.output.name
         {
             done += self.append_to(file, &buffer.bytes()[done..])?;
         }
+        let place = found.map(|(_, facts)| Place { offset, ..Place::end_of(facts) });
         let mut passage = Passage::at(place, elsewhere, done);
         if done == len {
             // It may not be durable.
@@ -187,22 +179,14 @@ impl Run<'_> {
 
     /// If the file of a buffer is missing or was truncated, it is unknown how much of the buffer
     /// went with it into a compressed form or a copy.
-    fn doubt_unless_there(&mut self, file: Option<&str>, place: Place) {
-        let (directory, name) = (&self.directory, &self.output.name);
-        let len = file
-            .and_then(|file| directory.look(file).ok().flatten())
-            .map(|named| named.facts.len_bytes);
-        let log = directory.path().join(name);
-        match len {
-            None => {
-                let why = "the file that they were for is missing: it was removed or compressed";
-                self.doubt = Some(format!("{}: {why}", log.display()));
-            }
-            Some(len) if len < place.offset => {
-                self.doubt = Some(format!("{}: its file was truncated or replaced", log.display()));
-            }
-            Some(_) => {}
-        }
+    fn doubt_unless_there(&mut self, len_bytes: Option<u64>, offset: u64) {
+        let why = match len_bytes {
+            None => "the file that they were for is missing: it was removed or compressed",
+            Some(len) if len < offset => "its file was truncated or replaced",
+            Some(_) => return,
+        };
+        let log = self.directory.path().join(&self.output.name);
+        self.doubt = Some(format!("{}: {why}", log.display()));
     }
 
     /// Reads what the file has at this place.

@@ -17,7 +17,7 @@ use crate::buffer::Buffer;
 use crate::event::WaitingLines;
 
 pub(crate) const HEAD_BYTES: usize = 8192;
-const MAGIC: &[u8; 16] = b"inkstone stage 3";
+const MAGIC: &[u8; 16] = b"inkstone stage 4";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The id of this boot of the machine; empty if the kernel does not give it.

@@ -1,5 +1,5 @@
-//! A file that ends in the middle of a buffer, because it may not grow any more (`ulimit -f`), or
-//! was moved away while its disk was full. And the counts in that case.
+//! A file that may not grow any more (`ulimit -f`), and what counts as written of a buffer that is
+//! in the file in part. Which line goes where then is in `random.rs`.
 //!
 //! This program also starts itself with such a limit: a write beyond it raises a signal that ends a
 //! process by default, but must not end it here.
@@ -10,201 +10,18 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{
-    DAY, EFBIG, ENOSPC, Hooked, LINE, LONG, MS, Mood, MoodyDisk, SHM, Told, error, files, killed,
-    line, place, put, quick, read, say, small, stage_of, turn, wait_until,
+    ENOSPC, Hooked, LONG, MS, Mood, MoodyDisk, SHM, Told, killed, place, quick, read, say, small,
+    stage_of, turn, wait_until,
 };
 use inkstone_appender::{Builder, LogWriter, Rotation, Survive};
-
-/// The most bytes of a bounded file.
-const BOUND: u64 = 1000;
-
-/// Files that take [`BOUND`] bytes each, and then fail with the error number for the first, the
-/// second and so on; files without an error number take everything, and so do all once it is over.
-fn bounded(code_of: fn(usize) -> Option<i32>) -> (Hooked, Arc<AtomicBool>) {
-    let (seen, is_over) = (Mutex::new(Vec::<u64>::new()), Arc::new(AtomicBool::new(false)));
-    let theirs = Arc::clone(&is_over);
-    let disk = Hooked::appending(move |file, bytes| {
-        let facts = file.facts()?;
-        let mut seen = seen.lock().expect("no panic");
-        if !seen.contains(&facts.inode) {
-            seen.push(facts.inode);
-        }
-        let number = seen.iter().position(|inode| *inode == facts.inode).expect("it was seen");
-        let code = code_of(number).filter(|_| !theirs.load(Ordering::Relaxed));
-        let Some(code) = code else { return file.append(bytes) };
-        let room = usize::try_from(BOUND.saturating_sub(facts.len_bytes)).expect("small");
-        if room == 0 { Err(error(code)) } else { file.append(&bytes[..room.min(bytes.len())]) }
-    });
-    (disk, is_over)
-}
-
-fn all_bounded() -> Hooked {
-    bounded(|_| Some(EFBIG)).0
-}
-
-fn first_bounded() -> Hooked {
-    bounded(|file| (file == 0).then_some(EFBIG)).0
-}
 
 /// With buffers of which one alone is more than a bounded file takes, and its events.
 fn builder(path: &Path) -> (Builder, Told) {
     let (builder, told) = quick(path);
     (small(builder), told)
-}
-
-fn rotated() -> Rotation {
-    Rotation::new().at_bytes(1 << 20)
-}
-
-/// Each line is there whole, once and in order. Apart from that there are only beginnings of lines,
-/// each at the end of a file, with the whole line at the beginning of the next one.
-fn check(path: &Path) {
-    let (mut whole, mut half) = (Vec::new(), String::new());
-    for (name, text) in files(path.parent().expect("a directory"), "a.log") {
-        assert!(text.starts_with(&half), "{name}: {half:?} is not whole: {text}");
-        half.clear();
-        for found in text.split_inclusive('\n') {
-            if found.ends_with('\n') {
-                whole.push(found.to_owned());
-            } else {
-                half.push_str(found);
-            }
-        }
-    }
-    assert_eq!(half, "", "the log ends within a line");
-    let expected: Vec<String> = (0..100).map(|number| line(0, number, LINE)).collect();
-    assert!(whole == expected, "{} lines: {whole:#?}", whole.len());
-}
-
-/// `ulimit -f`: a file that may not grow any more is ended, if files are rotated.
-#[test]
-fn a_file_at_its_limit_is_rotated_and_the_line_that_it_cut_is_whole_in_the_next() {
-    for rotation in [rotated(), Rotation::new().every(DAY), Rotation::new().at_start()] {
-        let (_directory, path) = place();
-        let (builder, told) = builder(&path);
-        let (log, guard) = builder.rotate(rotation).open_on(all_bounded()).expect("opened");
-        put(&log, 0..100);
-        guard.flush(LONG).expect("lines go on");
-        guard.close().expect("closed");
-        check(&path);
-        let stats = log.stats();
-        let counted = (stats.written_lines, stats.unwritten_lines, stats.written_bytes);
-        assert_eq!(counted, (100, 0, stats.bytes));
-        assert!(stats.rotations >= 12, "{stats:?}");
-        assert!(told.all().len() == 1 && told.count("File too large") == 1, "once: {told:?}");
-    }
-}
-
-/// A user who moves away a full file wants the lines to continue in a new one.
-#[test]
-fn a_file_that_takes_no_more_ends_when_it_was_moved_away_and_is_opened_again() {
-    let full = bounded(|file| (file == 0).then_some(ENOSPC)).0;
-    for disk in [first_bounded(), full] {
-        let (_directory, path) = place();
-        let (log, guard) = builder(&path).0.open_on(disk).expect("opened");
-        put(&log, 0..100);
-        wait_until("a failure", || log.stats().write_errors > 0);
-        let moved = path.with_file_name("a.log.1");
-        fs::rename(&path, &moved).expect("moved");
-        log.reopen();
-        guard.flush(LONG).expect("lines go on");
-        guard.close().expect("closed");
-        assert_eq!(fs::metadata(&moved).expect("there").len(), BOUND);
-        check(&path);
-        let stats = log.stats();
-        assert_eq!((stats.written_lines, stats.written_bytes), (100, stats.bytes));
-    }
-}
-
-/// A line whose beginning is in no buffer continues where it was cut: each byte is there once.
-#[test]
-fn a_line_longer_than_a_buffer_goes_on_in_the_next_file() {
-    for is_rotated in [true, false] {
-        let (directory, path) = place();
-        let disk = if is_rotated { all_bounded() } else { first_bounded() };
-        let builder = builder(&path).0;
-        let builder = if is_rotated { builder.rotate(rotated()) } else { builder };
-        let (log, guard) = builder.open_on(disk).expect("opened");
-        // Cut in the middle, and one that fits into no file.
-        for (byte, count) in [("a", 800), ("b", 9000), ("c", 3000), ("d", 100)] {
-            say(&log, byte.repeat(count) + "\n");
-        }
-        if !is_rotated {
-            wait_until("a failure", || log.stats().write_errors > 0);
-            fs::rename(&path, directory.path().join("a.log.1")).expect("moved");
-            log.reopen();
-        }
-        guard.flush(LONG).expect("lines go on");
-        guard.close().expect("closed");
-        let texts = files(directory.path(), "a.log");
-        let all: String = texts.iter().map(|(_, text)| text.as_str()).collect();
-        let count = |byte: char| all.chars().filter(|found| *found == byte).count();
-        assert_eq!(['a', 'd'].map(count), [800, 100]);
-        // A beginning that fitted into a file after other lines is there twice.
-        assert!(
-            (9000..10_000).contains(&count('b')) && (3000..4000).contains(&count('c')),
-            "{all}"
-        );
-        assert!(texts.iter().all(|(_, text)| text.len() as u64 <= BOUND) || !is_rotated);
-        let stats = log.stats();
-        assert_eq!((stats.written_lines, stats.written_bytes), (4, stats.bytes));
-    }
-}
-
-/// There is no next file, so this is a failure like any other.
-#[test]
-fn a_file_at_its_limit_stays_where_nobody_wants_another() {
-    let (_directory, path) = place();
-    let (builder, told) = builder(&path);
-    let (disk, is_over) = bounded(|file| (file == 0).then_some(EFBIG));
-    let (log, guard) = builder.open_on(disk).expect("opened");
-    put(&log, 0..100);
-    wait_until("failures", || log.stats().write_errors > 2);
-    assert_eq!(told.all().len(), 1);
-    is_over.store(true, Ordering::Relaxed);
-    guard.close().expect("closed");
-    check(&path);
-}
-
-/// Lines of a killed process for a file that may not grow any more: a start that rotates ends it;
-/// if it was moved away, that is not needed.
-#[test]
-fn a_start_with_lines_for_a_file_at_its_limit_goes_on_in_the_next_one() {
-    let Some(_turn) = turn("lines for a file at its limit") else { return };
-    for is_moved in [false, true] {
-        let (_directory, path) = place();
-        let kept = || builder(&path).0.survive(Survive::Kill);
-        killed(kept(), first_bounded(), |log| put(log, 0..100));
-        let refused = kept().open_on(all_bounded()).expect_err("no other file is wanted");
-        assert!(refused.to_string().contains("stay in memory"));
-        let (rotation, disk) = if is_moved {
-            fs::rename(&path, path.with_file_name("a.log.1")).expect("moved");
-            (Rotation::new(), first_bounded())
-        } else {
-            (rotated(), all_bounded())
-        };
-        let (_log, guard) = kept().rotate(rotation).open_on(disk).expect("it goes on in another");
-        guard.close().expect("closed");
-        check(&path);
-    }
-}
-
-/// Killed after the end of a file in the middle of a buffer: the bytes in the previous file are not
-/// written again.
-#[test]
-fn a_kill_behind_such_an_end_doubles_no_line() {
-    let Some(_turn) = turn("a kill behind a file that ended within a buffer") else { return };
-    let (_directory, path) = place();
-    let kept = || builder(&path).0.survive(Survive::Kill);
-    let disk = bounded(|file| [Some(EFBIG), Some(ENOSPC)].get(file).copied().flatten()).0;
-    killed(kept().rotate(rotated()), disk, |log| put(log, 0..100));
-    common::next_start(kept());
-    check(&path);
 }
 
 /// Exactly those lines count whose last byte is not in the file, even if a call is not a line.
@@ -256,13 +73,11 @@ fn lines_of_a_buffer_that_was_written_in_part_are_counted_by_their_last_byte() {
 #[test]
 fn a_long_line_whose_end_is_not_in_the_file_counts_as_not_written() {
     let (_directory, path) = place();
-    let (disk, is_over) = bounded(|_| Some(ENOSPC));
+    let disk = MoodyDisk::new(Mood::FailsBeyond(ENOSPC));
     let builder = builder(&path).0.drain_timeout(Duration::ZERO);
     let (log, guard) = builder.open_on(disk).expect("opened");
-    is_over.store(true, Ordering::Relaxed);
     say(&log, "first\n");
     guard.flush(LONG).expect("flushed");
-    is_over.store(false, Ordering::Relaxed);
     let mut long = log.begin_line().expect("begun");
     long.push(&[b'x'; 900]).expect("accepted");
     wait_until("its beginning", || fs::metadata(&path).expect("there").len() == 906);

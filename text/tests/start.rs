@@ -1,110 +1,37 @@
-//! The order of an opening: it checks the file, makes room, recovers lines, and begins what is due.
-//! And what it leaves.
+//! Starts: what they say and leave, whom files are given to, and what a killed process has left in
+//! a stage. What starts do to lines is in `random.rs`.
+//!
+//! This program also starts itself, with a stage that is cut.
 
 mod common;
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use common::{
-    DAY, EACCES, EIO, ENOSPC, Hooked, LONG, Mood, MoodyDisk, SHM, error, is_refused, kept, names,
-    next_start, place, quick, read, say, set_mode, set_modified, stage_of, turn, wait_until,
+    DAY, EIO, ENOSPC, LONG, Mood, MoodyDisk, SHM, Told, is_refused, kept, names, next_start, place,
+    quick, read, say, set_mode, set_modified, stage_of, turn, wait_until,
 };
-use inkstone_appender::{Builder, Keep, LogWriter, OsDirectory, Rotation, Survive};
-use inkstone_host::fork_child;
-use inkstone_io::{AppendFile, is_root};
+use inkstone_appender::{Builder, LogWriter, Rotation, Survive, discard_lines, waiting_lines};
+use inkstone_host::{Mount, fork_child};
+use inkstone_io::is_root;
 
+const WITH_CUT_STAGE: &str = "INKSTONE_TEST_WITH_CUT_STAGE";
 const LINES: &str = "line 1\nline 2\nline 3\nline 4\n";
 const ROTATED: &str = "a.log.20261121T160533Z.0";
 
-/// A process that puts the lines, and is killed before the disk has accepted them.
-fn killed(builder: Builder) {
-    common::killed(builder, MoodyDisk::new(Mood::Fails(ENOSPC)), |log| say(log, LINES));
+/// A process that puts the lines on a disk of this mood, and is killed.
+fn killed(builder: Builder, mood: Mood) {
+    common::killed(builder, MoodyDisk::new(mood), |log| say(log, LINES));
 }
 
 fn make_old(path: &Path) {
     set_modified(path, SystemTime::now() - 3 * DAY);
-}
-
-/// Accepts nothing, no new file either, while `because_of` is there, and for `times` calls after
-/// that; counts how often it was asked.
-fn full_disk(because_of: &Path, times: &Arc<AtomicU64>) -> (Hooked, Arc<AtomicU64>) {
-    let asked = Arc::new(AtomicU64::new(0));
-    let (because_of, times, counted) =
-        (because_of.to_path_buf(), Arc::clone(times), Arc::clone(&asked));
-    let is_full = move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        let fewer = |times: u64| times.checked_sub(1);
-        let is_early = times.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok();
-        if because_of.exists() || is_early { Err(error(ENOSPC)) } else { Ok(()) }
-    };
-    let has_room = is_full.clone();
-    let disk = Hooked::appending(move |file, bytes| {
-        is_full()?;
-        file.append(&bytes[..bytes.len().min(10)])
-    });
-    let opening = move |directory: &OsDirectory, name: &str| {
-        if directory.look(name)?.is_some() { Ok(()) } else { has_room() }
-    };
-    (disk.opening(opening), asked)
-}
-
-/// Refuses to create files, or to write into them.
-fn refusing(code: i32) -> Hooked {
-    let disk = Hooked::appending(move |_, _| Err(error(code)));
-    if code == EACCES { disk.opening(|_, _| Err(error(EACCES))) } else { disk }
-}
-
-/// Neither a file that is above the limit by now nor room that comes late keeps a start from its
-/// lines.
-#[test]
-fn a_start_on_a_full_disk_makes_room_and_tries_again() {
-    let Some(_turn) = turn("a start on a full disk") else { return };
-    for is_missing in [false, true] {
-        let (directory, path) = place();
-        killed(kept(&path));
-        if is_missing {
-            fs::remove_file(&path).expect("removed");
-        }
-        let old = directory.path().join("a.log.20200101T000000Z.0");
-        fs::write(&old, "old\n").expect("written");
-        make_old(&old);
-        let times = Arc::new(AtomicU64::new(3));
-        let builder = kept(&path).keep(Keep::new().days(1));
-        let (_log, guard) = builder.open_on(full_disk(&old, &times).0).expect("there is room");
-        assert_eq!(guard.recovery().expect("lines").bytes, LINES.len() as u64);
-        guard.close().expect("closed");
-        assert_eq!((read(&path).as_str(), times.load(Ordering::Relaxed)), (LINES, 0));
-    }
-}
-
-/// Such a start does not need room.
-#[test]
-fn a_start_that_is_refused_removes_no_rotated_file() {
-    let Some(_turn) = turn("a refused start") else { return };
-    for code in [EACCES, EIO] {
-        let (directory, path) = place();
-        for name in ["somebodys", "a.log.20200101T000000Z.0", "a.log.20200101T000000Z.1"] {
-            fs::write(directory.path().join(name), "old\n").expect("written");
-        }
-        if code == EIO {
-            killed(kept(&path));
-        }
-        let before = names(directory.path());
-        let start = || kept(&path).keep(Keep::new().files(1)).rotate(Rotation::new().at_start());
-        start().latest("latest").open_on(refusing(code)).expect_err("refused");
-        let mut behind = names(directory.path());
-        behind.retain(|name| name != "a.log" || before.contains(name));
-        assert_eq!(behind, before, "{code}");
-        next_start(start());
-        let files = names(directory.path());
-        assert_eq!(files.iter().filter(|name| name.starts_with("a.log.")).count(), 1, "{files:?}");
-    }
 }
 
 /// A link that cannot be created is reported, and the start continues.
@@ -113,7 +40,7 @@ fn a_link_that_cannot_be_made_refuses_no_start() {
     let Some(_turn) = turn("a link that cannot be made") else { return };
     let (directory, path) = place();
     let link = directory.path().join("latest");
-    killed(kept(&path));
+    killed(kept(&path), Mood::Fails(ENOSPC));
     let open = |words: &[&str]| {
         let (builder, told) = quick(&path);
         next_start(builder.survive(Survive::Kill).latest("latest"));
@@ -127,22 +54,6 @@ fn a_link_that_cannot_be_made_refuses_no_start() {
     fs::remove_file(&link).expect("removed");
     (0..2).for_each(|_| open(&[]));
     assert!(link.is_symlink() && read(&link) == LINES);
-}
-
-/// Nothing is lost if no room comes.
-#[test]
-fn a_start_on_a_disk_that_stays_full_is_refused_and_its_lines_stay() {
-    let Some(_turn) = turn("a start on a disk that stays full") else { return };
-    let (_directory, path) = place();
-    killed(kept(&path));
-    let since = Instant::now();
-    let builder = kept(&path).drain_timeout(Duration::from_millis(100));
-    let refused = builder.open_on(full_disk(&path, &Arc::default()).0);
-    let error = refused.expect_err("it is full").to_string();
-    assert!(error.contains("stay in memory"), "{error}");
-    assert!(since.elapsed() >= Duration::from_millis(100));
-    next_start(kept(&path));
-    assert_eq!(read(&path), LINES);
 }
 
 /// A running log reports the failed rotation and continues in the same file; so does a start.
@@ -182,7 +93,7 @@ fn a_file_that_is_missing_at_the_start_is_made_like_the_newest_rotated_one() {
         let (directory, path) = place();
         let rotated = directory.path().join(rotated);
         if has_lines {
-            killed(kept(&path));
+            killed(kept(&path), Mood::Fails(ENOSPC));
             fs::rename(&path, &rotated).expect("renamed");
         }
         fs::write(directory.path().join("a.log.20261120T160533Z.0"), "older\n").expect("written");
@@ -216,43 +127,6 @@ fn a_file_that_is_missing_at_the_start_is_made_like_the_newest_rotated_one() {
     }
 }
 
-/// They were put before it was due, and are in the old file.
-#[test]
-fn lines_that_are_brought_back_keep_no_file_from_the_rotation_that_is_due() {
-    let Some(_turn) = turn("a rotation behind a kill") else { return };
-    let (directory, path) = place();
-    fs::write(&path, "old\n").expect("written");
-    killed(kept(&path));
-    make_old(&path);
-    let (log, guard) = kept(&path).rotate(Rotation::new().every(DAY)).open().expect("opened");
-    say(&log, "today\n");
-    guard.close().expect("closed");
-    assert_eq!(read(&path), "today\n");
-    let names = names(directory.path());
-    assert_eq!(names.len(), 2, "{names:?}");
-    assert_eq!(read(&directory.path().join(&names[1])), format!("old\n{LINES}"));
-}
-
-/// A stage keeps its memory as long as it exists.
-#[test]
-fn an_opening_that_fails_leaves_a_stage_only_where_lines_are_in_it() {
-    let Some(_turn) = turn("stages of openings that fail") else { return };
-    let memory = tempfile::tempdir_in(SHM).expect("a directory");
-    let (_directory, path) = place();
-    let kept = || kept(&path).stage_directory(memory.path());
-    let stage = stage_of(memory.path(), &path);
-    let refused = || assert!(kept().open_on(refusing(EACCES)).is_err());
-    refused();
-    assert!(!stage.exists());
-    assert!(kept().buffers_bytes(1 << 50).open().is_err(), "so much memory there is not");
-    assert!(!stage.exists());
-    killed(kept());
-    refused();
-    assert!(stage.exists());
-    next_start(kept());
-    assert!(read(&path) == LINES && !stage.exists());
-}
-
 /// A daemon: opens its log, forks, and lives on in the child.
 #[test]
 fn a_child_opens_the_log_that_its_parent_has_closed() {
@@ -274,28 +148,6 @@ fn a_child_opens_the_log_that_its_parent_has_closed() {
     assert_eq!(read(&path), "the parent's\nthe child's\n");
 }
 
-/// An earlier process made it for a rotation, and was killed before it renamed it; or was killed
-/// while it compressed a file.
-#[test]
-fn a_next_file_that_was_left_goes_with_a_start() {
-    for is_rotated in [false, true] {
-        let (directory, path) = place();
-        let held = OsDirectory::open(directory.path()).expect("held");
-        fs::write(&path, "before\n").expect("written");
-        let next = directory.path().join(".a.log.inkstone-next");
-        AppendFile::create_private(&held, ".a.log.inkstone-next").expect("made");
-        fs::write(directory.path().join(format!("{ROTATED}.gz.part")), "half").expect("written");
-        let rotation = if is_rotated { Rotation::new().at_start() } else { Rotation::new() };
-        next_start(quick(&path).0.rotate(rotation));
-        let names = names(directory.path());
-        assert_eq!(names.len(), 1 + usize::from(is_rotated), "{names:?}");
-        // A foreign file of that name is left alone.
-        fs::write(&next, "somebody's\n").expect("written");
-        next_start(quick(&path).0);
-        assert_eq!(read(&next), "somebody's\n");
-    }
-}
-
 /// Rotating and compressing such a name could never work, and options change: so it is refused,
 /// before anything is made.
 #[test]
@@ -306,4 +158,168 @@ fn a_name_that_leaves_no_room_for_those_of_rotated_files_is_refused() {
     assert!(error.contains("219 bytes") && error.contains("at most 218 bytes"), "{error}");
     assert_eq!(names(directory.path()), [""; 0]);
     next_start(builder(218));
+}
+
+/// The log was moved away and compressed, or cut: it is unknown how much of the last buffer the
+/// other file has.
+#[test]
+fn lines_that_were_going_to_a_file_that_is_not_there_are_doubtful() {
+    let Some(_turn) = turn("a file that is not there") else { return };
+    for is_cut in [false, true] {
+        let (directory, path) = place();
+        fs::write(&path, "old\n").expect("written");
+        killed(kept(&path), Mood::FailsHalfway(ENOSPC));
+        if is_cut {
+            fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
+        } else {
+            fs::copy(&path, directory.path().join("a.log.1.gz")).expect("another file");
+            fs::remove_file(&path).expect("removed");
+        }
+        let recovery = next_start(kept(&path));
+        assert_eq!(read(&path), LINES);
+        let doubt = recovery.and_then(|recovery| recovery.doubt).expect("said");
+        assert!(doubt.contains("a.log"), "{doubt}");
+    }
+}
+
+/// A small file system in memory.
+fn small_memory(test: &str, bytes: u64) -> Option<(tempfile::TempDir, Mount)> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = format!("size={bytes}");
+    let mounted = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", &options);
+    match mounted {
+        Ok(mount) if is_root() => Some((directory, mount)),
+        refused => {
+            eprintln!("NOT RUN: {test}: mounting needs root ({:?})", refused.err());
+            None
+        }
+    }
+}
+
+/// A file system of the same number is mounted in the place of the one that had the log: the lines
+/// are not that log's.
+#[test]
+fn lines_of_a_log_that_is_gone_go_into_no_other() {
+    const TEST: &str = "a number of a file system used again";
+    let Some(_turn) = turn(TEST) else { return };
+    let Some((directory, mount)) = small_memory(TEST, 1 << 20) else { return };
+    let path = directory.path().join("a.log");
+    let numbers = || {
+        let facts = fs::metadata(directory.path()).expect("there");
+        (facts.dev(), facts.ino())
+    };
+    let before = numbers();
+    killed(kept(&path), Mood::Fails(EIO));
+    drop(mount);
+    // Another mount may have got the number, and frees it again.
+    let again = (0..100).find_map(|_| {
+        let options = "size=1048576";
+        let again = Mount::new(Path::new("tmpfs"), directory.path(), "tmpfs", options);
+        let again = Some(again.expect("mounted")).filter(|_| numbers() == before);
+        if again.is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        again
+    });
+    let Some(again) = again else {
+        eprintln!("NOT RUN: {TEST}: the kernel does not give {before:?} again");
+        let _ = fs::remove_file(stage_of(Path::new(SHM), &path));
+        return;
+    };
+    let told = Told::default();
+    for start in 1..3 {
+        let (_log, guard) = kept(&path).on_event(told.hook()).open().expect("opened");
+        assert_eq!(guard.recovery(), None);
+        assert!(is_refused(kept(&path)));
+        guard.close().expect("closed");
+        assert_eq!(read(&path), "", "start {start}");
+    }
+    // Each start says what waits, and whose it is.
+    let told = told.all();
+    assert!(told.len() == 2 && told[0] == told[1], "{told:?}");
+    let waiting = waiting_lines(Path::new(SHM)).expect("listed");
+    let waiting = waiting.iter().find(|waiting| waiting.log == path).expect("it waits");
+    for words in [path.to_str(), Some("4 lines (28 bytes)"), waiting.stage.to_str()] {
+        assert!(told[0].contains(words.expect("text")), "{told:?}");
+    }
+    // Whoever knows better names it.
+    let recovery = next_start(kept(&path).bring_back(&waiting.stage));
+    assert_eq!(recovery.map(|recovery| recovery.bytes), Some(LINES.len() as u64));
+    assert_eq!(read(&path), LINES);
+    assert!(!waiting.stage.exists() && discard_lines(&waiting.stage).is_err());
+    drop(again);
+}
+
+#[test]
+fn a_stage_for_which_there_is_no_room_is_an_error_and_one_that_cannot_be_made_anew_is_told() {
+    let Some(_turn) = turn("a full stage") else { return };
+    let Some((memory, mount)) = small_memory("a full stage", 4 << 20) else { return };
+    let (_directory, path) = place();
+    let (builder, told) = quick(&path);
+    let builder = builder.survive(Survive::Kill).stage_directory(memory.path());
+    let huge = kept(&path).stage_directory(memory.path()).open();
+    let error = huge.expect_err("8 MiB of buffers").to_string();
+    assert!(error.contains("No space") && error.contains("a.log"), "{error}");
+    let (log, guard) = builder.buffers_bytes(1 << 20).open().expect("opened");
+    // The stage keeps its memory for as long as it is mapped.
+    let filler = memory.path().join("filler");
+    fs::write(&filler, vec![1; 5 << 19]).expect("written");
+    fs::remove_file(stage_of(memory.path(), &path)).expect("removed");
+    wait_until("a word about it", || told.count("No space") > 0);
+    say(&log, "one\n");
+    guard.flush(LONG).expect("lines go on");
+    fs::remove_file(&filler).expect("removed");
+    wait_until("a stage", || told.count("a new stage was created") > 0);
+    guard.close().expect("closed");
+    assert_eq!(read(&path), "one\n");
+    // It has the memory mapped.
+    drop(log);
+    drop(mount);
+}
+
+/// Not a test by itself: the process whose stage is cut before it puts its second line.
+#[test]
+fn in_cut_stage() {
+    let Some(path) = std::env::var_os(WITH_CUT_STAGE).map(PathBuf::from) else { return };
+    let builder = kept(&path).stage_directory(path.parent().expect("a directory"));
+    let (log, _guard) = builder.flush_every(LONG).open().expect("opened");
+    say(&log, "one\n");
+    println!("\nready");
+    std::io::stdin().read_line(&mut String::new()).expect("a word");
+    say(&log, "two\n");
+}
+
+/// The lines in it are gone, and the process cannot go on: it says so, with the file's path.
+#[test]
+fn a_stage_that_is_cut_ends_the_process_with_words() {
+    let Some(_turn) = turn("a cut stage") else { return };
+    let memory = tempfile::tempdir_in(SHM).expect("a directory");
+    let path = memory.path().join("a.log");
+    let mut child = Command::new(std::env::current_exe().expect("this program"));
+    child.args(["--exact", "in_cut_stage", "--nocapture"]).env(WITH_CUT_STAGE, &path);
+    let mut child = until_ready(child.stderr(Stdio::piped()));
+    let stage = stage_of(memory.path(), &path);
+    fs::File::options().write(true).open(&stage).expect("open").set_len(0).expect("cut");
+    drop(child.stdin.take());
+    let ended = child.wait_with_output().expect("its end");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    const SIGBUS: i32 = 7;
+    assert_eq!(ended.status.signal(), Some(SIGBUS), "{told}");
+    assert!(
+        told.contains("another program cut") && told.contains(stage.to_str().expect("text")),
+        "{told}"
+    );
+}
+
+/// Starts this program, and waits until it says that it is ready.
+fn until_ready(child: &mut Command) -> Child {
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
+    let mut out = BufReader::new(child.stdout.take().expect("its output"));
+    let mut said = String::new();
+    while !said.contains("ready") {
+        said.clear();
+        assert!(out.read_line(&mut said).expect("its output") > 0, "it ended by itself");
+    }
+    child.stdout = Some(out.into_inner());
+    child
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{
     LINE, LONG, Told, all_text, has_lines, line, names, place, put, read, rotating, set_mode,
-    small, wait_until,
+    wait_until,
 };
 use inkstone_appender::{Keep, LogWriter, Rotation};
 use inkstone_io::is_root;
@@ -221,34 +221,6 @@ fn the_mode_of_the_first_file_can_be_chosen() {
             assert_eq!(owner(&directory.path().join(&name)).2, expected, "{name}");
         }
     }
-}
-
-/// What logrotate does with `create`, and with `copytruncate`.
-#[test]
-fn logrotate_by_hand_loses_no_line() {
-    let (directory, path) = place();
-    let (log, guard) = small(LogWriter::builder(&path)).open().expect("opened");
-    let mut text = String::new();
-    for round in 0..10 {
-        put(&log, round * 200..round * 200 + 100);
-        // `create`: moved away, a new one created, and a HUP.
-        let old = directory.path().join("a.log.1");
-        fs::rename(&path, &old).expect("moved");
-        fs::File::create(&path).expect("made");
-        log.reopen();
-        // It is reopened between two buffers; lines put before may be in either.
-        put(&log, round * 200 + 100..round * 200 + 200);
-        wait_until("lines in the new file", || !read(&path).is_empty());
-        guard.flush(LONG).expect("flushed");
-        text += &read(&old);
-        // `copytruncate`, while nothing is written: bytes written between the copy and the
-        // truncation are always lost.
-        text += &read(&path);
-        fs::File::options().write(true).open(&path).expect("open").set_len(0).expect("cut");
-    }
-    guard.close().expect("closed");
-    assert!(!fs::read(&path).expect("read").contains(&0), "no hole");
-    has_lines(&text, 0..2000);
 }
 
 /// A log's directory is moved away, with another one in its place: rotating and removing stay where

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::Kind;
-use crate::load;
+use crate::load::{self, plan::Load};
 
 pub const USAGE: &str =
     "usage: bench-peers DIRECTORY [--rounds N] [--seconds S] [--only LOAD[,LOAD..]] [--engines NAME[,NAME..]]
@@ -19,7 +19,7 @@ pub struct Arguments {
     pub directory: PathBuf,
     pub rounds: u32,
     pub time: Duration,
-    pub loads: Vec<&'static load::Load>,
+    pub loads: Vec<&'static Load>,
     pub engines: Vec<Kind>,
     pub read_mib: u64,
     pub seed: u64,
@@ -87,7 +87,7 @@ fn engines(value: &str) -> Result<Vec<Kind>, String> {
 }
 
 /// `busy` is `busy-1`, `busy-8` and `busy-64`.
-fn loads(value: &str) -> Result<Vec<&'static load::Load>, String> {
+fn loads(value: &str) -> Result<Vec<&'static Load>, String> {
     let mut all = Vec::new();
     for word in value.split(',') {
         let group = format!("{word}-");

@@ -8,14 +8,15 @@
 mod arguments;
 mod beside;
 mod engine;
+mod engines;
 mod floor;
-mod follow;
 mod load;
 mod news;
 mod raft;
 mod record;
 mod result;
 mod rounds;
+mod store;
 mod table;
 mod threads;
 
@@ -26,7 +27,7 @@ use inkstone_io::Directory as _;
 use inkstone_lab::site::{OpenSite, Site};
 
 use arguments::{Arguments, USAGE};
-use load::Plan;
+use load::plan::Plan;
 use result::RunResult;
 use rounds::Pace;
 

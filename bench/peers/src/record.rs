@@ -3,7 +3,7 @@
 //! *Owns*: a record's bytes: the thread's number (4 bytes, big-endian), the record's number (8
 //! bytes), bytes that do not compress. *May not touch*: engines.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 /// Of each record: its thread and its number.
 pub const HEAD_BYTES: usize = 12;
@@ -81,6 +81,22 @@ impl Checker {
         }
     }
 
+    /// One for a single thread that begins behind so many records, for a reader beside a writer.
+    pub fn from(from: u64, record_bytes: usize) -> Self {
+        Self { seen: vec![Some((from, from))], ..Self::new(0, record_bytes, false) }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// An error once something was wrong.
+    pub fn so_far(&self) -> Result<()> {
+        let is_right = self.wrong.is_none();
+        ensure!(is_right, "what was read is not what was written: {:?}", self.wrong);
+        Ok(())
+    }
+
     /// The next record that was read.
     #[inline]
     pub fn see(&mut self, record: &[u8]) {
@@ -114,9 +130,7 @@ impl Checker {
     /// All that was acknowledged must be there to its end; older ones may have been given up.
     /// `acknowledged`: how many each thread had. Gives how many there were.
     pub fn finish(self, acknowledged: &[u64]) -> Result<u64> {
-        if let Some(wrong) = self.wrong {
-            bail!("what was read is not what was written: {wrong}");
-        }
+        self.so_far()?;
         for (thread, (seen, &count)) in self.seen.iter().zip(acknowledged).enumerate() {
             let end = seen.map(|(_, next)| next);
             ensure!(
@@ -156,6 +170,19 @@ mod tests {
     fn what_was_written_passes_also_without_its_beginning() {
         assert_eq!(read(&some(), &[3, 2]).expect("all"), 5);
         assert_eq!(read(&some()[1..], &[3, 2]).expect("without the first"), 4);
+    }
+
+    #[test]
+    fn a_reader_beside_a_writer_begins_where_it_is_told() {
+        let mut record = Record::new(0, 40);
+        let records: Vec<_> = (0..3).map(|_| record.advance().to_vec()).collect();
+        let followed = |from| {
+            let mut checker = Checker::from(from, 40);
+            records[1..].iter().for_each(|record| checker.see(record));
+            checker.so_far().map(|()| checker.count())
+        };
+        assert_eq!(followed(1).expect("the rest"), 2);
+        assert!(followed(0).is_err(), "the first is missing");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! *Owns*: arms, their rates and ratios. *May not touch*: measuring, showing. Intervals are those
 //! of `inkstone-lab`.
 
-use inkstone_lab::histogram::Recorder;
 use inkstone_lab::result::{Relative, Round};
 use inkstone_lab::stats::{median, relative};
 use serde::Serialize;
@@ -45,10 +44,7 @@ pub struct Arm {
     pub rounds: Vec<Round>,
     /// CPU time of the process in each round.
     pub cpu_ns: Vec<u64>,
-    /// Of each round, where each append is waited for.
-    pub latencies: Vec<Latency>,
-    /// Of each round, groups that the engine made durable, if it tells.
-    pub groups: Vec<u64>,
+    /// Of all rounds, where each append is waited for.
     pub p50_ns: Option<u64>,
     pub p99_ns: Option<u64>,
     /// Of all rounds together, by the device's own counters: everything that anybody asked of it.
@@ -57,21 +53,6 @@ pub struct Arm {
     pub checked_records: Option<u64>,
     /// What the engine says of itself.
     pub notes: Option<String>,
-}
-
-/// How long the appends of a round took.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Latency {
-    pub p50_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-}
-
-impl Latency {
-    pub fn of(all: &Recorder) -> Self {
-        let all = all.finish();
-        Self { p50_ns: all.p50_ns, p99_ns: all.p99_ns, p999_ns: all.p999_ns }
-    }
 }
 
 /// What the device was asked for, as the kernel counts requests.

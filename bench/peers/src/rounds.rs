@@ -10,7 +10,7 @@ use inkstone_host::{BlockStat, DeviceNumber, block_stat, process_usage};
 use inkstone_lab::histogram::Recorder;
 use inkstone_lab::result::Round;
 
-use crate::result::{Arm, DeviceBill, Latency};
+use crate::result::{Arm, DeviceBill};
 use crate::threads::Turn;
 
 /// A device counts as quiet after this time without a request.
@@ -142,10 +142,8 @@ impl Entry {
         });
         self.arm.cpu_ns.push(used.user_ns + used.system_ns);
         if let Some(latency) = done.latency {
-            self.arm.latencies.push(Latency::of(&latency));
             self.latency.merge(&latency);
         }
-        self.arm.groups.extend(done.groups);
         one.calm()
     }
 

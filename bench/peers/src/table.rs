@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use inkstone_lab::result::Relative;
 
-use crate::load::FLOOR;
+use crate::load::plan::FLOOR;
 use crate::result::{Arm, LoadResult, RunResult};
 
 const HEADS: [&str; 11] = [
@@ -50,14 +50,6 @@ pub fn load(load: &LoadResult, seed: u64) -> String {
     for arm in load.arms.iter().filter(|arm| arm.counts() && !arm.how.is_empty()) {
         let notes = arm.notes.as_ref().map(|notes| format!("; {notes}")).unwrap_or_default();
         let _ = writeln!(out, "  {}: {}{notes}", arm.name, arm.how);
-    }
-    // With followers, beside the arm that has the engine's name and nothing more.
-    for arm in load.arms.iter().filter(|arm| arm.counts() && arm.name.contains(" follower")) {
-        let alone = arm.name.split(' ').next().and_then(|engine| load.arm(engine));
-        if let Some(kept) = alone.and_then(|alone| arm.speed_over(alone, seed)) {
-            let (name, kept) = (&arm.name, ratio(kept));
-            let _ = writeln!(out, "  {name}: x as fast as its writers alone: {kept}");
-        }
     }
     for note in &load.notes {
         let _ = writeln!(out, "  {note}");

@@ -12,7 +12,6 @@ use inkstone_host::monotonic_ns;
 use inkstone_lab::histogram::Recorder;
 
 use crate::engine::{Engine, Writer};
-use crate::news::News;
 use crate::record::Record;
 
 /// All threads together append so much before each gives up what is old.
@@ -28,8 +27,6 @@ pub enum Manner {
     /// No append is waited for; one sync at the end, inside the clock. It ends early after so many
     /// bytes of records.
     Open { bytes_max: u64 },
-    /// As `Open`, and nothing is given up meanwhile.
-    Kept { bytes_max: u64 },
     /// One sync for so many records: the way into a state, measured by nobody.
     Grouped { bytes_max: u64, records: u64 },
 }
@@ -46,17 +43,14 @@ pub struct Turn {
     /// The fewest flushes that can have made them durable: one covers a record of each thread, if
     /// all wait.
     pub flushes_min: u64,
-    /// Groups that the engine made durable, if it tells.
-    pub groups: Option<u64>,
 }
 
-/// Runs one thread for each of `records`, all at once. They tell `news` what they do.
+/// Runs one thread for each of `records`, all at once.
 pub fn run(
     engine: &dyn Engine,
     records: &mut [Record],
     manner: Manner,
     time: Duration,
-    news: Option<&News>,
 ) -> Result<Turn> {
     let threads = records.len();
     let start = Barrier::new(threads + 1);
@@ -71,23 +65,16 @@ pub fn run(
                     let writer = engine.writer(thread as u32);
                     start.wait();
                     let end_ns = monotonic_ns().saturating_add(time.as_nanos() as u64);
-                    let share = TIDY_BYTES / threads / record.len();
-                    let tell = Tell { news, thread };
+                    let all_bytes = threads * record.len();
+                    let share = (TIDY_BYTES / all_bytes).max(1) as u64;
+                    let most = |bytes_max: u64| bytes_max / all_bytes as u64;
                     match manner {
-                        Manner::Closed => {
-                            closed(&mut *writer?, record, end_ns, share.max(1) as u64, tell)
-                        }
+                        Manner::Closed => closed(&mut *writer?, record, end_ns, share),
                         Manner::Open { bytes_max } => {
-                            let most = bytes_max / (threads * record.len()) as u64;
-                            open(&mut *writer?, record, end_ns, share.max(1) as u64, most, tell)
-                        }
-                        Manner::Kept { bytes_max } => {
-                            let most = bytes_max / (threads * record.len()) as u64;
-                            open(&mut *writer?, record, end_ns, u64::MAX, most, tell)
+                            open(&mut *writer?, record, end_ns, share, most(bytes_max))
                         }
                         Manner::Grouped { bytes_max, records } => {
-                            let most = bytes_max / (threads * record.len()) as u64;
-                            grouped(&mut *writer?, record, end_ns, records, most)
+                            grouped(&mut *writer?, record, end_ns, records, most(bytes_max))
                         }
                     }
                 })
@@ -114,28 +101,11 @@ pub fn run(
     Ok(turn)
 }
 
-/// One thread's word to those that follow.
-#[derive(Debug, Clone, Copy)]
-struct Tell<'a> {
-    news: Option<&'a News>,
-    thread: usize,
-}
-
-impl Tell<'_> {
-    #[inline]
-    fn are_there(self, count: u64) {
-        if let Some(news) = self.news {
-            news.are_there(self.thread, count);
-        }
-    }
-}
-
 fn closed(
     writer: &mut dyn Writer,
     record: &mut Record,
     end_ns: u64,
     tidy_every: u64,
-    tell: Tell<'_>,
 ) -> Result<(Turn, u64)> {
     let mut latency = Recorder::new();
     let mut commits = 0;
@@ -143,7 +113,6 @@ fn closed(
     while now_ns < end_ns {
         writer.append_durable(record.advance())?;
         let ack_ns = monotonic_ns();
-        tell.are_there(record.count());
         latency.record(ack_ns - now_ns);
         commits += 1;
         now_ns = ack_ns;
@@ -161,14 +130,12 @@ fn open(
     end_ns: u64,
     tidy_every: u64,
     most: u64,
-    tell: Tell<'_>,
 ) -> Result<(Turn, u64)> {
     let (mut commits, mut untidy) = (0, 0);
     let mut now_ns = monotonic_ns();
     while commits < most && now_ns < end_ns {
         writer.append_burst(record, BURST)?;
         now_ns = monotonic_ns();
-        tell.are_there(record.count());
         commits += BURST;
         untidy += BURST;
         if untidy >= tidy_every {

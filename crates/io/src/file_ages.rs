@@ -41,3 +41,24 @@ pub fn kept_by_age(newest_first: &[SystemTime], age: Duration, now: SystemTime) 
     };
     newest_first.iter().zip(counts.iter().rev()).take_while(is_kept).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_gives_up_nothing_that_is_younger_than_asked_and_keeps_nothing_for_ever() {
+        let day = |day: u64| SystemTime::UNIX_EPOCH + EARLIEST + Duration::from_secs(day * 86_400);
+        for (what, newest_first, age, kept) in [
+            ("one a day", &[100, 99, 98, 97][..], 2, 3),
+            ("behind now", &[200, 200], 1, 2),
+            ("began at zero for two of them, later than the first", &[100, 0, 0, 95], 1, 3),
+            ("was ahead for one, and its time has not come", &[100, 99, 5000, 97], 2, 3),
+            ("was ahead for one, and its time is past", &[99, 98, 97, 98, 95], 3, 4),
+        ] {
+            let times: Vec<_> = newest_first.iter().map(|at| day(*at)).collect();
+            let age = Duration::from_secs(age * 86_400);
+            assert_eq!(kept_by_age(&times, age, day(100)), kept, "{what}");
+        }
+    }
+}

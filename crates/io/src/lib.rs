@@ -85,8 +85,12 @@ pub use strategy::{Access, Durability, EngineKind, NamedChoice, Preparation, Reu
 pub use text_log::append_file::{AppendFacts, AppendFile, Named, Owner, let_others_go_first};
 #[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::memory::{STAGE_WORDS, StageBuffer, StageLayout, buffers_in_memory};
+#[cfg(feature = "text-log")]
+pub use text_log::outlet::{Amount, Outlet, OutletState};
 #[cfg(all(feature = "text-log", target_os = "linux"))]
 pub use text_log::stage_file::StageFile;
+#[cfg(feature = "text-log")]
+pub use text_log::stderr::Messages;
 #[cfg(feature = "text-log")]
 pub use text_log::writer_lock::{Taken, WriterLock};
 pub use yielding::AdaptiveYielding;

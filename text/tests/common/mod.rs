@@ -26,6 +26,9 @@ pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// The directory of stages.
 pub(crate) const SHM: &str = "/dev/shm";
 
+/// The most bytes of a bounded file.
+pub(crate) const BOUND: u64 = 1000;
+
 pub(crate) const EIO: i32 = 5;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const EFBIG: i32 = 27;
@@ -211,6 +214,8 @@ pub(crate) enum Mood {
     Fails(i32),
     /// Appending writes half of the bytes, rounded down, but at least one byte; then it fails.
     FailsHalfway(i32),
+    /// A file takes [`BOUND`] bytes; then appending fails with this error number.
+    FailsBeyond(i32),
     /// Syncing fails with this error number.
     FailsToSync(i32),
 }
@@ -243,6 +248,10 @@ impl MoodyDisk {
         self.0.1.notify_all();
     }
 
+    pub(crate) fn mood(&self) -> Mood {
+        self.lock().mood
+    }
+
     pub(crate) fn syncs(&self) -> u64 {
         self.lock().syncs
     }
@@ -265,6 +274,13 @@ impl MoodyDisk {
             Mood::FailsHalfway(_) => {
                 moods.took_half = true;
                 file.append(&bytes[..(bytes.len() / 2).max(1)])
+            }
+            Mood::FailsBeyond(code) => {
+                let room = usize::try_from(BOUND.saturating_sub(file.facts()?.len_bytes));
+                match room.expect("small").min(bytes.len()) {
+                    0 => Err(error(code)),
+                    room => file.append(&bytes[..room]),
+                }
             }
             Mood::Works | Mood::FailsToSync(_) | Mood::Stopped => file.append(bytes),
         }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{FLOOR, Plan};
-use crate::engine::{Engine, Kind, Reading, Setup, open, read_all};
-use crate::news::News;
+use super::plan::{FLOOR, Plan, made};
+use crate::engine::{Engine, Kind, Purpose, Reading, Setup};
+use crate::engines::{open, read_all};
 use crate::record::{Checker, Record};
-use crate::rounds::{Contestant, Finish};
+use crate::rounds::{Contestant, Finish, Made};
 use crate::threads::{Manner, Turn, run};
 
 /// Bytes of records that go in before the first round, so that an engine that recycles has come
@@ -66,13 +66,6 @@ pub struct Shape {
     pub record_bytes: usize,
     pub manner: Manner,
     pub is_fresh: bool,
-}
-
-/// What a turn is made of.
-pub struct Parts<'a> {
-    pub engine: &'a dyn Engine,
-    pub records: &'a mut [Record],
-    pub manner: Manner,
 }
 
 impl Appending {
@@ -135,7 +128,7 @@ impl Appending {
             self.age(&*engine)?;
         }
         if !self.is_fresh {
-            run(&*engine, &mut self.records, self.manner, WARM_UP, None)?;
+            run(&*engine, &mut self.records, self.manner, WARM_UP)?;
         }
         engine.rest()?;
         self.engine = Some(engine);
@@ -157,7 +150,7 @@ impl Appending {
             Manner::Closed => self.manner,
             _ => Manner::Open { bytes_max: PROOF_BYTES },
         };
-        run(&*engine, &mut self.records, manner, WARM_UP, None)?;
+        run(&*engine, &mut self.records, manner, WARM_UP)?;
         engine.close()?;
         let count = self.read_back(kind, &path, true).context("the check before the rounds")?;
         self.checked += count;
@@ -175,7 +168,7 @@ impl Appending {
             _ => Manner::Open { bytes_max: STEP_BYTES },
         };
         for _ in 0..bytes / STEP_BYTES {
-            run(engine, first, manner, Duration::from_secs(30), None)?;
+            run(engine, first, manner, Duration::from_secs(30))?;
             engine.rest()?;
         }
         Ok(())
@@ -193,21 +186,11 @@ impl Appending {
         self.engine.as_deref().context("it was not opened")
     }
 
-    /// A turn whose threads tell what they do.
-    pub fn run(&mut self, time: Duration, news: Option<&News>) -> Result<Turn> {
+    /// A turn.
+    pub fn run(&mut self, time: Duration) -> Result<Turn> {
         self.has_turned = true;
         let engine = self.engine.as_deref().context("it was not opened")?;
-        let before = engine.groups();
-        let mut turn = run(engine, &mut self.records, self.manner, time, news)?;
-        turn.groups = engine.groups().zip(before).map(|(after, before)| after.count - before.count);
-        Ok(turn)
-    }
-
-    /// For a turn with others beside its threads.
-    pub fn parts(&mut self) -> Result<Parts<'_>> {
-        self.has_turned = true;
-        let engine = self.engine.as_deref().context("it was not opened")?;
-        Ok(Parts { engine, records: &mut self.records, manner: self.manner })
+        run(engine, &mut self.records, self.manner, time)
     }
 
     /// Mean bytes of a commit's write in the manner that is measured, in whole blocks; `None` if
@@ -239,6 +222,14 @@ impl Appending {
     }
 }
 
+/// The engines of the run for such a load, each aged.
+pub fn engines(plan: &Plan, purpose: Purpose, shape: Shape) -> Vec<Made> {
+    let setup = Setup::plain(shape.record_bytes, purpose);
+    let one =
+        |&kind: &Kind| made(kind.name(), Appending::engine(plan, kind.name(), kind, setup, shape));
+    plan.engines.iter().map(one).collect()
+}
+
 impl Drop for Appending {
     fn drop(&mut self) {
         self.engine = None;
@@ -265,16 +256,11 @@ impl Contestant for Appending {
     }
 
     fn calm(&mut self) -> Result<()> {
-        let engine = self.opened()?;
-        if let Manner::Kept { .. } = self.manner {
-            // What a turn keeps is given up after it.
-            engine.writer(0)?.tidy()?;
-        }
-        engine.rest()
+        self.opened()?.rest()
     }
 
     fn turn(&mut self, time: Duration) -> Result<Turn> {
-        self.run(time, None)
+        self.run(time)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Finish> {
@@ -289,7 +275,7 @@ impl Contestant for Appending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Purpose, Writer};
+    use crate::engine::Writer;
 
     /// Says yes to everything.
     struct Nothing;

@@ -7,17 +7,17 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use inkstone_host::{HalfCpu, Helper, OneCpu};
 
 use super::appending::{Appending, Shape};
-use super::shared::{Shared, TurnOf};
-use super::{Load, Plan};
+use super::plan::{Load, Plan};
 use crate::engine::{Kind, Purpose, Setup};
 use crate::result::{Arm, LoadResult};
-use crate::rounds;
-use crate::threads::Manner;
+use crate::rounds::{self, Contestant, Finish, Made};
+use crate::threads::{Manner, Turn};
 
 /// The log with a number of yields that does not adapt: the settings that its default is compared
 /// with.
@@ -134,7 +134,7 @@ fn under(condition: Condition, beside: &Beside) -> TurnOf {
         let beside = beside.borrow();
         let its = || beside.iter().filter(|(of, _)| *of == condition).map(|(_, helper)| helper);
         its().try_for_each(Helper::resume)?;
-        let turn = appending.run(time, None);
+        let turn = appending.run(time);
         its().try_for_each(Helper::pause)?;
         turn
     })
@@ -181,9 +181,9 @@ fn by_condition(load: &Load, conditions: &[Condition], measured: Vec<Arm>) -> Ve
     }
     let one = |(&condition, arms)| {
         let notes = vec![
-            "all conditions of this load are measured in the same rounds, by the same engines"
+            "all conditions are measured in the same rounds, by the same engines; \
+                          groups and segments are of all together"
                 .to_owned(),
-            "what is said of groups and segments is of all conditions together".to_owned(),
         ];
         result(load, condition, arms, notes)
     };
@@ -200,20 +200,93 @@ fn result(load: &Load, condition: Condition, arms: Vec<Arm>, notes: Vec<String>)
     }
 }
 
+/// A turn under some condition.
+type TurnOf = Box<dyn FnMut(&mut Appending, Duration) -> Result<Turn>>;
+
+/// An engine that several contestants measure, in one of its conditions: the same threads and
+/// files, and one check at the end that counts for all.
+struct Shared {
+    name: String,
+    engine: Rc<RefCell<Engine>>,
+    turn: TurnOf,
+}
+
+/// The engine, and what its end came to: the first who asks ends it.
+struct Engine {
+    appending: Option<Box<Appending>>,
+    end: Option<Result<Finish, String>>,
+}
+
+impl Shared {
+    /// A contestant for each name and kind of turn; or for each the reason why there is none.
+    fn all(made: Result<Appending>, turns: Vec<(String, TurnOf)>) -> Vec<Made> {
+        let engine = match made {
+            Ok(one) => Rc::new(RefCell::new(Engine { appending: Some(Box::new(one)), end: None })),
+            Err(error) => {
+                let why = format!("{error:#}");
+                return turns.into_iter().map(|(name, _)| Err((name, anyhow!("{why}")))).collect();
+            }
+        };
+        let one = |(name, turn)| -> Made {
+            Ok(Box::new(Self { name, engine: Rc::clone(&engine), turn }))
+        };
+        turns.into_iter().map(one).collect()
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Appending, &mut TurnOf) -> Result<T>) -> Result<T> {
+        let mut engine = self.engine.borrow_mut();
+        act(engine.appending.as_mut().context("it has ended")?, &mut self.turn)
+    }
+}
+
+impl Contestant for Shared {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn rest(&mut self) -> Result<()> {
+        self.with(|appending, _| appending.rest())
+    }
+
+    fn calm(&mut self) -> Result<()> {
+        self.with(|appending, _| appending.calm())
+    }
+
+    fn turn(&mut self, time: Duration) -> Result<Turn> {
+        self.with(|appending, turn| turn(appending, time))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Finish> {
+        let mut engine = self.engine.borrow_mut();
+        let is_known = engine.end.is_some();
+        if let Some(appending) = engine.appending.take() {
+            engine.end = Some(
+                (appending as Box<dyn Contestant>).finish().map_err(|error| format!("{error:#}")),
+            );
+        }
+        match engine.end.as_ref().context("it has ended without a word")? {
+            // The first one has said how.
+            Ok(finish) if is_known => Ok(Finish { checked: finish.checked, ..Finish::default() }),
+            Ok(finish) => Ok(finish.clone()),
+            Err(why) => Err(anyhow!("{why}")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::plan::What;
     use super::*;
 
     #[test]
     fn each_arm_goes_to_its_condition() {
-        let load =
-            super::super::ALL.iter().find(|load| load.name == "busy-8").expect("it is there");
+        let load = Load { name: "busy-8", what: What::Busy(8) };
         let conditions = [Condition::Quiet, Condition::Spinning(2), Condition::OneCpu];
         let arms = ["a", "a", "a", "b", "b", "b"]
             .iter()
             .enumerate()
             .map(|(at, name)| Arm { p50_ns: Some(at as u64 % 3), ..Arm::new(name) });
-        let results = by_condition(load, &conditions, arms.collect());
+        let results = by_condition(&load, &conditions, arms.collect());
         assert_eq!(
             results.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
             ["busy-8 quiet", "busy-8 spin-2", "busy-8 one-cpu"]

@@ -11,16 +11,17 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use inkstone_host::monotonic_ns;
 use inkstone_lab::histogram::Recorder;
 
-use super::{Load, Plan, made};
+use super::plan::{Load, Plan, made};
 use crate::news::News;
-use crate::raft::{RaftKind, Store, open};
-use crate::record::{Checker, Record, head};
+use crate::raft::open;
+use crate::record::{Checker, Record};
 use crate::result::LoadResult;
 use crate::rounds::{self, Contestant, Finish};
+use crate::store::{RaftKind, Store};
 use crate::threads::Turn;
 
 const VOTE_EVERY: Duration = Duration::from_millis(100);
@@ -122,7 +123,7 @@ impl Leader {
         let begin = self.record.count();
         let readable = |count: u64| {
             if let Some(news) = news {
-                news.are_there(0, count);
+                news.are_there(count);
             }
         };
         loop {
@@ -171,46 +172,26 @@ impl Leader {
             now_ns = monotonic_ns();
         }
         let flushes_min = commits / drive.in_flight;
-        Ok(Turn {
-            commits,
-            total_ns: last_ns - begin_ns,
-            latency: Some(latency),
-            flushes_min,
-            ..Turn::default()
-        })
+        Ok(Turn { commits, total_ns: last_ns - begin_ns, latency: Some(latency), flushes_min })
     }
 }
 
 /// Reads entries as soon as they can be read, and looks at each.
 fn read_recent(store: &dyn Store, from: u64, entry_bytes: usize, news: &News) -> Result<u64> {
     let mut reader = store.reader()?;
-    let mut seen = [from];
-    while !news.is_all(&seen) {
-        let count = news.count(0);
-        if count == seen[0] {
-            news.wait(&seen, Duration::from_millis(20));
+    let (mut seen, mut next) = (Checker::from(from, entry_bytes), from);
+    while !news.is_all(next) {
+        let count = news.count();
+        if count == next {
+            news.wait(next, Duration::from_millis(20));
             continue;
         }
-        let (mut next, mut wrong) = (seen[0], None);
-        let shown = reader.read(seen[0] + 1, count + 1, &mut |payload| {
-            if head(payload) != Some((0, next)) || payload.len() != entry_bytes {
-                wrong.get_or_insert_with(|| {
-                    format!("entry {}: {:?}, {} bytes", next + 1, head(payload), payload.len())
-                });
-            }
-            next += 1;
-        })?;
-        if let Some(wrong) = wrong {
-            bail!("the reader: {wrong}");
-        }
-        ensure!(
-            shown > 0 && seen[0] + shown == next,
-            "the reader got {shown} entries of {}",
-            count - seen[0]
-        );
-        seen[0] = next;
+        let shown = reader.read(next + 1, count + 1, &mut |payload| seen.see(payload))?;
+        seen.so_far().context("the reader")?;
+        ensure!(shown > 0, "the reader got nothing of {}", count - next);
+        next += shown;
     }
-    Ok(seen[0] - from)
+    Ok(seen.count())
 }
 
 /// Every entry that a raft log has, compared when it is opened again.
@@ -286,7 +267,7 @@ impl Led {
         let leader = &mut self.leader;
         let drive = leader.drive;
         let from = leader.record.count();
-        let news = News::new(&[from]);
+        let news = News::new(from);
         let (turn, read) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| read_recent(store, from, drive.entry_bytes, &news));
             let end_ns = monotonic_ns().saturating_add(time.as_nanos() as u64);

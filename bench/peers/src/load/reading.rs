@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use inkstone_io::Access;
 
-use super::{FLOOR, Load, Plan, made};
-use crate::engine::{Kind, Purpose, Reading, Setup, open, read_all};
+use super::plan::{Cache, FLOOR, Load, Plan, made};
+use crate::engine::{Kind, Purpose, Reading, Setup};
+use crate::engines::{open, read_all};
 use crate::floor;
 use crate::record::{Checker, Record};
 use crate::result::LoadResult;
@@ -55,13 +56,6 @@ fn fill(kind: Kind, path: &Path, count: u64) -> Result<()> {
     }
     engine.rest()?;
     engine.close()
-}
-
-/// What is done before a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cache {
-    Warm,
-    Cold,
 }
 
 impl Cache {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use inkstone_raft::{EntryId, Leader, NewEntry, Options, RaftLog, RaftReader, Vote};
 
-use super::{Done, Reader, Store};
+use crate::store::{Done, Reader, Store};
 
 struct Log {
     raft: RaftLog,

@@ -12,8 +12,8 @@ use anyhow::{Result, anyhow};
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Engine, LogBatch};
 
-use super::{Done, Reader, Store, waited};
-use crate::engine::raft_engine::{Entries, FILE_MIB, config};
+use crate::engines::raft_engine::{Entries, FILE_MIB, config};
+use crate::store::{Done, Reader, Store, waited};
 
 /// The one raft group.
 const GROUP: u64 = 1;

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use inkstone_io::{Amount, Outlet};
 
-use super::outlet::{Amount, Outlet};
 use crate::threads;
 
 /// At most this much waits for the reader, besides one longer line.
@@ -82,9 +82,9 @@ impl Echo {
     pub(super) fn start() -> anyhow::Result<Arc<Self>> {
         // Not `io::stdout()`: its buffer would hold back the beginning of a line.
         let out = io::stdout().as_fd().try_clone_to_owned().context("open stdout")?;
-        let echo = Arc::new(Self { out: Outlet::new(), offers: Mutex::default() });
+        let echo = Arc::new(Self { out: Outlet::default(), offers: Mutex::default() });
         let theirs = Arc::clone(&echo);
-        threads::start("echo", move || theirs.out.run(&File::from(out), true))?;
+        threads::start("echo", move || theirs.out.run(File::from(out), true, || None))?;
         Ok(echo)
     }
 

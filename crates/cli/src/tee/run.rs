@@ -22,7 +22,7 @@ use inkstone_appender::{Guard, LogWriter, Stats, Survive};
 use inkstone_io::{Input, InputStop};
 use signal_hook::consts::SIGHUP;
 
-use super::TeeArguments;
+use super::arguments::{TeeArguments, refuse_own_input};
 use super::echo::{Echo, Missing};
 use super::pid_file::{self, PidFile};
 use super::read::{Count, Reader};
@@ -118,7 +118,7 @@ impl Run {
         if let Some(path) = &arguments.pid_file {
             pid_file::check_is_not(&arguments.file, path)?;
         }
-        super::refuse_own_input(&arguments.file)?;
+        refuse_own_input(&arguments.file)?;
         let (input, stop) = Input::stdin()?;
         let arguments = Arc::new(arguments);
         let closer = self.closer()?;

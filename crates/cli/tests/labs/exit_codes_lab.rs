@@ -1,5 +1,5 @@
-//! Every cell of the tables of docs/exit-codes.md that are about measuring and cutting the power.
-//! The other tables are run by `exit_codes`.
+//! Every cell of the tables of docs/exit-codes.md that are about measuring, cutting the power, and
+//! commands without a log. The other tables are run by `exit_codes`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,6 +57,32 @@ lab e10
     done lab e10 --rounds 1 --time 10ms
     missing lab e10 nowhere
     signal lab e10
+";
+
+const WITHOUT_A_LOG: &str = "
+--help
+    done --help
+--version
+    done --version
+append --no-such-option
+    done append LOG --no-such-option
+completions
+    done completions bash
+man
+    done man
+bench
+    done bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --quiet
+    signal bench --threads 1 --size 128B --seconds 600 --bill-commits 0
+lab write
+    done lab write --size 64KiB --rounds 1 --bill-commits 0 --quiet
+    signal lab write --size 64KiB --rounds 1000 --bill-commits 0
+lab compare of the same
+    done lab compare first.json first.json
+lab compare of a slower one
+    done lab compare first.json slow.json
+powerloss sim
+    done powerloss sim --seeds 2 --class names --all-of 4
+    signal powerloss sim --seeds 100000000 --class names --all-of 4
 ";
 
 const POWERLOSS: &str = "
@@ -146,7 +172,7 @@ fn cell(made: &Path, (_, forms): &Row, column: &str) -> String {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = forms.contains_key("root").then(|| ONE.lock());
     let place = tempfile::tempdir_in(made).expect("a directory");
-    for name in ["first.json", "recording", "notes"] {
+    for name in ["first.json", "slow.json", "recording", "notes"] {
         if made.join(name).exists() {
             std::fs::copy(made.join(name), place.path().join(name)).expect("copied");
         }
@@ -171,7 +197,7 @@ fn cell(made: &Path, (_, forms): &Row, column: &str) -> String {
 const COLUMNS: &[&str] = &["done", "missing", "unreadable", "reader left", "output full", "signal"];
 
 /// Runs the rows that can be run here, prints loudly which cannot, and compares.
-fn every_cell(test: &str, heading: &str, text: &'static str) {
+fn every_cell(test: &str, heading: &str, text: &'static str, columns: &[&str]) {
     let directory = directory();
     let at = directory.path();
     results(at);
@@ -185,8 +211,8 @@ fn every_cell(test: &str, heading: &str, text: &'static str) {
     } else if text.contains(" recording") {
         good(at, "powerloss record recording --length 4", b"");
     }
-    let columns = |row| COLUMNS.iter().map(move |column| (row, *column));
-    let cells: Vec<_> = rows.iter().flat_map(columns).collect();
+    let of_row = |row| columns.iter().map(move |column| (row, *column));
+    let cells: Vec<_> = rows.iter().flat_map(of_row).collect();
     let codes = side_by_side(&cells, |(row, column)| cell(at, row, column));
     let names = cells.iter().map(|((name, _), column)| ((*name).into(), (*column).into()));
     compare(heading, &names.zip(codes).collect::<Table>(), &left_out);
@@ -194,10 +220,16 @@ fn every_cell(test: &str, heading: &str, text: &'static str) {
 
 #[test]
 fn every_cell_of_the_lab() {
-    every_cell("every_cell_of_the_lab", "Measuring", LAB);
+    every_cell("every_cell_of_the_lab", "Measuring", LAB, COLUMNS);
 }
 
 #[test]
 fn every_cell_of_powerloss() {
-    every_cell("every_cell_of_powerloss", "Cutting the power", POWERLOSS);
+    every_cell("every_cell_of_powerloss", "Cutting the power", POWERLOSS, COLUMNS);
+}
+
+#[test]
+fn every_cell_of_the_commands_without_a_log() {
+    let columns = ["done", "reader left", "output full", "signal"];
+    every_cell("without_a_log", "Commands without a log", WITHOUT_A_LOG, &columns);
 }

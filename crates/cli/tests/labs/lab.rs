@@ -120,30 +120,6 @@ fn an_experiment_of_the_articles_has_its_tables_and_its_statements() {
 }
 
 #[test]
-fn claims_are_run_and_answered_with_figures_or_reasons() {
-    let directory = directory();
-    let at = directory.path();
-    let only = "overwrite-twice,mmap-fault,overwrite-no-journal";
-    let claims = format!("lab claims --only {only} --quiet --rounds 5 --time 1s --json c.json");
-    let said = text(&good(at, claims, b""));
-    assert!(said.contains("3 claims:") && said.contains("checked in article 4"), "{said}");
-    let result = json(&std::fs::read(at.join("c.json")).expect("a result"));
-    let claims = result["claims"].as_array().expect("claims");
-    assert_eq!(claims.len(), 3);
-    for claim in claims {
-        let (low, high) = (&claim["found"]["low"], &claim["found"]["high"]);
-        match claim["verdict"].as_str().expect("an answer") {
-            // Faults are counted without root, on any file system.
-            "not-run" => assert!(claim["id"] != "mmap-fault" && claim["reason"] != "", "{claim}"),
-            _ => assert!(low.as_f64() <= high.as_f64() && low.is_f64(), "{claim}"),
-        }
-    }
-    // The measurements are in the result too, and nothing else is left.
-    assert!(result["tables"][0]["ways"].as_array().is_some_and(|ways| !ways.is_empty()));
-    assert_eq!(names(at), ["c.json"]);
-}
-
-#[test]
 fn memory_is_measured_and_never_recommended() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
         return not_run("memory_is_measured", "there is no /dev/shm here");
@@ -189,6 +165,12 @@ fn a_page_from_a_result_beside_it_and_what_cannot_be_drawn_is_said() {
     }
     std::fs::write(at.join("none.json"), "{}").expect("written");
     refused(at, "lab compare none.json none.json", 1, "none.json: it is not a result");
+    // One measured round is too little for a verdict.
+    assert_eq!(run(at, "lab compare result.json result.json").status.code(), Some(4));
+    let slow = json(&run(at, "lab compare first.json slow.json --json").stdout);
+    let lines = slow["lines"].as_array().expect("lines").iter();
+    let slower = lines.filter(|line| line["change"] == "slower").map(|line| &line["name"]);
+    assert_eq!(slower.collect::<Vec<_>>(), ["reuse fdatasync"]);
 }
 
 #[test]

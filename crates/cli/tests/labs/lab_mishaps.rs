@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -11,23 +11,7 @@ use crate::support::{
     Words, directory, good, is_root, names, not_run, said, side_by_side, signal, spawn, text, until,
 };
 use crate::tables::WRITE;
-
-/// A tmpfs of its own, until it is dropped.
-struct Memory(PathBuf);
-
-impl Memory {
-    fn mount(at: &Path, bytes: u64) -> Option<Self> {
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(at);
-        mount.status().is_ok_and(|status| status.success()).then(|| Self(at.to_path_buf()))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use inkstone_host::Mount;
 
 /// A run that would take minutes, after it has begun to write.
 fn long_run(at: &Path, arguments: impl Words) -> Child {
@@ -45,7 +29,8 @@ fn long_run(at: &Path, arguments: impl Words) -> Child {
 fn a_disk_that_fills_up_is_told_first_and_is_no_success() {
     let place = directory();
     let at = place.path();
-    let Some(memory) = Memory::mount(at, 64 << 20) else {
+    let mounted = Mount::new(Path::new("tmpfs"), at, "tmpfs", "size=64m");
+    let Ok(memory) = mounted else {
         let name = "a_disk_that_fills_up_is_told_first_and_is_no_success";
         return not_run(name, "it needs root to mount a tmpfs that can be filled");
     };

@@ -4,10 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{
-    code_and_words, command, directory, good, json, names, refused, run, side_by_side, signal,
-    signalled, spawn, text, until,
-};
+use crate::support::{command, directory, good, json, names, refused, run, side_by_side, text};
 
 /// The certificate in a file.
 fn certificate(file: &std::path::Path) -> serde_json::Value {
@@ -69,26 +66,6 @@ fn arguments_that_make_no_sense_are_refused() {
     drop(writer.stdin.take());
     writer.wait().expect("it ends");
     assert!(failed.is_some(), "it did not say that it could not open the log");
-}
-
-#[test]
-fn a_signal_ends_each_in_order() {
-    let directory = directory();
-    let at = directory.path();
-    let sim = "powerloss sim --for 10min --class torn-512 --certificate c.json";
-    let output = signalled(spawn(at, sim), "-INT");
-    let told = text(&output.stdout);
-    assert!(output.status.code() == Some(130) && told.contains("stopped early"), "{told}");
-    certificate(&at.join("c.json"));
-    let child = spawn(at, "powerloss kill --rounds 1000000");
-    // The working directory is there as soon as the run has begun.
-    until("it works", || names(at).iter().any(|name| name.starts_with(".inkstone-lab")));
-    signal("-INT", child.id());
-    let output = child.wait_with_output().expect("its end");
-    let told = text(&output.stdout);
-    assert_eq!(code_and_words(&output), (Some(130), String::new()), "{told}");
-    assert!(told.contains("NOT RUN") && told.contains("of 1000000 rounds: stopped"), "{told}");
-    assert_eq!(names(at), ["c.json"]);
 }
 
 #[test]

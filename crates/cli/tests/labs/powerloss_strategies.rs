@@ -87,19 +87,3 @@ fn holes_before_an_fdatasync_are_found_and_shown_again() {
         assert!(shown_again(place.path(), command).contains("a hole: block "), "{command}");
     }
 }
-
-#[test]
-fn a_loss_is_kept_and_shown_again() {
-    for kind in here("a_loss_is_kept", &[FsKind::Ext4]) {
-        let place = directory();
-        let more = "--strategy write-only,append-fdatasync --states 8 --keep .";
-        let (_, report) = strategies(place.path(), kind, more);
-        assert!(report.rows[1].command.is_none(), "nothing was lost: {}", report.rows[1]);
-        let command = report.rows[0].command.as_ref().unwrap();
-        let said = shown_again(place.path(), command);
-        assert!(said.contains("8 lost, 0 torn, 0 garbage"), "{command}: {said}");
-        let (file, _) = command.split_once(" --entry").unwrap();
-        let said = shown_again(place.path(), &format!("{file} --entry 0"));
-        assert!(said.contains("it was written in entries"), "{said}");
-    }
-}

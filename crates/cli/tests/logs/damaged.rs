@@ -149,61 +149,6 @@ fn a_damaged_record_is_found_named_and_worked_around() {
 }
 
 #[test]
-fn a_missing_segment_and_a_lost_header_cost_no_more_than_they_must() {
-    let directory = directory();
-    let at = directory.path();
-    log_in(at);
-    let [first, last] = range(&good_json(at, "info log --json"), 2);
-    let files = segments(&at.join("log"));
-    std::fs::remove_file(&files[2]).expect("removed");
-    let mut bytes = std::fs::read(&files[5]).expect("a segment");
-    bytes[..4096].fill(0);
-    std::fs::write(&files[5], bytes).expect("written");
-    let verified = run(at, "verify log");
-    let said = text(&verified.stdout);
-    assert_eq!(verified.status.code(), Some(1), "{said}");
-    for word in
-        ["found: no such file", "found: zeros", "which segment 4 names", "which segment 7 names"]
-    {
-        assert!(said.contains(word), "{word}: {said}");
-    }
-    assert_eq!(run(at, "dump log").status.code(), Some(1));
-    let said = text(&good(at, "salvage log new", b""));
-    assert!(said.contains(&format!("{first} to {last}")) && said.contains("lost"), "{said}");
-    // All but the missing segment, the headerless one too.
-    let kept = (1..=2000).filter(|lsn| !(first..=last).contains(lsn));
-    assert!(text(&good(at, "cat new", b"")) == shown(kept));
-}
-
-#[test]
-fn the_end_that_was_promised_is_missed_and_a_torn_tail_is_not() {
-    let directory = directory();
-    let at = directory.path();
-    log_in(at);
-    let head = segments(&at.join("log")).pop().expect("a segment");
-    let info = good_json(at, "info log --json");
-    let end = info["end"]["byte"].as_u64().expect("a byte") as usize;
-    // After the end: what a crash may leave.
-    let mut bytes = std::fs::read(&head).expect("the head");
-    let torn: Vec<u8> = (0..64_u8).map(|byte| byte | 1).collect();
-    bytes[end + 48..end + 48 + torn.len()].copy_from_slice(&torn);
-    std::fs::write(&head, &bytes).expect("written");
-    good(at, "verify log", b"");
-    // Before it: the last record's header, zeroed.
-    let last = line(2000, "");
-    let payload = bytes.windows(last.len()).position(|window| window == last.as_bytes());
-    let payload = payload.expect("the last record");
-    bytes[payload - 24..payload].fill(0);
-    std::fs::write(&head, &bytes).expect("written");
-    let verified = run(at, "verify log --json");
-    assert_eq!(verified.status.code(), Some(1));
-    let damage = &json(&verified.stdout)["damage"][0];
-    assert_eq!(damage["offset"].as_u64(), Some(payload as u64 - 24), "{damage}");
-    let saved = good_json(at, "salvage log new --json");
-    assert_eq!(saved["gaps"], serde_json::json!([{ "first": 2000, "last": 2000 }]));
-}
-
-#[test]
 fn what_no_file_tells_of_is_unknown_and_not_nothing() {
     let directory = directory();
     let at = directory.path();

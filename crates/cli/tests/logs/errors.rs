@@ -12,8 +12,11 @@ fn errors_name_the_path_and_what_to_do() {
     let at = directory.path();
     std::fs::create_dir(at.join("empty")).expect("a directory");
     std::fs::write(at.join("file"), b"x").expect("a file");
+    std::fs::create_dir(at.join("copied")).expect("a directory");
+    std::fs::write(at.join("copied/inkstone.incomplete"), b"").expect("a mark");
     good(at, "append log -q", b"a\nb\n");
     let all: &[Refused] = &[
+        ("cat copied", 1, &["an unfinished copy", "it starts over"]),
         ("cat file", 1, &["file", "not a directory"]),
         ("append file", 1, &["file"]),
         ("raft log", 1, &["log", "inkstone info"]),
@@ -48,7 +51,7 @@ fn errors_name_the_path_and_what_to_do() {
         assert!(told.matches("os error").count() <= 1, "said twice: {told}");
     }
     assert_eq!(good(at, "cat log", b""), b"a\nb\n", "nothing was changed");
-    assert_eq!(names(at), ["empty", "file", "log"], "nothing was begun");
+    assert_eq!(names(at), ["copied", "empty", "file", "log"], "nothing was begun");
     assert_eq!(names(&at.join("empty")), [""; 0], "looking creates nothing");
 }
 

@@ -1,14 +1,14 @@
-//! Every cell of the tables of docs/exit-codes.md about a log and about commands that need none,
-//! and that no command is missing there. `exit_codes_lab` runs the other tables.
+//! Every cell of the tables of docs/exit-codes.md about a log and a text log, and that no command
+//! is missing there. `exit_codes_lab` runs the other tables.
 
 use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::{
-    command, damage, directory, fed, good, good_json, json, line, lines, names, open_files, run,
-    said, segments, side_by_side, signal, signalled, snapshot, spawn, until,
+    command, damage, directory, fed, good, good_json, json, line, lines, open_files, run, said,
+    segments, side_by_side, signal, signalled, snapshot, spawn, until,
 };
-use crate::tables::{Out, PAGE, Table, WRITE, code, compare, ended, helps, results, table};
+use crate::tables::{Out, PAGE, Table, code, compare, ended, helps, table};
 
 /// A log in each state: `intact`, `torn`, `corrupt`, `corrupt before`; directories without one; and
 /// `large`, which takes time to read.
@@ -168,71 +168,6 @@ fn with_signal(at: &Path, arguments: &str, expected: &str) -> String {
 fn has_ended(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['Z', 'X']))
-}
-
-/// Rows of the second table, and the same long enough for a signal.
-fn without_a_log() -> Vec<(&'static str, String, &'static str)> {
-    let row = |name, arguments: &str, long| (name, arguments.to_owned(), long);
-    vec![
-        row("--help", "--help", ""),
-        row("--version", "--version", ""),
-        row("append --no-such-option", "append LOG --no-such-option", ""),
-        row("completions", "completions bash", ""),
-        row("man", "man", ""),
-        row(
-            "bench",
-            "bench --threads 1 --size 128B --seconds 1 --bill-commits 0 --quiet",
-            "bench --threads 1 --size 128B --seconds 600 --bill-commits 0",
-        ),
-        row("lab write", WRITE, "lab write --size 64KiB --rounds 1000 --bill-commits 0"),
-        row("lab compare of the same", "lab compare first.json first.json", ""),
-        row("lab compare of a slower one", "lab compare first.json slow.json", ""),
-        row(
-            "powerloss sim",
-            "powerloss sim --seeds 2 --class names --all-of 4",
-            "powerloss sim --seeds 100000000 --class names --all-of 4",
-        ),
-    ]
-}
-
-#[test]
-fn every_cell_of_the_commands_without_a_log() {
-    let directory = directory();
-    let at = directory.path();
-    results(at);
-    let rows = without_a_log();
-    let columns = [
-        ("done", Some(Out::Kept)),
-        ("reader left", Some(Out::ReaderLeft)),
-        ("output full", Some(Out::Full)),
-        ("signal", None),
-    ];
-    let row = |row| columns.iter().map(move |column| (row, column));
-    let cells: Vec<_> = rows.iter().flat_map(row).collect();
-    let codes = side_by_side(&cells, |((_, arguments, long), (_, out))| {
-        let place = tempfile::tempdir_in(at).expect("a directory");
-        for result in ["first.json", "slow.json"] {
-            std::fs::copy(at.join(result), place.path().join(result)).expect("copied");
-        }
-        match out {
-            Some(out) => code(&ended(place.path(), arguments.as_str(), *out)),
-            None if long.is_empty() => "-".into(),
-            None => {
-                let output = signalled(spawn(place.path(), *long), "-TERM");
-                // Nothing of the work is left.
-                assert_eq!(names(place.path()), ["first.json", "slow.json"], "{long}");
-                code(&output)
-            }
-        }
-    });
-    let names = cells.iter().map(|((name, ..), (column, _))| ((*name).into(), (*column).into()));
-    compare("Commands without a log", &names.zip(codes).collect::<Table>(), &[]);
-    // One measured round is too little for a verdict.
-    assert_eq!(run(at, "lab compare result.json result.json").status.code(), Some(4));
-    let slow = run(at, "lab compare first.json slow.json --json");
-    let lines = json(&slow.stdout)["lines"].as_array().expect("lines").clone();
-    let slower = lines.iter().filter(|line| line["change"] == "slower");
-    assert_eq!(slower.map(|line| &line["name"]).collect::<Vec<_>>(), ["reuse fdatasync"]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{
-    Words as _, damage, directory, fed, good, in_bash, line, lines, not_run, numbers, run,
-    run_with, said, segments, text,
+    Words as _, damage, directory, fed, good, in_bash, line, lines, not_run, run, said, segments,
+    text,
 };
 
 /// Runs a command under a limit of this many KiB, without a core; stdout may be a file.
@@ -68,34 +68,6 @@ fn what_cannot_be_written_is_an_error_of_the_command() {
 /// and a head.
 fn more_than_a_file(survive: &str) -> (u32, u64) {
     if survive == "nothing" { (100, 30_000) } else { (10 << 10, 900_000) }
-}
-
-#[test]
-fn tee_counts_what_it_cannot_write() {
-    for survive in ["nothing", "power-loss"] {
-        let directory = directory();
-        let at = directory.path();
-        let (limit, count) = more_than_a_file(survive);
-        let all = lines(1..=count, "");
-        let what = format!("tee s.log --grace 100ms --survive {survive}");
-        let output = limited(at, limit, &what, false, &all);
-        ended(survive, &output, 1);
-        let told = said(&output);
-        let [read, lost, bytes, ..] = numbers(&told, "were not written")[..] else {
-            panic!("{told}")
-        };
-        assert!(read == count && lost > 0 && bytes > 0, "{told}");
-        let written = std::fs::read(at.join("s.log")).expect("text");
-        // A line that is there in part counts as not written, and no other line does.
-        assert!(all.starts_with(&written), "{told}");
-        let not_written = all.len() as u64 - 14 * (read - lost);
-        assert_eq!((written.len() as u64 / 14, bytes), (read - lost, not_written), "{told}");
-        // Without the limit the lines in the stage are recovered, and no stage is left.
-        let again = run_with(at, &["tee", "s.log", "--survive", survive], b"");
-        assert!(again.status.success(), "{again:?}");
-        let behind = std::fs::read(at.join("s.log")).expect("text");
-        assert!(behind.starts_with(&written) && all.starts_with(&behind), "{survive}");
-    }
 }
 
 /// Files are smaller than configured, and each line is whole in one of them.

@@ -238,34 +238,6 @@ fn cat_that_was_held_up_shows_nothing_that_was_cut_meanwhile() {
 }
 
 #[test]
-fn cat_that_was_held_up_goes_on_behind_what_was_given_up() {
-    let directory = directory();
-    let at = directory.path();
-    let log = open_log(at);
-    append(&log, 1..=10, "");
-    let mut child = spawn(at, "cat log --follow");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    (1..=10).for_each(|number| assert_eq!(shown(&mut lines).0, number));
-    signal("-STOP", child.id());
-    append(&log, 11..=400, "");
-    log.truncate_before(inkstone::Lsn::new(300)).expect("truncated");
-    // The blocks of truncated records are reused.
-    append(&log, 401..=500, "");
-    signal("-CONT", child.id());
-    let mut numbers = vec![10];
-    while numbers.last() != Some(&500) {
-        numbers.push(shown(&mut lines).0);
-    }
-    let is_whole = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    let goes_on = |pair: &[u64]| pair[1] == pair[0] + 1 || pair[1] == 300;
-    assert!(numbers.windows(2).all(goes_on), "{numbers:?}");
-    signal("-TERM", child.id());
-    let (code, told) = code_and_words(&child.wait_with_output().expect("an end"));
-    assert_eq!((code, told.contains("were truncated")), (Some(130), !is_whole), "{told}");
-    log.close().expect("closed");
-}
-
-#[test]
 fn info_says_how_the_log_writes_and_why_and_gives_prometheus_its_numbers() {
     let directory = directory();
     let at = directory.path();

@@ -4,9 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::support::{
-    directory, good, good_json, json, lines, run, said, segments, snapshot, text,
-};
+use crate::support::{directory, good, good_json, json, lines, run, said, segments, snapshot};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -112,38 +110,4 @@ fn a_segment_goes_when_its_last_record_is_too_old() {
     assert_eq!(kept_from(at, "--keep-for 12h"), all[count - 1].0, "the last stays");
     assert_eq!(kept_from(at, "--keep-for 0s"), all[count - 1].0);
     assert_eq!(good(at, "append log", b"more\n"), b"2001\n");
-}
-
-#[test]
-fn a_wrong_clock_gives_up_nothing_that_is_younger_than_asked() {
-    let directory = directory();
-    let at = directory.path();
-    // It is behind now.
-    let all = log_in(at);
-    let files = segments(&at.join("log"));
-    files.iter().for_each(|file| set_age(file, -100));
-    let (left, said) = truncate(at, "--keep-for 1d");
-    assert!(left == 1 && said.contains("in the future"), "{said}");
-    // It was behind: all except the first were written today, some with a clock that had begun at
-    // zero.
-    files.iter().for_each(|file| set_age(file, 0));
-    set_age(&files[0], 5);
-    set_age(&files[3], 20_000);
-    set_age(&files[4], 19_999);
-    assert_eq!(kept_from(at, "--keep-for 1d"), all[1].0);
-}
-
-#[test]
-fn a_clock_that_was_ahead_keeps_more_and_not_for_ever() {
-    let directory = directory();
-    let at = directory.path();
-    // Until yesterday; one was written with a clock that was ahead, by so much that it is past by
-    // now.
-    let (all, files) = one_a_day(at, 1);
-    set_age(&files[2], 3);
-    // A later segment that claims to be older counts as young as the next one that does not.
-    for (keep, first) in [("80h", all[2].0), ("60h", all[3].0), ("36h", all[files.len() - 1].0)] {
-        assert_eq!(kept_from(at, &format!("--keep-for {keep}")), first, "{keep}");
-    }
-    assert!(text(&good(at, "verify log", b"")).contains("intact"));
 }

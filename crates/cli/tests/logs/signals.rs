@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::{
-    behind, directory, ends, good, ignores, inkstone, listens, not_run, refused, said, signal,
-    text, until,
+    behind, directory, ends, good, ignores, inkstone, listens, not_run, signal, text, until,
 };
 
 fn start(
@@ -159,30 +158,4 @@ fn under_nohup_tee_listens_to_a_hangup_only_if_it_is_told_whom_it_is_for() {
     assert!(ignores(tee.id(), 1) && !ignores(tee.id(), 15));
     drop(stdin);
     assert_eq!(tee.wait().expect("an end").code(), Some(0));
-}
-
-/// What else stays as it is: the tests of `src/tee/pid_file.rs`.
-#[test]
-fn a_pid_file_replaces_nothing_but_what_a_killed_tee_has_left() {
-    let directory = directory();
-    let at = directory.path();
-    std::fs::write(at.join("notes"), "mine\n").expect("written");
-    let told = refused(at, "tee s.log --pid-file notes", 1, "something else");
-    assert!(told.contains("notes") && read(&at.join("notes")) == "mine\n", "{told}");
-    refused(at, "tee s.log --pid-file s.log", 1, "is the log itself: name another file");
-    // The process id of a killed tee is replaced.
-    let (mut tee, _open) = tee_with_pid_file(at, inkstone());
-    tee.kill().and_then(|()| tee.wait()).expect("killed");
-    assert!(at.join("s.pid").exists());
-    let (tee, stdin) = tee_with_pid_file(at, inkstone());
-    drop(stdin);
-    let output = tee.wait_with_output().expect("an end");
-    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
-    // The shell creates what a killed process with its id would have left, and then becomes tee.
-    let shell = behind_shell("echo $$ >s.pid.$$.new;");
-    let (tee, stdin, _) = start(at, shell, "tee s.log --pid-file s.pid");
-    drop(stdin);
-    let output = tee.wait_with_output().expect("an end");
-    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
-    assert_eq!(crate::support::names(at), ["notes", "s.log"], "only the log is left");
 }

@@ -94,28 +94,6 @@ fn the_first_signal_ends_every_command_whose_output_is_not_taken() {
     }
 }
 
-#[test]
-fn a_reader_that_stands_still_in_the_middle_is_left_too() {
-    let directory = directory();
-    let at = directory.path();
-    made(at);
-    for line in ["cat log", "dump log --payload hex", "append more"] {
-        let (mut child, mut stdin) = start(at, line, Stdio::piped(), Stdio::null());
-        let mut out = child.stdout.take().expect("a pipe");
-        let feeding = std::thread::spawn(move || {
-            // It ends before it has read all, or waits for more.
-            let _ = stdin.write_all(&lines(1..=100_000, ""));
-            stdin
-        });
-        // It has begun, and has more than a pipe takes.
-        out.read_exact(&mut [0; 100]).expect("its beginning");
-        assert_eq!(ended_by_one_signal(child, line), 130, "{line}");
-        drop(feeding.join().expect("a thread"));
-    }
-    // Everything that `append` had read by then is durable and undamaged.
-    assert!(text(&good(at, "verify more", b"")).contains("intact"));
-}
-
 /// A terminal is ready for poll when it accepts one byte, but a longer write waits for the rest.
 #[test]
 fn a_raw_terminal_that_nobody_reads_makes_no_command_deaf() {

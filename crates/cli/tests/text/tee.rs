@@ -5,7 +5,7 @@ use std::fs::File;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::{LONG, code_and_words, ends, fed, said, until};
+use crate::support::{LONG, code_and_words, ends, fed, until};
 use crate::with_tee::{all_text, len, place, put, start, tee, text};
 
 #[test]
@@ -20,28 +20,6 @@ fn every_byte_of_stdin_is_in_the_files_in_order() {
     let texts = all_text(&file);
     assert!(texts.len() >= 3 && texts.concat() == all, "{} files", texts.len());
     assert!(all.ends_with(&text(&file.with_file_name("latest"))));
-}
-
-/// A line longer than all buffers: whole and in one file, or dropped whole and counted as one.
-#[test]
-fn a_line_longer_than_all_buffers_is_one_line() {
-    let long = "x".repeat(20 << 20);
-    for (text, when_full, kept) in [
-        (format!("before\n{long}\nafter\n"), "block", true),
-        (format!("before\n{long}"), "block", true),
-        (format!("before\n{long}\nafter\n"), "drop-newest", false),
-    ] {
-        let (_directory, file) = place();
-        let arguments = ["--rotate-size", "1MiB", "--buffers", "256KiB", "--when-full", when_full];
-        let output = fed(start(&file, &[&arguments[..], &["--echo"]].concat()), text.as_bytes());
-        let told = said(&output);
-        let whole = all_text(&file).iter().filter(|text| text.contains(&long)).count();
-        assert_eq!(whole, usize::from(kept), "{when_full}: {told}");
-        // The echo has such a line as a whole too.
-        assert!(output.stdout == text.as_bytes(), "{} bytes: {told}", output.stdout.len());
-        assert_eq!(told.contains("1 lines were dropped"), !kept, "{told}");
-        assert!(!told.contains("not written") && !told.contains("not echoed"), "{told}");
-    }
 }
 
 #[test]

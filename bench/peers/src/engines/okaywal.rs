@@ -13,7 +13,7 @@ use okaywal::{
     SegmentReader, WriteAheadLog,
 };
 
-use super::{Engine, Purpose, Setup, Writer};
+use crate::engine::{Engine, Purpose, Setup, Writer};
 use crate::record::Checker;
 
 const SEGMENT_BYTES: u32 = 64 << 20;
@@ -34,7 +34,7 @@ fn configuration(path: &Path, purpose: Purpose) -> Configuration {
         Purpose::Durable => {
             common.preallocate_bytes(SEGMENT_BYTES).checkpoint_after_bytes(CHECKPOINT_BYTES)
         }
-        Purpose::Unsynced | Purpose::Stream | Purpose::Followed => common
+        Purpose::Unsynced | Purpose::Stream => common
             .preallocate_bytes(SEGMENT_BYTES)
             .checkpoint_after_bytes(CHECKPOINT_BYTES)
             .buffer_bytes(BUFFER_BYTES),

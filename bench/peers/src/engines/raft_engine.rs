@@ -3,14 +3,12 @@
 //! *Owns*: every call to that crate. *May not touch*: what is measured.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use protobuf::well_known_types::BytesValue;
 use raft_engine::{Config, Engine as RaftEngine, LogBatch, MessageExt, ReadableSize};
 
-use super::{Engine, Follower, Purpose, Setup, Writer};
-use crate::news::News;
+use crate::engine::{Engine, Purpose, Setup, Writer};
 use crate::record::{Checker, head};
 
 pub const FILE_MIB: u64 = 32;
@@ -81,48 +79,9 @@ impl Engine for Peer {
         )
     }
 
-    fn follower(&self, from: &[u64]) -> Result<Box<dyn Follower + '_>> {
-        Ok(Box::new(Behind { peer: self, seen: from.to_vec(), entries: Vec::new() }))
-    }
-
     fn close(self: Box<Self>) -> Result<()> {
         drop(self.engine);
         Ok(())
-    }
-}
-
-/// Fetches what the writers say is there, group by group.
-struct Behind<'a> {
-    peer: &'a Peer,
-    seen: Vec<u64>,
-    entries: Vec<BytesValue>,
-}
-
-impl Follower for Behind<'_> {
-    fn take(&mut self, news: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        let mut count = 0;
-        for (thread, seen) in self.seen.iter_mut().enumerate() {
-            let end = news.count(thread).min(*seen + FETCH);
-            if end > *seen {
-                self.entries.clear();
-                let engine = &self.peer.engine;
-                // The index of a record is its number plus one.
-                engine.fetch_entries_to::<Entries>(
-                    group(thread as u32),
-                    *seen + 1,
-                    end + 1,
-                    None,
-                    &mut self.entries,
-                )?;
-                self.entries.iter().for_each(|entry| show(&entry.value));
-                count += end - *seen;
-                *seen = end;
-            }
-        }
-        if count == 0 {
-            news.wait(&self.seen, most);
-        }
-        Ok(count)
     }
 }
 

@@ -1,21 +1,10 @@
-//! The engines behind one trait, and how each is opened.
+//! What an engine is to this program.
 //!
-//! *Owns*: the trait, the names, which engines are built in. *May not touch*: any engine's calls:
-//! each has a file of its own.
+//! *Owns*: the trait, the names. *May not touch*: any engine's calls (`engines`).
 
-mod inkstone;
-mod okaywal;
-pub mod raft_engine;
-#[cfg(feature = "rocksdb")]
-mod rocksdb;
+use anyhow::Result;
 
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Result, bail};
-
-use crate::news::News;
-use crate::record::{Checker, Record};
+use crate::record::Record;
 
 /// An engine, open in a directory of its own.
 pub trait Engine: Send + Sync {
@@ -38,12 +27,6 @@ pub trait Engine: Send + Sync {
     /// Bytes and writes of its groups so far, if it tells.
     fn groups(&self) -> Option<Groups> {
         None
-    }
-
-    /// One that reads behind its writers. `from`: how many records of each thread there are
-    /// already.
-    fn follower(&self, _from: &[u64]) -> Result<Box<dyn Follower + '_>> {
-        bail!("nobody can follow it")
     }
 
     /// Ends it in order: what was acknowledged is there for whoever opens it next.
@@ -84,14 +67,6 @@ pub trait Writer {
     }
 }
 
-/// One that reads behind the writers.
-pub trait Follower {
-    /// Shows what can be read and was not shown: each thread's records in order. If there is
-    /// nothing it waits, for as long as `most`. Engines that cannot wait are woken by `news`.
-    /// Returns how many were shown.
-    fn take(&mut self, news: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64>;
-}
-
 /// Which engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -110,17 +85,6 @@ impl Kind {
             Self::RaftEngine => "raft-engine",
             Self::Okaywal => "okaywal",
             Self::Rocksdb => "rocksdb",
-        }
-    }
-
-    /// Why nobody can follow it in the process that writes.
-    pub fn not_followed(self) -> Option<&'static str> {
-        match self {
-            Self::Inkstone | Self::RaftEngine => None,
-            Self::Okaywal => Some("it shows its records at an opening only"),
-            Self::Rocksdb => Some(
-                "it follows its log by get_updates_since, which takes logs that are not recycled",
-            ),
         }
     }
 
@@ -159,25 +123,8 @@ pub enum Purpose {
     /// Appends without waiting, and everything becomes durable as soon as it can. What is old is
     /// given up.
     Stream,
-    /// As `Stream`, in turns during which nothing is given up: what one turn takes is free for the
-    /// next.
-    Followed,
     /// Nothing is given up.
     Keep,
-}
-
-/// Opens an engine, or makes it, in this directory.
-pub fn open(kind: Kind, path: &Path, setup: Setup) -> Result<Box<dyn Engine>> {
-    std::fs::create_dir_all(path)?;
-    match kind {
-        Kind::Inkstone => inkstone::open(path, setup),
-        Kind::RaftEngine => raft_engine::open(path, setup),
-        Kind::Okaywal => okaywal::open(path, setup),
-        #[cfg(feature = "rocksdb")]
-        Kind::Rocksdb => rocksdb::open(path, setup),
-        #[cfg(not(feature = "rocksdb"))]
-        Kind::Rocksdb => bail!("{}", kind.missing().unwrap_or_default()),
-    }
 }
 
 /// How an engine's files are read; only inkstone has more than one way.
@@ -187,17 +134,4 @@ pub enum Reading {
     Default,
     /// Through the page cache.
     Cached,
-}
-
-/// Opens an engine that was closed, and shows every record that it has, checksums verified.
-pub fn read_all(kind: Kind, path: &Path, how: Reading, checker: &mut Checker) -> Result<()> {
-    match kind {
-        Kind::Inkstone => inkstone::read_all(path, how, checker),
-        Kind::RaftEngine => raft_engine::read_all(path, checker),
-        Kind::Okaywal => okaywal::read_all(path, checker),
-        #[cfg(feature = "rocksdb")]
-        Kind::Rocksdb => rocksdb::read_all(path, checker),
-        #[cfg(not(feature = "rocksdb"))]
-        Kind::Rocksdb => anyhow::bail!("{}", kind.missing().unwrap_or_default()),
-    }
 }

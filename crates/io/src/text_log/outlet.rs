@@ -10,7 +10,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use inkstone_io::wait_to_write;
+use crate::command::input::wait_to_write;
+use crate::size_signal::NoSizeSignal;
 
 /// Bytes of one write, so that progress shows if the reader takes anything at all: a pipe takes
 /// this much or nothing.
@@ -20,46 +21,47 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Lines, and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Amount {
-    pub(super) lines: u64,
-    pub(super) bytes: u64,
+pub struct Amount {
+    /// Lines that have ended.
+    pub lines: u64,
+    /// All bytes.
+    pub bytes: u64,
 }
 
-#[derive(Debug)]
-pub(super) struct Outlet {
-    state: Mutex<State>,
+/// An output, and what waits for it.
+#[derive(Debug, Default)]
+pub struct Outlet {
+    state: Mutex<OutletState>,
     changed: Condvar,
 }
 
-#[derive(Debug)]
-pub(super) struct State {
+/// How far the writing has come.
+#[derive(Debug, Default)]
+pub struct OutletState {
     waiting: Vec<u8>,
     /// Bytes that the thread has taken but not written yet.
     taken_bytes: usize,
-    pub(super) written: Amount,
+    /// What the output has taken.
+    pub written: Amount,
     /// Why the thread has ended.
-    pub(super) failed: Option<io::Error>,
+    pub failed: Option<io::Error>,
 }
 
-impl State {
-    pub(super) fn waiting_bytes(&self) -> usize {
+impl OutletState {
+    /// Bytes that are not written yet.
+    pub fn waiting_bytes(&self) -> usize {
         self.waiting.len() + self.taken_bytes
     }
 }
 
 impl Outlet {
-    pub(super) const fn new() -> Self {
-        let written = Amount { lines: 0, bytes: 0 };
-        let state = State { waiting: Vec::new(), taken_bytes: 0, written, failed: None };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    /// Its state, which the thread needs to go on.
+    pub fn lock(&self) -> MutexGuard<'_, OutletState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves bytes for the thread. Never waits.
-    pub(super) fn put(&self, mut state: MutexGuard<'_, State>, bytes: &[u8]) {
+    pub fn put(&self, mut state: MutexGuard<'_, OutletState>, bytes: &[u8]) {
         if state.failed.is_none() {
             state.waiting.extend_from_slice(bytes);
             drop(state);
@@ -67,9 +69,10 @@ impl Outlet {
         }
     }
 
-    /// Writes for as long as the process lives; `is_last`: a failure ends it, else only what was
-    /// taken is lost.
-    pub(super) fn run(&self, out: &File, is_last: bool) {
+    /// Writes for as long as the process lives. `is_last`: a failure ends it, else only what was
+    /// taken is lost. `now`: what the output is by then, if that can change.
+    pub fn run(&self, mut out: File, is_last: bool, now: impl Fn() -> Option<File>) {
+        let _no_signal = NoSizeSignal::here();
         let mut taken = Vec::new();
         loop {
             let state = self.lock();
@@ -79,7 +82,8 @@ impl Outlet {
             std::mem::swap(&mut taken, &mut state.waiting);
             state.taken_bytes = taken.len();
             drop(state);
-            if let Err(error) = self.write(out, &taken) {
+            out = now().unwrap_or(out);
+            if let Err(error) = self.write(&out, &taken) {
                 let mut state = self.lock();
                 state.taken_bytes = 0;
                 if is_last {
@@ -114,7 +118,10 @@ impl Outlet {
 
     /// Waits until everything is written, or writing has failed, as long as `goes_on` says so,
     /// which is called again and again.
-    pub(super) fn wait(&self, mut goes_on: impl FnMut(&State) -> bool) -> MutexGuard<'_, State> {
+    pub fn wait(
+        &self,
+        mut goes_on: impl FnMut(&OutletState) -> bool,
+    ) -> MutexGuard<'_, OutletState> {
         let mut state = self.lock();
         while state.failed.is_none() && state.waiting_bytes() > 0 && goes_on(&state) {
             let waited = self.changed.wait_timeout(state, LOOK_EVERY);

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use inkstone::{Access, Cursor, Log, Lsn, Options};
+use anyhow::Result;
+use inkstone::{Access, Log, Lsn, Options};
 
-use super::{Engine, Follower, Groups, Purpose, Reading, Setup, Writer};
-use crate::news::News;
+use crate::engine::{Engine, Groups, Purpose, Reading, Setup, Writer};
 use crate::record::Checker;
 
 /// What a log keeps of its records, about, where it gives up what is old.
@@ -19,8 +18,6 @@ const KEEP_BYTES: u64 = 64 << 20;
 const FRAME_BYTES: u64 = 24;
 /// Free segments that a stream's log keeps: what one cut frees is used again.
 const STREAM_FREE_SEGMENTS: usize = 4;
-/// The same where a turn gives nothing up.
-const FOLLOWED_FREE_SEGMENTS: usize = 8;
 /// How long an unsynced record may stay in memory.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -35,7 +32,6 @@ fn options(setup: Setup) -> Options {
     match setup.purpose {
         Purpose::Durable | Purpose::Keep => options,
         Purpose::Stream => options.free_segments_max(STREAM_FREE_SEGMENTS),
-        Purpose::Followed => options.free_segments_max(FOLLOWED_FREE_SEGMENTS),
         Purpose::Unsynced => options.free_segments_max(STREAM_FREE_SEGMENTS).periodic(PERIOD),
     }
 }
@@ -85,11 +81,6 @@ impl Engine for Inkstone {
         Some(Groups { count: stats.groups, bytes: stats.group_bytes })
     }
 
-    fn follower(&self, _: &[u64]) -> Result<Box<dyn Follower + '_>> {
-        let next = self.log.last().next().context("no LSN is left")?;
-        Ok(Box::new(Behind { cursor: self.log.reader().from(next) }))
-    }
-
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.log.close()?)
     }
@@ -134,34 +125,6 @@ fn give_up(log: &Log, keep: u64) -> Result<()> {
         log.truncate_before(Lsn::new(last - keep))?;
     }
     Ok(())
-}
-
-/// A cursor behind the writers.
-struct Behind {
-    cursor: Cursor,
-}
-
-impl Follower for Behind {
-    /// It waits by itself: nobody has to tell it anything.
-    fn take(&mut self, _: &News, most: Duration, show: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        /// Shown at a time: between them the caller looks whether it is to end.
-        const MOST: u64 = 4096;
-        let mut count = 0;
-        while count < MOST {
-            match self.cursor.next()? {
-                Some(record) => show(record.bytes),
-                None => break,
-            }
-            count += 1;
-        }
-        if count == 0
-            && let Some(record) = self.cursor.next_within(most)?
-        {
-            show(record.bytes);
-            count = 1;
-        }
-        Ok(count)
-    }
 }
 
 /// A log that is opened with its defaults reads past the page cache; [`Reading::Cached`] asks for

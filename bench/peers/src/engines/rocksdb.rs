@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use rocksdb::{DB, DBCompressionType, DBRecoveryMode, Options, ReadOptions, WriteOptions};
 
-use super::{Engine, Setup, Writer};
+use crate::engine::{Engine, Setup, Writer};
 use crate::record::{Checker, HEAD_BYTES};
 
 /// A log is as long as a memtable lives.

@@ -1,0 +1,289 @@
+//! The arguments of `inkstone tee`.
+//!
+//! *Owns*: the arguments, and opening the log by them. *May not touch*: reading and ending (`run`).
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use inkstone_appender::{
+    Builder, Compression, Event, Guard, Keep, LogWriter, Notice, Rotation, Survive, WhenFull, Zone,
+};
+
+use super::told;
+use crate::parse::{duration, size};
+
+const EXAMPLES: &str = "\
+Examples:
+  service 2>&1 | inkstone tee /var/log/service.log --rotate-size 64MiB --keep-files 10 --compress gzip
+  service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
+  service | inkstone tee service.log --stamp local --rotate-every day --rotate-time local
+  service | inkstone tee service.log --when-full drop-oldest --notice json    never stops the service
+  service | inkstone tee service.log --pid-file /run/service-log.pid
+  kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
+SIGHUP ends every other inkstone command: send it to this one process, never by the program's name.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TeeArguments {
+    /// The log file; its directory is created if it is missing
+    pub(super) file: PathBuf,
+    /// Start a new file before the current one would exceed this
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    rotate_size: Option<u64>,
+    /// Start a new file at each multiple of this, in UTC or as --rotate-time says: minute, hour,
+    /// day, or 15m
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    rotate_every: Option<Duration>,
+    /// The time by which --rotate-every counts: local is that of TZ or /etc/localtime (names of
+    /// rotated files are in UTC)
+    #[arg(long, value_name = "TIME", default_value = "utc", value_parser = one_of(TIMES))]
+    rotate_time: Zone,
+    /// Start a new file now
+    #[arg(long)]
+    rotate_at_start: bool,
+    /// Keep this many rotated files
+    #[arg(long, value_name = "N")]
+    keep_files: Option<usize>,
+    /// Keep rotated files for this many days
+    #[arg(long, value_name = "N")]
+    keep_days: Option<u32>,
+    /// Keep this many bytes of rotated files
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    keep_bytes: Option<u64>,
+    /// Compress rotated files; zstd only if the command was built with the feature of that name
+    #[arg(long, value_name = "HOW", value_parser = one_of(COMPRESSIONS).try_map(is_built))]
+    compress: Option<Compression>,
+    /// Permissions of the first file, in octal (0640); later files copy those of the previous one
+    /// [default: 0666 less the umask]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    file_mode: Option<u32>,
+    /// Keep a link of this name, beside the file, that points to it
+    #[arg(long, value_name = "NAME")]
+    latest: Option<String>,
+    /// What to do when every buffer is full because the disk is too slow
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = one_of(POLICIES))]
+    when_full: WhenFull,
+    /// How long --when-full block-for blocks
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
+    block_for: Duration,
+    /// Form of the notice in the log that lines were dropped
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = one_of(NOTICES))]
+    notice: Notice,
+    /// What lines survive: nothing but a clean end, a kill of this process, or also a power loss
+    #[arg(long, value_name = "WHAT", default_value = "nothing", value_parser = one_of(SURVIVES))]
+    pub(super) survive: Survive,
+    /// Directory in memory (tmpfs) where --survive kill and power-loss keep what is not written yet
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    stage_directory: PathBuf,
+    /// List the lines of killed processes that wait in memory, whose they are and in which stage;
+    /// read nothing
+    #[arg(long, conflicts_with_all = ["bring_back", "discard"])]
+    waiting: bool,
+    /// Append the lines that wait in this stage to FILE, whatever log they were for, and read
+    /// nothing
+    #[arg(long, value_name = "STAGE", conflicts_with = "discard")]
+    bring_back: Option<PathBuf>,
+    /// Remove this stage with the lines that wait in it, and read nothing
+    #[arg(long, value_name = "STAGE")]
+    discard: Option<PathBuf>,
+    /// How often --survive power-loss syncs the file
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    sync_every: Duration,
+    /// Size of all buffers together
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size)]
+    pub(super) buffers: u64,
+    /// Write a line to the file after at most this long
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
+    flush_every: Duration,
+    /// Put before each line the time at which its first byte was read, as
+    /// 2026-11-21T16:05:33.123456Z (local: +01:00 in place of Z)
+    #[arg(long, value_name = "TIME", value_parser = one_of(TIMES))]
+    pub(super) stamp: Option<Zone>,
+    /// Also write every line to stdout; if its reader is too slow or leaves, lines are missing
+    /// there, never in the log
+    #[arg(long)]
+    pub(super) echo: bool,
+    /// After the first SIGTERM or SIGINT: time to read the last lines of the service, to retry a
+    /// failing disk and to wait for a slow echo, all together; at the end of stdin: time to retry a
+    /// failing disk
+    #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
+    pub(super) grace: Duration,
+    /// Write the number of this process to a file, for kill -HUP (also under nohup); removed at the
+    /// end
+    #[arg(long, value_name = "FILE")]
+    pub(super) pid_file: Option<PathBuf>,
+}
+
+const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the command with it in a clone of the \
+                       repository: `cargo install --locked --path crates/cli --features zstd`";
+
+const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
+const COMPRESSIONS: &[(&str, Option<Compression>)] = &[
+    ("gzip", Some(Compression::Gzip)),
+    #[cfg(feature = "zstd")]
+    ("zstd", Some(Compression::Zstd)),
+    #[cfg(not(feature = "zstd"))]
+    ("zstd", None),
+];
+/// `--block-for` has the time of the second.
+const POLICIES: &[(&str, WhenFull)] = &[
+    ("block", WhenFull::Block),
+    ("block-for", WhenFull::BlockFor(Duration::ZERO)),
+    ("drop-newest", WhenFull::DropNewest),
+    ("drop-oldest", WhenFull::DropOldest),
+];
+const NOTICES: &[(&str, Notice)] = &[("text", Notice::Text), ("json", Notice::Json)];
+/// `--sync-every` has the time of the last.
+const SURVIVES: &[(&str, Survive)] = &[
+    ("nothing", Survive::Nothing),
+    ("kill", Survive::Kill),
+    ("power-loss", Survive::PowerLoss(Duration::ZERO)),
+];
+
+/// Takes one of these words for its value.
+fn one_of<T: Clone + Send + Sync + 'static>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).map(move |given| {
+        let found = words.iter().find(|(word, _)| *word == given);
+        found.expect("the parser takes no other").1.clone()
+    })
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let seconds = match text {
+        "minute" => 60,
+        "hour" => 3600,
+        "day" => 86_400,
+        other => match duration(other)? {
+            short if short < Duration::from_secs(1) => return Err("take at least 1s".into()),
+            long => return Ok(long),
+        },
+    };
+    Ok(Duration::from_secs(seconds))
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "take an octal mode up to 777, as chmod does".into())
+}
+
+/// The C library of zstd is part of the command only where it is asked for.
+fn is_built(how: Option<Compression>) -> Result<Compression, &'static str> {
+    how.ok_or(NO_ZSTD)
+}
+
+impl TeeArguments {
+    fn builder(&self) -> anyhow::Result<Builder> {
+        let rotation = Rotation::new().zone(self.rotate_time);
+        let rotation = self.rotate_size.map_or(rotation, |bytes| rotation.at_bytes(bytes));
+        let rotation = self.rotate_every.map_or(rotation, |every| rotation.every(every));
+        let rotation = if self.rotate_at_start { rotation.at_start() } else { rotation };
+        let keep = Keep::new();
+        let keep = self.keep_files.map_or(keep, |files| keep.files(files));
+        let keep = self.keep_days.map_or(keep, |days| keep.days(days));
+        let keep = self.keep_bytes.map_or(keep, |bytes| keep.bytes(bytes));
+        let when_full = match self.when_full {
+            WhenFull::BlockFor(_) => WhenFull::BlockFor(self.block_for),
+            other => other,
+        };
+        let survive = match self.survive {
+            Survive::PowerLoss(_) => Survive::PowerLoss(self.sync_every),
+            other => other,
+        };
+        let mut builder = LogWriter::builder(&self.file)
+            .buffers_bytes(usize::try_from(self.buffers)?)
+            .flush_every(self.flush_every)
+            .rotate(rotation)
+            .keep(keep)
+            .compress(self.compress.unwrap_or_default())
+            .when_full(when_full)
+            .survive(survive)
+            .stage_directory(&self.stage_directory)
+            .notice(self.notice.clone())
+            .drain_timeout(self.grace)
+            .on_event(|event| match event {
+                // `run.rs` reports lost lines at the end.
+                Event::Rotated { .. } | Event::Recovered(_) | Event::Lost { .. } => {}
+                event => told::say_event(event),
+            });
+        if let Some(mode) = self.file_mode {
+            builder = builder.file_mode(mode);
+        }
+        if let Some(link) = &self.latest {
+            builder = builder.latest(link);
+        }
+        Ok(builder)
+    }
+
+    pub(super) fn open(&self) -> anyhow::Result<(LogWriter, Guard)> {
+        Ok(self.builder()?.open()?)
+    }
+
+    /// What is asked about lines that wait in memory, instead of writing a log; `None` if nothing
+    /// is.
+    pub(super) fn about_waiting(&self) -> anyhow::Result<Option<()>> {
+        if self.waiting {
+            let waiting = inkstone_appender::waiting_lines(&self.stage_directory)?;
+            let mut text: String = waiting.iter().map(|waiting| format!("{waiting}\n")).collect();
+            if text.is_empty() {
+                let below = self.stage_directory.display();
+                text = format!("no lines of a killed process of this user wait below {below}\n");
+            }
+            crate::stdout::print(&text);
+        } else if let Some(stage) = &self.discard {
+            let gone = inkstone_appender::discard_lines(stage)?;
+            crate::stdout::print(format!("discarded: {gone}\n"));
+        } else if let Some(stage) = &self.bring_back {
+            let mut builder = self.builder()?;
+            if self.survive == Survive::Nothing {
+                builder = builder.survive(Survive::Kill);
+            }
+            let (_log, guard) = builder.bring_back(stage).open()?;
+            let done = guard.recovery().map(|recovery| format!("{recovery}\n"));
+            guard.close()?;
+            let none = "all of them are in the log already\n";
+            crate::stdout::print(done.as_deref().unwrap_or(none));
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(()))
+    }
+}
+
+/// A log that is its own input would grow until the disk is full.
+pub(super) fn refuse_own_input(log: &Path) -> anyhow::Result<()> {
+    let input = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(File::from)
+        .and_then(|file| file.metadata());
+    if let (Ok(input), Ok(facts)) = (input, std::fs::metadata(log)) {
+        let is_same = (input.dev(), input.ino()) == (facts.dev(), facts.ino());
+        anyhow::ensure!(!is_same, "stdin is the log {} itself: name another file", log.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        assert_eq!((mode("640"), mode("0640")), (Ok(0o640), Ok(0o640)));
+        assert!(mode("1777").is_err() && mode("rw").is_err() && mode("8").is_err());
+    }
+
+    #[test]
+    fn periods() {
+        assert_eq!(period("day"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(period("15m"), Ok(Duration::from_secs(900)));
+        assert!(period("10ms").is_err() && period("week").is_err());
+    }
+}
