@@ -146,7 +146,8 @@ impl Seen {
         let (own, theirs) = part.split_at(part.find('<').unwrap_or(part.len()));
         let behind = theirs.trim_matches(|sign| "<>0123456789\n".contains(sign));
         let begun = std::mem::take(&mut self.open);
-        let is_rest = !own.is_empty() && !own.starts_with("th") && own != "\n";
+        // A line may be cut behind its first byte.
+        let is_rest = !own.starts_with("th") && !matches!(own.trim_end_matches('\n'), "" | "t");
         let both = format!("{begun}{own}");
         let goes_on = |number| text_of(number).starts_with(both.trim_end_matches('\n'));
         let is_both = is_rest && begins_file && number_of(&begun).is_some_and(goes_on);
