@@ -248,10 +248,6 @@ impl MoodyDisk {
         self.0.1.notify_all();
     }
 
-    pub(crate) fn mood(&self) -> Mood {
-        self.lock().mood
-    }
-
     pub(crate) fn syncs(&self) -> u64 {
         self.lock().syncs
     }
