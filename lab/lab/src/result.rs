@@ -601,6 +601,10 @@ impl Kind {
     }
 }
 
+/// Writes for the commits: data, their journal, metadata that they or a file system of our own
+/// wrote.
+pub(crate) const OUR_WRITES: [Kind; 3] = [Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite];
+
 /// One device's part of a bill. Totals over all commits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LayerBill {
@@ -642,14 +646,11 @@ impl LayerBill {
         self.of(&[kind]).requests
     }
 
-    /// Writes for the commits: data, their journal, metadata that they or a file system of our own
-    /// wrote. With shared counters all writes.
+    /// Our writes. With shared counters all writes.
     pub fn own_writes(&self, source: BillSource) -> Tally {
         match source {
             BillSource::SharedCounters => self.all_writes,
-            BillSource::Trace => {
-                self.of(&[Kind::DataWrite, Kind::JournalWrite, Kind::MetadataWrite])
-            }
+            BillSource::Trace => self.of(&OUR_WRITES),
         }
     }
 }

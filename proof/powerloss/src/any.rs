@@ -386,11 +386,13 @@ impl Shell {
         }
         std::thread::sleep(delay);
         process.kill();
+        let until = Instant::now() + GONE_WITHIN;
         loop {
-            match process.hear(GONE_WITHIN) {
-                Heard::Line(line) => take(line, &mut printed),
+            match process.hear(until.saturating_duration_since(Instant::now())) {
+                Heard::Line(line) if Instant::now() < until => take(line, &mut printed),
                 Heard::Ended => break,
-                Heard::Silent => {
+                // Also one that goes on as if nothing had happened.
+                Heard::Line(_) | Heard::Silent => {
                     return Err(self.fault(
                         "was killed, but a process that it started still holds its stdout: that must not leave the process group",
                     ));
@@ -475,5 +477,16 @@ mod tests {
             let found = judge(certain, told, acknowledged, shown).expect_err(wanted);
             assert!(found.contains(wanted), "{found}");
         }
+    }
+
+    /// It went on for ever before: no line came late.
+    #[test]
+    fn a_writer_that_left_its_group_and_goes_on_is_an_error() {
+        let command = "setsid sh -c 'for i in $(seq 150); do echo $i; sleep 0.1; done' & : {dir}";
+        let writer = Shell::new("--writer", command).expect("a command");
+        let limit = Duration::from_secs(5);
+        let told = writer.write(Path::new("/"), 1, Duration::ZERO, limit, &mut |_| {});
+        let why = told.expect_err("it was not killed").to_string();
+        assert!(why.contains("must not leave the process group"), "{why}");
     }
 }

@@ -130,7 +130,7 @@ impl Display for Certificate {
             "{verdict} in {} states, seeds {}..{}, {:.1} s, inkstone {}, Linux {}",
             self.states(),
             self.seed,
-            self.seed + self.seeds,
+            self.seed.saturating_add(self.seeds),
             self.seconds,
             self.inkstone,
             self.kernel
@@ -162,5 +162,7 @@ mod tests {
         certificate.count("any", 1);
         certificate.count("any", 2);
         assert!(certificate.to_string().contains("every promise held in 3 states"));
+        certificate.seed = u64::MAX;
+        assert!(certificate.to_string().contains("seeds 18446744073709551615..1844"));
     }
 }

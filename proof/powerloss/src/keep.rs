@@ -3,6 +3,7 @@
 //! *Owns*: copying a directory as it is. *May not touch*: the directory that is copied.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name`
@@ -32,11 +33,16 @@ fn copy_directory(from: &Path, to: &Path) -> Result<(), String> {
     for entry in fs::read_dir(from).map_err(|error| fail(from, error))? {
         let entry = entry.map_err(|error| fail(from, error))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().map_err(|error| fail(&source, error))?.is_dir() {
+        let kind = entry.file_type().map_err(|error| fail(&source, error))?;
+        if kind.is_dir() {
             copy_directory(&source, &target)?;
-        } else {
+        } else if kind.is_symlink() {
+            let linked = fs::read_link(&source).and_then(|to| symlink(to, &target));
+            linked.map_err(|error| fail(&source, error))?;
+        } else if kind.is_file() {
             fs::copy(&source, &target).map_err(|error| fail(&source, error))?;
         }
+        // A socket has no bytes, and opening a pipe would wait for its writer.
     }
     Ok(())
 }
@@ -55,6 +61,25 @@ mod tests {
             assert_eq!(kept, directory.join(name));
             assert_eq!(fs::read(kept.join("inside/file")).expect("its file"), b"bytes");
         }
+        fs::remove_dir_all(&directory).expect("removed");
+    }
+
+    /// Programs leave locks that are links to nowhere, sockets, and pipes that nobody writes to.
+    #[test]
+    fn what_is_no_file_keeps_nothing_from_being_kept() {
+        let directory = std::env::temp_dir().join(format!("inkstone-odd-{}", std::process::id()));
+        let log = directory.join("log");
+        fs::create_dir_all(&log).expect("directories");
+        fs::write(log.join("file"), b"bytes").expect("a file");
+        std::os::unix::fs::symlink("nowhere", log.join("lock")).expect("a link");
+        let socket = std::os::unix::net::UnixListener::bind(log.join("socket")).expect("a socket");
+        let made = std::process::Command::new("mkfifo").arg(log.join("pipe")).status();
+        assert!(made.expect("mkfifo").success());
+        let kept = keep(&log, &directory, "kept").expect("a copy");
+        assert_eq!(fs::read(kept.join("file")).expect("its file"), b"bytes");
+        assert_eq!(fs::read_link(kept.join("lock")).expect("its link"), Path::new("nowhere"));
+        assert_eq!(fs::read_dir(&kept).expect("a directory").count(), 2);
+        drop(socket);
         fs::remove_dir_all(&directory).expect("removed");
     }
 }

@@ -27,7 +27,7 @@ use inkstone_host::{BlockStat, RequestFlags, RequestOp, TraceKind};
 
 use crate::pass::CommitSpan;
 use crate::result::{
-    Bill, BillSource, CrossCheck, DurableFinding, Kind, LayerBill, Submitter, Tally,
+    Bill, BillSource, CrossCheck, DurableFinding, Kind, LayerBill, OUR_WRITES, Submitter, Tally,
     TimelineCommit, TimelineRequest,
 };
 
@@ -174,7 +174,8 @@ const UNATTRIBUTED_SHOWN: usize = 8;
 fn count(bill: &mut LayerBill, request: &DeviceRequest, kind: Kind) {
     if request.is_write() {
         bill.all_writes.add(request.bytes);
-        bill.fua_writes += u64::from(request.flags.fua && kind != Kind::ForeignWrite);
+        let is_ours = OUR_WRITES.contains(&kind);
+        bill.fua_writes += u64::from(request.flags.fua && is_ours);
     }
     if request.flags.op == RequestOp::Read {
         bill.all_reads.add(request.bytes);

@@ -202,7 +202,7 @@ fn on(
 fn of_round(campaign: &Campaign, wanted: &Wanted, ways: &[Way], round: u64) -> (Fault, Usage) {
     let faults = wanted.faults.len() as u64;
     let fault = wanted.faults[(round % faults) as usize];
-    let seed = campaign.seed + round / faults;
+    let seed = campaign.seed.wrapping_add(round / faults);
     let turn = seed as usize + Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
     let usage = Usage {
         way: Some(ways[turn % ways.len()]),

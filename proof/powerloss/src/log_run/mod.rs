@@ -164,7 +164,7 @@ impl Lab<PowerCut<'_>> for LogRun<'_> {
             kind: medium.kind,
             way: self.ways[round as usize % self.ways.len()],
             // It does not depend on the way's number, so each way gets logs of every kind.
-            seed: campaign.seed + round,
+            seed: campaign.seed.wrapping_add(round),
             length: LENGTH,
             mistake: campaign.mistake,
             subject: wanted.subject,

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use inkstone_host::WorkDir;
+use inkstone_host::{WorkDir, sweep};
 use inkstone_io::Capabilities;
 
 use super::{Choice, Ground, Judge, Medium, RunError, Shown, State};
@@ -22,9 +22,10 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// A directory of its own in `parent`, removed when this is dropped. `lives` writers use it,
-    /// one after the other.
+    /// A directory of its own in `parent`, removed when this is dropped; first it removes what
+    /// killed labs left there. `lives` writers use it, one after the other.
     pub fn new(parent: &Path, lives: u64) -> Result<Self, String> {
+        sweep(parent).map_err(|error| error.to_string())?;
         let workdir = WorkDir::create(parent).map_err(|error| error.to_string())?;
         let capabilities = Capabilities::of(workdir.path()).map_err(|error| error.to_string())?;
         let file_system = capabilities.mount.file_system;
@@ -64,5 +65,22 @@ impl Medium for Killed {
         let state = State { directory: &directory, ..state };
         // There is only one state: whether more are wanted makes no difference.
         judge(Shown::State(&state)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_lab_left_is_removed_by_the_next() {
+        let parent = std::env::temp_dir().join(format!("inkstone-left-{}", std::process::id()));
+        let left = parent.join(".inkstone-lab-1-0");
+        std::fs::create_dir_all(left.join("0/any")).expect("a directory");
+        std::fs::write(left.join("lock"), b"").expect("a lock that nobody holds");
+        let medium = Killed::new(&parent, 1).expect("a medium");
+        assert!(!left.exists());
+        drop(medium);
+        std::fs::remove_dir(&parent).expect("nothing is left");
     }
 }

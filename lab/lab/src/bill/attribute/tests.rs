@@ -174,6 +174,32 @@ fn a_neighbours_requests_are_counted_apart() {
     assert_eq!(own.map(|by| by.tally.requests), Some(200));
 }
 
+/// Where a journal is shared, its writes for others carry FUA too: they pay for no commit of ours.
+#[test]
+fn fua_writes_of_others_are_not_ours() {
+    let (mut events, mut acks) = (Vec::new(), Vec::new());
+    for n in 0..20 {
+        let at = 1_000 * n;
+        events.extend([
+            bio(at + 100, ME, 800, 8, "WS"),
+            issue(at + 101, 800, 8, "WS"),
+            complete(at + 110, 800, 8, "WS"),
+            // For nobody here: the journal commits, and the device flushes first.
+            issue(at + 112, 0, 0, "FF"),
+            complete(at + 115, 0, 0, "FF"),
+            issue(at + 116, LOG, 8, "WFSM"),
+            complete(at + 118, LOG, 8, "WFSM"),
+            issue(at + 119, 70_000, 8, "WFS"),
+            complete(at + 120, 70_000, 8, "WFS"),
+        ]);
+        acks.push((at + 90, at + 135));
+    }
+    let (bill, durable) = bill_of(events, &acks);
+    let theirs = (bill.count(Kind::OtherJournalWrite), bill.count(Kind::UnattributedWrite));
+    assert_eq!((theirs, bill.fua_writes), ((20, 20), 0), "{bill:?}");
+    assert!(matches!(durable, DurableFinding::NotVisible { .. }), "called durable: {durable:?}");
+}
+
 #[test]
 fn metadata_that_we_wait_for_has_to_be_flushed_too() {
     let mut events = data_and_flush();
