@@ -1,0 +1,199 @@
+//! Why the syncs of a file cost what they cost: from the state of the blocks that were written, the
+//! file's size, how it was written, and its bill.
+//!
+//! *Owns*: the causes, and their sentences. *May not touch*: how the facts were found.
+
+use inkstone_io::{Barriers, CopyOnWrite};
+use serde::{Deserialize, Serialize};
+
+use super::recording::{Place, SeenFile};
+use super::report::SyncBill;
+use super::syncs::How;
+use super::tally::{Blocks, FileTally};
+
+/// Why one sync costs what it costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It writes over blocks that were written before: nothing is cheaper.
+    Overwrites,
+    /// As before, but `fsync` also makes the time stamps durable.
+    TimeStamps,
+    /// It writes over its own blocks, and yet waits for the journal: another change of the file
+    /// or of another one is in it.
+    OthersJournal,
+    /// It grows: new blocks, a new size.
+    Grows,
+    /// Its blocks are reserved within its size, and not written.
+    Reserved,
+    /// Its blocks are reserved beyond its end: it grows into them.
+    ReservedBeyond,
+    /// It has holes, which are filled.
+    Holes,
+    /// It is created, synced and removed again and again.
+    CreatedAgain,
+    /// The file system writes data to a new place each time.
+    CopyOnWrite,
+    /// Its blocks are shared with another file.
+    Shared,
+    /// It is a directory: names change.
+    Names,
+    /// Nothing was written to it.
+    NothingWritten,
+    /// Its blocks could not be seen.
+    #[default]
+    Unknown,
+}
+
+impl Cause {
+    /// Whether blocks written ahead of time would make it cheaper.
+    pub fn is_about_blocks(self) -> bool {
+        matches!(self, Self::Grows | Self::Reserved | Self::ReservedBeyond | Self::Holes)
+    }
+
+    /// The reason, to follow "because".
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Overwrites => "it writes over blocks that were written before",
+            Self::TimeStamps => "fsync makes the file's time stamps durable, too, and they changed",
+            Self::OthersJournal => {
+                "its own blocks were written before, but another change was in the journal's \
+                 transaction that it had to wait for"
+            }
+            Self::Grows => "the file grows: new blocks and a new size are metadata",
+            Self::Reserved => "its blocks are reserved and not written (fallocate)",
+            Self::ReservedBeyond => {
+                "it grows into blocks that are reserved beyond its end and not written \
+                 (fallocate with KEEP_SIZE)"
+            }
+            Self::Holes => "it fills holes: blocks are allocated when they are first written",
+            Self::CreatedAgain => {
+                "the file is created, synced and removed again and again: its name, its inode and \
+                 its blocks are new each time"
+            }
+            Self::CopyOnWrite => {
+                "the file system writes data to a new place each time, and then the trees that \
+                 lead to it"
+            }
+            Self::Shared => "its blocks are shared with another file, so data goes to a new place",
+            Self::Names => "it is a directory: names were created, renamed or removed",
+            Self::NothingWritten => "nothing was written to it since the sync before",
+            Self::Unknown => "",
+        }
+    }
+}
+
+/// The share of all bytes above which a state of the blocks is the cause.
+const MOST: f64 = 0.5;
+/// The share of the syncs that must have waited for the journal before that is said.
+const OFTEN: f64 = 0.2;
+
+/// Finds the cause.
+pub fn cause(
+    file: &SeenFile,
+    place: Option<&Place>,
+    tally: &FileTally,
+    how: How,
+    again: u64,
+) -> Cause {
+    if file.is_directory {
+        return Cause::Names;
+    }
+    if again * 2 > tally.syncs && again > 1 {
+        return Cause::CreatedAgain;
+    }
+    if tally.data.requests == 0 && tally.journal.requests == 0 {
+        return Cause::NothingWritten;
+    }
+    let Some(place) = place else { return Cause::Unknown };
+    if place.copy_on_write == CopyOnWrite::Always && !place.layer.data_only.is_empty() {
+        return Cause::CopyOnWrite;
+    }
+    let Blocks { written, unwritten, beyond, appended, hole, shared, unknown } = tally.blocks;
+    let all = tally.blocks.all().max(1) as f64;
+    let is_most = |bytes: u64| bytes as f64 / all >= MOST;
+    let waited = tally.waited as f64 / tally.syncs.max(1) as f64;
+    let grew = grew(file);
+    match () {
+        () if is_most(shared) => Cause::Shared,
+        () if is_most(unwritten) => Cause::Reserved,
+        () if is_most(beyond) => Cause::ReservedBeyond,
+        () if is_most(hole) => Cause::Holes,
+        () if is_most(appended) || grew && appended > 0 => Cause::Grows,
+        () if is_most(written) && grew && waited >= OFTEN => Cause::Grows,
+        () if is_most(written) && waited >= OFTEN && how == How::Fsync => Cause::TimeStamps,
+        () if is_most(written) && waited >= OFTEN => Cause::OthersJournal,
+        () if is_most(written) => Cause::Overwrites,
+        () if is_most(unknown) && (file.is_new || grew) => Cause::Grows,
+        () => {
+            // No state has most: the dearest that is there.
+            let dearest = [
+                (appended, Cause::Grows),
+                (unwritten, Cause::Reserved),
+                (beyond, Cause::ReservedBeyond),
+                (hole, Cause::Holes),
+            ];
+            let found = dearest.into_iter().max_by_key(|(bytes, _)| *bytes);
+            found.filter(|(bytes, _)| *bytes > 0).map_or(Cause::Unknown, |(_, cause)| cause)
+        }
+    }
+}
+
+fn grew(file: &SeenFile) -> bool {
+    let len = |state: &Option<super::recording::FileState>| {
+        state.as_ref().map_or(0, |state| state.len_bytes)
+    };
+    file.before.is_some() && file.after.is_some() && len(&file.after) > len(&file.before)
+}
+
+/// The sentence: what one sync pays, why, and what it could pay.
+pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&Place>) -> String {
+    let pays = format!("each {} of {name} pays {}", how.words(), words(bill));
+    let mut sentence = match cause.reason() {
+        "" => pays,
+        reason => format!("{pays}, because {reason}"),
+    };
+    let floor = if place.is_some_and(|place| !place.layer.volatile_cache) {
+        "1 data write"
+    } else {
+        "1 data write and 1 flush"
+    };
+    let more = bill.journal_writes + bill.metadata_writes >= 0.2 || bill.flushes >= 1.2;
+    if cause.is_about_blocks() && more {
+        sentence.push_str(&format!("; over blocks that were written before it would pay {floor}"));
+    } else if cause == Cause::TimeStamps && more {
+        sentence.push_str(&format!("; fdatasync would pay {floor}"));
+    } else if cause == Cause::Overwrites {
+        sentence.push_str(": nothing that a program can do is cheaper");
+    }
+    if place.is_some_and(|place| place.barriers == Barriers::Off) {
+        sentence.push_str(". The mount has no barriers: a power loss can lose what was synced");
+    }
+    sentence
+}
+
+/// The bill of one sync in words: what it has none of is left out.
+pub fn words(bill: &SyncBill) -> String {
+    let parts = [
+        (bill.reads, "read", "reads"),
+        (bill.data_writes, "data write", "data writes"),
+        (bill.journal_writes, "journal write", "journal writes"),
+        (bill.metadata_writes, "metadata write", "metadata writes"),
+        (bill.flushes, "flush", "flushes"),
+        (bill.fua, "of them FUA", "of them FUA"),
+    ];
+    let said: Vec<String> = parts
+        .into_iter()
+        .filter(|(count, ..)| *count >= 0.05)
+        .map(|(count, one, many)| match count {
+            count if (count - 1.0).abs() < 0.05 => format!("1 {one}"),
+            count if (count - count.round()).abs() < 0.05 => format!("{count:.0} {many}"),
+            count => format!("{count:.1} {many}"),
+        })
+        .collect();
+    match said.split_last() {
+        None => "nothing on the disk".into(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}

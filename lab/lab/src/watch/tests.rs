@@ -1,0 +1,1 @@
+//! The pure part, on events made by hand.
