@@ -110,17 +110,20 @@ pub(super) const EVENTS: &[EventSpec] = &[
 
 /// The syncs of files as the file systems see them, and the requests of io_uring.
 pub(super) const SYNC_EVENTS: &[EventSpec] = &[
-    event("ext4/ext4_sync_file_enter", &["dev", "ino"], |record| {
-        Some(TraceKind::FileSync { device: Some(record.device()?), inode: record.number(1)? })
+    event("ext4/ext4_sync_file_enter", &["dev", "ino", "datasync"], |record| {
+        let (device, inode) = (Some(record.device()?), record.number(1)?);
+        Some(TraceKind::FileSync { device, inode, data_only: Some(record.number(2)? != 0) })
     }),
     event("ext4/ext4_sync_file_exit", &["dev", "ino"], |record| {
         Some(TraceKind::FileSyncEnd { device: record.device()?, inode: record.number(1)? })
     }),
     event("xfs/xfs_dir_fsync", &["dev", "ino"], |record| {
-        Some(TraceKind::FileSync { device: Some(record.device()?), inode: record.number(1)? })
+        let (device, inode) = (Some(record.device()?), record.number(1)?);
+        Some(TraceKind::FileSync { device, inode, data_only: None })
     }),
-    event("btrfs/btrfs_sync_file", &["ino"], |record| {
-        Some(TraceKind::FileSync { device: None, inode: record.number(0)? })
+    event("btrfs/btrfs_sync_file", &["ino", "datasync"], |record| {
+        let data_only = Some(record.number(1)? != 0);
+        Some(TraceKind::FileSync { device: None, inode: record.number(0)?, data_only })
     }),
     event("iomap/iomap_dio_rw_begin", &["dev", "ino", "pos", "count"], |record| {
         Some(TraceKind::DirectIo {

@@ -120,6 +120,9 @@ pub enum TraceKind {
         device: Option<DeviceNumber>,
         /// The file.
         inode: u64,
+        /// Whether only what reading needs becomes durable (`fdatasync`); `None` where its event
+        /// does not say it.
+        data_only: Option<bool>,
     },
     /// It has done so; only ext4 says it.
     FileSyncEnd {

@@ -80,22 +80,29 @@ struct Bio {
 /// Pairs the events of all layers, by time.
 pub(crate) fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
     let mut pairs = Pairs { layers, requests: Vec::new(), open: Vec::new(), bios: Vec::new() };
-    let layer_of =
-        |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));
+    // Partitions of one disk share its number: the place on the disk decides.
+    let layer_of = |device: DeviceNumber, sector: u64| {
+        let of_it = layers.iter().enumerate().filter(|(_, layer)| layer.numbers.contains(&device));
+        let begun = of_it.filter(|(_, layer)| {
+            sector == 0 || layer.start_bytes <= sector.saturating_mul(SECTOR_BYTES)
+        });
+        let nearest = begun.reduce(|a, b| if b.1.start_bytes > a.1.start_bytes { b } else { a });
+        nearest.map(|(index, _)| index)
+    };
     for event in events {
         match event.what {
             TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
-                let Some(layer) = layer_of(device) else { continue };
+                let Some(layer) = layer_of(device, sector) else { continue };
                 let (time_ns, tid) = (event.time_ns, event.tid);
                 pairs.queued(Bio { time_ns, layer, sector, sectors, flags, tid, comm });
             }
             TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
-                let Some(layer) = layer_of(device) else { continue };
+                let Some(layer) = layer_of(device, sector) else { continue };
                 let (time_ns, tid) = (event.time_ns, event.tid);
                 pairs.issued(Bio { time_ns, layer, sector, sectors, flags, tid, comm });
             }
             TraceKind::RequestComplete { device, sector, flags, .. } => {
-                let Some(layer) = layer_of(device) else { continue };
+                let Some(layer) = layer_of(device, sector) else { continue };
                 pairs.completed(event.time_ns, layer, sector, flags.op);
             }
             _ => {}

@@ -19,6 +19,8 @@ pub enum Cause {
     Overwrites,
     /// As before, but `fsync` also makes the time stamps durable.
     TimeStamps,
+    /// The same on ext4 without a journal, which writes the inode with each new time stamp.
+    InodeInPlace,
     /// It writes over its own blocks, and yet waits for the journal: another change of the file
     /// or of another one is in it.
     OthersJournal,
@@ -56,6 +58,10 @@ impl Cause {
         match self {
             Self::Overwrites => "it writes over blocks that were written before",
             Self::TimeStamps => "fsync makes the file's time stamps durable, too, and they changed",
+            Self::InodeInPlace => {
+                "its blocks were written before, but ext4 without a journal also writes the inode \
+                 whenever the time stamps in it changed"
+            }
             Self::OthersJournal => {
                 "its own blocks were written before, but another change was in the journal's \
                  transaction that it had to wait for"
@@ -112,7 +118,10 @@ pub fn cause(
     let Blocks { written, unwritten, beyond, appended, hole, shared, unknown } = tally.blocks;
     let all = tally.blocks.all().max(1) as f64;
     let is_most = |bytes: u64| bytes as f64 / all >= MOST;
-    let waited = tally.waited as f64 / tally.syncs.max(1) as f64;
+    let each = |count: u64| count as f64 / tally.syncs.max(1) as f64;
+    let waited = each(tally.waited);
+    let is_bare = is_bare(place);
+    let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio);
     let grew = grew(file);
     match () {
         () if is_most(shared) => Cause::Shared,
@@ -121,8 +130,11 @@ pub fn cause(
         () if is_most(hole) => Cause::Holes,
         () if is_most(appended) || grew && appended > 0 => Cause::Grows,
         () if is_most(written) && grew && waited >= OFTEN => Cause::Grows,
-        () if is_most(written) && waited >= OFTEN && how == How::Fsync => Cause::TimeStamps,
+        () if is_most(written) && waited >= OFTEN && is_full => Cause::TimeStamps,
         () if is_most(written) && waited >= OFTEN => Cause::OthersJournal,
+        () if is_most(written) && each(tally.metadata.requests) >= OFTEN && is_bare => {
+            Cause::InodeInPlace
+        }
         () if is_most(written) => Cause::Overwrites,
         () if is_most(unknown) && (file.is_new || grew) => Cause::Grows,
         () => {
@@ -139,6 +151,11 @@ pub fn cause(
     }
 }
 
+/// Whether it is ext4 without a journal.
+fn is_bare(place: &Place) -> bool {
+    place.layer.file_system == "ext4" && !place.has_journal
+}
+
 fn grew(file: &SeenFile) -> bool {
     let len = |state: &Option<super::recording::FileState>| {
         state.as_ref().map_or(0, |state| state.len_bytes)
@@ -153,10 +170,12 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
         "" => pays,
         reason => format!("{pays}, because {reason}"),
     };
-    let floor = if place.is_some_and(|place| !place.layer.volatile_cache) {
-        "1 data write"
-    } else {
-        "1 data write and 1 flush"
+    let has_cache = place.is_none_or(|place| place.layer.volatile_cache);
+    let floor = match (place.is_some_and(is_bare), has_cache) {
+        (true, true) => "1 data write, 1 flush, and a write of the inode when its time changed",
+        (true, false) => "1 data write, and a write of the inode when its time changed",
+        (false, true) => "1 data write and 1 flush",
+        (false, false) => "1 data write",
     };
     let more = bill.journal_writes + bill.metadata_writes >= 0.2 || bill.flushes >= 1.2;
     if cause.is_about_blocks() && more {

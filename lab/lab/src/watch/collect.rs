@@ -79,7 +79,6 @@ pub struct Watched {
     /// What each descriptor led to when it was last seen.
     links: HashMap<(u32, u32), (PathBuf, usize)>,
     places: HashMap<DeviceNumber, Option<usize>>,
-    /// How often requests to each place's disk were counted: nanoseconds busy.
     warnings: BTreeSet<String>,
     traces: Option<(BlockTrace, CallTrace)>,
     /// Descriptors whose writes are looked at.
@@ -253,6 +252,11 @@ impl Watched {
     fn gather(&mut self, traces: Option<(inkstone_host::Trace, inkstone_host::Trace)>) -> Seen {
         self.look();
         self.look_at_ends();
+        for place in &mut self.recording.places {
+            if let Some(target) = &place.target {
+                place.layer.add_data_areas(target);
+            }
+        }
         let mut recording = self.recording.clone();
         let is_traced = traces.is_some();
         if let Some((block, calls)) = traces {
@@ -446,9 +450,12 @@ impl Watched {
         let before = is_known.then(|| state_of(own)).flatten();
         let index = self.recording.files.len();
         self.by_inode.insert((device, facts.ino()), index);
+        let is_btrfs =
+            place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
         self.recording.files.push(SeenFile {
             device,
             inode: facts.ino(),
+            is_btrfs,
             path,
             is_directory: facts.is_dir(),
             is_new: self.traces.is_some(),
@@ -467,7 +474,16 @@ impl Watched {
         }
         let found = place_of(device, directory);
         let index = self.recording.places.len();
+        // btrfs has a number for each of its subvolumes.
+        let same = |place: &Place, known: &Place| {
+            let (new, known) = (&place.layer, &known.layer);
+            new.device == known.device && new.start_bytes == known.start_bytes
+        };
+        let known = found
+            .as_ref()
+            .and_then(|place| self.recording.places.iter().position(|known| same(place, known)));
         let place = match found {
+            Some(_) if known.is_some() => known,
             Some(place) if self.traces.is_none() => {
                 self.recording.places.push(place);
                 Some(index)

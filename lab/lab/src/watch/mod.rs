@@ -136,7 +136,9 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     let files: Vec<FileReport> =
         files.into_iter().take(FILES_LISTED).map(|(_, file)| file).collect();
     let never = recording.files.iter().enumerate().filter(|(index, file)| {
-        !file.is_directory && !file.is_gone && !by_file.contains_key(index)
+        let len = |state: &Option<recording::FileState>| state.as_ref().map(|s| s.len_bytes);
+        let is_written = file.is_new || len(&file.before) != len(&file.after);
+        is_written && !file.is_directory && !file.is_gone && !by_file.contains_key(index)
     });
     let never = never.map(|(_, file)| file.path.display().to_string());
     let mut report = WatchReport {

@@ -41,6 +41,8 @@ pub struct SeenFile {
     pub device: DeviceNumber,
     /// Its number there.
     pub inode: u64,
+    /// Whether its file system is btrfs, whose events have another device or none.
+    pub is_btrfs: bool,
     /// Its path when it was last seen.
     pub path: PathBuf,
     /// Whether it is a directory.

@@ -33,7 +33,7 @@ pub struct WatchReport {
     pub files_left_out: usize,
     /// The disks below them.
     pub disks: Vec<DiskReport>,
-    /// Files open for writing that nobody synced.
+    /// Files that grew or were opened for writing meanwhile, and that nobody synced.
     pub never_synced: Vec<String>,
     /// What to know before these figures are used.
     pub warnings: Vec<String>,

@@ -76,6 +76,8 @@ pub struct Sync {
     pub start_ns: u64,
     /// When it had ended.
     pub end_ns: u64,
+    /// Whether only what reading needs became durable, and no time stamps.
+    pub data_only: bool,
     /// Whether it returned an error.
     pub failed: bool,
 }
@@ -100,8 +102,19 @@ pub struct Syncs {
     pub syncs: Vec<Sync>,
     /// The writes that were seen.
     pub writes: Vec<Write>,
+    /// The files by the numbers that events have.
+    pub(super) by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
     /// Files that were created, synced and removed under the same name, and how often.
     pub again: HashMap<usize, u64>,
+}
+
+impl Syncs {
+    /// The file that an event names. btrfs's events have no device that `stat` knows.
+    pub(super) fn file_at(&self, device: DeviceNumber, inode: u64) -> Option<usize> {
+        let at = |key| self.by_inode.get(&key).copied();
+        let by_inode = at((None, inode)).filter(|&file| self.files[file].is_btrfs);
+        at((Some(device), inode)).or(by_inode)
+    }
 }
 
 const RING_FSYNC: u8 = 3;
@@ -118,6 +131,7 @@ struct Open {
     descriptor: Option<u32>,
     file: Option<usize>,
     bytes: Option<u64>,
+    data_only: bool,
 }
 
 /// A file system's sync outside of any call: by a worker of io_uring, or of the kernel.
@@ -127,6 +141,7 @@ struct ByWorker {
     start_ns: u64,
     end_ns: Option<u64>,
     file: usize,
+    data_only: bool,
     is_taken: bool,
 }
 
@@ -146,7 +161,6 @@ pub fn syncs_of(recording: &Recording) -> Syncs {
 
 struct Finder<'a> {
     recording: &'a Recording,
-    by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
     descriptors: HashMap<(u32, u32), Vec<Descriptor>>,
     kernel_workers: HashSet<u32>,
     calls: HashMap<u32, Open>,
@@ -174,14 +188,13 @@ impl<'a> Finder<'a> {
         });
         Self {
             recording,
-            by_inode,
             descriptors,
             kernel_workers: kernel_workers.collect(),
             calls: HashMap::new(),
             ring: HashMap::new(),
             workers: Vec::new(),
             running: HashMap::new(),
-            found: Syncs { files: recording.files.clone(), ..Syncs::default() },
+            found: Syncs { files: recording.files.clone(), by_inode, ..Syncs::default() },
         }
     }
 
@@ -198,15 +211,19 @@ impl<'a> Finder<'a> {
                     self.ended(open, now_ns, result < 0);
                 }
             }
-            TraceKind::FileSync { device, inode } => self.file(now_ns, thread, device, inode),
-            TraceKind::XfsSync { device, inode } => self.file(now_ns, thread, Some(device), inode),
+            TraceKind::FileSync { device, inode, data_only } => {
+                self.file(now_ns, thread, (device, inode), data_only);
+            }
+            TraceKind::XfsSync { device, inode } => {
+                self.file(now_ns, thread, (Some(device), inode), None);
+            }
             TraceKind::FileSyncEnd { .. } => {
                 if let Some(index) = self.running.remove(&thread) {
                     self.workers[index].end_ns = Some(now_ns);
                 }
             }
             TraceKind::DirectIo { device, inode, .. } => {
-                let file = self.by_inode.get(&(Some(device), inode)).copied();
+                let file = self.found.file_at(device, inode);
                 if let (Some(open), Some(_)) = (self.calls.get_mut(&thread), file) {
                     open.file = open.file.or(file);
                 }
@@ -220,8 +237,9 @@ impl<'a> Finder<'a> {
                 if self.recording.threads.contains_key(&thread) {
                     let start_ns = now_ns;
                     let (descriptor, file, bytes) = (None, None, None);
-                    self.ring
-                        .insert(request, Open { how, thread, start_ns, descriptor, file, bytes });
+                    let data_only = how == How::RingWrite;
+                    let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only };
+                    self.ring.insert(request, open);
                 }
             }
             TraceKind::RingFile { request, descriptor } => {
@@ -266,7 +284,9 @@ impl<'a> Finder<'a> {
         };
         let descriptor = descriptor.filter(|_| call != Call::Msync);
         let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
-        self.calls.insert(thread, Open { how, thread, start_ns, descriptor, file, bytes });
+        let data_only = how != How::Fsync && how != How::Syncfs;
+        let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only };
+        self.calls.insert(thread, open);
     }
 
     fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {
@@ -277,7 +297,13 @@ impl<'a> Finder<'a> {
     }
 
     /// A file system syncs this file in this thread.
-    fn file(&mut self, now_ns: u64, thread: u32, device: Option<DeviceNumber>, inode: u64) {
+    fn file(
+        &mut self,
+        now_ns: u64,
+        thread: u32,
+        (device, inode): (Option<DeviceNumber>, u64),
+        data_only: Option<bool>,
+    ) {
         if let Some(open) = self.calls.get(&thread).copied() {
             if open.how == How::Syncfs {
                 return;
@@ -285,24 +311,26 @@ impl<'a> Finder<'a> {
             let file = self.file_of(device, inode, &open);
             if let Some(open) = self.calls.get_mut(&thread) {
                 open.file = Some(file);
+                open.data_only = data_only.unwrap_or(open.data_only);
             }
             return;
         }
         let is_ours = self.recording.threads.contains_key(&thread);
-        let known = self.by_inode.get(&(device, inode)).copied();
+        let known = self.found.by_inode.get(&(device, inode)).copied();
         // A worker may sync for anybody; only our files are ours.
         let Some(file) = known.filter(|_| is_ours || self.kernel_workers.contains(&thread)) else {
             return;
         };
         self.running.insert(thread, self.workers.len());
         let (start_ns, end_ns, is_taken) = (now_ns, None, false);
-        self.workers.push(ByWorker { thread, start_ns, end_ns, file, is_taken });
+        let data_only = data_only.unwrap_or(false);
+        self.workers.push(ByWorker { thread, start_ns, end_ns, file, data_only, is_taken });
     }
 
     /// The file with this inode. One that was never seen is what the descriptor led to when it was
     /// last looked at, if that is gone: programs create the same file again and again.
     fn file_of(&mut self, device: Option<DeviceNumber>, inode: u64, open: &Open) -> usize {
-        if let Some(&file) = self.by_inode.get(&(device, inode)) {
+        if let Some(&file) = self.found.by_inode.get(&(device, inode)) {
             return file;
         }
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
@@ -317,7 +345,7 @@ impl<'a> Finder<'a> {
             self.unseen(&path, device, inode, place)
         });
         *self.found.again.entry(file).or_default() += 1;
-        self.by_inode.insert((device, inode), file);
+        self.found.by_inode.insert((device, inode), file);
         file
     }
 
@@ -328,7 +356,10 @@ impl<'a> Finder<'a> {
         inode: u64,
         place: Option<usize>,
     ) -> usize {
+        let is_btrfs =
+            place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
         self.found.files.push(SeenFile {
+            is_btrfs,
             device,
             inode,
             path: path.to_path_buf(),
@@ -359,6 +390,7 @@ impl<'a> Finder<'a> {
             file: file.unwrap_or(unknown),
             thread: open.thread,
             worker: None,
+            data_only: open.data_only,
             start_ns: open.start_ns,
             end_ns,
             failed,
@@ -380,6 +412,7 @@ impl<'a> Finder<'a> {
             if let Some(one) = within.find(is_it) {
                 one.is_taken = true;
                 (sync.file, sync.worker) = (one.file, Some(one.thread));
+                sync.data_only = one.data_only;
             }
         }
         let mut left: Vec<Sync> = Vec::new();
@@ -390,6 +423,7 @@ impl<'a> Finder<'a> {
                 file: one.file,
                 thread: one.thread,
                 worker: None,
+                data_only: one.data_only,
                 start_ns: one.start_ns,
                 end_ns: one.end_ns.unwrap_or_else(|| self.last_request_ns(one)),
                 failed: false,

@@ -108,6 +108,8 @@ impl Blocks {
 const BLOCK_BYTES: u64 = 4096;
 /// A request that took longer than this before a sync is not looked for.
 const LONG_NS: u64 = 1_000_000_000;
+/// From a direct write's beginning to its requests.
+const DIRECT_NS: u64 = 1_000_000_000;
 
 /// Makes the bill of each of the files, by their place in `syncs.files`.
 pub fn tally(recording: &Recording, syncs: &Syncs) -> Vec<FileTally> {
@@ -115,10 +117,11 @@ pub fn tally(recording: &Recording, syncs: &Syncs) -> Vec<FileTally> {
     let requests = pair(&recording.events, &layers);
     let seen = Seen::of(recording, syncs, &requests);
     let mut tallies = vec![FileTally::default(); syncs.files.len()];
-    let claims = seen.claim(&mut tallies);
+    let mut claims = seen.transfers();
+    seen.blocks(&claims, &mut tallies);
+    seen.claim(&mut claims, &mut tallies);
     seen.count(&claims, &mut tallies);
     seen.times(&claims, &mut tallies);
-    seen.blocks(&claims, &mut tallies);
     tallies
 }
 
@@ -179,6 +182,8 @@ struct Seen<'a> {
     /// By thread: its syncs, as places in `syncs.syncs`.
     by_thread: HashMap<u32, Vec<usize>>,
     asked: HashMap<u32, Vec<Asked>>,
+    /// By thread: when it began to write to which file past the page cache.
+    direct: HashMap<u32, Vec<(u64, usize)>>,
     forced: HashMap<u32, Vec<u64>>,
 }
 
@@ -189,7 +194,11 @@ impl<'a> Seen<'a> {
         let mut journal = vec![Vec::new(); places.len()];
         for (index, request) in requests.iter().enumerate() {
             if request.is_flush() {
-                flushes[request.layer].push(index);
+                // A flush empties the whole disk's cache, whichever partition asked for it.
+                let disk = places[request.layer].layer.numbers.first();
+                let on_it = places.iter().zip(&mut flushes);
+                let on_it = on_it.filter(|(place, _)| place.layer.numbers.first() == disk);
+                on_it.for_each(|(_, all)| all.push(index));
             } else if request.is_write() && is_journal(&places[request.layer].layer, request) {
                 journal[request.layer].push(index);
             }
@@ -211,6 +220,7 @@ impl<'a> Seen<'a> {
             transactions: vec![Vec::new(); places.len()],
             by_thread,
             asked: HashMap::new(),
+            direct: HashMap::new(),
             forced: HashMap::new(),
         };
         seen.read_events();
@@ -236,6 +246,11 @@ impl<'a> Seen<'a> {
                     let start_ns = start.unwrap_or(self.recording.span_ns.start);
                     let end_ns = event.time_ns;
                     self.transactions[place].push(Transaction { start_ns, end_ns });
+                }
+                TraceKind::DirectIo { device, inode, .. } => {
+                    if let Some(file) = self.syncs.file_at(device, inode) {
+                        self.direct.entry(event.tid).or_default().push((event.time_ns, file));
+                    }
                 }
                 TraceKind::XfsLogForce { .. } => {
                     self.forced.entry(event.tid).or_default().push(event.time_ns);
@@ -269,34 +284,41 @@ impl<'a> Seen<'a> {
         self.syncs.files[file].place
     }
 
-    /// Decides whose each request is. A request that serves several syncs is the first's.
-    fn claim(&self, tallies: &mut [FileTally]) -> HashMap<usize, Claim> {
-        let mut claims = HashMap::new();
-        for (index, request) in self.requests.iter().enumerate() {
-            if let Some(claim) = self.transfer(request) {
-                claims.insert(index, claim);
-            }
-        }
-        let own = self.own_data(&claims);
+    /// The reads and writes that are the program's, without the journal's.
+    fn transfers(&self) -> HashMap<usize, Claim> {
+        let all = self.requests.iter().enumerate();
+        all.filter_map(|(index, request)| Some((index, self.transfer(request)?))).collect()
+    }
+
+    /// Adds the flushes and the journal. A request that serves several syncs is the first's.
+    fn claim(&self, claims: &mut HashMap<usize, Claim>, tallies: &mut [FileTally]) {
+        let own = self.own_data(claims);
         for (number, sync) in self.syncs.syncs.iter().enumerate() {
             let tally = &mut tallies[sync.file];
             tally.syncs += 1;
             let Some(place) = self.place_of_file(sync.file) else { continue };
             let (flushes, asked_ns) = self.own_flushes(sync, place, &own[number]);
             let has_flush = !flushes.is_empty();
+            let is_only_data = self.recording.places[place].has_journal
+                && sync.data_only
+                && tally.blocks.all() - tally.blocks.written <= tally.blocks.all() / 50;
             let mut add = |index: usize, what: What| {
                 let claim = Claim { file: sync.file, sync: Some(number), what };
                 claims.entry(index).or_insert(claim);
             };
             flushes.into_iter().for_each(|index| add(index, What::Flush));
-            let waited = self.waited(sync, place, has_flush, asked_ns, &own[number]);
+            // With a flush of its own it may have waited for a transaction that was past its own
+            // flush; but not if it changed no metadata.
+            let waited = match has_flush && is_only_data {
+                true => None,
+                false => self.waited(sync, place, asked_ns.filter(|_| has_flush), &own[number]),
+            };
             tally.waited += u64::from(waited.is_some());
             for index in waited.into_iter().flatten() {
                 let is_flush = self.requests[index].is_flush();
                 add(index, if is_flush { What::Flush } else { What::Journal });
             }
         }
-        claims
     }
 
     /// Reads and writes that are the program's, without the journal's.
@@ -323,6 +345,16 @@ impl<'a> Seen<'a> {
                 let is_metadata = self.is_metadata(place, request, file);
                 let what = if is_metadata { What::Metadata } else { What::Data };
                 Some(Claim { file, sync, what })
+            }
+            // Where a file's blocks are not known (btrfs), the thread's last call says it.
+            (RequestOp::Write, None, None) => {
+                let all = self.direct.get(&request.tid)?;
+                let after = all.partition_point(|(time_ns, _)| *time_ns <= request.queued_ns);
+                let (time_ns, file) = *all.get(after.checked_sub(1)?)?;
+                let is_it = request.queued_ns - time_ns < DIRECT_NS
+                    && self.place_of_file(file) == Some(request.layer)
+                    && place.layer.is_file(&request.range());
+                is_it.then_some(Claim { file, sync: None, what: What::Data })
             }
             _ => None,
         }
@@ -417,7 +449,6 @@ impl<'a> Seen<'a> {
         &self,
         sync: &Sync,
         place: usize,
-        has_flush: bool,
         asked_ns: Option<u64>,
         own: &[usize],
     ) -> Option<Vec<usize>> {
@@ -439,11 +470,8 @@ impl<'a> Seen<'a> {
             return None;
         }
         let all = &self.transactions[place];
-        let until_ns = match (has_flush, asked_ns) {
-            (true, Some(asked_ns)) => asked_ns,
-            _ => sync.end_ns,
-        };
-        let from_ns = if has_flush { data_ns } else { sync.start_ns };
+        let until_ns = asked_ns.unwrap_or(sync.end_ns);
+        let from_ns = if asked_ns.is_some() { data_ns } else { sync.start_ns };
         let after = all.partition_point(|one| one.end_ns <= until_ns);
         let last = all.get(after.checked_sub(1)?)?;
         if last.end_ns <= from_ns || !facts.layer.volatile_cache && last.end_ns < data_ns {
@@ -537,7 +565,8 @@ impl<'a> Seen<'a> {
         let within = within.take_while(|(_, request)| request.issue_ns <= sync.end_ns);
         for (at, request) in within {
             let overlaps = request.complete_ns.is_none_or(|end_ns| end_ns > sync.start_ns);
-            if request.layer != place || !overlaps || claims.contains_key(&(from + at)) {
+            let is_own = self.recording.threads.contains_key(&request.tid);
+            if request.layer != place || !overlaps || is_own || claims.contains_key(&(from + at)) {
                 continue;
             }
             let name = request.comm.as_str();
