@@ -6,7 +6,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -19,7 +19,7 @@ use inkstone_lab::watch::{Predict, WatchOptions, watch as run};
 
 use crate::output::width;
 use crate::parse::duration;
-use crate::stdout;
+use crate::{signals, stdout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +73,7 @@ enum When {
     Never,
 }
 
-/// Watches, and prints what it saw. Exits with 1 if the program asked for nothing to be durable.
+/// Watches, and prints what it saw.
 pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     let target = match (arguments.process, &arguments.name, &arguments.path) {
         (Some(process), ..) => Target::Process(process),
@@ -112,7 +112,8 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
             std::fs::write(path, json).with_context(|| format!("write {}", path.display()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    let is_stopped = stop.load(Ordering::Relaxed);
+    Ok(if is_stopped { ExitCode::from(signals::ENDED) } else { ExitCode::SUCCESS })
 }
 
 fn read(path: &Path) -> anyhow::Result<LabResult> {

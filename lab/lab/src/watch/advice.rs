@@ -77,7 +77,7 @@ pub const SETTINGS: &[Setting] = &[
         causes: &[Cause::TimeStamps],
         setting: "innodb_use_fdatasync = ON",
         effect: "time stamps need no journal",
-        source: "https://dev.mysql.com/doc/refman/8.4/en/innodb-parameters.html",
+        source: "https://dev.mysql.com/worklog/task/?id=14452",
     },
     Setting {
         program: "RocksDB",

@@ -40,7 +40,7 @@ pub enum Cause {
     Shared,
     /// It is a directory: names change.
     Names,
-    /// Nothing was written to it.
+    /// Nothing had changed.
     NothingWritten,
     /// Its blocks could not be seen.
     #[default]
@@ -83,14 +83,14 @@ impl Cause {
             }
             Self::Shared => "its blocks are shared with another file, so data goes to a new place",
             Self::Names => "it is a directory: names were created, renamed or removed",
-            Self::NothingWritten => "nothing was written to it since the sync before",
+            Self::NothingWritten => "nothing had changed since the sync before",
             Self::Unknown => "",
         }
     }
 }
 
-/// The share of all bytes above which a state of the blocks is the cause.
-const MOST: f64 = 0.5;
+/// One first write of a block in this many is a cause.
+const FIRSTS_MIN: u64 = 50;
 /// The share of the syncs that must have waited for the journal before that is said.
 const OFTEN: f64 = 0.2;
 
@@ -102,52 +102,45 @@ pub fn cause(
     how: How,
     again: u64,
 ) -> Cause {
+    let FileTally { data, journal, metadata, .. } = tally;
+    if data.requests + journal.requests + metadata.requests == 0 {
+        return Cause::NothingWritten;
+    }
     if file.is_directory {
         return Cause::Names;
     }
-    if again * 2 > tally.syncs && again > 1 {
+    if again * 2 > tally.syncs && again > 1 || file.births > 2 {
         return Cause::CreatedAgain;
-    }
-    if tally.data.requests == 0 && tally.journal.requests == 0 {
-        return Cause::NothingWritten;
     }
     let Some(place) = place else { return Cause::Unknown };
     if place.copy_on_write == CopyOnWrite::Always && !place.layer.data_only.is_empty() {
         return Cause::CopyOnWrite;
     }
-    let Blocks { written, unwritten, beyond, appended, hole, shared, unknown } = tally.blocks;
-    let all = tally.blocks.all().max(1) as f64;
-    let is_most = |bytes: u64| bytes as f64 / all >= MOST;
+    let Blocks { unwritten, beyond, appended, hole, shared, unknown, .. } = tally.blocks;
+    let all = tally.blocks.all();
     let each = |count: u64| count as f64 / tally.syncs.max(1) as f64;
-    let waited = each(tally.waited);
-    let is_bare = is_bare(place);
+    let (waited, is_bare) = (each(tally.waited), is_bare(place));
     let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio);
-    let grew = grew(file);
-    match () {
-        () if is_most(shared) => Cause::Shared,
-        () if is_most(unwritten) => Cause::Reserved,
-        () if is_most(beyond) => Cause::ReservedBeyond,
-        () if is_most(hole) => Cause::Holes,
-        () if is_most(appended) || grew && appended > 0 => Cause::Grows,
-        () if is_most(written) && grew && waited >= OFTEN => Cause::Grows,
-        () if is_most(written) && waited >= OFTEN && is_full => Cause::TimeStamps,
-        () if is_most(written) && waited >= OFTEN => Cause::OthersJournal,
-        () if is_most(written) && each(tally.metadata.requests) >= OFTEN && is_bare => {
-            Cause::InodeInPlace
-        }
-        () if is_most(written) => Cause::Overwrites,
-        () if is_most(unknown) && (file.is_new || grew) => Cause::Grows,
-        () => {
-            // No state has most: the dearest that is there.
-            let dearest = [
-                (appended, Cause::Grows),
-                (unwritten, Cause::Reserved),
-                (beyond, Cause::ReservedBeyond),
-                (hole, Cause::Holes),
-            ];
-            let found = dearest.into_iter().max_by_key(|(bytes, _)| *bytes);
-            found.filter(|(bytes, _)| *bytes > 0).map_or(Cause::Unknown, |(_, cause)| cause)
-        }
+    // A block's first write is the dear one, also if many cheap ones follow.
+    let first = [
+        (appended, Cause::Grows),
+        (unwritten, Cause::Reserved),
+        (beyond, Cause::ReservedBeyond),
+        (hole, Cause::Holes),
+        (shared, Cause::Shared),
+    ];
+    let firsts = appended + unwritten + beyond + hole + shared;
+    let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
+    match dearest {
+        Some(cause) if firsts > 0 && firsts * FIRSTS_MIN >= all => cause,
+        _ if unknown * 2 > all && file.is_new => Cause::Grows,
+        _ if unknown * 2 > all => Cause::Unknown,
+        _ if waited >= OFTEN && grew(file) => Cause::Grows,
+        _ if waited >= OFTEN && is_full => Cause::TimeStamps,
+        _ if waited >= OFTEN => Cause::OthersJournal,
+        _ if each(tally.metadata.requests) >= OFTEN && is_bare => Cause::InodeInPlace,
+        _ if all == 0 => Cause::Unknown,
+        _ => Cause::Overwrites,
     }
 }
 
@@ -170,6 +163,10 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
         "" => pays,
         reason => format!("{pays}, because {reason}"),
     };
+    if cause.is_about_blocks() && (0.01..0.8).contains(&bill.waited) {
+        sentence
+            .push_str(&format!(": {:.0}% of the syncs wait for the journal", bill.waited * 100.0));
+    }
     let has_cache = place.is_none_or(|place| place.layer.volatile_cache);
     let floor = match (place.is_some_and(is_bare), has_cache) {
         (true, true) => "1 data write, 1 flush, and a write of the inode when its time changed",
@@ -177,7 +174,7 @@ pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&P
         (false, true) => "1 data write and 1 flush",
         (false, false) => "1 data write",
     };
-    let more = bill.journal_writes + bill.metadata_writes >= 0.2 || bill.flushes >= 1.2;
+    let more = bill.journal_writes + bill.metadata_writes >= 0.05 || bill.flushes >= 1.2;
     if cause.is_about_blocks() && more {
         sentence.push_str(&format!("; over blocks that were written before it would pay {floor}"));
     } else if cause == Cause::TimeStamps && more {

@@ -10,10 +10,10 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use inkstone_host::{
-    BlockTrace, Call, CallTrace, DeviceNumber, ExtentMap, OpenedAs, TraceEvent, TraceKind,
+    BlockTrace, Call, CallTrace, DeviceNumber, ExtentMap, OpenedAs, Trace, TraceEvent, TraceKind,
     block_stat, can_trace, monotonic_ns, sweep_trace_instances,
 };
 use inkstone_io::Capabilities;
@@ -63,6 +63,8 @@ const LOOK_SELDOM: Duration = Duration::from_secs(2);
 const MANY: usize = 1000;
 /// How often new syncs are looked at, for files that live for a moment.
 const TICK: Duration = Duration::from_millis(20);
+/// Events older than this have been read.
+const UNREAD_NS: u64 = 50_000_000;
 /// Writes to more descriptors than this are not looked at: only their bytes would be missed.
 const DESCRIPTORS_MAX: usize = 48;
 /// Files beyond this have no look at their blocks.
@@ -79,6 +81,7 @@ pub struct Watched {
     /// What each descriptor led to when it was last seen.
     links: HashMap<(u32, u32), (PathBuf, usize)>,
     places: HashMap<DeviceNumber, Option<usize>>,
+    births: HashMap<usize, SystemTime>,
     warnings: BTreeSet<String>,
     traces: Option<(BlockTrace, CallTrace)>,
     /// Descriptors whose writes are looked at.
@@ -112,6 +115,7 @@ impl Watched {
             by_inode: HashMap::new(),
             links: HashMap::new(),
             places: HashMap::new(),
+            births: HashMap::new(),
             warnings: BTreeSet::new(),
             traces: None,
             looked_at: (Vec::new(), false),
@@ -234,7 +238,8 @@ impl Watched {
     pub fn so_far(&mut self) -> Seen {
         let traces = self.traces.as_ref();
         let traces = traces.map(|(block, calls)| (block.so_far(), calls.so_far()));
-        self.gather(traces)
+        // What happened just now may be in one trace and not yet in the other.
+        self.gather(traces, monotonic_ns().saturating_sub(UNREAD_NS))
     }
 
     /// Ends the trace and returns all that was seen.
@@ -242,14 +247,16 @@ impl Watched {
     /// # Errors
     /// The trace could not be read or removed.
     pub fn finish(mut self) -> Result<Seen, WatchError> {
+        // One trace ends before the other: what came later is in one of them only.
+        let end_ns = monotonic_ns();
         let traces = match self.traces.take() {
             Some((block, calls)) => Some((block.stop()?, calls.stop()?)),
             None => None,
         };
-        Ok(self.gather(traces))
+        Ok(self.gather(traces, end_ns))
     }
 
-    fn gather(&mut self, traces: Option<(inkstone_host::Trace, inkstone_host::Trace)>) -> Seen {
+    fn gather(&mut self, traces: Option<(Trace, Trace)>, end_ns: u64) -> Seen {
         self.look();
         self.look_at_ends();
         for place in &mut self.recording.places {
@@ -259,11 +266,14 @@ impl Watched {
         }
         let mut recording = self.recording.clone();
         let is_traced = traces.is_some();
+        recording.span_ns.end = end_ns;
         if let Some((block, calls)) = traces {
             (recording.events, recording.calls) = (block.events, calls.events);
             recording.lost = block.lost + calls.lost;
+            let span = &recording.span_ns;
+            recording.events.retain(|event| span.contains(&event.time_ns));
+            recording.calls.retain(|event| span.contains(&event.time_ns));
         }
-        recording.span_ns.end = monotonic_ns();
         let process = |(&id, process): (&u32, &Process)| {
             let since = process.io.zip(process.last_io);
             WatchedProcess {
@@ -412,6 +422,9 @@ impl Watched {
         }
         let device = DeviceNumber::from_st_dev(facts.dev());
         let known = self.by_inode.get(&(device, facts.ino())).copied();
+        if let Some(file) = known {
+            self.note_birth(file, &facts);
+        }
         if is_same && known == self.links.get(&(process, number)).map(|(_, file)| *file) {
             return;
         }
@@ -437,6 +450,15 @@ impl Watched {
         });
     }
 
+    /// A number is used again for a new file, which was born at another time.
+    fn note_birth(&mut self, file: usize, facts: &fs::Metadata) {
+        let Ok(born) = facts.created() else { return };
+        let before = self.births.insert(file, born);
+        if before.is_some_and(|before| before != born) {
+            self.recording.files[file].births += 1;
+        }
+    }
+
     fn add_file(&mut self, process: u32, own: &Path, link: &Path, facts: &fs::Metadata) -> usize {
         let device = DeviceNumber::from_st_dev(facts.dev());
         let (path, is_gone) = without_mark(link);
@@ -459,6 +481,7 @@ impl Watched {
             path,
             is_directory: facts.is_dir(),
             is_new: self.traces.is_some(),
+            births: 1,
             is_gone,
             place,
             before,
@@ -524,8 +547,43 @@ impl Watched {
         Ok(())
     }
 
+    /// Programs sync a directory by a descriptor that lives for a moment: the directories of the
+    /// files that were seen get their names here.
+    fn add_parents(&mut self) {
+        let parents: BTreeSet<(PathBuf, Option<usize>)> = self
+            .recording
+            .files
+            .iter()
+            .filter_map(|file| Some((file.path.parent()?.to_path_buf(), file.place)))
+            .collect();
+        for (path, place) in parents {
+            let Ok(facts) = fs::metadata(&path) else { continue };
+            let device = DeviceNumber::from_st_dev(facts.dev());
+            if self.by_inode.contains_key(&(device, facts.ino())) {
+                continue;
+            }
+            self.by_inode.insert((device, facts.ino()), self.recording.files.len());
+            let is_btrfs =
+                place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+            self.recording.files.push(SeenFile {
+                device,
+                inode: facts.ino(),
+                is_btrfs,
+                path,
+                is_directory: true,
+                is_new: false,
+                births: 1,
+                is_gone: false,
+                place,
+                before: None,
+                after: None,
+            });
+        }
+    }
+
     /// What the files are at the end.
     fn look_at_ends(&mut self) {
+        self.add_parents();
         let by_file: HashMap<usize, (u32, u32)> =
             self.links.iter().map(|(&key, (_, file))| (*file, key)).collect();
         for (index, file) in self.recording.files.iter_mut().enumerate() {

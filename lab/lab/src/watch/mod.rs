@@ -133,6 +133,7 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         ));
     }
     let files_left_out = files.len().saturating_sub(FILES_LISTED);
+    let used: Vec<String> = files.iter().map(|(_, file)| file.device.clone()).collect();
     let files: Vec<FileReport> =
         files.into_iter().take(FILES_LISTED).map(|(_, file)| file).collect();
     let never = recording.files.iter().enumerate().filter(|(index, file)| {
@@ -152,12 +153,15 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         finding: String::new(),
         files,
         files_left_out,
-        disks: disks(recording, seconds),
+        disks: disks(recording, seconds)
+            .into_iter()
+            .filter(|disk| used.is_empty() || used.contains(&disk.device))
+            .collect(),
         never_synced: never.take(UNSYNCED_LISTED).collect(),
         warnings,
         lost_events: recording.lost,
     };
-    report.warnings.extend(place_warnings(recording));
+    report.warnings.extend(place_warnings(recording, &used));
     report.finding = finding(&report, seen.is_traced);
     report
 }
@@ -180,9 +184,9 @@ fn finding(report: &WatchReport, is_traced: bool) -> String {
     }
 }
 
-fn place_warnings(recording: &Recording) -> Vec<String> {
+fn place_warnings(recording: &Recording, used: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
-    for place in &recording.places {
+    for place in recording.places.iter().filter(|place| used.contains(&place.layer.device)) {
         let device = &place.layer.device;
         if let Some(backing) = &place.loop_backing {
             warnings.push(format!(
@@ -271,8 +275,8 @@ impl One<'_> {
             Some(bill) => why(&name, how, bill, cause, place),
             None => format!("{name}: there is no bill"),
         };
-        let note = match (file.is_gone, again) {
-            (_, 2..) => Some(format!("created again {again} times under this name")),
+        let note = match (file.is_gone, again.max(file.births - 1)) {
+            (_, 2..) => Some("created again and again under this name".into()),
             (true, _) => Some("removed or renamed while it was watched".into()),
             (false, _) if file.is_new => Some("opened while it was watched".into()),
             (false, _) => None,
@@ -339,7 +343,13 @@ impl One<'_> {
     fn time(&self) -> SyncTime {
         let each = |ns: u64| ns as f64 / 1000.0 / self.tally.syncs.max(1) as f64;
         let spent = self.tally.time;
+        let median = |all: &[u64]| {
+            let us: Vec<f64> = all.iter().map(|&ns| ns as f64 / 1000.0).collect();
+            crate::stats::median(&us)
+        };
         SyncTime {
+            waited_p50_us: median(&self.tally.waited_ns),
+            other_p50_us: median(&self.tally.other_ns),
             total_us: each(spent.total_ns),
             device_us: each(spent.device_ns),
             queue_us: each(spent.queue_ns),

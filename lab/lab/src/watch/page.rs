@@ -14,9 +14,10 @@ pub fn page(report: &WatchReport, width: usize) -> String {
         wrapped(&format!("{}, watched for {:.1} s", report.program, report.seconds), width);
     text.push('\n');
     text.push_str(&wrapped(&report.finding, width));
-    for file in &report.files {
+    for (index, file) in report.files.iter().enumerate() {
         text.push('\n');
-        file_of(file, width, &mut text);
+        // The finding says why the first one costs what it costs.
+        file_of(file, index > 0, width, &mut text);
     }
     if report.files_left_out > 0 {
         text.push_str(&format!(
@@ -66,7 +67,7 @@ pub fn page(report: &WatchReport, width: usize) -> String {
     text
 }
 
-fn file_of(file: &FileReport, width: usize, text: &mut String) {
+fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
     let note = file.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
     text.push_str(&wrapped(&format!("{}{note}", file.path), width));
     for (how, calls) in &file.calls {
@@ -119,6 +120,15 @@ fn file_of(file: &FileReport, width: usize, text: &mut String) {
             .collect();
         let said = format!("{} on average: {}", time(spent.total_us), parts.join(", "));
         text.push_str(&row("one takes", &said, width));
+        if let (Some(waited), Some(other)) = (spent.waited_p50_us, spent.other_p50_us) {
+            let share = file.bill.map_or(0.0, |bill| bill.waited * 100.0);
+            let said = format!(
+                "{share:.0}% of them waited for the journal: {} (median); the others: {}",
+                time(waited),
+                time(other)
+            );
+            text.push_str(&row("", &said, width));
+        }
     }
     if !file.beside.is_empty() {
         let others: Vec<String> = file
@@ -130,7 +140,9 @@ fn file_of(file: &FileReport, width: usize, text: &mut String) {
             .collect();
         text.push_str(&row("in between", &others.join(", "), width));
     }
-    text.push_str(&row("why", &file.why, width));
+    if says_why {
+        text.push_str(&row("why", &file.why, width));
+    }
     if let Some(advice) = &file.advice {
         let said = format!(
             "{}: {} ({}). {}",

@@ -49,6 +49,8 @@ pub struct SeenFile {
     pub is_directory: bool,
     /// Whether it was first seen after the start.
     pub is_new: bool,
+    /// How many different files with this number were seen: it was removed and created again.
+    pub births: u64,
     /// Whether its path led elsewhere, or nowhere, at the end.
     pub is_gone: bool,
     /// Its file system, if that is on a disk.

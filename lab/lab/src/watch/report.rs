@@ -143,6 +143,10 @@ pub struct SyncTime {
     pub queue_us: f64,
     /// Waiting for the journal beyond that.
     pub journal_us: f64,
+    /// The median of the syncs that waited for the journal or log; `None` if none did.
+    pub waited_p50_us: Option<f64>,
+    /// The median of the others.
+    pub other_p50_us: Option<f64>,
 }
 
 /// Another's requests that were in progress within a sync, on average.

@@ -365,6 +365,7 @@ impl<'a> Finder<'a> {
             path: path.to_path_buf(),
             is_directory: false,
             is_new: true,
+            births: 1,
             is_gone: true,
             place,
             before: None,

@@ -5,8 +5,8 @@
 //!
 //! **Data** is a write that the syncing thread submitted within the sync, or one on the file's
 //! blocks, by whomever. **A flush** is a sync's if it served a flush that the syncing thread asked
-//! for: the last one that ended before that thread went on. One flush may serve several syncs, and
-//! then is counted once, for the first.
+//! for: the first that the device got after that. One flush may serve several syncs, and then is
+//! counted once, for the first.
 //!
 //! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since the
 //! journal's covers it. So a sync without a flush of its own waited for the last transaction that
@@ -36,6 +36,10 @@ pub struct FileTally {
     pub syncs: u64,
     /// How many of them waited for the journal or the log.
     pub waited: u64,
+    /// How long each of those took.
+    pub waited_ns: Vec<u64>,
+    /// How long each of the others took.
+    pub other_ns: Vec<u64>,
     /// Data writes, within syncs and between them.
     pub data: Tally,
     /// Writes into the journal or log that a sync waited for.
@@ -165,8 +169,6 @@ struct Transaction {
 struct Asked {
     time_ns: u64,
     place: usize,
-    /// The thread's next request.
-    until_ns: u64,
 }
 
 struct Seen<'a> {
@@ -257,13 +259,9 @@ impl<'a> Seen<'a> {
                 }
                 TraceKind::BioQueue { device, sectors, flags, .. } => {
                     let Some(place) = self.place_of(device) else { continue };
-                    let all = self.asked.entry(event.tid).or_default();
-                    if let Some(last) = all.last_mut().filter(|last| last.until_ns == u64::MAX) {
-                        last.until_ns = event.time_ns;
-                    }
                     if flags.is_pure_flush(sectors) {
-                        let (time_ns, until_ns) = (event.time_ns, u64::MAX);
-                        all.push(Asked { time_ns, place, until_ns });
+                        let asked = Asked { time_ns: event.time_ns, place };
+                        self.asked.entry(event.tid).or_default().push(asked);
                     }
                 }
                 _ => {}
@@ -314,6 +312,8 @@ impl<'a> Seen<'a> {
                 false => self.waited(sync, place, asked_ns.filter(|_| has_flush), &own[number]),
             };
             tally.waited += u64::from(waited.is_some());
+            let times = if waited.is_some() { &mut tally.waited_ns } else { &mut tally.other_ns };
+            times.push(sync.end_ns - sync.start_ns);
             for index in waited.into_iter().flatten() {
                 let is_flush = self.requests[index].is_flush();
                 add(index, if is_flush { What::Flush } else { What::Journal });
@@ -363,11 +363,12 @@ impl<'a> Seen<'a> {
     /// A write by a syncing thread that is on no known block of a file: its data, if the blocks of
     /// its file are not known or it is on an area for data.
     fn is_metadata(&self, place: &Place, request: &DeviceRequest, file: usize) -> bool {
-        let known = self.syncs.files[file].after.is_some() && !self.syncs.files[file].is_gone;
+        let file = &self.syncs.files[file];
+        let known = file.after.is_some() && !file.is_gone && file.births == 1;
         request.flags.meta
             || match place.layer.data_only.is_empty() {
                 false => !place.layer.is_file(&request.range()),
-                true => known || self.syncs.files[file].is_directory,
+                true => known || file.is_directory,
             }
     }
 
@@ -402,8 +403,7 @@ impl<'a> Seen<'a> {
             let from = all.partition_point(|asked| asked.time_ns < sync.start_ns);
             let within = all[from..].iter().take_while(|asked| asked.time_ns <= sync.end_ns);
             for asked in within.filter(|asked| asked.place == place) {
-                let until_ns = asked.until_ns.min(sync.end_ns);
-                found.extend(self.flush_for(place, asked.time_ns, until_ns));
+                found.extend(self.flush_for(place, asked.time_ns));
                 asked_ns = Some(asked.time_ns);
             }
         }
@@ -413,16 +413,11 @@ impl<'a> Seen<'a> {
         (found, asked_ns)
     }
 
-    /// The flush that served a request for one: the last that ended before the thread went on.
-    fn flush_for(&self, place: usize, asked_ns: u64, until_ns: u64) -> Option<usize> {
+    /// The flush that served a request for one: the first that was sent after it.
+    fn flush_for(&self, place: usize, asked_ns: u64) -> Option<usize> {
         let flushes = &self.flushes[place];
-        let from = flushes.partition_point(|&index| self.requests[index].issue_ns < asked_ns);
-        let after = || flushes[from..].iter().copied();
-        let in_time = |&index: &usize| {
-            self.requests[index].complete_ns.is_some_and(|end_ns| end_ns <= until_ns)
-        };
-        let sent = |&index: &usize| self.requests[index].issue_ns <= until_ns;
-        after().take_while(sent).filter(in_time).last().or_else(|| after().next())
+        let at = flushes.partition_point(|&index| self.requests[index].issue_ns < asked_ns);
+        flushes.get(at).copied()
     }
 
     /// The flushes that the block layer made of a write's PREFLUSH and FUA.
@@ -432,15 +427,12 @@ impl<'a> Seen<'a> {
         if !place.layer.volatile_cache {
             return Vec::new();
         }
-        let before = request.asked.preflush.then_some(());
-        let before = before
-            .and_then(|()| self.flush_for(request.layer, request.queued_ns, request.issue_ns));
-        let after = (request.asked.fua && !place.has_fua).then_some(request.complete_ns).flatten();
-        let after = after.and_then(|done_ns| {
-            let flushes = &self.flushes[request.layer];
-            let at = flushes.partition_point(|&index| self.requests[index].issue_ns < done_ns);
-            flushes.get(at).copied()
-        });
+        let before =
+            request.asked.preflush.then(|| self.flush_for(request.layer, request.queued_ns));
+        let is_after = request.asked.fua && !place.has_fua;
+        let after = request.complete_ns.filter(|_| is_after);
+        let after = after.and_then(|done_ns| self.flush_for(request.layer, done_ns));
+        let before = before.flatten();
         [before, after].into_iter().flatten().collect()
     }
 
