@@ -133,13 +133,13 @@ pub fn cause(
     let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
     match dearest {
         Some(cause) if firsts > 0 && firsts * FIRSTS_MIN >= all => cause,
+        _ if all == 0 => Cause::Unknown,
         _ if unknown * 2 > all && file.is_new => Cause::Grows,
         _ if unknown * 2 > all => Cause::Unknown,
         _ if waited >= OFTEN && grew(file) => Cause::Grows,
         _ if waited >= OFTEN && is_full => Cause::TimeStamps,
         _ if waited >= OFTEN => Cause::OthersJournal,
         _ if each(tally.metadata.requests) >= OFTEN && is_bare => Cause::InodeInPlace,
-        _ if all == 0 => Cause::Unknown,
         _ => Cause::Overwrites,
     }
 }

@@ -351,7 +351,7 @@ impl Watched {
                 all.iter().filter(|(id, stat)| is_it(**id, stat)).map(|(&id, _)| id).collect()
             }
             Target::Path(path) => {
-                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                let path = absolute(path);
                 let is_below = |id: u32| {
                     let mut links = numbers_in(&format!("/proc/{id}/fd")).into_iter();
                     links.any(|number| link_of(id, number).is_some_and(|l| l.starts_with(&path)))
@@ -410,8 +410,7 @@ impl Watched {
             return;
         }
         if let Target::Path(path) = &self.target {
-            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-            if !link.starts_with(path) {
+            if !link.starts_with(absolute(path)) {
                 return;
             }
         }
@@ -689,6 +688,11 @@ fn link_of(process: u32, number: u32) -> Option<PathBuf> {
 fn may_be_a_file(link: &Path) -> bool {
     let elsewhere = ["/dev", "/proc", "/sys"].iter().any(|other| link.starts_with(other));
     link.is_absolute() && (!elsewhere || link.starts_with("/dev/shm"))
+}
+
+/// The path as descriptors' links have it.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// The kernel marks the path of a file that was removed.

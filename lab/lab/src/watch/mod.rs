@@ -111,7 +111,11 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     let tallies = tally(recording, &syncs);
     let seconds = recording.span_ns.end.saturating_sub(recording.span_ns.start) as f64 / 1e9;
     let mut by_file: BTreeMap<usize, Vec<&Sync>> = BTreeMap::new();
-    for sync in &syncs.syncs {
+    let is_wanted = |file: usize| match &options.target {
+        Target::Path(path) => syncs.files[file].path.starts_with(collect::absolute(path)),
+        _ => true,
+    };
+    for sync in syncs.syncs.iter().filter(|sync| is_wanted(sync.file)) {
         by_file.entry(sync.file).or_default().push(sync);
     }
     let program = seen.processes.first().map_or_else(String::new, |process| process.name.clone());

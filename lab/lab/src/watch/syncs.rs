@@ -317,14 +317,18 @@ impl<'a> Finder<'a> {
         }
         let is_ours = self.recording.threads.contains_key(&thread);
         let known = self.found.by_inode.get(&(device, inode)).copied();
-        // A worker may sync for anybody; only our files are ours.
-        let Some(file) = known.filter(|_| is_ours || self.kernel_workers.contains(&thread)) else {
-            return;
-        };
+        // A worker may sync for anybody: only files that were seen open are ours.
+        let seen = self.recording.files.len();
+        let is_known = |&file: &usize| is_ours || file < seen && self.is_kernels(thread);
+        let Some(file) = known.filter(is_known) else { return };
         self.running.insert(thread, self.workers.len());
         let (start_ns, end_ns, is_taken) = (now_ns, None, false);
         let data_only = data_only.unwrap_or(false);
         self.workers.push(ByWorker { thread, start_ns, end_ns, file, data_only, is_taken });
+    }
+
+    fn is_kernels(&self, thread: u32) -> bool {
+        self.kernel_workers.contains(&thread)
     }
 
     /// The file with this inode. One that was never seen is what the descriptor led to when it was
