@@ -100,7 +100,7 @@ pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Re
     let report = run(&options, stop, show)?;
     if arguments.json.as_deref() != Some(Path::new("-")) {
         if arguments.live && is_terminal {
-            stdout::print("\x1b[H\x1b[2J".to_owned());
+            stdout::print("\x1b[H\x1b[2J");
         }
         stdout::print(page(&report, columns));
     }

@@ -101,32 +101,23 @@ impl BlockTrace {
     }
 }
 
-/// A running trace of the system calls by which chosen threads ask for durability. It attaches to
-/// nothing: the kernel filters by thread. Dropped it ends and leaves nothing.
+/// A running trace of the system calls by which programs ask for durability, of all threads: each
+/// event says whose it is. (A filter by thread would cost every switch of threads on the machine
+/// more than these events do.) It attaches to nothing. Dropped it ends and leaves nothing.
 pub struct CallTrace(Running);
 
 impl CallTrace {
-    /// Starts to trace these threads, and those that they will start.
+    /// Starts it.
     ///
     /// # Errors
     /// As [`BlockTrace::start`]; the kernel has no events of system calls.
-    pub fn start(threads: &[u32]) -> Result<CallTrace> {
+    pub fn start() -> Result<CallTrace> {
         let instance = Instance::create()?;
         if !fs::exists(instance.file("events/syscalls/sys_enter_fsync")).unwrap_or(false) {
             let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
             return Err(Error::unsupported("trace system calls", instance.file("events"), why));
         }
-        instance.write("options/event-fork", "1")?;
-        add_threads(&instance, threads)?;
         Ok(CallTrace(Running::start(instance, CALL_EVENTS.iter(), "")?))
-    }
-
-    /// Traces these threads too.
-    ///
-    /// # Errors
-    /// The kernel refuses one of them.
-    pub fn add_threads(&self, threads: &[u32]) -> Result<()> {
-        add_threads(&self.0.instance, threads)
     }
 
     /// Shows the writes to these descriptors, too, and to no others. With `with_ends` also when
@@ -179,14 +170,6 @@ impl CallTrace {
 }
 
 const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
-
-fn add_threads(instance: &Instance, threads: &[u32]) -> Result<()> {
-    // Some hundred numbers in one write: the kernel reads at most a page's worth at a time.
-    threads.chunks(256).try_for_each(|some| {
-        let numbers: Vec<String> = some.iter().map(u32::to_string).collect();
-        instance.write("set_event_pid", &format!("{}\n", numbers.join(" ")))
-    })
-}
 
 /// An instance with the thread that empties its buffers.
 struct Running {

@@ -145,8 +145,11 @@ pub(super) const SYNC_EVENTS: &[EventSpec] = &[
     }),
 ];
 
-/// The system calls that ask for durability, and those that write.
+/// The system calls that ask for durability, and those that write; and new threads.
 pub(super) const CALL_EVENTS: &[EventSpec] = &[
+    event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
+        Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
+    }),
     event("syscalls/sys_enter_fsync", &["fd"], |record| enter(record, Call::Fsync)),
     event("syscalls/sys_exit_fsync", &["ret"], |record| exit(record, Call::Fsync)),
     event("syscalls/sys_enter_fdatasync", &["fd"], |record| enter(record, Call::Fdatasync)),

@@ -161,7 +161,14 @@ pub enum TraceKind {
         /// As in [`RingSubmit`](Self::RingSubmit).
         request: u64,
     },
-    /// A traced thread called the system.
+    /// A thread has started a thread or a process.
+    Fork {
+        /// The thread that did.
+        parent: u32,
+        /// The new one.
+        child: u32,
+    },
+    /// A thread called the system.
     CallEnter {
         /// Which call.
         call: Call,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{directory, is_root, not_run, refused, run, said, spawn, text};
+use crate::support::{directory, is_root, json, not_run, refused, run, said, spawn, text};
 use inkstone_host::{can_trace, signal_process};
 
 /// Whether syncs can be seen here; if not, that is printed loudly.
@@ -100,7 +100,8 @@ fn thousands_of_files_and_one_that_is_renamed() {
         file.sync_data().expect("synced");
     }
     let ended = watch.wait_with_output().expect("an end");
-    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).expect(&said(&ended));
+    assert!(ended.status.success(), "{}", said(&ended));
+    let report = json(&ended.stdout);
     let listed = report["files"].as_array().expect("files");
     let left_out = report["files_left_out"].as_u64().expect("a number");
     assert_eq!(listed.len() as u64 + left_out, 30, "{report:#}");

@@ -192,8 +192,7 @@ impl Watched {
             return Ok(());
         }
         let block = BlockTrace::with_syncs(&devices)?;
-        let threads: Vec<u32> = self.recording.threads.keys().copied().collect();
-        let calls = CallTrace::start(&threads)?;
+        let calls = CallTrace::start()?;
         self.traces = Some((block, calls));
         self.choose_writes()?;
         // Threads that were started while it began.
@@ -364,15 +363,8 @@ impl Watched {
     }
 
     fn look_at_threads(&mut self, process: u32) {
-        let threads = numbers_in(&format!("/proc/{process}/task"));
-        let new: Vec<u32> = threads
-            .into_iter()
-            .filter(|thread| self.recording.threads.insert(*thread, process) != Some(process))
-            .collect();
-        if let (Some((_, calls)), false) = (&self.traces, new.is_empty()) {
-            // A thread may have ended meanwhile: then there is nothing to see.
-            let _ = calls.add_threads(&new);
-        }
+        let threads = numbers_in(&format!("/proc/{process}/task")).into_iter();
+        self.recording.threads.extend(threads.map(|thread| (thread, process)));
     }
 
     /// Files that live for a moment: looks where the newest syncs' descriptors lead.
@@ -391,16 +383,26 @@ impl Watched {
             }
         }
         for (thread, number) in asked.into_iter().take(64) {
-            let process = self.recording.threads.get(&thread).copied().or_else(|| {
-                // A thread or a process that began since the last look.
-                let process = process_of(thread)?;
+            if let Some(process) = self.process_of_sync(thread, number) {
                 self.recording.threads.insert(thread, process);
-                Some(process)
-            });
-            if let Some(process) = process {
                 self.look_at_descriptor(process, number);
             }
         }
+    }
+
+    /// The process of a thread that syncs, if it is the program's: perhaps one that began since the
+    /// last look.
+    fn process_of_sync(&self, thread: u32, number: u32) -> Option<u32> {
+        if let Some(&known) = self.recording.threads.get(&thread) {
+            return Some(known);
+        }
+        let process = process_of(thread)?;
+        let is_it = match &self.target {
+            Target::Path(path) => link_of(process, number)?.starts_with(absolute(path)),
+            Target::Process(_) => self.processes.contains_key(&stat_of(process)?.parent),
+            Target::Name(_) => false,
+        };
+        (is_it || self.processes.contains_key(&process)).then_some(process)
     }
 
     fn look_at_descriptor(&mut self, process: u32, number: u32) {
@@ -409,10 +411,10 @@ impl Watched {
         if is_same && self.descriptor_count > MANY || !may_be_a_file(&link) {
             return;
         }
-        if let Target::Path(path) = &self.target {
-            if !link.starts_with(absolute(path)) {
-                return;
-            }
+        if let Target::Path(path) = &self.target
+            && !link.starts_with(absolute(path))
+        {
+            return;
         }
         let own = PathBuf::from(format!("/proc/{process}/fd/{number}"));
         let Ok(facts) = fs::metadata(&own) else { return };

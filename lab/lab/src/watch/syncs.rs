@@ -102,6 +102,8 @@ pub struct Syncs {
     pub syncs: Vec<Sync>,
     /// The writes that were seen.
     pub writes: Vec<Write>,
+    /// The program's threads, each with its process; also those that lived for a moment.
+    pub(super) threads: HashMap<u32, u32>,
     /// The files by the numbers that events have.
     pub(super) by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
     /// Files that were created, synced and removed under the same name, and how often.
@@ -194,13 +196,24 @@ impl<'a> Finder<'a> {
             ring: HashMap::new(),
             workers: Vec::new(),
             running: HashMap::new(),
-            found: Syncs { files: recording.files.clone(), by_inode, ..Syncs::default() },
+            found: Syncs {
+                files: recording.files.clone(),
+                threads: recording.threads.clone(),
+                by_inode,
+                ..Syncs::default()
+            },
         }
     }
 
     fn see(&mut self, event: &TraceEvent) {
         let (now_ns, thread) = (event.time_ns, event.tid);
         match event.what {
+            TraceKind::Fork { parent, child } => {
+                if let Some(&process) = self.found.threads.get(&parent) {
+                    self.found.threads.entry(child).or_insert(process);
+                }
+            }
+            TraceKind::CallEnter { .. } if !self.found.threads.contains_key(&thread) => {}
             TraceKind::CallEnter { call, argument, bytes, position, flags } => {
                 let number = u32::try_from(argument).ok();
                 let write = (bytes, position, flags);
@@ -234,7 +247,7 @@ impl<'a> Finder<'a> {
                     opcode if RING_WRITES.contains(&opcode) => How::RingWrite,
                     _ => return,
                 };
-                if self.recording.threads.contains_key(&thread) {
+                if self.found.threads.contains_key(&thread) {
                     let start_ns = now_ns;
                     let (descriptor, file, bytes) = (None, None, None);
                     let data_only = how == How::RingWrite;
@@ -290,7 +303,7 @@ impl<'a> Finder<'a> {
     }
 
     fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {
-        let process = *self.recording.threads.get(&thread)?;
+        let process = *self.found.threads.get(&thread)?;
         let all = self.descriptors.get(&(process, number?))?;
         let since = all.iter().rev().find(|seen| seen.since_ns <= now_ns);
         since.or(all.first()).copied()
@@ -315,7 +328,7 @@ impl<'a> Finder<'a> {
             }
             return;
         }
-        let is_ours = self.recording.threads.contains_key(&thread);
+        let is_ours = self.found.threads.contains_key(&thread);
         let known = self.found.by_inode.get(&(device, inode)).copied();
         // A worker may sync for anybody: only files that were seen open are ours.
         let seen = self.recording.files.len();

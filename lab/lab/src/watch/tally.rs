@@ -557,7 +557,7 @@ impl<'a> Seen<'a> {
         let within = within.take_while(|(_, request)| request.issue_ns <= sync.end_ns);
         for (at, request) in within {
             let overlaps = request.complete_ns.is_none_or(|end_ns| end_ns > sync.start_ns);
-            let is_own = self.recording.threads.contains_key(&request.tid);
+            let is_own = self.syncs.threads.contains_key(&request.tid);
             if request.layer != place || !overlaps || is_own || claims.contains_key(&(from + at)) {
                 continue;
             }
