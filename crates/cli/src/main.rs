@@ -50,7 +50,8 @@ enum Command {
     /// Measure for two seconds which way of writing is fastest here, and save the choice beside the
     /// log
     Tune(tune::TuneArguments),
-    /// Show what one sync of a running program costs on its disk, why, and what would make it cheaper
+    /// Show what one sync of a running program costs on its disk, why, and what would make it
+    /// cheaper
     Watch(watch::WatchArguments),
     /// Cut the power, and check what is left of a log
     Powerloss(powerloss::PowerlossArguments),

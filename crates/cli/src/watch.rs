@@ -1,7 +1,7 @@
 //! `inkstone watch`.
 //!
-//! *Owns*: its arguments, and how a growing report is redrawn. *May not touch*: watching, the page's
-//! text.
+//! *Owns*: its arguments, and how a growing report is redrawn. *May not touch*: watching, the
+//! page's text.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};

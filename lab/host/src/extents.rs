@@ -1,7 +1,8 @@
 //! The places and states of a file's blocks, by FIEMAP.
 //!
 //! *Owns*: the map. *May not touch*: the file's content; [`ExtentMap::of`] makes the file system
-//! write delayed data out first. The lab checks with it that a cell's file is in the state that the cell claims.
+//! write delayed data out first. The lab checks with it that a cell's file is in the state that the
+//! cell claims.
 
 use std::fs::File;
 use std::ops::Range;

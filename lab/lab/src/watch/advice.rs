@@ -1,7 +1,7 @@
 //! What a program's own settings can do about a cause.
 //!
-//! *Owns*: the table of settings, each with its source; docs/watch.md shows the same table. *May not
-//! touch*: how much it would help (`predict`).
+//! *Owns*: the table of settings, each with its source; docs/watch.md shows the same table. *May
+//! not touch*: how much it would help (`predict`).
 
 use serde::{Deserialize, Serialize};
 

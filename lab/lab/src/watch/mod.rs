@@ -4,8 +4,8 @@
 //! *Owns*: the order of the steps, and the report's sentences. *May not touch*: the terminal.
 //!
 //! [`collect`] watches and gives a [`recording::Recording`]; everything after it is computed from
-//! that alone: [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause) (why). Then
-//! [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints.
+//! that alone: [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause)
+//! (why). Then [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints.
 
 pub mod advice;
 pub mod cause;

@@ -3,8 +3,8 @@
 //! *Owns*: pairing calls with their ends, with the file systems' own events, and with io_uring's
 //! and Linux AIO's requests. *May not touch*: requests to the disk (`tally`).
 //!
-//! A file is named by the file system's own event within the call (it has the inode, so a descriptor
-//! that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
+//! A file is named by the file system's own event within the call (it has the inode, so a
+//! descriptor that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

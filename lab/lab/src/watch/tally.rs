@@ -8,11 +8,11 @@
 //! for: the first that the device got after that. One flush may serve several syncs, and then is
 //! counted once, for the first.
 //!
-//! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since the
-//! journal's covers it. So a sync without a flush of its own waited for the last transaction that
-//! ended within it; and one that sent a flush did so if a transaction ended between its data and
-//! that flush. The transaction's writes and flushes are the sync's. (xfs): a sync that forced the
-//! log waited for the last log write that ended within it, and for those before that one which
+//! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since
+//! the journal's covers it. So a sync without a flush of its own waited for the last transaction
+//! that ended within it; and one that sent a flush did so if a transaction ended between its data
+//! and that flush. The transaction's writes and flushes are the sync's. (xfs): a sync that forced
+//! the log waited for the last log write that ended within it, and for those before that one which
 //! belong to the same checkpoint. (btrfs): the syncing thread writes the log tree and the
 //! superblock itself.
 
