@@ -24,6 +24,7 @@ mod signals;
 mod tee;
 mod threads;
 mod tune;
+mod watch;
 mod writer;
 
 use std::io::IsTerminal as _;
@@ -49,6 +50,9 @@ enum Command {
     /// Measure for two seconds which way of writing is fastest here, and save the choice beside the
     /// log
     Tune(tune::TuneArguments),
+    /// Show what one sync of a running program costs on its disk, why, and what would make it
+    /// cheaper
+    Watch(watch::WatchArguments),
     /// Cut the power, and check what is left of a log
     Powerloss(powerloss::PowerlossArguments),
     /// Write stdin into a rotating text log that survives a kill
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab::lab(&lab, &stop),
         Command::Bench(bench) => bench::bench(&bench, &stop),
         Command::Tune(tune) => tune::tune(&tune, &stop),
+        Command::Watch(arguments) => watch::watch(&arguments, &stop),
         Command::Powerloss(powerloss) => powerloss::powerloss(&powerloss, &stop),
         Command::Tee(tee) => tee::tee(*tee),
         Command::Log(command) => log::run(&command, &stop),

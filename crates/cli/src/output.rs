@@ -191,7 +191,8 @@ fn style() -> TableStyle {
     TableStyle { colour: terminal && !no_color && !dumb, width: width(terminal), unicode }
 }
 
-fn width(terminal: bool) -> usize {
+/// The terminal's columns.
+pub(crate) fn width(terminal: bool) -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
     let asked = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     let told = columns.or_else(|| terminal.then(asked).flatten());

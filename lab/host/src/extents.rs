@@ -1,7 +1,8 @@
 //! The places and states of a file's blocks, by FIEMAP.
 //!
-//! *Owns*: the map. *May not touch*: the file's content; asking makes the file system write delayed
-//! data out first. The lab checks with it that a cell's file is in the state that the cell claims.
+//! *Owns*: the map. *May not touch*: the file's content; [`ExtentMap::of`] makes the file system
+//! write delayed data out first. The lab checks with it that a cell's file is in the state that the
+//! cell claims.
 
 use std::fs::File;
 use std::ops::Range;
@@ -65,8 +66,20 @@ impl ExtentMap {
     /// # Errors
     /// `is_unsupported()` if it has no FIEMAP (tmpfs); else what the kernel answers.
     pub fn of(file: &File, path: &Path) -> Result<Self> {
+        Self::with(file, path, fiemap::FIEMAP_FLAG_SYNC)
+    }
+
+    /// As [`of`](Self::of), but nothing is written for it: what is only in memory is `Delayed`.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn as_it_is(file: &File, path: &Path) -> Result<Self> {
+        Self::with(file, path, 0)
+    }
+
+    fn with(file: &File, path: &Path, flags: u32) -> Result<Self> {
         let mut extents = Vec::new();
-        fiemap::walk(file, path, fiemap::FIEMAP_FLAG_SYNC, |batch| {
+        fiemap::walk(file, path, flags, |batch| {
             extents.extend(batch.iter().map(from_kernel));
             true
         })?;

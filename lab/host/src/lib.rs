@@ -7,8 +7,8 @@
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
-//! [`Mount`], [`WorkDir`], [`BlockTrace`] and [`Helper`] remove what they made when they are
-//! dropped. What a killed process left is found again by name and lock: [`sweep`],
+//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`CallTrace`] and [`Helper`] remove what they made when
+//! they are dropped. What a killed process left is found again by name and lock: [`sweep`],
 //! [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it
 //! knows files, devices and sectors.
 //!
@@ -21,6 +21,7 @@ mod counters;
 mod engine;
 mod extents;
 mod fallocate;
+mod fdinfo;
 mod lab_file;
 mod layout;
 mod layout_btrfs;
@@ -56,6 +57,7 @@ pub use counters::{
 pub use engine::LabEngine;
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};
 pub use fallocate::FallocateMode;
+pub use fdinfo::OpenedAs;
 pub use inkstone_io::{DeviceNumber, MountPoint, NotADeviceNumber, mount_points};
 pub use lab_file::{Advice, LabDirectory, LabFile};
 pub use layout::log_area;
@@ -67,8 +69,8 @@ pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, sign
 pub use processors::{HalfCpu, OneCpu, steal};
 pub use served_mount::ServedMount;
 pub use terminal::raw_terminal;
-pub use trace::{BlockTrace, Trace};
-pub use trace_event::{Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
+pub use trace::{BlockTrace, CallTrace, Trace};
+pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
 pub use tunnel::Tunnel;
 pub use workdir::{WorkDir, sweep};

@@ -8,13 +8,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::ring_page::PageLayout;
-use crate::trace_decode::{Decoded, Decoder, EVENTS};
+use crate::trace_decode::{CALL_EVENTS, Decoded, Decoder, EVENTS, EventSpec, SYNC_EVENTS};
 use crate::trace_event::TraceEvent;
 use crate::trace_format::EventFormat;
 use crate::tracefs::Instance;
@@ -46,9 +46,136 @@ pub struct Trace {
 }
 
 /// A running trace. Dropped without [`stop`](BlockTrace::stop) it ends and leaves nothing.
-pub struct BlockTrace {
+pub struct BlockTrace(Running);
+
+impl BlockTrace {
+    /// Starts to trace these devices. When it returns, the next request is seen.
+    ///
+    /// For a partition pass both its own number and its disk's: the block layer names the first
+    /// where I/O is asked for (`BioQueue`) and the second where a command is sent. For a loop
+    /// device also consider the device below its file.
+    ///
+    /// # Errors
+    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
+    /// says so in words).
+    pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
+        Self::of(devices, &[EVENTS])
+    }
+
+    /// As [`start`](BlockTrace::start), and the file systems' and io_uring's own events of syncs,
+    /// by all processes.
+    ///
+    /// # Errors
+    /// As [`start`](BlockTrace::start).
+    pub fn with_syncs(devices: &[DeviceNumber]) -> Result<BlockTrace> {
+        Self::of(devices, &[EVENTS, SYNC_EVENTS])
+    }
+
+    fn of(devices: &[DeviceNumber], groups: &[&'static [EventSpec]]) -> Result<BlockTrace> {
+        if devices.is_empty() {
+            return Err(Error::invalid("start a block trace", "", "no device was named"));
+        }
+        let instance = Instance::create()?;
+        let specs = groups.iter().flat_map(|group| group.iter());
+        let filter: Vec<String> =
+            devices.iter().map(|device| format!("dev == {}", device.to_kernel())).collect();
+        Ok(BlockTrace(Running::start(instance, specs, &filter.join(" || "))?))
+    }
+
+    /// The events so far, which stay in the trace, by time.
+    pub fn so_far(&self) -> Trace {
+        self.0.so_far()
+    }
+
+    /// Whether so many events were kept that further ones will soon count as lost.
+    pub fn is_full(&self) -> bool {
+        locked(&self.0.gathered).events.len() > EVENTS_MAX / 10 * 9
+    }
+
+    /// Ends the trace and returns its events. Everything that completed before this call is in it.
+    ///
+    /// # Errors
+    /// A buffer could not be read, or the trace instance could not be removed.
+    pub fn stop(self) -> Result<Trace> {
+        self.0.stop()
+    }
+}
+
+/// A running trace of the system calls by which programs ask for durability, of all threads: each
+/// event says whose it is. (A filter by thread would cost every switch of threads on the machine
+/// more than these events do.) It attaches to nothing. Dropped it ends and leaves nothing.
+pub struct CallTrace(Running);
+
+impl CallTrace {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// As [`BlockTrace::start`]; the kernel has no events of system calls.
+    pub fn start() -> Result<CallTrace> {
+        let instance = Instance::create()?;
+        if !fs::exists(instance.file("events/syscalls/sys_enter_fsync")).unwrap_or(false) {
+            let why = "this kernel has no events of system calls: it needs CONFIG_FTRACE_SYSCALLS";
+            return Err(Error::unsupported("trace system calls", instance.file("events"), why));
+        }
+        Ok(CallTrace(Running::start(instance, CALL_EVENTS.iter(), "")?))
+    }
+
+    /// Shows the writes to these descriptors, too, and to no others. With `with_ends` also when
+    /// each write ended, for descriptors whose writes are durable by themselves.
+    ///
+    /// # Errors
+    /// The kernel refuses the filter.
+    pub fn writes_to(&self, descriptors: &[u32], with_ends: bool) -> Result<()> {
+        let fds: Vec<String> = descriptors.iter().map(|fd| format!("fd == {fd}")).collect();
+        let fds = fds.join(" || ");
+        for call in WRITE_CALLS {
+            let (enter, exit) = (format!("events/syscalls/sys_enter_{call}"), with_ends);
+            if !fs::exists(self.0.instance.file(&enter)).unwrap_or(false) {
+                continue;
+            }
+            // The end of a write that carries its durability is always wanted: those are rare.
+            let carries = (call == "pwritev2").then_some("flags & 6");
+            let filter: Vec<&str> =
+                [carries, (!fds.is_empty()).then_some(&*fds)].into_iter().flatten().collect();
+            let is_on = !filter.is_empty();
+            if is_on {
+                self.0.instance.write(&format!("{enter}/filter"), &filter.join(" || "))?;
+            }
+            let on = |is_on: bool| if is_on { "1" } else { "0" };
+            self.0.instance.write(&format!("{enter}/enable"), on(is_on))?;
+            let exit = exit || carries.is_some();
+            let name = format!("events/syscalls/sys_exit_{call}/enable");
+            self.0.instance.write(&name, on(is_on && exit))?;
+        }
+        Ok(())
+    }
+
+    /// The events so far, which stay in the trace, by time.
+    pub fn so_far(&self) -> Trace {
+        self.0.so_far()
+    }
+
+    /// The events that came after the first `count`, in the order in which they were read.
+    pub fn after(&self, count: usize) -> Vec<TraceEvent> {
+        locked(&self.0.gathered).events.get(count..).unwrap_or_default().to_vec()
+    }
+
+    /// Ends the trace and returns its events.
+    ///
+    /// # Errors
+    /// As [`BlockTrace::stop`].
+    pub fn stop(self) -> Result<Trace> {
+        self.0.stop()
+    }
+}
+
+const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
+
+/// An instance with the thread that empties its buffers.
+struct Running {
     stop: Arc<AtomicBool>,
-    reader: Option<JoinHandle<Result<Gathered>>>,
+    gathered: Arc<Mutex<Gathered>>,
+    reader: Option<JoinHandle<Result<()>>>,
     cpus: Vec<String>,
     /// Removed after the reader has closed its files.
     instance: Instance,
@@ -63,38 +190,31 @@ struct Gathered {
     dropped: u64,
 }
 
-impl BlockTrace {
-    /// Starts to trace these devices. When it returns, the next request is seen.
-    ///
-    /// For a partition pass both its own number and its disk's: the block layer names the first
-    /// where I/O is asked for (`BioQueue`) and the second where a command is sent. For a loop
-    /// device also consider the device below its file.
-    ///
-    /// # Errors
-    /// No device was named; not root; no tracefs in this kernel ([`can_trace`](crate::can_trace)
-    /// says so in words).
-    pub fn start(devices: &[DeviceNumber]) -> Result<BlockTrace> {
-        if devices.is_empty() {
-            return Err(Error::invalid("start a block trace", "", "no device was named"));
-        }
-        let instance = Instance::create()?;
+impl Running {
+    /// Switches these events on, with this filter where they have a device.
+    fn start(
+        instance: Instance,
+        specs: impl Iterator<Item = &'static EventSpec>,
+        filter: &str,
+    ) -> Result<Running> {
         let cpus = cpus_of(&instance)?;
         instance.write("trace_clock", "mono")?;
         let buffer_kb =
             (BUFFER_KB / cpus.len().max(1)).clamp(BUFFER_KB_PER_CPU_MIN, BUFFER_KB_PER_CPU);
         instance.write("buffer_size_kb", &buffer_kb.to_string())?;
         let layout = page_layout(&instance)?;
-        let decoder = enable_events(&instance, devices)?;
+        let decoder = enable_events(&instance, specs, filter)?;
         let pipes =
             cpus.iter().map(|cpu| open_pipe(&instance, cpu)).collect::<Result<Vec<File>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
+        let gathered = Arc::new(Mutex::new(Gathered::default()));
         let reader = Reader {
             pipes,
             page: vec![0; layout.page_bytes()],
             layout,
             decoder,
             stop: Arc::clone(&stop),
-            gathered: Gathered::default(),
+            gathered: Arc::clone(&gathered),
         };
         let path = instance.file("");
         let spawned =
@@ -102,43 +222,54 @@ impl BlockTrace {
         let reader =
             spawned.map_err(|error| Error::new("start a thread to read the trace", path, error))?;
         // From here on, dropping `trace` ends the thread.
-        let trace = BlockTrace { stop, reader: Some(reader), cpus, instance };
+        let trace = Running { stop, gathered, reader: Some(reader), cpus, instance };
         trace.instance.write("tracing_on", "1")?;
         Ok(trace)
     }
 
-    /// Ends the trace and returns its events. Everything that completed before this call is in it.
-    ///
-    /// # Errors
-    /// A buffer could not be read, or the trace instance could not be removed.
-    pub fn stop(mut self) -> Result<Trace> {
-        let gathered = self.end();
+    fn so_far(&self) -> Trace {
+        let gathered = locked(&self.gathered);
+        let mut events = gathered.events.clone();
+        let lost = gathered.missed.saturating_add(gathered.dropped);
+        drop(gathered);
+        events.sort_by_key(|event| event.time_ns);
+        Trace { events, lost }
+    }
+
+    fn stop(mut self) -> Result<Trace> {
+        let ended = self.end();
         let lost = lost_by_kernel(&self.instance, &self.cpus);
         let removed = self.instance.remove();
-        let Gathered { mut events, missed, dropped } = gathered?;
+        ended?;
         removed?;
+        let Gathered { mut events, missed, dropped } = std::mem::take(&mut *locked(&self.gathered));
         events.sort_by_key(|event| event.time_ns);
         Ok(Trace { events, lost: lost?.max(missed).saturating_add(dropped) })
     }
 
-    fn end(&mut self) -> Result<Gathered> {
+    fn end(&mut self) -> Result<()> {
         let off = self.instance.write("tracing_on", "0");
         // Release: pairs with the Acquire in Reader::run, after tracing_on=0.
         self.stop.store(true, Ordering::Release);
-        let Some(reader) = self.reader.take() else { return off.map(|()| Gathered::default()) };
+        let Some(reader) = self.reader.take() else { return off };
         reader.thread().unpark();
         let panicked = |_| {
             Err(Error::new("read the trace", "", io::Error::other("the reading thread panicked")))
         };
-        let gathered = reader.join().unwrap_or_else(panicked)?;
-        off.map(|()| gathered)
+        reader.join().unwrap_or_else(panicked)?;
+        off
     }
 }
 
-impl Drop for BlockTrace {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// Events that a panicking reader has left are still events.
+fn locked(gathered: &Mutex<Gathered>) -> MutexGuard<'_, Gathered> {
+    gathered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cpus_of(instance: &Instance) -> Result<Vec<String>> {
@@ -167,12 +298,13 @@ fn page_layout(instance: &Instance) -> Result<PageLayout> {
 }
 
 /// Sets filters and switches on every event that this kernel has.
-fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decoder> {
-    let filter: Vec<String> =
-        devices.iter().map(|device| format!("dev == {}", device.to_kernel())).collect();
-    let filter = filter.join(" || ");
+fn enable_events(
+    instance: &Instance,
+    specs: impl Iterator<Item = &'static EventSpec>,
+    filter: &str,
+) -> Result<Decoder> {
     let mut decoder: Option<Decoder> = None;
-    for spec in EVENTS {
+    for spec in specs {
         let event = format!("events/{}", spec.path);
         let name = format!("{event}/format");
         let text = match instance.read(&name) {
@@ -199,7 +331,11 @@ fn enable_events(instance: &Instance, devices: &[DeviceNumber]) -> Result<Decode
             Ok(()) => {}
         }
         if spec.has_device() {
-            instance.write(&format!("{event}/filter"), &filter)?;
+            instance.write(&format!("{event}/filter"), filter)?;
+        }
+        if spec.is_write() {
+            // Switched on for chosen descriptors only.
+            continue;
         }
         instance.write(&format!("{event}/enable"), "1")?;
     }
@@ -245,14 +381,14 @@ struct Reader {
     layout: PageLayout,
     decoder: Decoder,
     stop: Arc<AtomicBool>,
-    gathered: Gathered,
+    gathered: Arc<Mutex<Gathered>>,
 }
 
 impl Reader {
-    fn run(mut self) -> Result<Gathered> {
+    fn run(mut self) -> Result<()> {
         let mut empty_rounds_at_end = 0;
         while empty_rounds_at_end < EMPTY_ROUNDS_AT_END {
-            // Acquire: pairs with the Release in BlockTrace::end. Loaded before the round, so that
+            // Acquire: pairs with the Release in Running::end. Loaded before the round, so that
             // a whole round is read after the buffers were switched off.
             let is_stopping = self.stop.load(Ordering::Acquire);
             let has_found = self.round()?;
@@ -263,7 +399,7 @@ impl Reader {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        Ok(self.gathered)
+        Ok(())
     }
 
     /// Reads all full pages of all buffers and the page after them. Returns whether there was
@@ -285,7 +421,8 @@ impl Reader {
                 };
                 has_found = true;
                 let page = self.page.get(..length).unwrap_or_default();
-                let taken = take_page(&self.layout, &mut self.decoder, &mut self.gathered, page);
+                let gathered = &mut *locked(&self.gathered);
+                let taken = take_page(&self.layout, &mut self.decoder, gathered, page);
                 if taken < length / 2 {
                     break;
                 }

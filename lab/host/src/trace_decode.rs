@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::counters::{own_threads, tick_ns};
-use crate::trace_event::{Comm, RequestFlags, TraceEvent, TraceKind};
+use crate::trace_event::{Call, Comm, RequestFlags, TraceEvent, TraceKind};
 use crate::trace_format::{EventFormat, Field};
 use inkstone_io::DeviceNumber;
 
@@ -30,6 +30,11 @@ impl EventSpec {
     /// Whether the event can be filtered by device inside the kernel.
     pub(super) fn has_device(&self) -> bool {
         self.fields.first() == Some(&"dev")
+    }
+
+    /// Whether it is a write, of which there are too many to look at all.
+    pub(super) fn is_write(&self) -> bool {
+        self.path.contains("write")
     }
 }
 
@@ -102,6 +107,109 @@ pub(super) const EVENTS: &[EventSpec] = &[
         Some(TraceKind::RingPunted { opcode: u8::try_from(record.number(0)?).ok()? })
     }),
 ];
+
+/// The syncs of files as the file systems see them, and the requests of io_uring.
+pub(super) const SYNC_EVENTS: &[EventSpec] = &[
+    event("ext4/ext4_sync_file_enter", &["dev", "ino", "datasync"], |record| {
+        let (device, inode) = (Some(record.device()?), record.number(1)?);
+        Some(TraceKind::FileSync { device, inode, data_only: Some(record.number(2)? != 0) })
+    }),
+    event("ext4/ext4_sync_file_exit", &["dev", "ino"], |record| {
+        Some(TraceKind::FileSyncEnd { device: record.device()?, inode: record.number(1)? })
+    }),
+    event("xfs/xfs_dir_fsync", &["dev", "ino"], |record| {
+        let (device, inode) = (Some(record.device()?), record.number(1)?);
+        Some(TraceKind::FileSync { device, inode, data_only: None })
+    }),
+    event("btrfs/btrfs_sync_file", &["ino", "datasync"], |record| {
+        let data_only = Some(record.number(1)? != 0);
+        Some(TraceKind::FileSync { device: None, inode: record.number(0)?, data_only })
+    }),
+    event("iomap/iomap_dio_rw_begin", &["dev", "ino", "pos", "count"], |record| {
+        Some(TraceKind::DirectIo {
+            device: record.device()?,
+            inode: record.number(1)?,
+            position: record.number(2)?,
+            bytes: record.number(3)?,
+        })
+    }),
+    event("io_uring/io_uring_submit_req", &["req", "opcode"], |record| {
+        let opcode = u8::try_from(record.number(1)?).ok()?;
+        Some(TraceKind::RingSubmit { request: record.number(0)?, opcode })
+    }),
+    event("io_uring/io_uring_file_get", &["req", "fd"], |record| {
+        Some(TraceKind::RingFile { request: record.number(0)?, descriptor: record.number32(1)? })
+    }),
+    event("io_uring/io_uring_complete", &["req"], |record| {
+        Some(TraceKind::RingComplete { request: record.number(0)? })
+    }),
+];
+
+/// The system calls that ask for durability, and those that write; and new threads.
+pub(super) const CALL_EVENTS: &[EventSpec] = &[
+    event("sched/sched_process_fork", &["parent_pid", "child_pid"], |record| {
+        Some(TraceKind::Fork { parent: record.number32(0)?, child: record.number32(1)? })
+    }),
+    event("syscalls/sys_enter_fsync", &["fd"], |record| enter(record, Call::Fsync)),
+    event("syscalls/sys_exit_fsync", &["ret"], |record| exit(record, Call::Fsync)),
+    event("syscalls/sys_enter_fdatasync", &["fd"], |record| enter(record, Call::Fdatasync)),
+    event("syscalls/sys_exit_fdatasync", &["ret"], |record| exit(record, Call::Fdatasync)),
+    event("syscalls/sys_enter_sync_file_range", &["fd"], |record| {
+        enter(record, Call::SyncFileRange)
+    }),
+    event("syscalls/sys_exit_sync_file_range", &["ret"], |record| {
+        exit(record, Call::SyncFileRange)
+    }),
+    event("syscalls/sys_enter_syncfs", &["fd"], |record| enter(record, Call::Syncfs)),
+    event("syscalls/sys_exit_syncfs", &["ret"], |record| exit(record, Call::Syncfs)),
+    event("syscalls/sys_enter_msync", &["start", "flags"], |record| {
+        Some(TraceKind::CallEnter {
+            call: Call::Msync,
+            argument: record.number(0)?,
+            bytes: None,
+            position: None,
+            flags: record.number32(1)?,
+        })
+    }),
+    event("syscalls/sys_exit_msync", &["ret"], |record| exit(record, Call::Msync)),
+    event("syscalls/sys_enter_write", &["fd", "count"], |record| {
+        write(record, Some(record.number(1)?), None, 0)
+    }),
+    event("syscalls/sys_exit_write", &["ret"], |record| exit(record, Call::Write)),
+    event("syscalls/sys_enter_pwrite64", &["fd", "count", "pos"], |record| {
+        write(record, Some(record.number(1)?), Some(record.number(2)?), 0)
+    }),
+    event("syscalls/sys_exit_pwrite64", &["ret"], |record| exit(record, Call::Write)),
+    event("syscalls/sys_enter_writev", &["fd"], |record| write(record, None, None, 0)),
+    event("syscalls/sys_exit_writev", &["ret"], |record| exit(record, Call::Write)),
+    event("syscalls/sys_enter_pwritev", &["fd", "pos_l"], |record| {
+        write(record, None, Some(record.number(1)?), 0)
+    }),
+    event("syscalls/sys_exit_pwritev", &["ret"], |record| exit(record, Call::Write)),
+    event("syscalls/sys_enter_pwritev2", &["fd", "pos_l", "flags"], |record| {
+        write(record, None, Some(record.number(1)?), record.number32(2)?)
+    }),
+    event("syscalls/sys_exit_pwritev2", &["ret"], |record| exit(record, Call::Write)),
+];
+
+fn enter(record: &Record<'_>, call: Call) -> Option<TraceKind> {
+    let argument = record.number(0)?;
+    Some(TraceKind::CallEnter { call, argument, bytes: None, position: None, flags: 0 })
+}
+
+fn write(
+    record: &Record<'_>,
+    bytes: Option<u64>,
+    position: Option<u64>,
+    flags: u32,
+) -> Option<TraceKind> {
+    let argument = record.number(0)?;
+    Some(TraceKind::CallEnter { call: Call::Write, argument, bytes, position, flags })
+}
+
+fn exit(record: &Record<'_>, call: Call) -> Option<TraceKind> {
+    Some(TraceKind::CallExit { call, result: record.number(0)?.cast_signed() })
+}
 
 /// An event's bytes and where its fields are.
 struct Record<'a> {

@@ -114,6 +114,97 @@ pub enum TraceKind {
         /// The request's `IORING_OP_*`.
         opcode: u8,
     },
+    /// A file system begins to sync a file, whoever asked. (xfs: [`XfsSync`](Self::XfsSync).)
+    FileSync {
+        /// The file system's device; `None` where its event has none (btrfs).
+        device: Option<DeviceNumber>,
+        /// The file.
+        inode: u64,
+        /// Whether only what reading needs becomes durable (`fdatasync`); `None` where its event
+        /// does not say it.
+        data_only: Option<bool>,
+    },
+    /// It has done so; only ext4 says it.
+    FileSyncEnd {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The file.
+        inode: u64,
+    },
+    /// Reads or writes past the page cache begin.
+    DirectIo {
+        /// The file system's device.
+        device: DeviceNumber,
+        /// The file.
+        inode: u64,
+        /// Where in the file.
+        position: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// A thread gave a request to io_uring.
+    RingSubmit {
+        /// Names the request until its completion.
+        request: u64,
+        /// Its `IORING_OP_*`.
+        opcode: u8,
+    },
+    /// The request's descriptor (registered files have none).
+    RingFile {
+        /// As in [`RingSubmit`](Self::RingSubmit).
+        request: u64,
+        /// The descriptor.
+        descriptor: u32,
+    },
+    /// io_uring has the request's result.
+    RingComplete {
+        /// As in [`RingSubmit`](Self::RingSubmit).
+        request: u64,
+    },
+    /// A thread has started a thread or a process.
+    Fork {
+        /// The thread that did.
+        parent: u32,
+        /// The new one.
+        child: u32,
+    },
+    /// A thread called the system.
+    CallEnter {
+        /// Which call.
+        call: Call,
+        /// Its first argument: a descriptor; of `msync` an address.
+        argument: u64,
+        /// Of a write: how much, where the arguments show it.
+        bytes: Option<u64>,
+        /// Of a write: where, if the call says it.
+        position: Option<u64>,
+        /// The call's flags (`RWF_*`, `MS_*`).
+        flags: u32,
+    },
+    /// The call has returned.
+    CallExit {
+        /// Which call.
+        call: Call,
+        /// What it returned.
+        result: i64,
+    },
+}
+
+/// A system call that makes something durable, or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// `fsync`.
+    Fsync,
+    /// `fdatasync`.
+    Fdatasync,
+    /// `sync_file_range`.
+    SyncFileRange,
+    /// `msync`.
+    Msync,
+    /// `syncfs`.
+    Syncfs,
+    /// `write`, `pwrite64`, `writev`, `pwritev` or `pwritev2`.
+    Write,
 }
 
 /// The name of a thread, at most 15 bytes.

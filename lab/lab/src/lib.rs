@@ -12,7 +12,7 @@
 //! in a [`result::LabResult`], the contract that [`table`] and [`export`] read. [`mod@bench`]
 //! measures the log itself beside the bare overwrite that it cannot beat, [`mod@tune`] chooses the
 //! log's way of writing in two seconds, [`mod@compare`] compares two results, and [`disks`] several
-//! disks.
+//! disks. [`mod@watch`] makes the bill of a program that runs already.
 #![forbid(unsafe_code)]
 
 mod atlas;
@@ -43,4 +43,5 @@ pub mod stats;
 pub mod table;
 pub mod tune;
 pub mod warnings;
+pub mod watch;
 pub mod writing;

@@ -57,6 +57,11 @@ lab e10
     done lab e10 --rounds 1 --time 10ms
     missing lab e10 nowhere
     signal lab e10
+watch
+    done watch --path . --seconds 1
+    missing watch --path nowhere
+    unreadable watch --path . --lab notes
+    signal watch --path . --seconds 600
 ";
 
 const WITHOUT_A_LOG: &str = "

@@ -19,3 +19,4 @@ mod powerloss_any;
 mod powerloss_faults;
 mod powerloss_kernel;
 mod powerloss_strategies;
+mod watch;

@@ -29,7 +29,7 @@ pub struct Evidence<'a> {
 }
 
 /// Whether this is a kernel thread: it belongs to no process that could be named.
-pub(super) fn is_kernels(comm: &Comm) -> bool {
+pub(crate) fn is_kernels(comm: &Comm) -> bool {
     let name = comm.as_str();
     ["kworker", "jbd2/", "loop", "xfs", "btrfs", "kswapd", "ksoftirqd", "swapper", "md", "dm"]
         .iter()
@@ -37,6 +37,6 @@ pub(super) fn is_kernels(comm: &Comm) -> bool {
 }
 
 /// Whether this is a thread that works for all processes in turn.
-pub(super) fn is_worker(comm: &Comm) -> bool {
+pub(crate) fn is_worker(comm: &Comm) -> bool {
     comm.as_str().starts_with("kworker")
 }

@@ -100,6 +100,15 @@ impl Layer {
         }
     }
 
+    /// Adds btrfs's areas for data that were allocated since.
+    pub(crate) fn add_data_areas(&mut self, target: &Path) {
+        if self.file_system == "btrfs" {
+            let now = shifted(btrfs_data(target, &mut self.notes), self.start_bytes);
+            let new: Vec<_> = now.into_iter().filter(|a| !self.data_only.contains(a)).collect();
+            self.data_only.extend(new);
+        }
+    }
+
     /// Whether a request of these bytes lies on the file's blocks.
     pub(crate) fn is_file(&self, bytes: &Range<u64>) -> bool {
         overlaps(&self.file, bytes) || overlaps(&self.data_only, bytes)

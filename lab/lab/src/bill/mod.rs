@@ -9,7 +9,7 @@
 mod attribute;
 mod below;
 mod durable;
-mod evidence;
+pub(crate) mod evidence;
 mod layer;
 pub(crate) mod requests;
 

@@ -24,6 +24,8 @@ const BIOS_KEPT: usize = 4096;
 pub(crate) struct DeviceRequest {
     /// Index of its layer.
     pub layer: usize,
+    /// When a thread asked for it, or for the last part of it.
+    pub queued_ns: u64,
     /// When the device got it.
     pub issue_ns: u64,
     /// When it completed.
@@ -37,6 +39,9 @@ pub(crate) struct DeviceRequest {
     pub bytes: u64,
     /// Its flags; `meta` also if the bio had it.
     pub flags: RequestFlags,
+    /// The flags with which it was asked for: the block layer makes flushes of their own out of
+    /// PREFLUSH and FUA.
+    pub asked: RequestFlags,
     /// The thread that submitted it: the bio's if that was found, otherwise the one that issued the
     /// request.
     pub tid: u32,
@@ -63,6 +68,7 @@ impl DeviceRequest {
 
 #[derive(Debug, Clone, Copy)]
 struct Bio {
+    time_ns: u64,
     layer: usize,
     sector: u64,
     sectors: u64,
@@ -74,23 +80,29 @@ struct Bio {
 /// Pairs the events of all layers, by time.
 pub(crate) fn pair(events: &[TraceEvent], layers: &[Layer]) -> Vec<DeviceRequest> {
     let mut pairs = Pairs { layers, requests: Vec::new(), open: Vec::new(), bios: Vec::new() };
-    let layer_of =
-        |device: DeviceNumber| layers.iter().position(|layer| layer.numbers.contains(&device));
+    // Partitions of one disk share its number: the place on the disk decides.
+    let layer_of = |device: DeviceNumber, sector: u64| {
+        let of_it = layers.iter().enumerate().filter(|(_, layer)| layer.numbers.contains(&device));
+        let begun = of_it.filter(|(_, layer)| {
+            sector == 0 || layer.start_bytes <= sector.saturating_mul(SECTOR_BYTES)
+        });
+        let nearest = begun.reduce(|a, b| if b.1.start_bytes > a.1.start_bytes { b } else { a });
+        nearest.map(|(index, _)| index)
+    };
     for event in events {
         match event.what {
             TraceKind::BioQueue { device, sector, sectors, flags, comm } => {
-                let Some(layer) = layer_of(device) else { continue };
-                pairs.queued(Bio { layer, sector, sectors, flags, tid: event.tid, comm });
+                let Some(layer) = layer_of(device, sector) else { continue };
+                let (time_ns, tid) = (event.time_ns, event.tid);
+                pairs.queued(Bio { time_ns, layer, sector, sectors, flags, tid, comm });
             }
             TraceKind::RequestIssue { device, sector, sectors, flags, comm, .. } => {
-                let Some(layer) = layer_of(device) else { continue };
-                pairs.issued(
-                    event.time_ns,
-                    Bio { layer, sector, sectors, flags, tid: event.tid, comm },
-                );
+                let Some(layer) = layer_of(device, sector) else { continue };
+                let (time_ns, tid) = (event.time_ns, event.tid);
+                pairs.issued(Bio { time_ns, layer, sector, sectors, flags, tid, comm });
             }
             TraceKind::RequestComplete { device, sector, flags, .. } => {
-                let Some(layer) = layer_of(device) else { continue };
+                let Some(layer) = layer_of(device, sector) else { continue };
                 pairs.completed(event.time_ns, layer, sector, flags.op);
             }
             _ => {}
@@ -116,8 +128,8 @@ impl Pairs<'_> {
         self.bios.push(bio);
     }
 
-    fn issued(&mut self, time_ns: u64, issued: Bio) {
-        let Bio { layer, sector, sectors, flags, .. } = issued;
+    fn issued(&mut self, issued: Bio) {
+        let Bio { time_ns, layer, sector, sectors, flags, .. } = issued;
         let bytes = sectors * SECTOR_BYTES;
         // A driver without room returns a request, and it is issued again: still one request. A
         // queue has at most one flush in progress; several queues have several, which look alike.
@@ -144,12 +156,14 @@ impl Pairs<'_> {
         self.open.push(self.requests.len());
         self.requests.push(DeviceRequest {
             layer,
+            queued_ns: asker.time_ns,
             issue_ns: time_ns,
             complete_ns: None,
             overlapped,
             sector,
             bytes,
             flags,
+            asked: asker.flags,
             tid: asker.tid,
             comm: asker.comm,
         });

@@ -1,0 +1,125 @@
+//! `inkstone watch`.
+//!
+//! *Owns*: its arguments, and how a growing report is redrawn. *May not touch*: watching, the
+//! page's text.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args, ValueEnum};
+use inkstone_lab::result::LabResult;
+use inkstone_lab::watch::collect::Target;
+use inkstone_lab::watch::page::page;
+use inkstone_lab::watch::report::WatchReport;
+use inkstone_lab::watch::{Predict, WatchOptions, watch as run};
+
+use crate::output::width;
+use crate::parse::duration;
+use crate::{signals, stdout};
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo inkstone watch --name etcd          what one fdatasync of etcd costs here, and why
+  sudo inkstone watch 1234 --seconds 30    a process, and those that it has started
+  sudo inkstone watch --path /var/lib/postgresql --live
+  sudo inkstone watch --name mysqld --json watch.json
+  sudo inkstone watch --name etcd --lab lab.json    the gain by a result of `inkstone lab write`
+
+Nothing is attached to the program and nothing is written for it: the kernel's trace events are read
+in an instance of our own, which is removed at the end. Without root: bytes written, and the state of
+the files' blocks.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, group(ArgGroup::new("what").args(["process", "name", "path"]).required(true)))]
+pub(crate) struct WatchArguments {
+    /// A process, with those that it has started
+    #[arg(value_name = "PID")]
+    process: Option<u32>,
+    /// All processes of this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// All processes that have files below this directory open
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// How long to watch
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
+    seconds: Duration,
+    /// Redraw the page each second
+    #[arg(long)]
+    live: bool,
+    /// Write the report as JSON; `-` writes to stdout instead of the page
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// A result of `inkstone lab write --json` on this disk, to say how much a change would help
+    #[arg(long, value_name = "FILE")]
+    lab: Option<PathBuf>,
+    /// When to measure how much a change would help: some seconds, in a directory of our own on the
+    /// same file system
+    #[arg(long, value_name = "WHEN", default_value = "idle")]
+    predict: When,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum When {
+    /// If the disk was idle for most of the time
+    Idle,
+    /// Also if it is busy
+    Always,
+    /// Not at all
+    Never,
+}
+
+/// Watches, and prints what it saw.
+pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let target = match (arguments.process, &arguments.name, &arguments.path) {
+        (Some(process), ..) => Target::Process(process),
+        (None, Some(name), _) => Target::Name(name.clone()),
+        (None, None, Some(path)) => Target::Path(path.clone()),
+        (None, None, None) => anyhow::bail!("give a PID, --name or --path"),
+    };
+    let predict = match arguments.predict {
+        When::Idle => Predict::Idle,
+        When::Always => Predict::Always,
+        When::Never => Predict::Never,
+    };
+    let lab = arguments.lab.as_deref().map(read).transpose()?;
+    let options = WatchOptions { target, time: arguments.seconds, predict, lab };
+    let columns = width(std::io::stdout().is_terminal());
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut redraw = |report: &WatchReport| {
+        // To the top, and what is below it away: only where that means something.
+        let top = if is_terminal { "\x1b[H\x1b[2J" } else { "\n" };
+        stdout::print(format!("{top}{}", page(report, columns)));
+    };
+    let show: Option<&mut dyn FnMut(&WatchReport)> =
+        if arguments.live { Some(&mut redraw) } else { None };
+    let report = run(&options, stop, show)?;
+    if arguments.json.as_deref() != Some(Path::new("-")) {
+        if arguments.live && is_terminal {
+            stdout::print("\x1b[H\x1b[2J");
+        }
+        stdout::print(page(&report, columns));
+    }
+    if let Some(path) = &arguments.json {
+        let json = serde_json::to_string_pretty(&report).context("make the JSON")? + "\n";
+        if path == Path::new("-") {
+            stdout::print(json);
+        } else {
+            std::fs::write(path, json).with_context(|| format!("write {}", path.display()))?;
+        }
+    }
+    let is_stopped = stop.load(Ordering::Relaxed);
+    Ok(if is_stopped { ExitCode::from(signals::ENDED) } else { ExitCode::SUCCESS })
+}
+
+fn read(path: &Path) -> anyhow::Result<LabResult> {
+    let mut text = String::new();
+    let mut file = std::fs::File::open(path).with_context(|| format!("open {}", path.display()))?;
+    file.read_to_string(&mut text).with_context(|| format!("read {}", path.display()))?;
+    let result = LabResult::from_json(&text).map_err(anyhow::Error::msg);
+    result.with_context(|| format!("read {}", path.display()))
+}

@@ -1,0 +1,142 @@
+//! `inkstone watch` at programs that end, do nothing, are the kernel's, or have thousands of files.
+//! What it says of programs that sync is in lab/lab/tests/watch.rs.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{directory, is_root, json, not_run, refused, run, said, spawn, text};
+use inkstone_host::{can_trace, signal_process};
+
+/// Whether syncs can be seen here; if not, that is printed loudly.
+fn can_watch(test: &str) -> bool {
+    let reason = can_trace();
+    if let Err(reason) = &reason {
+        not_run(test, reason);
+    }
+    reason.is_ok() && is_root(test)
+}
+
+/// A shell that runs this, and ends with the test.
+struct Shell(Child);
+
+impl Shell {
+    fn run(at: &Path, script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).current_dir(at).stdin(Stdio::piped());
+        Self(shell.spawn().expect("sh"))
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn instances() -> Vec<PathBuf> {
+    let points = inkstone_host::mount_points().expect("mounts");
+    let tracefs = points.into_iter().find(|point| point.file_system == "tracefs");
+    let Some(tracefs) = tracefs else { return Vec::new() };
+    let all = std::fs::read_dir(tracefs.target.join("instances")).into_iter().flatten().flatten();
+    all.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let directory = directory();
+    let at = directory.path();
+    refused(at, "watch 4194000", 1, "there is no process 4194000");
+    refused(at, "watch --name no-such-program-here", 1, "no processes named no-such-program-here");
+    refused(at, "watch --path nowhere", 1, "there is no directory nowhere");
+    refused(at, "watch", 2, "--name");
+    if Path::new("/proc/2/comm").exists()
+        && std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd")
+    {
+        refused(at, "watch 2", 1, "a thread of the kernel");
+    }
+}
+
+#[test]
+fn a_program_that_makes_nothing_durable_and_one_that_ends() {
+    if !can_watch("a_program_that_makes_nothing_durable_and_one_that_ends") {
+        return;
+    }
+    let directory = directory();
+    let at = directory.path();
+    let writes = "while :; do echo line; sleep 0.05; done >out";
+    let shell = Shell::run(at, writes);
+    let seen = run(at, format!("watch {} --seconds 2", shell.0.id()).as_str());
+    let page = text(&seen.stdout);
+    assert!(page.contains("asked for nothing to be durable in 2 s"), "{}", said(&seen));
+    assert!(page.contains("/out"), "the file that grew: {page}");
+    // It syncs twice and ends: what was seen until then.
+    let ends = Shell::run(at, "exec 3>gone; sleep 1; for i in 1 2; do echo x >&3; sync gone; done");
+    let seen = run(at, format!("watch {} --seconds 60", ends.0.id()).as_str());
+    let page = text(&seen.stdout);
+    assert!(page.contains("the program ended"), "{}", said(&seen));
+    assert!(page.contains("each fsync of gone pays"), "{page}");
+}
+
+#[test]
+fn thousands_of_files_and_one_that_is_renamed() {
+    if !can_watch("thousands_of_files_and_one_that_is_renamed") {
+        return;
+    }
+    let directory = directory();
+    let at = directory.path();
+    let create = |number: usize| File::create(at.join(number.to_string())).expect("a file");
+    let mut files: Vec<File> = (0..900).map(create).collect();
+    let watch = spawn(at, "watch --path . --seconds 6 --json -");
+    std::thread::sleep(Duration::from_secs(2));
+    std::fs::rename(at.join("7"), at.join("seven")).expect("renamed");
+    // Again and again: on a busy machine the watch begins later.
+    for _ in 0..20 {
+        for file in files.iter_mut().take(30) {
+            file.write_all(b"some bytes").expect("written");
+            file.sync_data().expect("synced");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let ended = watch.wait_with_output().expect("an end");
+    assert!(ended.status.success(), "{}", said(&ended));
+    let report = json(&ended.stdout);
+    let listed = report["files"].as_array().expect("files");
+    let left_out = report["files_left_out"].as_u64().expect("a number");
+    assert_eq!(listed.len() as u64 + left_out, 30, "{report:#}");
+    let path = |file: &serde_json::Value| file["path"].as_str().expect("a path").to_owned();
+    assert!(!listed.iter().any(|file| path(file).ends_with("/7")), "{report:#}");
+}
+
+#[test]
+fn nothing_is_left_and_what_a_kill_left_is_removed() {
+    if !can_watch("nothing_is_left_and_what_a_kill_left_is_removed") {
+        return;
+    }
+    let directory = directory();
+    let at = directory.path();
+    let mut watch = spawn(at, "watch --path . --seconds 600");
+    let id = watch.id();
+    let of_it = || {
+        let mark = format!("-{id}-");
+        let name = |path: &PathBuf| format!("{}-", path.display());
+        instances().into_iter().filter(|path| name(path).contains(&mark)).count()
+    };
+    let is_visible = !instances().is_empty() || {
+        std::thread::sleep(Duration::from_secs(2));
+        of_it() > 0
+    };
+    signal_process(id, inkstone_host::Signal::Kill).expect("killed");
+    watch.wait().expect("its end");
+    let seen = run(at, "watch --path . --seconds 1");
+    assert!(seen.status.success(), "{}", said(&seen));
+    assert!(
+        !is_visible || text(&seen.stdout).contains("removed trace instance"),
+        "{}",
+        said(&seen)
+    );
+    assert_eq!(of_it(), 0);
+}

@@ -1,0 +1,215 @@
+//! Why the syncs of a file cost what they cost: from the state of the blocks that were written, the
+//! file's size, how it was written, and its bill.
+//!
+//! *Owns*: the causes, and their sentences. *May not touch*: how the facts were found.
+
+use inkstone_io::{Barriers, CopyOnWrite};
+use serde::{Deserialize, Serialize};
+
+use super::recording::{Place, SeenFile};
+use super::report::SyncBill;
+use super::syncs::How;
+use super::tally::{Blocks, FileTally};
+
+/// Why one sync costs what it costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It writes over blocks that were written before: nothing is cheaper.
+    Overwrites,
+    /// As before, but `fsync` also makes the time stamps durable.
+    TimeStamps,
+    /// The same on ext4 without a journal, which writes the inode with each new time stamp.
+    InodeInPlace,
+    /// It writes over its own blocks, and yet waits for the journal: another change of the file
+    /// or of another one is in it.
+    OthersJournal,
+    /// It grows: new blocks, a new size.
+    Grows,
+    /// Its blocks are reserved within its size, and not written.
+    Reserved,
+    /// Its blocks are reserved beyond its end: it grows into them.
+    ReservedBeyond,
+    /// It has holes, which are filled.
+    Holes,
+    /// It is created, synced and removed again and again.
+    CreatedAgain,
+    /// The file system writes data to a new place each time.
+    CopyOnWrite,
+    /// Its blocks are shared with another file.
+    Shared,
+    /// It is a directory: names change.
+    Names,
+    /// Nothing had changed.
+    NothingWritten,
+    /// Its blocks could not be seen.
+    #[default]
+    Unknown,
+}
+
+impl Cause {
+    /// Whether blocks written ahead of time would make it cheaper.
+    pub fn is_about_blocks(self) -> bool {
+        matches!(self, Self::Grows | Self::Reserved | Self::ReservedBeyond | Self::Holes)
+    }
+
+    /// The reason, to follow "because".
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Overwrites => "it writes over blocks that were written before",
+            Self::TimeStamps => "fsync makes the file's time stamps durable, too, and they changed",
+            Self::InodeInPlace => {
+                "its blocks were written before, but ext4 without a journal also writes the inode \
+                 whenever the time stamps in it changed"
+            }
+            Self::OthersJournal => {
+                "its own blocks were written before, but another change was in the journal's \
+                 transaction that it had to wait for"
+            }
+            Self::Grows => "the file grows: new blocks and a new size are metadata",
+            Self::Reserved => "its blocks are reserved and not written (fallocate)",
+            Self::ReservedBeyond => {
+                "it grows into blocks that are reserved beyond its end and not written \
+                 (fallocate with KEEP_SIZE)"
+            }
+            Self::Holes => "it fills holes: blocks are allocated when they are first written",
+            Self::CreatedAgain => {
+                "the file is created, synced and removed again and again: its name, its inode and \
+                 its blocks are new each time"
+            }
+            Self::CopyOnWrite => {
+                "the file system writes data to a new place each time, and then the trees that \
+                 lead to it"
+            }
+            Self::Shared => "its blocks are shared with another file, so data goes to a new place",
+            Self::Names => "it is a directory: names were created, renamed or removed",
+            Self::NothingWritten => "nothing had changed since the sync before",
+            Self::Unknown => "",
+        }
+    }
+}
+
+/// One first write of a block in this many is a cause.
+const FIRSTS_MIN: u64 = 50;
+/// The share of the syncs that must have waited for the journal before that is said.
+const OFTEN: f64 = 0.2;
+
+/// Finds the cause.
+pub fn cause(
+    file: &SeenFile,
+    place: Option<&Place>,
+    tally: &FileTally,
+    how: How,
+    again: u64,
+) -> Cause {
+    let FileTally { data, journal, metadata, .. } = tally;
+    if data.requests + journal.requests + metadata.requests == 0 {
+        return Cause::NothingWritten;
+    }
+    if file.is_directory {
+        return Cause::Names;
+    }
+    if again * 2 > tally.syncs && again > 1 || file.births > 2 {
+        return Cause::CreatedAgain;
+    }
+    let Some(place) = place else { return Cause::Unknown };
+    if place.copy_on_write == CopyOnWrite::Always && !place.layer.data_only.is_empty() {
+        return Cause::CopyOnWrite;
+    }
+    let Blocks { unwritten, beyond, appended, hole, shared, unknown, .. } = tally.blocks;
+    let all = tally.blocks.all();
+    let each = |count: u64| count as f64 / tally.syncs.max(1) as f64;
+    let (waited, is_bare) = (each(tally.waited), is_bare(place));
+    let is_full = matches!(how, How::Fsync | How::RingFsync | How::Aio);
+    // A block's first write is the dear one, also if many cheap ones follow.
+    let first = [
+        (appended, Cause::Grows),
+        (unwritten, Cause::Reserved),
+        (beyond, Cause::ReservedBeyond),
+        (hole, Cause::Holes),
+        (shared, Cause::Shared),
+    ];
+    let firsts = appended + unwritten + beyond + hole + shared;
+    let dearest = first.into_iter().max_by_key(|(bytes, _)| *bytes).map(|(_, cause)| cause);
+    match dearest {
+        Some(cause) if firsts > 0 && firsts * FIRSTS_MIN >= all => cause,
+        _ if all == 0 => Cause::Unknown,
+        _ if unknown * 2 > all && file.is_new => Cause::Grows,
+        _ if unknown * 2 > all => Cause::Unknown,
+        _ if waited >= OFTEN && grew(file) => Cause::Grows,
+        _ if waited >= OFTEN && is_full => Cause::TimeStamps,
+        _ if waited >= OFTEN => Cause::OthersJournal,
+        _ if each(tally.metadata.requests) >= OFTEN && is_bare => Cause::InodeInPlace,
+        _ => Cause::Overwrites,
+    }
+}
+
+/// Whether it is ext4 without a journal.
+fn is_bare(place: &Place) -> bool {
+    place.layer.file_system == "ext4" && !place.has_journal
+}
+
+fn grew(file: &SeenFile) -> bool {
+    let len = |state: &Option<super::recording::FileState>| {
+        state.as_ref().map_or(0, |state| state.len_bytes)
+    };
+    file.before.is_some() && file.after.is_some() && len(&file.after) > len(&file.before)
+}
+
+/// The sentence: what one sync pays, why, and what it could pay.
+pub fn why(name: &str, how: How, bill: &SyncBill, cause: Cause, place: Option<&Place>) -> String {
+    let pays = format!("each {} of {name} pays {}", how.words(), words(bill));
+    let mut sentence = match cause.reason() {
+        "" => pays,
+        reason => format!("{pays}, because {reason}"),
+    };
+    if cause.is_about_blocks() && (0.01..0.8).contains(&bill.waited) {
+        sentence
+            .push_str(&format!(": {:.0}% of the syncs wait for the journal", bill.waited * 100.0));
+    }
+    let has_cache = place.is_none_or(|place| place.layer.volatile_cache);
+    let floor = match (place.is_some_and(is_bare), has_cache) {
+        (true, true) => "1 data write, 1 flush, and a write of the inode when its time changed",
+        (true, false) => "1 data write, and a write of the inode when its time changed",
+        (false, true) => "1 data write and 1 flush",
+        (false, false) => "1 data write",
+    };
+    let more = bill.journal_writes + bill.metadata_writes >= 0.05 || bill.flushes >= 1.2;
+    if cause.is_about_blocks() && more {
+        sentence.push_str(&format!("; over blocks that were written before it would pay {floor}"));
+    } else if cause == Cause::TimeStamps && more {
+        sentence.push_str(&format!("; fdatasync would pay {floor}"));
+    } else if cause == Cause::Overwrites {
+        sentence.push_str(": nothing that a program can do is cheaper");
+    }
+    if place.is_some_and(|place| place.barriers == Barriers::Off) {
+        sentence.push_str(". The mount has no barriers: a power loss can lose what was synced");
+    }
+    sentence
+}
+
+/// The bill of one sync in words: what it has none of is left out.
+pub fn words(bill: &SyncBill) -> String {
+    let parts = [
+        (bill.reads, "read", "reads"),
+        (bill.data_writes, "data write", "data writes"),
+        (bill.journal_writes, "journal write", "journal writes"),
+        (bill.metadata_writes, "metadata write", "metadata writes"),
+        (bill.flushes, "flush", "flushes"),
+        (bill.fua, "of them FUA", "of them FUA"),
+    ];
+    let said: Vec<String> = parts
+        .into_iter()
+        .filter(|(count, ..)| *count >= 0.05)
+        .map(|(count, one, many)| match count {
+            count if (count - 1.0).abs() < 0.05 => format!("1 {one}"),
+            count if (count - count.round()).abs() < 0.05 => format!("{count:.0} {many}"),
+            count => format!("{count:.1} {many}"),
+        })
+        .collect();
+    match said.split_last() {
+        None => "nothing on the disk".into(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}

@@ -1,0 +1,744 @@
+//! Watches a program: finds its processes, threads, files and disks in /proc, and traces them.
+//!
+//! *Owns*: the trace's life, and every look at /proc. *May not touch*: the program: nothing is
+//! attached to it, nothing is written for it, and its files are opened for reading and only for the
+//! moment in which their blocks are looked up.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use inkstone_host::{
+    BlockTrace, Call, CallTrace, DeviceNumber, ExtentMap, OpenedAs, Trace, TraceEvent, TraceKind,
+    block_stat, can_trace, monotonic_ns, sweep_trace_instances,
+};
+use inkstone_io::Capabilities;
+
+use crate::bill::Layer;
+
+use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
+use super::report::WatchedProcess;
+
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A process and those that it has started.
+    Process(u32),
+    /// All processes of this name.
+    Name(String),
+    /// All processes that have files below this directory open, and those files only.
+    Path(PathBuf),
+}
+
+impl Target {
+    /// The target in words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Process(id) => format!("process {id}"),
+            Self::Name(name) => format!("processes named {name}"),
+            Self::Path(path) => format!("files below {}", path.display()),
+        }
+    }
+}
+
+/// Why nothing was watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// There is no such program.
+    #[error("{0}")]
+    NotThere(String),
+    /// The trace.
+    #[error(transparent)]
+    Io(#[from] inkstone_io::Error),
+}
+
+/// How often the processes' threads and files are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// The same for a program with many descriptors.
+const LOOK_SELDOM: Duration = Duration::from_secs(2);
+const MANY: usize = 1000;
+/// How often new syncs are looked at, for files that live for a moment.
+const TICK: Duration = Duration::from_millis(20);
+/// Events older than this have been read.
+const UNREAD_NS: u64 = 50_000_000;
+/// Writes to more descriptors than this are not looked at: only their bytes would be missed.
+const DESCRIPTORS_MAX: usize = 48;
+/// Files beyond this have no look at their blocks.
+const FILES_MAX: usize = 4000;
+/// In `/proc/PID/stat`: a thread of the kernel.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// A watched program.
+pub struct Watched {
+    target: Target,
+    processes: BTreeMap<u32, Process>,
+    recording: Recording,
+    by_inode: HashMap<(DeviceNumber, u64), usize>,
+    /// What each descriptor led to when it was last seen.
+    links: HashMap<(u32, u32), (PathBuf, usize)>,
+    places: HashMap<DeviceNumber, Option<usize>>,
+    births: HashMap<usize, SystemTime>,
+    warnings: BTreeSet<String>,
+    traces: Option<(BlockTrace, CallTrace)>,
+    /// Descriptors whose writes are looked at.
+    looked_at: (Vec<u32>, bool),
+    seen_calls: usize,
+    last_look: Instant,
+    descriptor_count: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Process {
+    name: String,
+    /// With its number, this is one process for ever.
+    started: u64,
+    io: Option<(u64, u64)>,
+    last_io: Option<(u64, u64)>,
+    ended: bool,
+}
+
+impl Watched {
+    /// Finds the program, and begins to trace it if this user may.
+    ///
+    /// # Errors
+    /// There is no such program, or it cannot be watched; the trace could not begin.
+    pub fn start(target: Target) -> Result<Watched, WatchError> {
+        let mut warnings: BTreeSet<String> = sweep_trace_instances().into_iter().collect();
+        let mut watched = Watched {
+            target,
+            processes: BTreeMap::new(),
+            recording: Recording::default(),
+            by_inode: HashMap::new(),
+            links: HashMap::new(),
+            places: HashMap::new(),
+            births: HashMap::new(),
+            warnings: BTreeSet::new(),
+            traces: None,
+            looked_at: (Vec::new(), false),
+            seen_calls: 0,
+            last_look: Instant::now(),
+            descriptor_count: 0,
+        };
+        watched.warnings.append(&mut warnings);
+        watched.check_target()?;
+        watched.look();
+        if watched.processes.is_empty() && !matches!(watched.target, Target::Path(_)) {
+            let what = watched.target.words();
+            return Err(WatchError::NotThere(format!("there are no {what}")));
+        }
+        watched.add_homes();
+        match can_watch() {
+            Ok(()) => watched.trace()?,
+            Err(why) => {
+                watched.warnings.insert(format!(
+                    "syncs cannot be seen: {why}. What /proc shows is below: bytes written, files, \
+                     the state of their blocks"
+                ));
+            }
+        }
+        watched.recording.span_ns = monotonic_ns()..monotonic_ns();
+        Ok(watched)
+    }
+
+    fn check_target(&self) -> Result<(), WatchError> {
+        let refuse = |text: String| Err(WatchError::NotThere(text));
+        match &self.target {
+            Target::Process(id) if *id == std::process::id() => {
+                refuse(format!("process {id} is this command itself"))
+            }
+            Target::Process(id) => match stat_of(*id) {
+                None => refuse(format!("there is no process {id}: `pidof NAME` shows numbers")),
+                Some(stat) if stat.is_kernels => refuse(format!(
+                    "process {id} ({}) is a thread of the kernel: it works for others and syncs \
+                     nothing by itself; watch the program that it works for",
+                    stat.name
+                )),
+                Some(_) => Ok(()),
+            },
+            Target::Path(path) if !path.is_dir() => {
+                refuse(format!("there is no directory {}", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The disks of directories in which files will appear: of the path, or where the program runs.
+    fn add_homes(&mut self) {
+        let homes: Vec<PathBuf> = match &self.target {
+            Target::Path(path) => vec![path.clone()],
+            _ if self.recording.places.is_empty() => {
+                self.processes.keys().map(|id| PathBuf::from(format!("/proc/{id}/cwd"))).collect()
+            }
+            _ => Vec::new(),
+        };
+        for home in homes {
+            if let Ok(facts) = fs::metadata(&home) {
+                self.place(DeviceNumber::from_st_dev(facts.dev()), &home);
+            }
+        }
+    }
+
+    fn trace(&mut self) -> Result<(), WatchError> {
+        let numbers = self.recording.places.iter().flat_map(|place| place.layer.numbers.clone());
+        let devices: Vec<DeviceNumber> = numbers.collect();
+        if devices.is_empty() {
+            self.warnings.insert(
+                "it has no file on a disk open for writing, so there is no disk to watch".into(),
+            );
+            return Ok(());
+        }
+        let block = BlockTrace::with_syncs(&devices)?;
+        let calls = CallTrace::start()?;
+        self.traces = Some((block, calls));
+        self.choose_writes()?;
+        // Threads that were started while it began.
+        self.look();
+        Ok(())
+    }
+
+    /// Watches until `until`, `stop`, or the program's end.
+    ///
+    /// # Errors
+    /// The trace.
+    pub fn watch(&mut self, until: Instant, stop: &AtomicBool) -> Result<bool, WatchError> {
+        while Instant::now() < until {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
+            self.look_at_syncs();
+            let seldom = self.descriptor_count > MANY;
+            if self.last_look.elapsed() >= if seldom { LOOK_SELDOM } else { LOOK } {
+                self.look();
+                self.choose_writes()?;
+            }
+            let is_path = matches!(self.target, Target::Path(_));
+            if !is_path && self.processes.values().all(|process| process.ended) {
+                self.warnings.insert("the program ended: this is what was seen until then".into());
+                return Ok(false);
+            }
+            if self.traces.as_ref().is_some_and(|(block, _)| block.is_full()) {
+                self.warnings.insert(
+                    "the disk was so busy that the memory for events is full: this is what was \
+                     seen until then"
+                        .into(),
+                );
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was seen so far.
+    pub fn so_far(&mut self) -> Seen {
+        let traces = self.traces.as_ref();
+        let traces = traces.map(|(block, calls)| (block.so_far(), calls.so_far()));
+        // What happened just now may be in one trace and not yet in the other.
+        self.gather(traces, monotonic_ns().saturating_sub(UNREAD_NS))
+    }
+
+    /// Ends the trace and returns all that was seen.
+    ///
+    /// # Errors
+    /// The trace could not be read or removed.
+    pub fn finish(mut self) -> Result<Seen, WatchError> {
+        // One trace ends before the other: what came later is in one of them only.
+        let end_ns = monotonic_ns();
+        let traces = match self.traces.take() {
+            Some((block, calls)) => Some((block.stop()?, calls.stop()?)),
+            None => None,
+        };
+        Ok(self.gather(traces, end_ns))
+    }
+
+    fn gather(&mut self, traces: Option<(Trace, Trace)>, end_ns: u64) -> Seen {
+        self.look();
+        self.look_at_ends();
+        for place in &mut self.recording.places {
+            if let Some(target) = &place.target {
+                place.layer.add_data_areas(target);
+            }
+        }
+        let mut recording = self.recording.clone();
+        let is_traced = traces.is_some();
+        recording.span_ns.end = end_ns;
+        if let Some((block, calls)) = traces {
+            (recording.events, recording.calls) = (block.events, calls.events);
+            recording.lost = block.lost + calls.lost;
+            let span = &recording.span_ns;
+            recording.events.retain(|event| span.contains(&event.time_ns));
+            recording.calls.retain(|event| span.contains(&event.time_ns));
+        }
+        let process = |(&id, process): (&u32, &Process)| {
+            let since = process.io.zip(process.last_io);
+            WatchedProcess {
+                id,
+                name: process.name.clone(),
+                written_bytes: since.map(|(before, after)| after.0.saturating_sub(before.0)),
+                to_disk_bytes: since.map(|(before, after)| after.1.saturating_sub(before.1)),
+                ended: process.ended,
+            }
+        };
+        Seen {
+            recording,
+            processes: self.processes.iter().map(process).collect(),
+            warnings: self.warnings.iter().cloned().collect(),
+            is_traced,
+        }
+    }
+
+    /// Looks at processes, threads and descriptors.
+    fn look(&mut self) {
+        self.last_look = Instant::now();
+        let found = self.find();
+        for (id, process) in &mut self.processes {
+            let is_there = found.contains_key(id)
+                || stat_of(*id).is_some_and(|s| s.started == process.started);
+            process.ended |= !is_there;
+        }
+        for (id, stat) in found {
+            let io = io_of(id);
+            let process = self.processes.entry(id).or_insert_with(|| Process {
+                name: stat.name.clone(),
+                started: stat.started,
+                io,
+                last_io: io,
+                ended: false,
+            });
+            process.last_io = io.or(process.last_io);
+        }
+        let alive = self.processes.iter().filter(|(_, process)| !process.ended);
+        let alive: Vec<u32> = alive.map(|(&id, _)| id).collect();
+        self.descriptor_count = 0;
+        for id in alive {
+            self.look_at_threads(id);
+            for number in numbers_in(&format!("/proc/{id}/fd")) {
+                self.descriptor_count += 1;
+                self.look_at_descriptor(id, number);
+            }
+        }
+    }
+
+    fn find(&self) -> BTreeMap<u32, Stat> {
+        let own = std::process::id();
+        let mut all: BTreeMap<u32, Stat> = BTreeMap::new();
+        let ids = numbers_in("/proc").into_iter().filter(|&id| id != own);
+        let stats = ids.filter_map(|id| Some((id, stat_of(id)?)));
+        all.extend(stats.filter(|(_, stat)| !stat.is_kernels));
+        let kept: BTreeSet<u32> = match &self.target {
+            Target::Process(root) => {
+                // Numbers rise, but may begin again: look until nothing is added.
+                let mut kept = BTreeSet::from([*root]);
+                loop {
+                    let more: Vec<u32> = all
+                        .iter()
+                        .filter(|(id, stat)| kept.contains(&stat.parent) && !kept.contains(id))
+                        .map(|(&id, _)| id)
+                        .collect();
+                    if more.is_empty() {
+                        break kept;
+                    }
+                    kept.extend(more);
+                }
+            }
+            Target::Name(name) => {
+                let is_it = |id: u32, stat: &Stat| stat.name == *name || program_of(id) == *name;
+                all.iter().filter(|(id, stat)| is_it(**id, stat)).map(|(&id, _)| id).collect()
+            }
+            Target::Path(path) => {
+                let path = absolute(path);
+                let is_below = |id: u32| {
+                    let mut links = numbers_in(&format!("/proc/{id}/fd")).into_iter();
+                    links.any(|number| link_of(id, number).is_some_and(|l| l.starts_with(&path)))
+                };
+                all.keys().copied().filter(|&id| is_below(id)).collect()
+            }
+        };
+        all.retain(|id, _| kept.contains(id));
+        all
+    }
+
+    fn look_at_threads(&mut self, process: u32) {
+        let threads = numbers_in(&format!("/proc/{process}/task")).into_iter();
+        self.recording.threads.extend(threads.map(|thread| (thread, process)));
+    }
+
+    /// Files that live for a moment: looks where the newest syncs' descriptors lead.
+    fn look_at_syncs(&mut self) {
+        let Some((_, calls)) = &self.traces else { return };
+        let new = calls.after(self.seen_calls);
+        self.seen_calls += new.len();
+        let mut asked = BTreeSet::new();
+        for event in &new {
+            let TraceEvent { tid, what: TraceKind::CallEnter { call, argument, .. }, .. } = event
+            else {
+                continue;
+            };
+            if let (Call::Fsync | Call::Fdatasync, Ok(number)) = (call, u32::try_from(*argument)) {
+                asked.insert((*tid, number));
+            }
+        }
+        for (thread, number) in asked.into_iter().take(64) {
+            if let Some(process) = self.process_of_sync(thread, number) {
+                self.recording.threads.insert(thread, process);
+                self.look_at_descriptor(process, number);
+            }
+        }
+    }
+
+    /// The process of a thread that syncs, if it is the program's: perhaps one that began since the
+    /// last look.
+    fn process_of_sync(&self, thread: u32, number: u32) -> Option<u32> {
+        if let Some(&known) = self.recording.threads.get(&thread) {
+            return Some(known);
+        }
+        let process = process_of(thread)?;
+        let is_it = match &self.target {
+            Target::Path(path) => link_of(process, number)?.starts_with(absolute(path)),
+            Target::Process(_) => self.processes.contains_key(&stat_of(process)?.parent),
+            Target::Name(_) => false,
+        };
+        (is_it || self.processes.contains_key(&process)).then_some(process)
+    }
+
+    fn look_at_descriptor(&mut self, process: u32, number: u32) {
+        let Some(link) = link_of(process, number) else { return };
+        let is_same = self.links.get(&(process, number)).is_some_and(|(before, _)| *before == link);
+        if is_same && self.descriptor_count > MANY || !may_be_a_file(&link) {
+            return;
+        }
+        if let Target::Path(path) = &self.target
+            && !link.starts_with(absolute(path))
+        {
+            return;
+        }
+        let own = PathBuf::from(format!("/proc/{process}/fd/{number}"));
+        let Ok(facts) = fs::metadata(&own) else { return };
+        if !facts.is_file() && !facts.is_dir() || facts.file_type().is_block_device() {
+            return;
+        }
+        let device = DeviceNumber::from_st_dev(facts.dev());
+        let known = self.by_inode.get(&(device, facts.ino())).copied();
+        if let Some(file) = known {
+            self.note_birth(file, &facts);
+        }
+        if is_same && known == self.links.get(&(process, number)).map(|(_, file)| *file) {
+            return;
+        }
+        let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{number}"));
+        let Some(opened) = info.ok().and_then(|text| OpenedAs::parse(&text)) else { return };
+        if !opened.writes && !facts.is_dir() {
+            return;
+        }
+        let file = known.unwrap_or_else(|| self.add_file(process, &own, &link, &facts));
+        let (path, was_removed) = without_mark(&link);
+        let seen = &mut self.recording.files[file];
+        (seen.path, seen.is_gone) = (path, was_removed);
+        self.links.insert((process, number), (link, file));
+        let since_ns = if self.traces.is_some() { monotonic_ns() } else { 0 };
+        let (is_direct, is_durable) = (opened.direct, opened.durable);
+        self.recording.descriptors.push(Descriptor {
+            process,
+            number,
+            since_ns,
+            file,
+            is_direct,
+            is_durable,
+        });
+    }
+
+    /// A number is used again for a new file, which was born at another time.
+    fn note_birth(&mut self, file: usize, facts: &fs::Metadata) {
+        let Ok(born) = facts.created() else { return };
+        let before = self.births.insert(file, born);
+        if before.is_some_and(|before| before != born) {
+            self.recording.files[file].births += 1;
+        }
+    }
+
+    fn add_file(&mut self, process: u32, own: &Path, link: &Path, facts: &fs::Metadata) -> usize {
+        let device = DeviceNumber::from_st_dev(facts.dev());
+        let (path, is_gone) = without_mark(link);
+        let parent = match (facts.is_dir(), path.parent()) {
+            (true, _) => own.to_path_buf(),
+            (false, Some(parent)) => below_root(process, parent),
+            (false, None) => PathBuf::from("/"),
+        };
+        let place = self.place(device, &parent);
+        let is_known = self.recording.files.len() < FILES_MAX && !facts.is_dir();
+        let before = is_known.then(|| state_of(own)).flatten();
+        let index = self.recording.files.len();
+        self.by_inode.insert((device, facts.ino()), index);
+        let is_btrfs =
+            place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+        self.recording.files.push(SeenFile {
+            device,
+            inode: facts.ino(),
+            is_btrfs,
+            path,
+            is_directory: facts.is_dir(),
+            is_new: self.traces.is_some(),
+            births: 1,
+            is_gone,
+            place,
+            before,
+            after: None,
+        });
+        index
+    }
+
+    /// The file system with this number; `None` if it is on no single disk.
+    fn place(&mut self, device: DeviceNumber, directory: &Path) -> Option<usize> {
+        if let Some(place) = self.places.get(&device) {
+            return *place;
+        }
+        let found = place_of(device, directory);
+        let index = self.recording.places.len();
+        // btrfs has a number for each of its subvolumes.
+        let same = |place: &Place, known: &Place| {
+            let (new, known) = (&place.layer, &known.layer);
+            new.device == known.device && new.start_bytes == known.start_bytes
+        };
+        let known = found
+            .as_ref()
+            .and_then(|place| self.recording.places.iter().position(|known| same(place, known)));
+        let place = match found {
+            Some(_) if known.is_some() => known,
+            Some(place) if self.traces.is_none() => {
+                self.recording.places.push(place);
+                Some(index)
+            }
+            Some(place) => {
+                self.warnings.insert(format!(
+                    "files on {} were opened after the start: their requests are not counted",
+                    place.layer.device
+                ));
+                None
+            }
+            None => None,
+        };
+        self.places.insert(device, place);
+        place
+    }
+
+    /// Chooses the descriptors whose writes are looked at.
+    fn choose_writes(&mut self) -> Result<(), WatchError> {
+        let Some((_, calls)) = &self.traces else { return Ok(()) };
+        let current = self.recording.descriptors.iter().filter(|seen| {
+            let file = &self.recording.files[seen.file];
+            let link = self.links.get(&(seen.process, seen.number));
+            !file.is_directory && link.is_some_and(|(_, file)| *file == seen.file)
+        });
+        let mut current: Vec<&Descriptor> = current.collect();
+        current.sort_by_key(|seen| !seen.is_durable);
+        let mut numbers: Vec<u32> = current.iter().map(|seen| seen.number).collect();
+        numbers.dedup();
+        numbers.truncate(DESCRIPTORS_MAX);
+        numbers.sort_unstable();
+        numbers.dedup();
+        let chosen = (numbers, current.iter().any(|seen| seen.is_durable));
+        if chosen != self.looked_at {
+            calls.writes_to(&chosen.0, chosen.1)?;
+            self.looked_at = chosen;
+        }
+        Ok(())
+    }
+
+    /// Programs sync a directory by a descriptor that lives for a moment: the directories of the
+    /// files that were seen get their names here.
+    fn add_parents(&mut self) {
+        let parents: BTreeSet<(PathBuf, Option<usize>)> = self
+            .recording
+            .files
+            .iter()
+            .filter_map(|file| Some((file.path.parent()?.to_path_buf(), file.place)))
+            .collect();
+        for (path, place) in parents {
+            let Ok(facts) = fs::metadata(&path) else { continue };
+            let device = DeviceNumber::from_st_dev(facts.dev());
+            if self.by_inode.contains_key(&(device, facts.ino())) {
+                continue;
+            }
+            self.by_inode.insert((device, facts.ino()), self.recording.files.len());
+            let is_btrfs =
+                place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+            self.recording.files.push(SeenFile {
+                device,
+                inode: facts.ino(),
+                is_btrfs,
+                path,
+                is_directory: true,
+                is_new: false,
+                births: 1,
+                is_gone: false,
+                place,
+                before: None,
+                after: None,
+            });
+        }
+    }
+
+    /// What the files are at the end.
+    fn look_at_ends(&mut self) {
+        self.add_parents();
+        let by_file: HashMap<usize, (u32, u32)> =
+            self.links.iter().map(|(&key, (_, file))| (*file, key)).collect();
+        for (index, file) in self.recording.files.iter_mut().enumerate() {
+            let is_it = |path: &Path| {
+                let facts = fs::metadata(path).ok();
+                facts.is_some_and(|facts| {
+                    facts.ino() == file.inode
+                        && DeviceNumber::from_st_dev(facts.dev()) == file.device
+                })
+            };
+            let descriptor = by_file.get(&index);
+            let named = descriptor.map_or(file.path.clone(), |&(id, _)| below_root(id, &file.path));
+            let named = [named, file.path.clone()].into_iter().find(|path| is_it(path));
+            file.is_gone = named.is_none();
+            if file.is_directory || index >= FILES_MAX {
+                continue;
+            }
+            let open =
+                descriptor.map(|(id, number)| PathBuf::from(format!("/proc/{id}/fd/{number}")));
+            let path = named.or(open.filter(|path| is_it(path)));
+            file.after = path.and_then(|path| state_of(&path)).or(file.after.take());
+        }
+    }
+}
+
+/// All that was seen of a program.
+pub struct Seen {
+    /// The events and the facts.
+    pub recording: Recording,
+    /// The processes.
+    pub processes: Vec<WatchedProcess>,
+    /// What to know about it.
+    pub warnings: Vec<String>,
+    /// Whether syncs could be seen.
+    pub is_traced: bool,
+}
+
+/// Whether this user can see syncs here; otherwise why not.
+fn can_watch() -> Result<(), String> {
+    can_trace()?;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    match numbers.map(|numbers| numbers.split_whitespace().count()) {
+        Some(2..) => Err("this command runs in a container with process numbers of its own, and \
+                          the kernel counts outside of it: run it on the host"
+            .into()),
+        _ => Ok(()),
+    }
+}
+
+struct Stat {
+    name: String,
+    parent: u32,
+    started: u64,
+    is_kernels: bool,
+}
+
+fn stat_of(process: u32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{process}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let (before, after) = text.rsplit_once(") ")?;
+    let name = before.split_once('(')?.1.to_owned();
+    let fields: Vec<&str> = after.split(' ').collect();
+    if matches!(fields.first(), Some(&("Z" | "X"))) {
+        return None;
+    }
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let is_kernels = number(6)? & PF_KTHREAD != 0;
+    Some(Stat { name, parent: u32::try_from(number(1)?).ok()?, started: number(19)?, is_kernels })
+}
+
+/// The name of its program's file.
+fn program_of(process: u32) -> String {
+    let exe = fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
+    exe.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The process of a thread.
+fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// Bytes of write calls, and bytes that went to disks.
+fn io_of(process: u32) -> Option<(u64, u64)> {
+    let mut text = String::new();
+    File::open(format!("/proc/{process}/io")).ok()?.read_to_string(&mut text).ok()?;
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok()
+    };
+    Some((field("wchar:")?, field("write_bytes:")?))
+}
+
+fn numbers_in(directory: &str) -> Vec<u32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn link_of(process: u32, number: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{process}/fd/{number}")).ok()
+}
+
+fn may_be_a_file(link: &Path) -> bool {
+    let elsewhere = ["/dev", "/proc", "/sys"].iter().any(|other| link.starts_with(other));
+    link.is_absolute() && (!elsewhere || link.starts_with("/dev/shm"))
+}
+
+/// The path as descriptors' links have it.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The kernel marks the path of a file that was removed.
+fn without_mark(link: &Path) -> (PathBuf, bool) {
+    let text = link.to_string_lossy();
+    match text.strip_suffix(" (deleted)") {
+        Some(path) => (PathBuf::from(path), true),
+        None => (link.to_path_buf(), false),
+    }
+}
+
+/// A path as the process sees it, which may live in a container.
+fn below_root(process: u32, path: &Path) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{process}/root"));
+    match path.strip_prefix("/") {
+        Ok(rest) if root.exists() => root.join(rest),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// The file is open for this moment only, and nothing is written out for the question.
+fn state_of(path: &Path) -> Option<FileState> {
+    let file = File::open(path).ok()?;
+    let len_bytes = file.metadata().ok()?.len();
+    Some(FileState { len_bytes, extents: ExtentMap::as_it_is(&file, path).ok()? })
+}
+
+fn place_of(device: DeviceNumber, directory: &Path) -> Option<Place> {
+    let facts = Capabilities::of(directory).ok()?;
+    let mut layer = Layer::of(&facts, "file system".into())?;
+    layer.numbers.push(device);
+    layer.numbers.dedup();
+    let disk = facts.device.as_ref()?;
+    block_stat(disk.number).ok()?;
+    Some(Place {
+        device,
+        layer,
+        has_fua: disk.fua == Some(true),
+        has_journal: facts.journal == Some(true),
+        copy_on_write: facts.copy_on_write,
+        barriers: facts.mount.barriers,
+        options: facts.mount.options.clone().unwrap_or_default(),
+        target: facts.mount.target.clone(),
+        loop_backing: disk.loop_backing.clone(),
+        memory: facts.memory_below(),
+    })
+}

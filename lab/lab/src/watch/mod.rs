@@ -1,0 +1,451 @@
+//! `inkstone watch`: what one sync of a running program costs on its disk, why, and what would make
+//! it cheaper.
+//!
+//! *Owns*: the order of the steps, and the report's sentences. *May not touch*: the terminal.
+//!
+//! [`collect`] watches and gives a [`recording::Recording`]; everything after it is computed from
+//! that alone: [`syncs`] (which syncs), [`tally`](mod@tally) (their bills), [`cause`](mod@cause)
+//! (why). Then [`advice`](mod@advice) names a setting, [`predict`] measures, [`page`] prints.
+
+pub mod advice;
+pub mod cause;
+pub mod collect;
+pub mod page;
+pub mod predict;
+pub mod recording;
+pub mod report;
+pub mod syncs;
+pub mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use inkstone_host::TraceKind;
+
+use crate::result::LabResult;
+
+use advice::advice;
+use cause::{cause, why};
+use collect::{Seen, Target, WatchError, Watched};
+use predict::{measure, pair_of, prediction, table_of};
+use recording::Recording;
+use report::{
+    BesideReport, Calls, DiskReport, FileReport, SyncBill, SyncTime, WATCH_SCHEMA_VERSION,
+    WatchReport,
+};
+use syncs::{How, Sync, Syncs, syncs_of};
+use tally::{FileTally, tally};
+
+/// When the lab's own ways are measured for a prediction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Predict {
+    /// If the disk was idle for most of the time.
+    #[default]
+    Idle,
+    /// Also on a busy disk.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// How to watch.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// What.
+    pub target: Target,
+    /// For how long.
+    pub time: Duration,
+    /// When to measure for a prediction.
+    pub predict: Predict,
+    /// A result of the lab on this disk, in place of a measurement.
+    pub lab: Option<LabResult>,
+}
+
+/// Files listed at most.
+const FILES_LISTED: usize = 16;
+/// Files open for writing and never synced that are listed.
+const UNSYNCED_LISTED: usize = 8;
+/// Others listed beside a file's syncs.
+const BESIDE_LISTED: usize = 4;
+/// A disk that is busier than this is not measured on without being asked.
+const IDLE: f64 = 0.25;
+/// How often a growing report is shown.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches a program and reports. `show` gets the report so far each second, if it is wanted.
+///
+/// # Errors
+/// There is no such program, or it could not be traced.
+pub fn watch(
+    options: &WatchOptions,
+    stop: &AtomicBool,
+    show: Option<&mut dyn FnMut(&WatchReport)>,
+) -> Result<WatchReport, WatchError> {
+    let mut watched = Watched::start(options.target.clone())?;
+    let until = Instant::now() + options.time;
+    let mut show = show;
+    loop {
+        let pause = if show.is_some() { Instant::now() + SHOW_EVERY } else { until };
+        let goes_on = watched.watch(pause.min(until), stop)?;
+        if !goes_on || Instant::now() >= until {
+            break;
+        }
+        if let Some(show) = &mut show {
+            show(&report_of(options, &watched.so_far()));
+        }
+    }
+    let seen = watched.finish()?;
+    let mut report = report_of(options, &seen);
+    predict(options, &seen, &mut report, stop);
+    Ok(report)
+}
+
+/// The report of all that was seen.
+pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
+    let recording = &seen.recording;
+    let syncs = syncs_of(recording);
+    let tallies = tally(recording, &syncs);
+    let seconds = recording.span_ns.end.saturating_sub(recording.span_ns.start) as f64 / 1e9;
+    let mut by_file: BTreeMap<usize, Vec<&Sync>> = BTreeMap::new();
+    let is_wanted = |file: usize| match &options.target {
+        Target::Path(path) => syncs.files[file].path.starts_with(collect::absolute(path)),
+        _ => true,
+    };
+    for sync in syncs.syncs.iter().filter(|sync| is_wanted(sync.file)) {
+        by_file.entry(sync.file).or_default().push(sync);
+    }
+    let program = seen.processes.first().map_or_else(String::new, |process| process.name.clone());
+    let mut files: Vec<(u64, FileReport)> = by_file
+        .iter()
+        .map(|(&file, of_it)| {
+            let all_ns = of_it.iter().map(|sync| sync.end_ns - sync.start_ns).sum();
+            let one = One { recording, syncs: &syncs, file, tally: &tallies[file], of_it, seconds };
+            (all_ns, one.report(&program))
+        })
+        .collect();
+    files.sort_by_key(|(all_ns, _)| std::cmp::Reverse(*all_ns));
+    let mut warnings = seen.warnings.clone();
+    if recording.lost > 0 {
+        warnings.push(format!(
+            "the kernel lost {} events: there is no bill, and counts of calls are too low. Watch \
+             for a shorter time (--seconds 2)",
+            recording.lost
+        ));
+    }
+    let files_left_out = files.len().saturating_sub(FILES_LISTED);
+    let used: Vec<String> = files.iter().map(|(_, file)| file.device.clone()).collect();
+    let files: Vec<FileReport> =
+        files.into_iter().take(FILES_LISTED).map(|(_, file)| file).collect();
+    let never = recording.files.iter().enumerate().filter(|(index, file)| {
+        let len = |state: &Option<recording::FileState>| state.as_ref().map(|s| s.len_bytes);
+        let is_written = file.is_new || len(&file.before) != len(&file.after);
+        is_written && !file.is_directory && !file.is_gone && !by_file.contains_key(index)
+    });
+    let never = never.map(|(_, file)| file.path.display().to_string());
+    let mut report = WatchReport {
+        schema_version: WATCH_SCHEMA_VERSION,
+        program: match &options.target {
+            Target::Process(id) if !program.is_empty() => format!("{program} (process {id})"),
+            target => target.words(),
+        },
+        processes: seen.processes.clone(),
+        seconds,
+        finding: String::new(),
+        files,
+        files_left_out,
+        disks: disks(recording, seconds)
+            .into_iter()
+            .filter(|disk| used.is_empty() || used.contains(&disk.device))
+            .collect(),
+        never_synced: never.take(UNSYNCED_LISTED).collect(),
+        warnings,
+        lost_events: recording.lost,
+    };
+    report.warnings.extend(place_warnings(recording, &used));
+    report.finding = finding(&report, seen.is_traced);
+    report
+}
+
+fn finding(report: &WatchReport, is_traced: bool) -> String {
+    match report.files.first() {
+        Some(file) => format!("{}.", file.why),
+        None if !is_traced => "Whether this program syncs anything could not be seen.".into(),
+        None => {
+            let written: u64 =
+                report.processes.iter().filter_map(|process| process.written_bytes).sum();
+            format!(
+                "This program asked for nothing to be durable in {:.0} s, and passed {} to write \
+                 calls. What it writes is durable when the kernel gets to it: by default within \
+                 half a minute.",
+                report.seconds,
+                page::bytes(written as f64)
+            )
+        }
+    }
+}
+
+fn place_warnings(recording: &Recording, used: &[String]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for place in recording.places.iter().filter(|place| used.contains(&place.layer.device)) {
+        let device = &place.layer.device;
+        if let Some(backing) = &place.loop_backing {
+            warnings.push(format!(
+                "{device} is the file {}: each of its flushes costs a sync of that file, which is \
+                 not in the bill",
+                backing.display()
+            ));
+        }
+        if let Some(memory) = &place.memory {
+            warnings.push(format!("{device} is memory ({memory}): nothing there is durable"));
+        }
+        warnings.extend(place.layer.notes.iter().map(|note| format!("{device}: {note}")));
+    }
+    warnings
+}
+
+fn disks(recording: &Recording, seconds: f64) -> Vec<DiskReport> {
+    let disk = |place: &recording::Place| DiskReport {
+        device: place.layer.device.clone(),
+        file_system: match (place.layer.file_system.as_str(), place.has_journal) {
+            ("ext4", false) => "ext4 without a journal".into(),
+            (other, _) => other.into(),
+        },
+        mounted: place.target.as_ref().map_or_else(String::new, |path| path.display().to_string()),
+        options: place.options.clone(),
+        volatile_cache: place.layer.volatile_cache,
+        fua: place.has_fua,
+        busy: busy(recording, place, seconds),
+    };
+    recording.places.iter().map(disk).collect()
+}
+
+/// The share of the time in which the disk had at least one request.
+fn busy(recording: &Recording, place: &recording::Place, seconds: f64) -> f64 {
+    let (mut busy_ns, mut open, mut since_ns) = (0, 0u32, 0);
+    for event in &recording.events {
+        match event.what {
+            TraceKind::RequestIssue { device, .. } if place.layer.numbers.contains(&device) => {
+                if open == 0 {
+                    since_ns = event.time_ns;
+                }
+                open += 1;
+            }
+            TraceKind::RequestComplete { device, .. }
+                if open > 0 && place.layer.numbers.contains(&device) =>
+            {
+                open -= 1;
+                if open == 0 {
+                    busy_ns += event.time_ns - since_ns;
+                }
+            }
+            _ => {}
+        }
+    }
+    (busy_ns as f64 / 1e9 / seconds.max(1e-9)).min(1.0)
+}
+
+/// One file's report.
+struct One<'a> {
+    recording: &'a Recording,
+    syncs: &'a Syncs,
+    file: usize,
+    tally: &'a FileTally,
+    of_it: &'a [&'a Sync],
+    seconds: f64,
+}
+
+impl One<'_> {
+    fn report(&self, program: &str) -> FileReport {
+        let file = &self.syncs.files[self.file];
+        let place = file.place.map(|place| &self.recording.places[place]);
+        let mut by_how: BTreeMap<How, Vec<&Sync>> = BTreeMap::new();
+        for sync in self.of_it {
+            by_how.entry(sync.how).or_default().push(sync);
+        }
+        let how = by_how.iter().max_by_key(|(_, all)| all.len()).map_or(How::Fsync, |(h, _)| *h);
+        let again = self.syncs.again.get(&self.file).copied().unwrap_or(0);
+        let bill = self.bill(place);
+        let cause = match bill {
+            Some(_) => cause(file, place, self.tally, how, again),
+            None => cause::Cause::Unknown,
+        };
+        let path = file.path.display().to_string();
+        let name = file.path.file_name().map_or(path.clone(), |n| n.to_string_lossy().into_owned());
+        let why = match &bill {
+            Some(bill) => why(&name, how, bill, cause, place),
+            None => format!("{name}: there is no bill"),
+        };
+        let note = match (file.is_gone, again.max(file.births - 1)) {
+            (_, 2..) => Some("created again and again under this name".into()),
+            (true, _) => Some("removed or renamed while it was watched".into()),
+            (false, _) if file.is_new => Some("opened while it was watched".into()),
+            (false, _) => None,
+        };
+        FileReport {
+            advice: advice(program, &path, cause),
+            path,
+            file_system: place.map_or_else(String::new, |place| place.layer.file_system.clone()),
+            device: place.map_or_else(String::new, |place| place.layer.device.clone()),
+            note,
+            calls: by_how.iter().map(|(how, all)| (*how, self.calls(all))).collect(),
+            bytes_between: self.bytes_between(),
+            bill,
+            time: bill.map(|_| self.time()),
+            beside: self.beside(),
+            cause,
+            why,
+            prediction: None,
+        }
+    }
+
+    fn calls(&self, all: &[&Sync]) -> Calls {
+        let mut us: Vec<f64> =
+            all.iter().map(|sync| (sync.end_ns - sync.start_ns) as f64 / 1000.0).collect();
+        us.sort_unstable_by(f64::total_cmp);
+        let at = |q: f64| us[((us.len() - 1) as f64 * q).ceil() as usize];
+        Calls {
+            calls: all.len() as u64,
+            failed: all.iter().filter(|sync| sync.failed).count() as u64,
+            per_second: all.len() as f64 / self.seconds.max(1e-9),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            max_us: at(1.0),
+        }
+    }
+
+    fn bytes_between(&self) -> Option<u64> {
+        let writes = self.syncs.writes.iter().filter(|write| write.file == self.file);
+        let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
+        (!all.is_empty()).then(|| all.iter().sum::<u64>() / self.tally.syncs.max(1))
+    }
+
+    fn bill(&self, place: Option<&recording::Place>) -> Option<SyncBill> {
+        let tally = self.tally;
+        if self.recording.lost > 0 || place.is_none() || tally.syncs == 0 {
+            return None;
+        }
+        let each = |count: u64| count as f64 / tally.syncs as f64;
+        Some(SyncBill {
+            syncs: tally.syncs,
+            data_writes: each(tally.data.requests),
+            data_bytes: each(tally.data.bytes),
+            journal_writes: each(tally.journal.requests),
+            journal_bytes: each(tally.journal.bytes),
+            metadata_writes: each(tally.metadata.requests),
+            metadata_bytes: each(tally.metadata.bytes),
+            flushes: each(tally.flushes),
+            fua: each(tally.fua),
+            reads: each(tally.reads.requests),
+            waited: each(tally.waited),
+        })
+    }
+
+    fn time(&self) -> SyncTime {
+        let each = |ns: u64| ns as f64 / 1000.0 / self.tally.syncs.max(1) as f64;
+        let spent = self.tally.time;
+        let median = |all: &[u64]| {
+            let us: Vec<f64> = all.iter().map(|&ns| ns as f64 / 1000.0).collect();
+            crate::stats::median(&us)
+        };
+        SyncTime {
+            waited_p50_us: median(&self.tally.waited_ns),
+            other_p50_us: median(&self.tally.other_ns),
+            total_us: each(spent.total_ns),
+            device_us: each(spent.device_ns),
+            queue_us: each(spent.queue_ns),
+            journal_us: each(spent.journal_ns),
+        }
+    }
+
+    fn beside(&self) -> Vec<BesideReport> {
+        let each = |count: u64| count as f64 / self.tally.syncs.max(1) as f64;
+        let mut all: Vec<BesideReport> = self
+            .tally
+            .beside
+            .iter()
+            .map(|(who, beside)| BesideReport {
+                who: who.clone(),
+                transfers: each(beside.transfers),
+                flushes: each(beside.flushes),
+            })
+            .collect();
+        let weight = |one: &BesideReport| one.transfers + one.flushes;
+        all.retain(|one| weight(one) >= 0.05);
+        all.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        all.truncate(BESIDE_LISTED);
+        all
+    }
+}
+
+/// Adds to the dearest file by how much a change would help.
+fn predict(options: &WatchOptions, seen: &Seen, report: &mut WatchReport, stop: &AtomicBool) {
+    let Some((index, pair)) = report.files.iter().enumerate().find_map(|(index, file)| {
+        let is_direct = is_direct(&seen.recording, &file.path);
+        let (how, _) = file.calls.iter().max_by_key(|(_, calls)| calls.calls)?;
+        let bill = file.bill?;
+        // What the calls do not show, the disk does.
+        let bytes = file.bytes_between.unwrap_or(bill.data_bytes as u64).max(1);
+        Some((index, pair_of(file.cause, *how, is_direct, bytes)?))
+    }) else {
+        return;
+    };
+    let file = &report.files[index];
+    let now_us = file.calls.values().map(|calls| calls.p50_us).fold(0.0, f64::max);
+    let disk = report.disks.iter().find(|disk| disk.device == file.device);
+    let from_result = options
+        .lab
+        .as_ref()
+        .map(|lab| table_of(lab, &pair, &file.device, &file.file_system).cloned());
+    let cannot = |why: String| predict::Prediction {
+        from: pair.0.name(),
+        to: pair.1.name(),
+        speedup: 1.0,
+        interval: None,
+        sentence: format!("cannot tell: {why}"),
+    };
+    let table = match (from_result, options.predict, disk) {
+        (Some(Some(table)), ..) => Ok(table),
+        (Some(None), ..) => Err(format!(
+            "that result has not both `{}` and `{}` on {} with {}",
+            pair.0.name(),
+            pair.1.name(),
+            file.device,
+            file.file_system
+        )),
+        (None, Predict::Never, _) => return,
+        (None, Predict::Idle, Some(disk)) if disk.busy > IDLE => Err(format!(
+            "{} is busy ({:.0}% of the time), and measuring would disturb the program; --predict \
+             always measures all the same, some seconds",
+            disk.device,
+            disk.busy * 100.0
+        )),
+        (None, _, Some(disk)) => measure(&scratch(disk), &pair, stop),
+        (None, _, None) => return,
+    };
+    let found = table.and_then(|table| {
+        prediction(&table, &pair, now_us).ok_or_else(|| "too little could be measured".into())
+    });
+    report.files[index].prediction = Some(found.unwrap_or_else(cannot));
+}
+
+fn is_direct(recording: &Recording, path: &str) -> bool {
+    let of_it = recording
+        .descriptors
+        .iter()
+        .filter(|seen| recording.files[seen.file].path.to_str() == Some(path));
+    of_it.map(|seen| seen.is_direct).next_back().unwrap_or(false)
+}
+
+/// A directory on the disk that is not the program's.
+fn scratch(disk: &DiskReport) -> PathBuf {
+    let mounted = PathBuf::from(&disk.mounted);
+    let temporary = PathBuf::from("/var/tmp");
+    match mounted == std::path::Path::new("/") && temporary.is_dir() {
+        true => temporary,
+        false => mounted,
+    }
+}

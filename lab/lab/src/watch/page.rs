@@ -1,0 +1,216 @@
+//! The page of a report: text for a terminal.
+//!
+//! *Owns*: its words and columns. *May not touch*: figures, which the report has.
+
+use super::report::{FileReport, WatchReport};
+
+/// The width that an unknown terminal has.
+const NAME_COLUMNS: usize = 13;
+
+/// The report as text of at most `width` columns.
+pub fn page(report: &WatchReport, width: usize) -> String {
+    let width = width.clamp(60, 120);
+    let mut text =
+        wrapped(&format!("{}, watched for {:.1} s", report.program, report.seconds), width);
+    text.push('\n');
+    text.push_str(&wrapped(&report.finding, width));
+    for (index, file) in report.files.iter().enumerate() {
+        text.push('\n');
+        // The finding says why the first one costs what it costs.
+        file_of(file, index > 0, width, &mut text);
+    }
+    if report.files_left_out > 0 {
+        text.push_str(&format!(
+            "\n{} more files were synced (--json has the first of them)\n",
+            report.files_left_out
+        ));
+    }
+    if !report.never_synced.is_empty() {
+        text.push('\n');
+        let names = report.never_synced.join(", ");
+        text.push_str(&row("never synced", &names, width));
+    }
+    if report.files.is_empty() {
+        text.push('\n');
+        for process in &report.processes {
+            let known = |bytes: Option<u64>| bytes.map_or("unknown".into(), |b| bytes_of(b as f64));
+            let said = format!(
+                "{} ({}): {} written, {} to disks",
+                process.name,
+                process.id,
+                known(process.written_bytes),
+                known(process.to_disk_bytes)
+            );
+            text.push_str(&row("process", &said, width));
+        }
+    }
+    text.push('\n');
+    for disk in &report.disks {
+        let cache = match (disk.volatile_cache, disk.fua) {
+            (false, _) => "no volatile cache: a sync needs no flush",
+            (true, true) => "volatile cache, FUA",
+            (true, false) => "volatile cache, no FUA",
+        };
+        let said = format!(
+            "{}: {} at {} ({}), {cache}, busy {:.0}% of the time",
+            disk.device,
+            disk.file_system,
+            disk.mounted,
+            disk.options,
+            disk.busy * 100.0
+        );
+        text.push_str(&row("disk", &said, width));
+    }
+    for warning in &report.warnings {
+        text.push_str(&row("note", warning, width));
+    }
+    text
+}
+
+fn file_of(file: &FileReport, says_why: bool, width: usize, text: &mut String) {
+    let note = file.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    text.push_str(&wrapped(&format!("{}{note}", file.path), width));
+    for (how, calls) in &file.calls {
+        let failed = match calls.failed {
+            0 => String::new(),
+            failed => format!(", {failed} FAILED"),
+        };
+        let said = format!(
+            "{} calls, {:.1} per second: p50 {}, p99 {}, max {}{failed}",
+            calls.calls,
+            calls.per_second,
+            time(calls.p50_us),
+            time(calls.p99_us),
+            time(calls.max_us)
+        );
+        text.push_str(&row(how.words(), &said, width));
+    }
+    if let Some(between) = file.bytes_between {
+        text.push_str(&row("writes", &format!("{} for each sync", bytes(between as f64)), width));
+    }
+    if let Some(bill) = &file.bill {
+        let mut said = super::cause::words(bill);
+        let sizes = [
+            ("data", bill.data_bytes),
+            ("journal", bill.journal_bytes),
+            ("metadata", bill.metadata_bytes),
+        ];
+        let sizes: Vec<String> = sizes
+            .into_iter()
+            .filter(|(_, size)| *size >= 1.0)
+            .map(|(what, size)| format!("{} of {what}", bytes(size)))
+            .collect();
+        if !sizes.is_empty() {
+            said.push_str(&format!(" ({})", sizes.join(", ")));
+        }
+        text.push_str(&row("one pays", &said, width));
+    }
+    if let Some(spent) = &file.time {
+        let rest = spent.total_us - spent.device_us - spent.queue_us - spent.journal_us;
+        let parts = [
+            (spent.device_us, "in the device"),
+            (spent.queue_us, "in the queue"),
+            (spent.journal_us, "waiting for the journal"),
+            (rest, "elsewhere"),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(us, _)| *us >= spent.total_us / 100.0)
+            .map(|(us, what)| format!("{} {what}", time(us)))
+            .collect();
+        let said = format!("{} on average: {}", time(spent.total_us), parts.join(", "));
+        text.push_str(&row("one takes", &said, width));
+        if let (Some(waited), Some(other)) = (spent.waited_p50_us, spent.other_p50_us) {
+            let share = file.bill.map_or(0.0, |bill| bill.waited * 100.0);
+            let said = format!(
+                "{share:.0}% of them waited for the journal: {} (median); the others: {}",
+                time(waited),
+                time(other)
+            );
+            text.push_str(&row("", &said, width));
+        }
+    }
+    if !file.beside.is_empty() {
+        let others: Vec<String> = file
+            .beside
+            .iter()
+            .map(|one| {
+                format!("{} ({:.1} transfers, {:.1} flushes)", one.who, one.transfers, one.flushes)
+            })
+            .collect();
+        text.push_str(&row("in between", &others.join(", "), width));
+    }
+    if says_why {
+        text.push_str(&row("why", &file.why, width));
+    }
+    if let Some(advice) = &file.advice {
+        let said = format!(
+            "{}: {} ({}). {}",
+            advice.program, advice.setting, advice.effect, advice.source
+        );
+        text.push_str(&row("what helps", &said, width));
+    }
+    if let Some(prediction) = &file.prediction {
+        text.push_str(&row("by how much", &prediction.sentence, width));
+    }
+}
+
+/// Microseconds as people read them.
+pub fn time(us: f64) -> String {
+    match us {
+        us if us < 1000.0 => format!("{us:.0} us"),
+        us if us < 1_000_000.0 => format!("{:.1} ms", us / 1000.0),
+        us => format!("{:.2} s", us / 1_000_000.0),
+    }
+}
+
+/// Bytes as people read them.
+pub fn bytes(count: f64) -> String {
+    bytes_of(count)
+}
+
+fn bytes_of(count: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (count, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let digits = usize::from(unit > 0 && value < 100.0 && (value - value.round()).abs() >= 0.05);
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// A row: a name, and words that stay right of it.
+fn row(name: &str, words: &str, width: usize) -> String {
+    let left = NAME_COLUMNS + 3;
+    let mut lines = wrapped(words, width - left).lines().map(str::to_owned).collect::<Vec<_>>();
+    if lines.is_empty() {
+        lines.push(String::new());
+    }
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let name = if at == 0 { name } else { "" };
+        text.push_str(format!("  {name:NAME_COLUMNS$} {line}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn wrapped(words: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in words.split_whitespace() {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > width {
+            text.push('\n');
+            column = 0;
+        }
+        if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,113 @@
+//! What was seen of a program in one window of time: the kernel's events, its threads, files and
+//! descriptors, and the disks below them.
+//!
+//! *Owns*: this data. *May not touch*: how it was collected (`collect`), what it means (`syncs`,
+//! `tally`, `cause`).
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use inkstone_host::{DeviceNumber, ExtentMap, TraceEvent};
+use inkstone_io::{Barriers, CopyOnWrite};
+
+use crate::bill::Layer;
+
+/// Everything that was seen between two moments.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    /// When it began and ended, on `CLOCK_MONOTONIC`.
+    pub span_ns: Range<u64>,
+    /// The system calls of the program's threads, by time.
+    pub calls: Vec<TraceEvent>,
+    /// What happened on its disks, by whomever, by time.
+    pub events: Vec<TraceEvent>,
+    /// Events that are missing.
+    pub lost: u64,
+    /// The program's threads, io_uring's workers among them, each with its process.
+    pub threads: HashMap<u32, u32>,
+    /// The files that it had open for writing, and directories.
+    pub files: Vec<SeenFile>,
+    /// Its descriptors of those files.
+    pub descriptors: Vec<Descriptor>,
+    /// The file systems of those files.
+    pub places: Vec<Place>,
+}
+
+/// A file or a directory that the program had open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenFile {
+    /// The number of its file system, as `stat` gives it.
+    pub device: DeviceNumber,
+    /// Its number there.
+    pub inode: u64,
+    /// Whether its file system is btrfs, whose events have another device or none.
+    pub is_btrfs: bool,
+    /// Its path when it was last seen.
+    pub path: PathBuf,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// Whether it was first seen after the start.
+    pub is_new: bool,
+    /// How many different files with this number were seen: it was removed and created again.
+    pub births: u64,
+    /// Whether its path led elsewhere, or nowhere, at the end.
+    pub is_gone: bool,
+    /// Its file system, if that is on a disk.
+    pub place: Option<usize>,
+    /// What it was when it was first seen.
+    pub before: Option<FileState>,
+    /// What it was at the end.
+    pub after: Option<FileState>,
+}
+
+/// A file's size and blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileState {
+    /// Its size.
+    pub len_bytes: u64,
+    /// Its blocks.
+    pub extents: ExtentMap,
+}
+
+/// A descriptor of a process, from some time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The process.
+    pub process: u32,
+    /// Its number.
+    pub number: u32,
+    /// When it was first seen.
+    pub since_ns: u64,
+    /// Which of the files.
+    pub file: usize,
+    /// Opened with O_DIRECT.
+    pub is_direct: bool,
+    /// Opened with O_DSYNC or O_SYNC.
+    pub is_durable: bool,
+}
+
+/// A file system with its disk.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its number, as `stat` gives it.
+    pub device: DeviceNumber,
+    /// The disk, and the areas on it.
+    pub layer: Layer,
+    /// Whether the disk can write past its cache.
+    pub has_fua: bool,
+    /// Whether the file system has a journal (ext4).
+    pub has_journal: bool,
+    /// Whether overwriting moves data.
+    pub copy_on_write: CopyOnWrite,
+    /// Whether syncs reach the medium.
+    pub barriers: Barriers,
+    /// Options of the mount.
+    pub options: String,
+    /// Where it is mounted.
+    pub target: Option<PathBuf>,
+    /// For a loop device: its file.
+    pub loop_backing: Option<PathBuf>,
+    /// If it is in memory: what that is.
+    pub memory: Option<String>,
+}

@@ -1,0 +1,478 @@
+//! Which syncs a program asked for: each with its file, its thread, its beginning and its end.
+//!
+//! *Owns*: pairing calls with their ends, with the file systems' own events, and with io_uring's
+//! and Linux AIO's requests. *May not touch*: requests to the disk (`tally`).
+//!
+//! A file is named by the file system's own event within the call (it has the inode, so a
+//! descriptor that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use inkstone_host::{Call, DeviceNumber, TraceEvent, TraceKind};
+
+use crate::bill::evidence::is_worker;
+
+use super::recording::{Descriptor, Recording, SeenFile};
+
+/// How a program asked for durability.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// `fsync`.
+    Fsync,
+    /// `fdatasync`.
+    Fdatasync,
+    /// `sync_file_range`, which makes nothing durable by itself.
+    SyncFileRange,
+    /// `msync(MS_SYNC)`.
+    Msync,
+    /// `syncfs`.
+    Syncfs,
+    /// A write to a descriptor opened with O_DSYNC or O_SYNC.
+    DsyncWrite,
+    /// A write with RWF_DSYNC or RWF_SYNC.
+    RwfDsync,
+    /// io_uring's fsync.
+    RingFsync,
+    /// A write of io_uring that is durable by itself.
+    RingWrite,
+    /// A sync that a worker of the kernel made for Linux AIO.
+    Aio,
+}
+
+impl How {
+    /// Its name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Fsync => "fsync",
+            Self::Fdatasync => "fdatasync",
+            Self::SyncFileRange => "sync_file_range",
+            Self::Msync => "msync",
+            Self::Syncfs => "syncfs",
+            Self::DsyncWrite => "O_DSYNC write",
+            Self::RwfDsync => "RWF_DSYNC write",
+            Self::RingFsync => "io_uring fsync",
+            Self::RingWrite => "io_uring O_DSYNC write",
+            Self::Aio => "Linux AIO sync",
+        }
+    }
+}
+
+/// One sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sync {
+    /// How it was asked for.
+    pub how: How,
+    /// Which file, as a place in [`Syncs::files`].
+    pub file: usize,
+    /// The thread that asked.
+    pub thread: u32,
+    /// The kernel's thread that did it, if it was another.
+    pub worker: Option<u32>,
+    /// When it began.
+    pub start_ns: u64,
+    /// When it had ended.
+    pub end_ns: u64,
+    /// Whether only what reading needs became durable, and no time stamps.
+    pub data_only: bool,
+    /// Whether it returned an error.
+    pub failed: bool,
+}
+
+/// A write call, as far as writes were seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write {
+    /// Which file.
+    pub file: usize,
+    /// How much; `None` where the call's arguments do not show it (`writev`).
+    pub bytes: Option<u64>,
+    /// Where, if the call says it.
+    pub position: Option<u64>,
+}
+
+/// All syncs of a recording, and the files that they name.
+#[derive(Debug, Clone, Default)]
+pub struct Syncs {
+    /// The recording's files, then those that only events name.
+    pub files: Vec<SeenFile>,
+    /// The syncs by their beginning.
+    pub syncs: Vec<Sync>,
+    /// The writes that were seen.
+    pub writes: Vec<Write>,
+    /// The program's threads, each with its process; also those that lived for a moment.
+    pub(super) threads: HashMap<u32, u32>,
+    /// The files by the numbers that events have.
+    pub(super) by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
+    /// Files that were created, synced and removed under the same name, and how often.
+    pub again: HashMap<usize, u64>,
+}
+
+impl Syncs {
+    /// The file that an event names. btrfs's events have no device that `stat` knows.
+    pub(super) fn file_at(&self, device: DeviceNumber, inode: u64) -> Option<usize> {
+        let at = |key| self.by_inode.get(&key).copied();
+        let by_inode = at((None, inode)).filter(|&file| self.files[file].is_btrfs);
+        at((Some(device), inode)).or(by_inode)
+    }
+}
+
+const RING_FSYNC: u8 = 3;
+const RING_WRITES: [u8; 3] = [2, 5, 23];
+const MS_SYNC: u32 = 4;
+const RWF_DSYNC_OR_SYNC: u32 = 2 | 4;
+
+/// A call or a ring's request that has not ended.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    how: How,
+    thread: u32,
+    start_ns: u64,
+    descriptor: Option<u32>,
+    file: Option<usize>,
+    bytes: Option<u64>,
+    data_only: bool,
+}
+
+/// A file system's sync outside of any call: by a worker of io_uring, or of the kernel.
+#[derive(Debug, Clone, Copy)]
+struct ByWorker {
+    thread: u32,
+    start_ns: u64,
+    end_ns: Option<u64>,
+    file: usize,
+    data_only: bool,
+    is_taken: bool,
+}
+
+/// Finds them.
+pub fn syncs_of(recording: &Recording) -> Syncs {
+    let mut finder = Finder::of(recording);
+    let mut calls = recording.calls.iter().peekable();
+    for event in &recording.events {
+        while let Some(call) = calls.next_if(|call| call.time_ns <= event.time_ns) {
+            finder.see(call);
+        }
+        finder.see(event);
+    }
+    calls.for_each(|call| finder.see(call));
+    finder.finish()
+}
+
+struct Finder<'a> {
+    recording: &'a Recording,
+    descriptors: HashMap<(u32, u32), Vec<Descriptor>>,
+    kernel_workers: HashSet<u32>,
+    calls: HashMap<u32, Open>,
+    ring: HashMap<u64, Open>,
+    workers: Vec<ByWorker>,
+    running: HashMap<u32, usize>,
+    found: Syncs,
+}
+
+impl<'a> Finder<'a> {
+    fn of(recording: &'a Recording) -> Self {
+        let mut by_inode = HashMap::new();
+        for (index, file) in recording.files.iter().enumerate() {
+            by_inode.insert((Some(file.device), file.inode), index);
+            // btrfs's event has no device.
+            by_inode.insert((None, file.inode), index);
+        }
+        let mut descriptors: HashMap<(u32, u32), Vec<Descriptor>> = HashMap::new();
+        for seen in &recording.descriptors {
+            descriptors.entry((seen.process, seen.number)).or_default().push(*seen);
+        }
+        let kernel_workers = recording.events.iter().filter_map(|event| match event.what {
+            TraceKind::BioQueue { comm, .. } if is_worker(&comm) => Some(event.tid),
+            _ => None,
+        });
+        Self {
+            recording,
+            descriptors,
+            kernel_workers: kernel_workers.collect(),
+            calls: HashMap::new(),
+            ring: HashMap::new(),
+            workers: Vec::new(),
+            running: HashMap::new(),
+            found: Syncs {
+                files: recording.files.clone(),
+                threads: recording.threads.clone(),
+                by_inode,
+                ..Syncs::default()
+            },
+        }
+    }
+
+    fn see(&mut self, event: &TraceEvent) {
+        let (now_ns, thread) = (event.time_ns, event.tid);
+        match event.what {
+            TraceKind::Fork { parent, child } => {
+                if let Some(&process) = self.found.threads.get(&parent) {
+                    self.found.threads.entry(child).or_insert(process);
+                }
+            }
+            TraceKind::CallEnter { .. } if !self.found.threads.contains_key(&thread) => {}
+            TraceKind::CallEnter { call, argument, bytes, position, flags } => {
+                let number = u32::try_from(argument).ok();
+                let write = (bytes, position, flags);
+                self.entered(now_ns, thread, call, number, write);
+            }
+            TraceKind::CallExit { result, .. } => {
+                if let Some(open) = self.calls.remove(&thread) {
+                    self.ended(open, now_ns, result < 0);
+                }
+            }
+            TraceKind::FileSync { device, inode, data_only } => {
+                self.file(now_ns, thread, (device, inode), data_only);
+            }
+            TraceKind::XfsSync { device, inode } => {
+                self.file(now_ns, thread, (Some(device), inode), None);
+            }
+            TraceKind::FileSyncEnd { .. } => {
+                if let Some(index) = self.running.remove(&thread) {
+                    self.workers[index].end_ns = Some(now_ns);
+                }
+            }
+            TraceKind::DirectIo { device, inode, .. } => {
+                let file = self.found.file_at(device, inode);
+                if let (Some(open), Some(_)) = (self.calls.get_mut(&thread), file) {
+                    open.file = open.file.or(file);
+                }
+            }
+            TraceKind::RingSubmit { request, opcode } => {
+                let how = match opcode {
+                    RING_FSYNC => How::RingFsync,
+                    opcode if RING_WRITES.contains(&opcode) => How::RingWrite,
+                    _ => return,
+                };
+                if self.found.threads.contains_key(&thread) {
+                    let start_ns = now_ns;
+                    let (descriptor, file, bytes) = (None, None, None);
+                    let data_only = how == How::RingWrite;
+                    let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only };
+                    self.ring.insert(request, open);
+                }
+            }
+            TraceKind::RingFile { request, descriptor } => {
+                if let Some(open) = self.ring.get_mut(&request) {
+                    open.descriptor = Some(descriptor);
+                }
+            }
+            TraceKind::RingComplete { request } => {
+                if let Some(open) = self.ring.remove(&request) {
+                    self.ended(open, now_ns, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn entered(
+        &mut self,
+        start_ns: u64,
+        thread: u32,
+        call: Call,
+        descriptor: Option<u32>,
+        (bytes, position, flags): (Option<u64>, Option<u64>, u32),
+    ) {
+        let seen = self.descriptor(thread, descriptor, start_ns);
+        let how = match call {
+            Call::Fsync => How::Fsync,
+            Call::Fdatasync => How::Fdatasync,
+            Call::SyncFileRange => How::SyncFileRange,
+            Call::Syncfs => How::Syncfs,
+            Call::Msync if flags & MS_SYNC != 0 => How::Msync,
+            Call::Msync => return,
+            Call::Write => {
+                let Some(seen) = seen else { return };
+                self.found.writes.push(Write { file: seen.file, bytes, position });
+                match (flags & RWF_DSYNC_OR_SYNC, seen.is_durable) {
+                    (0, false) => return,
+                    (0, true) => How::DsyncWrite,
+                    _ => How::RwfDsync,
+                }
+            }
+        };
+        let descriptor = descriptor.filter(|_| call != Call::Msync);
+        let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
+        let data_only = how != How::Fsync && how != How::Syncfs;
+        let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only };
+        self.calls.insert(thread, open);
+    }
+
+    fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {
+        let process = *self.found.threads.get(&thread)?;
+        let all = self.descriptors.get(&(process, number?))?;
+        let since = all.iter().rev().find(|seen| seen.since_ns <= now_ns);
+        since.or(all.first()).copied()
+    }
+
+    /// A file system syncs this file in this thread.
+    fn file(
+        &mut self,
+        now_ns: u64,
+        thread: u32,
+        (device, inode): (Option<DeviceNumber>, u64),
+        data_only: Option<bool>,
+    ) {
+        if let Some(open) = self.calls.get(&thread).copied() {
+            if open.how == How::Syncfs {
+                return;
+            }
+            let file = self.file_of(device, inode, &open);
+            if let Some(open) = self.calls.get_mut(&thread) {
+                open.file = Some(file);
+                open.data_only = data_only.unwrap_or(open.data_only);
+            }
+            return;
+        }
+        let is_ours = self.found.threads.contains_key(&thread);
+        let known = self.found.by_inode.get(&(device, inode)).copied();
+        // A worker may sync for anybody: only files that were seen open are ours.
+        let seen = self.recording.files.len();
+        let is_known = |&file: &usize| is_ours || file < seen && self.is_kernels(thread);
+        let Some(file) = known.filter(is_known) else { return };
+        self.running.insert(thread, self.workers.len());
+        let (start_ns, end_ns, is_taken) = (now_ns, None, false);
+        let data_only = data_only.unwrap_or(false);
+        self.workers.push(ByWorker { thread, start_ns, end_ns, file, data_only, is_taken });
+    }
+
+    fn is_kernels(&self, thread: u32) -> bool {
+        self.kernel_workers.contains(&thread)
+    }
+
+    /// The file with this inode. One that was never seen is what the descriptor led to when it was
+    /// last looked at, if that is gone: programs create the same file again and again.
+    fn file_of(&mut self, device: Option<DeviceNumber>, inode: u64, open: &Open) -> usize {
+        if let Some(&file) = self.found.by_inode.get(&(device, inode)) {
+            return file;
+        }
+        let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
+        let gone = seen.filter(|seen| self.found.files[seen.file].is_gone);
+        let file = gone.map(|seen| seen.file).unwrap_or_else(|| {
+            let path = PathBuf::from(format!("a file that was gone at once (inode {inode})"));
+            let place = self.recording.places.iter().position(|place| match device {
+                Some(device) => place.device == device,
+                None => place.layer.file_system == "btrfs",
+            });
+            let device = device.unwrap_or(DeviceNumber { major: 0, minor: 0 });
+            self.unseen(&path, device, inode, place)
+        });
+        *self.found.again.entry(file).or_default() += 1;
+        self.found.by_inode.insert((device, inode), file);
+        file
+    }
+
+    fn unseen(
+        &mut self,
+        path: &Path,
+        device: DeviceNumber,
+        inode: u64,
+        place: Option<usize>,
+    ) -> usize {
+        let is_btrfs =
+            place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+        self.found.files.push(SeenFile {
+            is_btrfs,
+            device,
+            inode,
+            path: path.to_path_buf(),
+            is_directory: false,
+            is_new: true,
+            births: 1,
+            is_gone: true,
+            place,
+            before: None,
+            after: None,
+        });
+        self.found.files.len() - 1
+    }
+
+    fn ended(&mut self, open: Open, end_ns: u64, failed: bool) {
+        let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
+        if open.how == How::RingWrite {
+            let Some(seen) = seen else { return };
+            self.found.writes.push(Write { file: seen.file, bytes: open.bytes, position: None });
+            if !seen.is_durable {
+                return;
+            }
+        }
+        // A descriptor of a socket, or a file that no event and no look at /proc has named.
+        let file = open.file.or(seen.map(|seen| seen.file));
+        let unknown = usize::MAX;
+        self.found.syncs.push(Sync {
+            how: open.how,
+            file: file.unwrap_or(unknown),
+            thread: open.thread,
+            worker: None,
+            data_only: open.data_only,
+            start_ns: open.start_ns,
+            end_ns,
+            failed,
+        });
+    }
+
+    fn finish(mut self) -> Syncs {
+        self.found.syncs.sort_by_key(|sync| sync.start_ns);
+        for sync in &mut self.found.syncs {
+            if !matches!(sync.how, How::RingFsync | How::RingWrite) {
+                continue;
+            }
+            let from = self.workers.partition_point(|one| one.start_ns < sync.start_ns);
+            let within = self.workers[from..].iter_mut();
+            let mut within = within.take_while(|one| one.start_ns <= sync.end_ns);
+            let is_it = |one: &&mut ByWorker| {
+                !one.is_taken && (sync.file == usize::MAX || one.file == sync.file)
+            };
+            if let Some(one) = within.find(is_it) {
+                one.is_taken = true;
+                (sync.file, sync.worker) = (one.file, Some(one.thread));
+                sync.data_only = one.data_only;
+            }
+        }
+        let mut left: Vec<Sync> = Vec::new();
+        for one in self.workers.iter().filter(|one| !one.is_taken) {
+            let is_kernels = self.kernel_workers.contains(&one.thread);
+            left.push(Sync {
+                how: if is_kernels { How::Aio } else { How::RingWrite },
+                file: one.file,
+                thread: one.thread,
+                worker: None,
+                data_only: one.data_only,
+                start_ns: one.start_ns,
+                end_ns: one.end_ns.unwrap_or_else(|| self.last_request_ns(one)),
+                failed: false,
+            });
+        }
+        self.found.syncs.extend(left);
+        self.found.syncs.retain(|sync| sync.file != usize::MAX);
+        self.found.syncs.sort_by_key(|sync| sync.start_ns);
+        self.found
+    }
+
+    /// When the flush ended that this thread asked for: file systems other than ext4 do not say
+    /// when a sync has ended.
+    fn last_request_ns(&self, one: &ByWorker) -> u64 {
+        let events = &self.recording.events;
+        let from = events.partition_point(|event| event.time_ns < one.start_ns);
+        let asked = events[from..].iter().find(|event| {
+            let flush = |what| match what {
+                TraceKind::BioQueue { flags, .. } => flags.preflush || flags.fua,
+                _ => false,
+            };
+            event.tid == one.thread && flush(event.what)
+        });
+        let Some(asked) = asked else { return one.start_ns };
+        let after = events.partition_point(|event| event.time_ns <= asked.time_ns);
+        let done = events[after..].iter().find(|event| match event.what {
+            TraceKind::RequestComplete { flags, .. } => {
+                flags.op == inkstone_host::RequestOp::Flush || flags.fua
+            }
+            _ => false,
+        });
+        done.map_or(asked.time_ns, |event| event.time_ns)
+    }
+}

@@ -1,0 +1,681 @@
+//! The bill of each file's syncs: which requests on the disk each sync caused, where its time went,
+//! and whose requests stood in between.
+//!
+//! *Owns*: that attribution. *May not touch*: why a file costs what it costs (`cause`).
+//!
+//! **Data** is a write that the syncing thread submitted within the sync, or one on the file's
+//! blocks, by whomever. **A flush** is a sync's if it served a flush that the syncing thread asked
+//! for: the first that the device got after that. One flush may serve several syncs, and then is
+//! counted once, for the first.
+//!
+//! **The journal** (ext4): a sync that waited for a transaction sends no flush of its own, since
+//! the journal's covers it. So a sync without a flush of its own waited for the last transaction
+//! that ended within it; and one that sent a flush did so if a transaction ended between its data
+//! and that flush. The transaction's writes and flushes are the sync's. (xfs): a sync that forced
+//! the log waited for the last log write that ended within it, and for those before that one which
+//! belong to the same checkpoint. (btrfs): the syncing thread writes the log tree and the
+//! superblock itself.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use inkstone_host::{DeviceNumber, ExtentState, RequestOp, TraceKind};
+
+use crate::bill::Layer;
+use crate::bill::evidence::is_worker;
+use crate::bill::requests::{DeviceRequest, pair};
+use crate::result::Tally;
+
+use super::recording::{FileState, Place, Recording};
+use super::syncs::{Sync, Syncs};
+
+/// What all syncs of one file cost.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FileTally {
+    /// How many syncs.
+    pub syncs: u64,
+    /// How many of them waited for the journal or the log.
+    pub waited: u64,
+    /// How long each of those took.
+    pub waited_ns: Vec<u64>,
+    /// How long each of the others took.
+    pub other_ns: Vec<u64>,
+    /// Data writes, within syncs and between them.
+    pub data: Tally,
+    /// Writes into the journal or log that a sync waited for.
+    pub journal: Tally,
+    /// Metadata that the program's own threads wrote within syncs.
+    pub metadata: Tally,
+    /// Reads within syncs.
+    pub reads: Tally,
+    /// Flushes of the disk's cache.
+    pub flushes: u64,
+    /// Writes past the disk's cache.
+    pub fua: u64,
+    /// Where the time of the syncs went.
+    pub time: TimeSpent,
+    /// Others' requests that were in progress within a sync.
+    pub beside: BTreeMap<String, Beside>,
+    /// In which state the blocks were that were written.
+    pub blocks: Blocks,
+}
+
+/// Nanoseconds of all syncs of a file together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimeSpent {
+    /// All.
+    pub total_ns: u64,
+    /// A request of the sync was in the device.
+    pub device_ns: u64,
+    /// A request of the sync waited in the kernel's queue.
+    pub queue_ns: u64,
+    /// It waited for the journal, and no request of the sync was under way.
+    pub journal_ns: u64,
+}
+
+/// Another's requests that were in progress within syncs of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Reads and writes.
+    pub transfers: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// Bytes written, by the state of the blocks before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Written before.
+    pub written: u64,
+    /// Reserved, not written, within the file's size.
+    pub unwritten: u64,
+    /// Reserved, not written, beyond the file's end.
+    pub beyond: u64,
+    /// No blocks, beyond the file's end: it grows.
+    pub appended: u64,
+    /// No blocks, within the file's size.
+    pub hole: u64,
+    /// Shared with another file.
+    pub shared: u64,
+    /// Of a file whose blocks were not known before.
+    pub unknown: u64,
+}
+
+impl Blocks {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        let Self { written, unwritten, beyond, appended, hole, shared, unknown } = *self;
+        written + unwritten + beyond + appended + hole + shared + unknown
+    }
+}
+
+const BLOCK_BYTES: u64 = 4096;
+/// A request that took longer than this before a sync is not looked for.
+const LONG_NS: u64 = 1_000_000_000;
+/// From a direct write's beginning to its requests.
+const DIRECT_NS: u64 = 1_000_000_000;
+
+/// Makes the bill of each of the files, by their place in `syncs.files`.
+pub fn tally(recording: &Recording, syncs: &Syncs) -> Vec<FileTally> {
+    let layers: Vec<Layer> = recording.places.iter().map(|place| place.layer.clone()).collect();
+    let requests = pair(&recording.events, &layers);
+    let seen = Seen::of(recording, syncs, &requests);
+    let mut tallies = vec![FileTally::default(); syncs.files.len()];
+    let mut claims = seen.transfers();
+    seen.blocks(&claims, &mut tallies);
+    seen.claim(&mut claims, &mut tallies);
+    seen.count(&claims, &mut tallies);
+    seen.times(&claims, &mut tallies);
+    tallies
+}
+
+/// What a request was for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Data,
+    Journal,
+    Metadata,
+    Read,
+    Flush,
+}
+
+/// Whose a request was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim {
+    file: usize,
+    /// The first sync that it served; `None` between syncs.
+    sync: Option<usize>,
+    what: What,
+}
+
+/// A piece of the disk that holds a piece of a file.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    start: u64,
+    end: u64,
+    file: usize,
+    logical: u64,
+}
+
+/// A transaction of ext4's journal.
+#[derive(Debug, Clone, Copy)]
+struct Transaction {
+    start_ns: u64,
+    end_ns: u64,
+}
+
+/// A flush that some thread asked for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    time_ns: u64,
+    place: usize,
+}
+
+struct Seen<'a> {
+    recording: &'a Recording,
+    syncs: &'a Syncs,
+    requests: &'a [DeviceRequest],
+    /// By place, the flushes among the requests, in order.
+    flushes: Vec<Vec<usize>>,
+    /// By place, the writes into the journal or log.
+    journal: Vec<Vec<usize>>,
+    pieces: Vec<Vec<Piece>>,
+    transactions: Vec<Vec<Transaction>>,
+    /// By thread: its syncs, as places in `syncs.syncs`.
+    by_thread: HashMap<u32, Vec<usize>>,
+    asked: HashMap<u32, Vec<Asked>>,
+    /// By thread: when it began to write to which file past the page cache.
+    direct: HashMap<u32, Vec<(u64, usize)>>,
+    forced: HashMap<u32, Vec<u64>>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(recording: &'a Recording, syncs: &'a Syncs, requests: &'a [DeviceRequest]) -> Self {
+        let places = &recording.places;
+        let mut flushes = vec![Vec::new(); places.len()];
+        let mut journal = vec![Vec::new(); places.len()];
+        for (index, request) in requests.iter().enumerate() {
+            if request.is_flush() {
+                // A flush empties the whole disk's cache, whichever partition asked for it.
+                let disk = places[request.layer].layer.numbers.first();
+                let on_it = places.iter().zip(&mut flushes);
+                let on_it = on_it.filter(|(place, _)| place.layer.numbers.first() == disk);
+                on_it.for_each(|(_, all)| all.push(index));
+            } else if request.is_write() && is_journal(&places[request.layer].layer, request) {
+                journal[request.layer].push(index);
+            }
+        }
+        let mut by_thread: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (index, sync) in syncs.syncs.iter().enumerate() {
+            by_thread.entry(sync.thread).or_default().push(index);
+            if let Some(worker) = sync.worker {
+                by_thread.entry(worker).or_default().push(index);
+            }
+        }
+        let mut seen = Self {
+            recording,
+            syncs,
+            requests,
+            flushes,
+            journal,
+            pieces: pieces_of(places, syncs),
+            transactions: vec![Vec::new(); places.len()],
+            by_thread,
+            asked: HashMap::new(),
+            direct: HashMap::new(),
+            forced: HashMap::new(),
+        };
+        seen.read_events();
+        seen
+    }
+
+    fn place_of(&self, device: DeviceNumber) -> Option<usize> {
+        self.recording.places.iter().position(|place| place.layer.numbers.contains(&device))
+    }
+
+    fn read_events(&mut self) {
+        let mut begun: HashMap<(usize, u32), u64> = HashMap::new();
+        for event in &self.recording.events {
+            match event.what {
+                TraceKind::JournalCommitStart { device, transaction } => {
+                    if let Some(place) = self.place_of(device) {
+                        begun.insert((place, transaction), event.time_ns);
+                    }
+                }
+                TraceKind::JournalCommitEnd { device, transaction } => {
+                    let Some(place) = self.place_of(device) else { continue };
+                    let start = begun.remove(&(place, transaction));
+                    let start_ns = start.unwrap_or(self.recording.span_ns.start);
+                    let end_ns = event.time_ns;
+                    self.transactions[place].push(Transaction { start_ns, end_ns });
+                }
+                TraceKind::DirectIo { device, inode, .. } => {
+                    if let Some(file) = self.syncs.file_at(device, inode) {
+                        self.direct.entry(event.tid).or_default().push((event.time_ns, file));
+                    }
+                }
+                TraceKind::XfsLogForce { .. } => {
+                    self.forced.entry(event.tid).or_default().push(event.time_ns);
+                }
+                TraceKind::BioQueue { device, sectors, flags, .. } => {
+                    let Some(place) = self.place_of(device) else { continue };
+                    if flags.is_pure_flush(sectors) {
+                        let asked = Asked { time_ns: event.time_ns, place };
+                        self.asked.entry(event.tid).or_default().push(asked);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The sync of this thread that was under way at this time.
+    fn sync_at(&self, thread: u32, time_ns: u64) -> Option<usize> {
+        let all = self.by_thread.get(&thread)?;
+        let after = all.partition_point(|&index| self.syncs.syncs[index].start_ns <= time_ns);
+        // Requests of a ring overlap: look back over a few.
+        let back = all[..after].iter().rev().take(64);
+        back.copied().find(|&index| self.syncs.syncs[index].end_ns >= time_ns)
+    }
+
+    fn place_of_file(&self, file: usize) -> Option<usize> {
+        self.syncs.files[file].place
+    }
+
+    /// The reads and writes that are the program's, without the journal's.
+    fn transfers(&self) -> HashMap<usize, Claim> {
+        let all = self.requests.iter().enumerate();
+        all.filter_map(|(index, request)| Some((index, self.transfer(request)?))).collect()
+    }
+
+    /// Adds the flushes and the journal. A request that serves several syncs is the first's.
+    fn claim(&self, claims: &mut HashMap<usize, Claim>, tallies: &mut [FileTally]) {
+        let own = self.own_data(claims);
+        for (number, sync) in self.syncs.syncs.iter().enumerate() {
+            let tally = &mut tallies[sync.file];
+            tally.syncs += 1;
+            let Some(place) = self.place_of_file(sync.file) else { continue };
+            let (flushes, asked_ns) = self.own_flushes(sync, place, &own[number]);
+            let has_flush = !flushes.is_empty();
+            let is_only_data = self.recording.places[place].has_journal
+                && sync.data_only
+                && tally.blocks.all() - tally.blocks.written <= tally.blocks.all() / 50;
+            let mut add = |index: usize, what: What| {
+                let claim = Claim { file: sync.file, sync: Some(number), what };
+                claims.entry(index).or_insert(claim);
+            };
+            flushes.into_iter().for_each(|index| add(index, What::Flush));
+            // With a flush of its own it may have waited for a transaction that was past its own
+            // flush; but not if it changed no metadata.
+            let waited = match has_flush && is_only_data {
+                true => None,
+                false => self.waited(sync, place, asked_ns.filter(|_| has_flush), &own[number]),
+            };
+            tally.waited += u64::from(waited.is_some());
+            let times = if waited.is_some() { &mut tally.waited_ns } else { &mut tally.other_ns };
+            times.push(sync.end_ns - sync.start_ns);
+            for index in waited.into_iter().flatten() {
+                let is_flush = self.requests[index].is_flush();
+                add(index, if is_flush { What::Flush } else { What::Journal });
+            }
+        }
+    }
+
+    /// Reads and writes that are the program's, without the journal's.
+    fn transfer(&self, request: &DeviceRequest) -> Option<Claim> {
+        let place = &self.recording.places[request.layer];
+        if request.is_flush() || request.is_write() && is_journal(&place.layer, request) {
+            return None;
+        }
+        let sync = self.sync_at(request.tid, request.queued_ns);
+        let sync =
+            sync.filter(|&at| self.place_of_file(self.syncs.syncs[at].file) == Some(request.layer));
+        let piece = self.piece_at(request);
+        match (request.flags.op, piece, sync) {
+            (RequestOp::Read, _, Some(at)) => {
+                let file = self.syncs.syncs[at].file;
+                Some(Claim { file, sync, what: What::Read })
+            }
+            (RequestOp::Write, Some(piece), _) => {
+                let of_it = sync.filter(|&at| self.syncs.syncs[at].file == piece.file);
+                Some(Claim { file: piece.file, sync: of_it, what: What::Data })
+            }
+            (RequestOp::Write, None, Some(at)) => {
+                let file = self.syncs.syncs[at].file;
+                let is_metadata = self.is_metadata(place, request, file);
+                let what = if is_metadata { What::Metadata } else { What::Data };
+                Some(Claim { file, sync, what })
+            }
+            // Where a file's blocks are not known (btrfs), the thread's last call says it.
+            (RequestOp::Write, None, None) => {
+                let all = self.direct.get(&request.tid)?;
+                let after = all.partition_point(|(time_ns, _)| *time_ns <= request.queued_ns);
+                let (time_ns, file) = *all.get(after.checked_sub(1)?)?;
+                let is_it = request.queued_ns - time_ns < DIRECT_NS
+                    && self.place_of_file(file) == Some(request.layer)
+                    && place.layer.is_file(&request.range());
+                is_it.then_some(Claim { file, sync: None, what: What::Data })
+            }
+            _ => None,
+        }
+    }
+
+    /// A write by a syncing thread that is on no known block of a file: its data, if the blocks of
+    /// its file are not known or it is on an area for data.
+    fn is_metadata(&self, place: &Place, request: &DeviceRequest, file: usize) -> bool {
+        let file = &self.syncs.files[file];
+        let known = file.after.is_some() && !file.is_gone && file.births == 1;
+        request.flags.meta
+            || match place.layer.data_only.is_empty() {
+                false => !place.layer.is_file(&request.range()),
+                true => known || file.is_directory,
+            }
+    }
+
+    fn piece_at(&self, request: &DeviceRequest) -> Option<Piece> {
+        let Range { start, end } = request.range();
+        let pieces = &self.pieces[request.layer];
+        let after = pieces.partition_point(|piece| piece.start < end);
+        let near = pieces[..after].iter().rev().take(8);
+        near.copied().find(|piece| piece.end > start)
+    }
+
+    /// For each sync its own data writes.
+    fn own_data(&self, claims: &HashMap<usize, Claim>) -> Vec<Vec<usize>> {
+        let mut own = vec![Vec::new(); self.syncs.syncs.len()];
+        for (&index, claim) in claims {
+            if let (Some(sync), true) = (claim.sync, claim.what != What::Read) {
+                own[sync].push(index);
+            }
+        }
+        own.iter_mut().for_each(|all| all.sort_unstable());
+        own
+    }
+
+    /// The device's flushes that served this sync's own requests, and when the last pure flush was
+    /// asked for.
+    fn own_flushes(&self, sync: &Sync, place: usize, own: &[usize]) -> (Vec<usize>, Option<u64>) {
+        let mut found = Vec::new();
+        let mut asked_ns = None;
+        let threads = [Some(sync.thread), sync.worker];
+        for thread in threads.into_iter().flatten() {
+            let all = self.asked.get(&thread).map_or(&[][..], Vec::as_slice);
+            let from = all.partition_point(|asked| asked.time_ns < sync.start_ns);
+            let within = all[from..].iter().take_while(|asked| asked.time_ns <= sync.end_ns);
+            for asked in within.filter(|asked| asked.place == place) {
+                found.extend(self.flush_for(place, asked.time_ns));
+                asked_ns = Some(asked.time_ns);
+            }
+        }
+        for &index in own {
+            found.extend(self.around(index));
+        }
+        (found, asked_ns)
+    }
+
+    /// The flush that served a request for one: the first that was sent after it.
+    fn flush_for(&self, place: usize, asked_ns: u64) -> Option<usize> {
+        let flushes = &self.flushes[place];
+        let at = flushes.partition_point(|&index| self.requests[index].issue_ns < asked_ns);
+        flushes.get(at).copied()
+    }
+
+    /// The flushes that the block layer made of a write's PREFLUSH and FUA.
+    fn around(&self, index: usize) -> Vec<usize> {
+        let request = &self.requests[index];
+        let place = &self.recording.places[request.layer];
+        if !place.layer.volatile_cache {
+            return Vec::new();
+        }
+        let before =
+            request.asked.preflush.then(|| self.flush_for(request.layer, request.queued_ns));
+        let is_after = request.asked.fua && !place.has_fua;
+        let after = request.complete_ns.filter(|_| is_after);
+        let after = after.and_then(|done_ns| self.flush_for(request.layer, done_ns));
+        let before = before.flatten();
+        [before, after].into_iter().flatten().collect()
+    }
+
+    /// The requests of the journal or log that this sync waited for; `None` if for none.
+    fn waited(
+        &self,
+        sync: &Sync,
+        place: usize,
+        asked_ns: Option<u64>,
+        own: &[usize],
+    ) -> Option<Vec<usize>> {
+        let facts = &self.recording.places[place];
+        let journal = &self.journal[place];
+        let data_ns = own.iter().filter_map(|&index| self.requests[index].complete_ns).max();
+        let data_ns = data_ns.unwrap_or(sync.start_ns);
+        if facts.layer.file_system == "xfs" {
+            let threads = [Some(sync.thread), sync.worker];
+            let forced = threads.into_iter().flatten().filter_map(|thread| {
+                let all = self.forced.get(&thread)?;
+                let at = all.partition_point(|&time_ns| time_ns < sync.start_ns);
+                all.get(at).copied().filter(|&time_ns| time_ns <= sync.end_ns)
+            });
+            let forced_ns = forced.min()?;
+            return Some(self.checkpoint(journal, forced_ns, sync.end_ns));
+        }
+        if !facts.has_journal {
+            return None;
+        }
+        let all = &self.transactions[place];
+        let until_ns = asked_ns.unwrap_or(sync.end_ns);
+        let from_ns = if asked_ns.is_some() { data_ns } else { sync.start_ns };
+        let after = all.partition_point(|one| one.end_ns <= until_ns);
+        let last = all.get(after.checked_sub(1)?)?;
+        if last.end_ns <= from_ns || !facts.layer.volatile_cache && last.end_ns < data_ns {
+            return None;
+        }
+        let from = journal.partition_point(|&at| self.requests[at].issue_ns < last.start_ns);
+        let writes = journal[from..].iter().copied();
+        let writes: Vec<usize> =
+            writes.take_while(|&at| self.requests[at].issue_ns <= last.end_ns).collect();
+        Some(self.with_flushes(writes))
+    }
+
+    /// The last log write that ended in time, and those before it of the same checkpoint, whose
+    /// first write flushes.
+    fn checkpoint(&self, journal: &[usize], forced_ns: u64, end_ns: u64) -> Vec<usize> {
+        let from = journal.partition_point(|&at| self.requests[at].issue_ns < forced_ns);
+        let in_time = |&&at: &&usize| self.requests[at].complete_ns.is_some_and(|ns| ns <= end_ns);
+        let sent = |&&at: &&usize| self.requests[at].issue_ns <= end_ns;
+        let ended: Vec<usize> =
+            journal[from..].iter().take_while(sent).filter(in_time).copied().collect();
+        let first = ended.iter().rposition(|&at| self.requests[at].asked.preflush).unwrap_or(0);
+        self.with_flushes(ended[first..].to_vec())
+    }
+
+    fn with_flushes(&self, writes: Vec<usize>) -> Vec<usize> {
+        let flushes: Vec<usize> = writes.iter().flat_map(|&at| self.around(at)).collect();
+        writes.into_iter().chain(flushes).collect()
+    }
+
+    fn count(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
+        for (&index, claim) in claims {
+            let request = &self.requests[index];
+            let tally = &mut tallies[claim.file];
+            tally.fua += u64::from(request.is_write() && request.flags.fua);
+            match claim.what {
+                What::Data => tally.data.add(request.bytes),
+                What::Journal => tally.journal.add(request.bytes),
+                What::Metadata => tally.metadata.add(request.bytes),
+                What::Read => tally.reads.add(request.bytes),
+                What::Flush => tally.flushes += 1,
+            }
+        }
+    }
+
+    /// Where each sync's time went, and whose requests stood in between.
+    fn times(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
+        let mut of_sync: Vec<Vec<usize>> = vec![Vec::new(); self.syncs.syncs.len()];
+        for (&index, claim) in claims {
+            if let Some(sync) = claim.sync {
+                of_sync[sync].push(index);
+            }
+        }
+        for (number, sync) in self.syncs.syncs.iter().enumerate() {
+            let tally = &mut tallies[sync.file];
+            let Some(place) = self.place_of_file(sync.file) else { continue };
+            let span = sync.start_ns..sync.end_ns;
+            let own = of_sync[number].iter().map(|&index| &self.requests[index]);
+            let mut device: Vec<Range<u64>> = Vec::new();
+            let mut either: Vec<Range<u64>> = Vec::new();
+            let mut journal_ns = None;
+            for request in own {
+                let end_ns = request.complete_ns.unwrap_or(span.end);
+                device.extend(cut(&(request.issue_ns..end_ns), &span));
+                either.extend(cut(&(request.queued_ns..end_ns), &span));
+                let is_journals = is_journal(&self.recording.places[place].layer, request);
+                journal_ns = journal_ns.max(is_journals.then_some(end_ns));
+            }
+            let device_ns = length(&mut device);
+            let queue_ns = length(&mut either) - device_ns;
+            let spent = &mut tally.time;
+            spent.total_ns += span.end - span.start;
+            spent.device_ns += device_ns;
+            spent.queue_ns += queue_ns;
+            if journal_ns.is_some() {
+                spent.journal_ns += (span.end - span.start).saturating_sub(device_ns + queue_ns);
+            }
+            self.beside(sync, place, claims, tally);
+        }
+    }
+
+    fn beside(
+        &self,
+        sync: &Sync,
+        place: usize,
+        claims: &HashMap<usize, Claim>,
+        tally: &mut FileTally,
+    ) {
+        let early_ns = sync.start_ns.saturating_sub(LONG_NS);
+        let from = self.requests.partition_point(|request| request.issue_ns < early_ns);
+        let within = self.requests[from..].iter().enumerate();
+        let within = within.take_while(|(_, request)| request.issue_ns <= sync.end_ns);
+        for (at, request) in within {
+            let overlaps = request.complete_ns.is_none_or(|end_ns| end_ns > sync.start_ns);
+            let is_own = self.syncs.threads.contains_key(&request.tid);
+            if request.layer != place || !overlaps || is_own || claims.contains_key(&(from + at)) {
+                continue;
+            }
+            let name = request.comm.as_str();
+            let name = match name {
+                _ if is_worker(&request.comm) => "the kernel's workers".to_owned(),
+                name if name.starts_with("jbd2/") => "the journal, for others".to_owned(),
+                name => name.to_owned(),
+            };
+            let beside = tally.beside.entry(name).or_default();
+            match request.is_flush() {
+                true => beside.flushes += 1,
+                false => beside.transfers += 1,
+            }
+        }
+    }
+
+    /// In which state the blocks of the data writes were before.
+    fn blocks(&self, claims: &HashMap<usize, Claim>, tallies: &mut [FileTally]) {
+        let mut data: Vec<(usize, usize)> = claims
+            .iter()
+            .filter(|(_, claim)| claim.what == What::Data)
+            .map(|(&index, claim)| (index, claim.file))
+            .collect();
+        data.sort_unstable();
+        let mut done: HashSet<(usize, u64)> = HashSet::new();
+        for (index, file) in data {
+            let request = &self.requests[index];
+            let blocks = &mut tallies[file].blocks;
+            let before = self.syncs.files[file].before.as_ref();
+            let piece = self.piece_at(request).filter(|piece| piece.file == file);
+            let (Some(before), Some(piece)) = (before, piece) else {
+                blocks.unknown += request.bytes;
+                continue;
+            };
+            let range = request.range();
+            let mut at = range.start.max(piece.start);
+            while at < range.end.min(piece.end) {
+                let logical = piece.logical + (at - piece.start);
+                let bytes = BLOCK_BYTES.min(range.end - at);
+                match done.insert((file, logical / BLOCK_BYTES)) {
+                    false => blocks.written += bytes,
+                    true => *state_of(before, logical, blocks) += bytes,
+                }
+                at += bytes;
+            }
+        }
+    }
+}
+
+fn state_of<'a>(before: &FileState, logical: u64, blocks: &'a mut Blocks) -> &'a mut u64 {
+    let extents = &before.extents.extents;
+    let after = extents.partition_point(|extent| extent.logical <= logical);
+    let extent = after.checked_sub(1).map(|at| &extents[at]);
+    let extent = extent.filter(|extent| logical < extent.logical + extent.len_bytes);
+    let is_beyond = logical >= before.len_bytes.next_multiple_of(BLOCK_BYTES);
+    match extent {
+        Some(extent) if extent.shared => &mut blocks.shared,
+        Some(extent) if extent.state == ExtentState::Unwritten => match is_beyond {
+            true => &mut blocks.beyond,
+            false => &mut blocks.unwritten,
+        },
+        // Data in memory had no blocks yet.
+        Some(extent) if extent.state != ExtentState::Delayed => &mut blocks.written,
+        _ if is_beyond => &mut blocks.appended,
+        _ => match before.len_bytes {
+            0 => &mut blocks.appended,
+            _ => &mut blocks.hole,
+        },
+    }
+}
+
+fn is_journal(layer: &Layer, request: &DeviceRequest) -> bool {
+    layer.is_log(&request.range())
+        || layer.log.is_empty() && request.comm.as_str().starts_with("jbd2/")
+}
+
+/// Where the files' blocks are, by place and position on the disk.
+fn pieces_of(places: &[Place], syncs: &Syncs) -> Vec<Vec<Piece>> {
+    let mut pieces = vec![Vec::new(); places.len()];
+    for (index, file) in syncs.files.iter().enumerate() {
+        let Some(place) = file.place else { continue };
+        let layer = &places[place].layer;
+        if layer.file_system == "btrfs" {
+            // FIEMAP counts in btrfs's own addresses.
+            continue;
+        }
+        for state in [&file.before, &file.after].into_iter().flatten() {
+            let known = state.extents.extents.iter().filter(|extent| {
+                matches!(extent.state, ExtentState::Written | ExtentState::Unwritten)
+            });
+            pieces[place].extend(known.map(|extent| Piece {
+                start: layer.start_bytes + extent.physical,
+                end: layer.start_bytes + extent.physical + extent.len_bytes,
+                file: index,
+                logical: extent.logical,
+            }));
+        }
+    }
+    for all in &mut pieces {
+        all.sort_unstable_by_key(|piece| (piece.start, piece.end));
+        all.dedup_by_key(|piece| (piece.start, piece.end, piece.file));
+    }
+    pieces
+}
+
+fn cut(range: &Range<u64>, within: &Range<u64>) -> Option<Range<u64>> {
+    let (start, end) = (range.start.max(within.start), range.end.min(within.end));
+    (start < end).then_some(start..end)
+}
+
+/// The length of all ranges together, overlaps once.
+fn length(ranges: &mut [Range<u64>]) -> u64 {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let (mut all, mut until) = (0, 0);
+    for range in ranges.iter() {
+        all += range.end.saturating_sub(range.start.max(until));
+        until = until.max(range.end);
+    }
+    all
+}

@@ -1,0 +1,321 @@
+//! The pure part, on events made by hand: which syncs, their bills, their causes, their sentences.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use inkstone_host::{
+    Call, Comm, DeviceNumber, Extent, ExtentMap, ExtentState, RequestFlags, TraceEvent, TraceKind,
+};
+use inkstone_io::{Barriers, CopyOnWrite};
+
+use super::advice::{SETTINGS, advice};
+use super::cause::{Cause, words};
+use super::collect::{Seen, Target};
+use super::page::page;
+use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
+use super::report::{SyncBill, WatchReport, WatchedProcess};
+use super::syncs::{How, syncs_of};
+use super::{Predict, WatchOptions, report_of};
+use crate::bill::Layer;
+
+const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
+const PROGRAM: u32 = 100;
+const THREAD: u32 = 101;
+const JOURNAL: u32 = 50;
+const OTHER: u32 = 60;
+const FD: u32 = 5;
+const INODE: u64 = 12;
+/// The file's blocks begin here; the journal's are far behind.
+const FILE_SECTOR: u64 = 800;
+const JOURNAL_SECTOR: u64 = 100_000;
+
+fn event(time_ns: u64, tid: u32, what: TraceKind) -> TraceEvent {
+    TraceEvent { time_ns, tid, what }
+}
+
+fn flags(rwbs: &str) -> RequestFlags {
+    RequestFlags::parse(rwbs.as_bytes())
+}
+
+/// A request from its bio to its end, at three times of its own.
+fn request(
+    at: u64,
+    tid: u32,
+    comm: &str,
+    sector: u64,
+    sectors: u64,
+    rwbs: &str,
+) -> Vec<TraceEvent> {
+    let (device, flags, comm) = (DISK, flags(rwbs), Comm::new(comm.as_bytes()));
+    let issue = TraceKind::RequestIssue { device, sector, sectors, bytes: 0, flags, comm };
+    let error = 0;
+    vec![
+        event(at, tid, TraceKind::BioQueue { device, sector, sectors, flags, comm }),
+        event(at + 1, tid, issue),
+        event(at + 5, 0, TraceKind::RequestComplete { device, sector, sectors, error, flags }),
+    ]
+}
+
+/// A pure flush: what is asked for differs from what the device gets.
+fn flush(at: u64, tid: u32, comm: &str) -> Vec<TraceEvent> {
+    let mut events = request(at, tid, comm, 0, 0, "FF");
+    let comm = Comm::new(comm.as_bytes());
+    let (sector, sectors) = (0, 0);
+    events[0].what =
+        TraceKind::BioQueue { device: DISK, sector, sectors, flags: flags("FWS"), comm };
+    events
+}
+
+fn call(at: u64, end: u64, call: Call) -> Vec<TraceEvent> {
+    let (bytes, position, flags) = (None, None, 0);
+    let argument = u64::from(FD);
+    let enter = TraceKind::CallEnter { call, argument, bytes, position, flags };
+    vec![event(at, THREAD, enter), event(end, THREAD, TraceKind::CallExit { call, result: 0 })]
+}
+
+fn extent(logical: u64, len_bytes: u64, state: ExtentState) -> Extent {
+    Extent { logical, physical: FILE_SECTOR * 512 + logical, len_bytes, state, shared: false }
+}
+
+fn state(len_bytes: u64, extents: Vec<Extent>) -> Option<FileState> {
+    Some(FileState { len_bytes, extents: ExtentMap { extents } })
+}
+
+fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
+    let place = Place {
+        device: DISK,
+        layer: Layer {
+            device: "loop0".into(),
+            file_system: "ext4".into(),
+            numbers: vec![DISK],
+            log: std::iter::once(JOURNAL_SECTOR * 512..JOURNAL_SECTOR * 512 * 2).collect(),
+            volatile_cache: true,
+            one_flush: true,
+            ..Layer::default()
+        },
+        has_fua: false,
+        has_journal: true,
+        copy_on_write: CopyOnWrite::Never,
+        barriers: Barriers::On,
+        options: "rw".into(),
+        target: Some(PathBuf::from("/data")),
+        loop_backing: None,
+        memory: None,
+    };
+    Recording {
+        span_ns: 0..1_000_000,
+        threads: HashMap::from([(THREAD, PROGRAM)]),
+        files: vec![SeenFile {
+            device: DISK,
+            inode: INODE,
+            is_btrfs: false,
+            path: PathBuf::from("/data/wal"),
+            is_directory: false,
+            is_new: false,
+            births: 1,
+            is_gone: false,
+            place: Some(0),
+            before,
+            after,
+        }],
+        descriptors: vec![Descriptor {
+            process: PROGRAM,
+            number: FD,
+            since_ns: 0,
+            file: 0,
+            is_direct: false,
+            is_durable: false,
+        }],
+        places: vec![place],
+        ..Recording::default()
+    }
+}
+
+/// Ten syncs with this cost each, beside a neighbour.
+fn ten(recording: &mut Recording, each: impl Fn(u64, u64) -> Vec<TraceEvent>) {
+    for number in 0..10 {
+        let at = 1000 * (number + 1);
+        recording.calls.extend(call(at, at + 500, Call::Fdatasync));
+        recording.events.extend(each(at, number));
+        recording.events.extend(request(at + 420, OTHER, "dd", 500_000 + number * 8, 8, "WS"));
+        recording.events.extend(flush(at + 440, OTHER, "dd"));
+    }
+    recording.events.sort_by_key(|event| event.time_ns);
+}
+
+fn report(recording: Recording) -> WatchReport {
+    let seen = Seen {
+        recording,
+        processes: vec![WatchedProcess {
+            id: PROGRAM,
+            name: "etcd".into(),
+            written_bytes: Some(3 << 20),
+            ..WatchedProcess::default()
+        }],
+        warnings: Vec::new(),
+        is_traced: true,
+    };
+    let options = WatchOptions {
+        target: Target::Process(PROGRAM),
+        time: std::time::Duration::from_secs(1),
+        predict: Predict::Never,
+        lab: None,
+    };
+    report_of(&options, &seen)
+}
+
+fn overwrite(at: u64, number: u64) -> Vec<TraceEvent> {
+    let data = request(at + 10, THREAD, "etcd", FILE_SECTOR + number * 8, 8, "WS");
+    [data, flush(at + 30, THREAD, "etcd")].concat()
+}
+
+/// A commit of ext4's journal that the sync waits for: a descriptor with its blocks, and the commit
+/// record with its flushes.
+fn committed(at: u64, number: u64) -> Vec<TraceEvent> {
+    let transaction = number as u32;
+    let start = TraceKind::JournalCommitStart { device: DISK, transaction };
+    let end = TraceKind::JournalCommitEnd { device: DISK, transaction };
+    let sector = JOURNAL_SECTOR + number * 24;
+    let mut record = request(at + 140, JOURNAL, "jbd2/loop0-8", sector + 16, 8, "WSM");
+    let comm = Comm::new(b"jbd2/loop0-8");
+    record[0] = event(
+        at + 119,
+        JOURNAL,
+        TraceKind::BioQueue {
+            device: DISK,
+            sector: sector + 16,
+            sectors: 8,
+            flags: flags("FWFSM"),
+            comm,
+        },
+    );
+    let mut flushes = [flush(at + 120, JOURNAL, "jbd2/loop0-8"), flush(at + 160, 0, "kworker/0:1")];
+    // The block layer makes them: nobody asked for them by a bio.
+    for all in &mut flushes {
+        all.remove(0);
+    }
+    [
+        request(at + 10, THREAD, "etcd", FILE_SECTOR + number * 8, 8, "WS"),
+        vec![event(at + 50, JOURNAL, start)],
+        request(at + 60, JOURNAL, "jbd2/loop0-8", sector, 16, "WSM"),
+        record,
+        flushes.concat(),
+        vec![event(at + 200, JOURNAL, end)],
+    ]
+    .concat()
+}
+
+#[test]
+fn an_overwrite_pays_one_write_and_one_flush_and_the_neighbour_is_beside_it() {
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    let mut recording = recording(written(), written());
+    ten(&mut recording, overwrite);
+    let report = report(recording);
+    let file = &report.files[0];
+    let bill = file.bill.expect("a bill");
+    let found = [bill.data_writes, bill.journal_writes, bill.metadata_writes, bill.flushes];
+    assert_eq!(found, [1.0, 0.0, 0.0, 1.0], "{file:#?}");
+    assert_eq!((file.cause, file.beside.len()), (Cause::Overwrites, 1), "{file:#?}");
+    assert_eq!((file.beside[0].who.as_str(), file.beside[0].flushes), ("dd", 1.0));
+    let calls = file.calls[&How::Fdatasync];
+    assert_eq!((calls.calls, calls.failed, calls.p50_us), (10, 0, 0.5));
+    let page = page(&report, 80);
+    assert!(page.contains("each fdatasync of wal pays 1 data write and 1 flush"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+}
+
+#[test]
+fn a_sync_without_a_flush_of_its_own_pays_for_the_journals_commit() {
+    let reserved = || state(40960, vec![extent(0, 40960, ExtentState::Unwritten)]);
+    let beyond = || state(0, vec![extent(0, 40960, ExtentState::Unwritten)]);
+    let hole = || state(40960, Vec::new());
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    let empty = || state(0, Vec::new());
+    for (before, cause) in [
+        (reserved(), Cause::Reserved),
+        (beyond(), Cause::ReservedBeyond),
+        (hole(), Cause::Holes),
+        (empty(), Cause::Grows),
+        (written(), Cause::OthersJournal),
+    ] {
+        let mut recording = recording(before, written());
+        ten(&mut recording, committed);
+        let report = report(recording);
+        let file = &report.files[0];
+        let bill = file.bill.expect("a bill");
+        let found = [bill.data_writes, bill.journal_writes, bill.metadata_writes, bill.flushes];
+        assert_eq!(found, [1.0, 2.0, 0.0, 2.0], "{file:#?}");
+        assert_eq!((file.cause, bill.waited), (cause, 1.0), "{file:#?}");
+        let is_named = file.advice.as_ref().is_some_and(|advice| advice.program == "etcd");
+        assert!(!is_named, "the file is no .wal: {file:#?}");
+    }
+}
+
+#[test]
+fn the_file_is_the_one_that_the_file_system_names_not_the_descriptors() {
+    let mut recording = recording(state(0, Vec::new()), state(0, Vec::new()));
+    let another = SeenFile { inode: 13, path: "/data/next".into(), ..recording.files[0].clone() };
+    recording.files.push(another);
+    recording.calls = call(1000, 1500, Call::Fsync);
+    let sync = |inode| TraceKind::FileSync { device: Some(DISK), inode, data_only: Some(false) };
+    recording.events = vec![event(1100, THREAD, sync(13))];
+    let found = syncs_of(&recording);
+    assert_eq!((found.syncs.len(), found.syncs[0].file), (1, 1));
+    // A number that nobody has seen: a file that was gone at once.
+    recording.events = vec![event(1100, THREAD, sync(14))];
+    let found = syncs_of(&recording);
+    assert_eq!((found.syncs[0].file, found.files.len()), (2, 3));
+    // Another's thread syncs our file: not ours, and no worker of the kernel.
+    recording.calls.clear();
+    recording.events = vec![event(1100, OTHER, sync(12))];
+    assert_eq!(syncs_of(&recording).syncs, []);
+}
+
+#[test]
+fn events_that_were_lost_leave_no_bill() {
+    let written = || state(40960, vec![extent(0, 40960, ExtentState::Written)]);
+    let mut recording = recording(written(), written());
+    ten(&mut recording, overwrite);
+    recording.lost = 3;
+    let report = report(recording);
+    assert_eq!((report.files[0].bill, report.lost_events), (None, 3));
+    assert!(report.warnings.iter().any(|text| text.contains("lost 3 events")), "{report:?}");
+}
+
+#[test]
+fn no_sync_at_all_is_the_finding() {
+    let report = report(recording(None, None));
+    assert!(report.finding.contains("asked for nothing to be durable"), "{}", report.finding);
+    assert!(report.finding.contains("3 MiB"), "{}", report.finding);
+    let json = serde_json::to_string(&report).expect("JSON");
+    assert_eq!(serde_json::from_str::<WatchReport>(&json).expect("a report"), report);
+}
+
+#[test]
+fn bills_read_like_sentences() {
+    let bill = |data_writes, journal_writes, flushes| SyncBill {
+        data_writes,
+        journal_writes,
+        flushes,
+        ..SyncBill::default()
+    };
+    assert_eq!(words(&bill(1.0, 2.0, 2.0)), "1 data write, 2 journal writes and 2 flushes");
+    assert_eq!(words(&bill(1.0, 0.0, 1.0)), "1 data write and 1 flush");
+    assert_eq!(words(&bill(1.31, 0.0, 0.0)), "1.3 data writes");
+    assert_eq!(words(&SyncBill::default()), "nothing on the disk");
+}
+
+#[test]
+fn a_setting_is_named_only_where_it_exists_and_is_in_the_docs() {
+    let wal = "/var/lib/postgresql/pg_wal/000000010000000000000001";
+    let found = advice("postgres", wal, Cause::Reserved).expect("a setting");
+    assert!(found.setting.contains("wal_init_zero"), "{found:?}");
+    assert_eq!(advice("postgres", wal, Cause::Overwrites), None);
+    assert_eq!(advice("my-own-program", wal, Cause::Reserved), None);
+    let page = include_str!("../../../../docs/watch.md");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for setting in SETTINGS {
+        let missing = [setting.program, setting.source].into_iter().find(|it| !page.contains(it));
+        assert_eq!(missing, None, "docs/watch.md has the same table");
+    }
+}
