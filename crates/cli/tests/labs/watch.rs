@@ -106,7 +106,8 @@ fn thousands_of_files_and_one_that_is_renamed() {
     let report = json(&ended.stdout);
     let listed = report["files"].as_array().expect("files");
     let left_out = report["files_left_out"].as_u64().expect("a number");
-    assert_eq!(listed.len() as u64 + left_out, 30, "{report:#}");
+    let few = (&report["warnings"], &report["lost_events"], listed.last());
+    assert_eq!(listed.len() as u64 + left_out, 30, "{few:#?}");
     let path = |file: &serde_json::Value| file["path"].as_str().expect("a path").to_owned();
     assert!(!listed.iter().any(|file| path(file).ends_with("/7")), "{report:#}");
 }
@@ -125,18 +126,11 @@ fn nothing_is_left_and_what_a_kill_left_is_removed() {
         let name = |path: &PathBuf| format!("{}-", path.display());
         instances().into_iter().filter(|path| name(path).contains(&mark)).count()
     };
-    let is_visible = !instances().is_empty() || {
-        std::thread::sleep(Duration::from_secs(2));
-        of_it() > 0
-    };
+    std::thread::sleep(Duration::from_secs(1));
     signal_process(id, inkstone_host::Signal::Kill).expect("killed");
     watch.wait().expect("its end");
     let seen = run(at, "watch --path . --seconds 1");
     assert!(seen.status.success(), "{}", said(&seen));
-    assert!(
-        !is_visible || text(&seen.stdout).contains("removed trace instance"),
-        "{}",
-        said(&seen)
-    );
+    // This command removed it, or one of another test that began meanwhile.
     assert_eq!(of_it(), 0);
 }
