@@ -154,7 +154,7 @@ pub(crate) fn replay(arguments: &ReplayArguments, stop: &AtomicBool) -> anyhow::
         return Ok(ExitCode::from(130));
     }
     say!("{states} states, {broken} broken");
-    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if broken == 0 && states > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Describes a recording or a certificate in words.

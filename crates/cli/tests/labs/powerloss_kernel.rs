@@ -99,6 +99,8 @@ fn a_recording_is_made_shown_and_looked_at() {
         ("record a.log-writes", 1, "overwrites nothing"),
         ("replay a.log-writes --states 1", 0, ""),
         ("replay a.log-writes --entry 0", 1, "it was written in entries"),
+        // Nothing looked at is no promise held.
+        ("replay a.log-writes --states 0", 1, "0 states"),
         ("record raft.log-writes --raft --length 6", 0, ""),
         ("replay raft.log-writes --entry 60 --states 1 --again", 0, "subject=raft"),
     ] {

@@ -476,7 +476,8 @@ impl Lab<PowerCut<'_>> for Faults<'_> {
         if judged.is_err() && self.fault.is_beyond_assumptions() {
             return Ok(Verdict::Enough);
         }
-        self.tally().states += u64::from(judged.is_ok());
+        // Without the fault a state is no evidence of what the log does about it.
+        self.tally().states += u64::from(judged.is_ok() && self.fired > 0);
         self.tally().repaired += u64::from(state.is_repaired);
         Ok(judged.into())
     }
