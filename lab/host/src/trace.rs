@@ -484,18 +484,21 @@ mod tests {
         let layout = page_layout(&instance).expect("a layout");
         let text = instance.read("events/block/block_rq_issue/format").expect("a format");
         let format = EventFormat::parse(&text).expect("a format");
+        let gathered = Arc::new(Mutex::new(Gathered::default()));
         let reader = Reader {
             pipes: cpus.iter().map(|cpu| open_pipe(&instance, cpu).expect("a pipe")).collect(),
             page: vec![0; layout.page_bytes()],
             layout,
             decoder: Decoder::new(&format).expect("common fields"),
             stop: Arc::new(AtomicBool::new(true)),
-            gathered: Gathered::default(),
+            gathered: Arc::clone(&gathered),
         };
-        let gathered = reader.run().expect("read");
+        reader.run().expect("read");
+        let gathered = locked(&gathered);
         let by_counters = lost_by_kernel(&instance, &cpus).expect("counters");
         assert!(gathered.missed > 0 && gathered.missed <= by_counters && by_counters < 2000);
         assert_eq!((gathered.dropped, gathered.events.len()), (0, 0));
+        drop(gathered);
         instance.remove().expect("removed");
     }
 
