@@ -498,6 +498,7 @@ mod tests {
         let by_counters = lost_by_kernel(&instance, &cpus).expect("counters");
         assert!(gathered.missed > 0 && gathered.missed <= by_counters && by_counters < 2000);
         assert_eq!((gathered.dropped, gathered.events.len()), (0, 0));
+        drop(gathered);
         instance.remove().expect("removed");
     }
 

@@ -208,10 +208,9 @@ impl<'a> Finder<'a> {
     fn see(&mut self, event: &TraceEvent) {
         let (now_ns, thread) = (event.time_ns, event.tid);
         match event.what {
-            TraceKind::Fork { parent, child } => {
-                if let Some(&process) = self.found.threads.get(&parent) {
-                    self.found.threads.entry(child).or_insert(process);
-                }
+            // Its descriptors are not known: it may be a process with others.
+            TraceKind::Fork { parent, child } if self.found.threads.contains_key(&parent) => {
+                self.found.threads.entry(child).or_insert(child);
             }
             TraceKind::CallEnter { .. } if !self.found.threads.contains_key(&thread) => {}
             TraceKind::CallEnter { call, argument, bytes, position, flags } => {
