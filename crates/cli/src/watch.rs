@@ -29,8 +29,10 @@ Examples:
   sudo inkstone watch --name mysqld --json watch.json
   sudo inkstone watch --name etcd --lab lab.json    the gain by a result of `inkstone lab write`
 
-Nothing is attached to the program and nothing is written for it: the kernel's trace events are read
-in an instance of our own, which is removed at the end. Without root: bytes written, and the state of
+Nothing is attached to the program: the kernel's trace events are read in an instance of our own,
+which is removed at the end. Where the disk is idle, two ways of writing are measured afterwards, for
+a prediction: some MiB in a directory of our own in the root of the file system, removed again;
+`--predict never` leaves that out. Exits with 1 if there is no such program. Without root: bytes written, and the state of
 the files' blocks.";
 
 #[derive(Debug, Args)]
@@ -52,7 +54,7 @@ pub(crate) struct WatchArguments {
     #[arg(long)]
     live: bool,
     /// Write the report as JSON; `-` writes to stdout instead of the page
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// A result of `inkstone lab write --json` on this disk, to say how much a change would help
     #[arg(long, value_name = "FILE")]
@@ -73,8 +75,16 @@ enum When {
     Never,
 }
 
+const DAY: Duration = Duration::from_secs(86400);
+
 /// Watches, and prints what it saw.
 pub(crate) fn watch(arguments: &WatchArguments, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    if arguments.seconds.is_zero() || arguments.seconds > DAY {
+        anyhow::bail!("--seconds takes more than 0 and at most a day (86400)");
+    }
+    if arguments.name.as_ref().is_some_and(String::is_empty) {
+        anyhow::bail!("--name takes the name of a program");
+    }
     let target = match (arguments.process, &arguments.name, &arguments.path) {
         (Some(process), ..) => Target::Process(process),
         (None, Some(name), _) => Target::Name(name.clone()),

@@ -143,13 +143,13 @@ impl PowerCut {
     }
 
     /// The number of the operation at which the power was cut: the disk's last one. For a cut from
-    /// [`SimDisk::take_epochs`] that is the operation that was about to make something durable.
+    /// `SimDisk::take_epochs` that is the operation that was about to make something durable.
     pub fn operation(&self) -> u64 {
         self.from.operation
     }
 
     /// How many epochs were recorded before this: what was acknowledged while
-    /// [`SimDisk::epochs_recorded`] returned this number or a lower one must be found.
+    /// `SimDisk::epochs_recorded` returned this number or a lower one must be found.
     pub fn epoch(&self) -> u64 {
         self.from.epoch
     }

@@ -63,8 +63,9 @@ impl Cause {
                  whenever the time stamps in it changed"
             }
             Self::OthersJournal => {
-                "its own blocks were written before, but another change was in the journal's \
-                 transaction that it had to wait for"
+                "it had to wait for the journal, though its blocks were written before: they were \
+                 freed and taken again, or its time stamps were asked for, or another's change was \
+                 in the same transaction"
             }
             Self::Grows => "the file grows: new blocks and a new size are metadata",
             Self::Reserved => "its blocks are reserved and not written (fallocate)",
@@ -78,8 +79,8 @@ impl Cause {
                  its blocks are new each time"
             }
             Self::CopyOnWrite => {
-                "the file system writes data to a new place each time, and then the trees that \
-                 lead to it"
+                "the file system writes the trees that lead to the data to a new place each time, \
+                 and the data, too, unless the file has `chattr +C`"
             }
             Self::Shared => "its blocks are shared with another file, so data goes to a new place",
             Self::Names => "it is a directory: names were created, renamed or removed",

@@ -513,6 +513,7 @@ impl Watched {
                 Some(index)
             }
             Some(place) => {
+                self.recording.has_late_disk = true;
                 self.warnings.insert(format!(
                     "files on {} were opened after the start: their requests are not counted",
                     place.layer.device
@@ -622,15 +623,19 @@ pub struct Seen {
     pub is_traced: bool,
 }
 
+/// The inode of the process numbers that the kernel's events have (PROC_PID_INIT_INO).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 /// Whether this user can see syncs here; otherwise why not.
 fn can_watch() -> Result<(), String> {
     can_trace()?;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    match numbers.map(|numbers| numbers.split_whitespace().count()) {
-        Some(2..) => Err("this command runs in a container with process numbers of its own, and \
+    // A /proc that was mounted in the container shows no number of the kernel's own.
+    match fs::metadata("/proc/self/ns/pid").map(|facts| facts.ino()) {
+        Ok(own) if own != FIRST_PID_NAMESPACE => {
+            Err("this command runs in a container with process numbers of its own, and \
                           the kernel counts outside of it: run it on the host"
-            .into()),
+                .into())
+        }
         _ => Ok(()),
     }
 }

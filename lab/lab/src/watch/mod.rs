@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use inkstone_host::TraceKind;
+use inkstone_host::{DeviceNumber, TraceKind};
 
 use crate::result::LabResult;
 
@@ -166,20 +166,30 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
         lost_events: recording.lost,
     };
     report.warnings.extend(place_warnings(recording, &used));
-    report.finding = finding(&report, seen.is_traced);
+    if syncs.unnamed > 0 {
+        report.warnings.push(format!(
+            "{} calls synced what could not be named, a device or a file that was open for reading \
+             only: they are in no row",
+            syncs.unnamed
+        ));
+    }
+    let is_all = seen.is_traced && syncs.unnamed == 0 && !recording.has_late_disk;
+    report.never_synced.retain(|_| is_all);
+    report.finding = finding(&report, is_all);
     report
 }
 
-fn finding(report: &WatchReport, is_traced: bool) -> String {
+fn finding(report: &WatchReport, is_all: bool) -> String {
     match report.files.first() {
         Some(file) => format!("{}.", file.why),
-        None if !is_traced => "Whether this program syncs anything could not be seen.".into(),
+        None if report.processes.is_empty() => "No such process was seen.".into(),
+        None if !is_all => "Whether this program syncs its files could not be seen.".into(),
         None => {
             let written: u64 =
                 report.processes.iter().filter_map(|process| process.written_bytes).sum();
             format!(
-                "This program asked for nothing to be durable in {:.0} s, and passed {} to write \
-                 calls. What it writes is durable when the kernel gets to it: by default within \
+                "This program asked for nothing to be durable in {:.0} s (`sync(2)` is not \
+                 watched), and passed {} to write calls. What it writes is durable when the kernel gets to it: by default within \
                  half a minute.",
                 report.seconds,
                 page::bytes(written as f64)
@@ -277,10 +287,11 @@ impl One<'_> {
         let name = file.path.file_name().map_or(path.clone(), |n| n.to_string_lossy().into_owned());
         let why = match &bill {
             Some(bill) => why(&name, how, bill, cause, place),
-            None => format!("{name}: there is no bill"),
+            None => format!("{name}: there is no bill, since {}", self.no_bill(place)),
         };
         let note = match (file.is_gone, again.max(file.births - 1)) {
             (_, 2..) => Some("created again and again under this name".into()),
+            _ if !file.path.is_absolute() => None,
             (true, _) => Some("removed or renamed while it was watched".into()),
             (false, _) if file.is_new => Some("opened while it was watched".into()),
             (false, _) => None,
@@ -319,13 +330,20 @@ impl One<'_> {
 
     fn bytes_between(&self) -> Option<u64> {
         let writes = self.syncs.writes.iter().filter(|write| write.file == self.file);
+        if (writes.clone().count() as u64) < self.tally.syncs {
+            // Some were made where nobody looked.
+            return None;
+        }
         let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
         (!all.is_empty()).then(|| all.iter().sum::<u64>() / self.tally.syncs.max(1))
     }
 
     fn bill(&self, place: Option<&recording::Place>) -> Option<SyncBill> {
         let tally = self.tally;
-        if self.recording.lost > 0 || place.is_none() || tally.syncs == 0 {
+        if tally.syncs == 0
+            || self.recording.lost > 0
+            || place.is_none_or(|at| self.is_passed_on(at))
+        {
             return None;
         }
         let each = |count: u64| count as f64 / tally.syncs as f64;
@@ -342,6 +360,31 @@ impl One<'_> {
             reads: each(tally.reads.requests),
             waited: each(tally.waited),
         })
+    }
+
+    fn no_bill(&self, place: Option<&recording::Place>) -> &'static str {
+        match place {
+            _ if self.recording.lost > 0 => "events were lost",
+            None => "its file system is on no disk of its own, or came after the start",
+            Some(place) if self.is_passed_on(place) => {
+                "its disk has no queue of its own and passes requests on (device mapper, md, zram)"
+            }
+            Some(_) => "nothing was synced",
+        }
+    }
+
+    /// Whether the disk was asked for requests and shows none.
+    fn is_passed_on(&self, place: &recording::Place) -> bool {
+        let has = |device: &DeviceNumber| place.layer.numbers.contains(device);
+        let (mut is_asked, mut is_shown) = (false, false);
+        for event in &self.recording.events {
+            match &event.what {
+                TraceKind::BioQueue { device, .. } => is_asked |= has(device),
+                TraceKind::RequestIssue { device, .. } => is_shown |= has(device),
+                _ => {}
+            }
+        }
+        is_asked && !is_shown
     }
 
     fn time(&self) -> SyncTime {
@@ -394,7 +437,8 @@ fn predict(options: &WatchOptions, seen: &Seen, report: &mut WatchReport, stop: 
         return;
     };
     let file = &report.files[index];
-    let now_us = file.calls.values().map(|calls| calls.p50_us).fold(0.0, f64::max);
+    let most = file.calls.values().max_by_key(|calls| calls.calls);
+    let now_us = most.map_or(0.0, |calls| calls.p50_us);
     let disk = report.disks.iter().find(|disk| disk.device == file.device);
     let from_result = options
         .lab

@@ -20,10 +20,7 @@ pub fn page(report: &WatchReport, width: usize) -> String {
         file_of(file, index > 0, width, &mut text);
     }
     if report.files_left_out > 0 {
-        text.push_str(&format!(
-            "\n{} more files were synced (--json has the first of them)\n",
-            report.files_left_out
-        ));
+        text.push_str(&format!("\n{} more files were synced\n", report.files_left_out));
     }
     if !report.never_synced.is_empty() {
         text.push('\n');

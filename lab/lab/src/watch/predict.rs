@@ -58,7 +58,7 @@ pub fn pair_of(cause: Cause, how: How, is_direct: bool, bytes: u64) -> Option<Pa
         How::Msync => Durability::Msync,
         How::DsyncWrite | How::RingWrite => Durability::ODsync,
         How::RwfDsync => Durability::RwfDsync,
-        How::SyncFileRange | How::Syncfs => return None,
+        How::SyncFileRange | How::Syncfs | How::Other => return None,
     };
     let engine = EngineKind::Caller;
     let of = |reuse, preparation, durability| {

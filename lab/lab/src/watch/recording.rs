@@ -32,6 +32,9 @@ pub struct Recording {
     pub descriptors: Vec<Descriptor>,
     /// The file systems of those files.
     pub places: Vec<Place>,
+    /// A file on a disk that is not among them was opened after the start: durable writes there
+    /// may have passed unseen.
+    pub has_late_disk: bool,
 }
 
 /// A file or a directory that the program had open.

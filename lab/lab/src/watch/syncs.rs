@@ -41,6 +41,8 @@ pub enum How {
     RingWrite,
     /// A sync that a worker of the kernel made for Linux AIO.
     Aio,
+    /// A durable write that no traced call accounts for: Linux AIO's, for example.
+    Other,
 }
 
 impl How {
@@ -57,6 +59,7 @@ impl How {
             Self::RingFsync => "io_uring fsync",
             Self::RingWrite => "io_uring O_DSYNC write",
             Self::Aio => "Linux AIO sync",
+            Self::Other => "durable write",
         }
     }
 }
@@ -106,6 +109,8 @@ pub struct Syncs {
     pub(super) threads: HashMap<u32, u32>,
     /// The files by the numbers that events have.
     pub(super) by_inode: HashMap<(Option<DeviceNumber>, u64), usize>,
+    /// Calls whose file could not be named: they have no row.
+    pub unnamed: u64,
     /// Files that were created, synced and removed under the same name, and how often.
     pub again: HashMap<usize, u64>,
 }
@@ -134,6 +139,8 @@ struct Open {
     file: Option<usize>,
     bytes: Option<u64>,
     data_only: bool,
+    /// The file system synced a file within the call.
+    is_synced: bool,
 }
 
 /// A file system's sync outside of any call: by a worker of io_uring, or of the kernel.
@@ -165,6 +172,8 @@ struct Finder<'a> {
     recording: &'a Recording,
     descriptors: HashMap<(u32, u32), Vec<Descriptor>>,
     kernel_workers: HashSet<u32>,
+    /// Inode numbers that several files of btrfs have: the call's descriptor names the file.
+    ambiguous: HashSet<u64>,
     calls: HashMap<u32, Open>,
     ring: HashMap<u64, Open>,
     workers: Vec<ByWorker>,
@@ -175,11 +184,15 @@ struct Finder<'a> {
 impl<'a> Finder<'a> {
     fn of(recording: &'a Recording) -> Self {
         let mut by_inode = HashMap::new();
+        let mut ambiguous = HashSet::new();
         for (index, file) in recording.files.iter().enumerate() {
             by_inode.insert((Some(file.device), file.inode), index);
-            // btrfs's event has no device.
-            by_inode.insert((None, file.inode), index);
+            // btrfs's event has no device, and each subvolume has the same inode numbers.
+            if file.is_btrfs && by_inode.insert((None, file.inode), index).is_some() {
+                ambiguous.insert(file.inode);
+            }
         }
+        ambiguous.iter().for_each(|&inode| _ = by_inode.remove(&(None, inode)));
         let mut descriptors: HashMap<(u32, u32), Vec<Descriptor>> = HashMap::new();
         for seen in &recording.descriptors {
             descriptors.entry((seen.process, seen.number)).or_default().push(*seen);
@@ -192,6 +205,7 @@ impl<'a> Finder<'a> {
             recording,
             descriptors,
             kernel_workers: kernel_workers.collect(),
+            ambiguous,
             calls: HashMap::new(),
             ring: HashMap::new(),
             workers: Vec::new(),
@@ -250,7 +264,17 @@ impl<'a> Finder<'a> {
                     let start_ns = now_ns;
                     let (descriptor, file, bytes) = (None, None, None);
                     let data_only = how == How::RingWrite;
-                    let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only };
+                    let is_synced = false;
+                    let open = Open {
+                        how,
+                        thread,
+                        start_ns,
+                        descriptor,
+                        file,
+                        bytes,
+                        data_only,
+                        is_synced,
+                    };
                     self.ring.insert(request, open);
                 }
             }
@@ -297,7 +321,8 @@ impl<'a> Finder<'a> {
         let descriptor = descriptor.filter(|_| call != Call::Msync);
         let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
         let data_only = how != How::Fsync && how != How::Syncfs;
-        let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only };
+        let is_synced = false;
+        let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only, is_synced };
         self.calls.insert(thread, open);
     }
 
@@ -320,9 +345,11 @@ impl<'a> Finder<'a> {
             if open.how == How::Syncfs {
                 return;
             }
-            let file = self.file_of(device, inode, &open);
+            let is_ambiguous = device.is_none() && self.ambiguous.contains(&inode);
+            let file = (!is_ambiguous).then(|| self.file_of(device, inode, &open));
             if let Some(open) = self.calls.get_mut(&thread) {
-                open.file = Some(file);
+                open.file = file.or(open.file);
+                open.is_synced = true;
                 open.data_only = data_only.unwrap_or(open.data_only);
             }
             return;
@@ -352,7 +379,7 @@ impl<'a> Finder<'a> {
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
         let gone = seen.filter(|seen| self.found.files[seen.file].is_gone);
         let file = gone.map(|seen| seen.file).unwrap_or_else(|| {
-            let path = PathBuf::from(format!("a file that was gone at once (inode {inode})"));
+            let path = PathBuf::from(format!("a file without a name here (inode {inode})"));
             let place = self.recording.places.iter().position(|place| match device {
                 Some(device) => place.device == device,
                 None => place.layer.file_system == "btrfs",
@@ -399,6 +426,13 @@ impl<'a> Finder<'a> {
                 return;
             }
         }
+        if open.how == How::DsyncWrite
+            && !open.is_synced
+            && seen.is_some_and(|s| self.would_sync(s))
+        {
+            // The number leads to another file by now, which was not opened so.
+            return;
+        }
         // A descriptor of a socket, or a file that no event and no look at /proc has named.
         let file = open.file.or(seen.map(|seen| seen.file));
         let unknown = usize::MAX;
@@ -412,6 +446,15 @@ impl<'a> Finder<'a> {
             end_ns,
             failed,
         });
+    }
+
+    /// Whether the file system tells of each durable write through this descriptor. A direct one
+    /// may be durable by FUA alone.
+    fn would_sync(&self, seen: Descriptor) -> bool {
+        let place = self.found.files[seen.file].place.map(|at| &self.recording.places[at]);
+        let told = ["ext4", "xfs", "btrfs"];
+        !seen.is_direct
+            && place.is_some_and(|place| told.contains(&place.layer.file_system.as_str()))
     }
 
     fn finish(mut self) -> Syncs {
@@ -436,7 +479,7 @@ impl<'a> Finder<'a> {
         for one in self.workers.iter().filter(|one| !one.is_taken) {
             let is_kernels = self.kernel_workers.contains(&one.thread);
             left.push(Sync {
-                how: if is_kernels { How::Aio } else { How::RingWrite },
+                how: if is_kernels { How::Aio } else { How::Other },
                 file: one.file,
                 thread: one.thread,
                 worker: None,
@@ -447,7 +490,9 @@ impl<'a> Finder<'a> {
             });
         }
         self.found.syncs.extend(left);
+        let all = self.found.syncs.len();
         self.found.syncs.retain(|sync| sync.file != usize::MAX);
+        self.found.unnamed = (all - self.found.syncs.len()) as u64;
         self.found.syncs.sort_by_key(|sync| sync.start_ns);
         self.found
     }

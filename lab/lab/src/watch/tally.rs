@@ -336,6 +336,8 @@ impl<'a> Seen<'a> {
                 let file = self.syncs.syncs[at].file;
                 Some(Claim { file, sync, what: What::Read })
             }
+            // Another program that writes to the same file, or to blocks that were this file's.
+            (RequestOp::Write, Some(_), _) if !self.may_be_ours(request) => None,
             (RequestOp::Write, Some(piece), _) => {
                 let of_it = sync.filter(|&at| self.syncs.syncs[at].file == piece.file);
                 Some(Claim { file: piece.file, sync: of_it, what: What::Data })
@@ -358,6 +360,11 @@ impl<'a> Seen<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Whether the program asked for it, or a worker of the kernel did, for whomever.
+    fn may_be_ours(&self, request: &DeviceRequest) -> bool {
+        self.syncs.threads.contains_key(&request.tid) || is_worker(&request.comm)
     }
 
     /// A write by a syncing thread that is on no known block of a file: its data, if the blocks of
@@ -645,7 +652,11 @@ fn pieces_of(places: &[Place], syncs: &Syncs) -> Vec<Vec<Piece>> {
             // FIEMAP counts in btrfs's own addresses.
             continue;
         }
-        for state in [&file.before, &file.after].into_iter().flatten() {
+        // The blocks of a file that shrank may be another file's.
+        let len = |state: &Option<FileState>| state.as_ref().map(|state| state.len_bytes);
+        let shrank = len(&file.after).is_some_and(|after| Some(after) < len(&file.before));
+        let before = file.before.as_ref().filter(|_| !shrank);
+        for state in before.into_iter().chain(&file.after) {
             let known = state.extents.extents.iter().filter(|extent| {
                 matches!(extent.state, ExtentState::Written | ExtentState::Unwritten)
             });
