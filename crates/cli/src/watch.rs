@@ -30,13 +30,16 @@ Examples:
   sudo inkstone watch --name etcd --lab lab.json    the gain by a result of `inkstone lab write`
 
 Nothing is attached to the program: the kernel's trace events are read in an instance of our own,
-which is removed at the end. Where the disk is idle, two ways of writing are measured afterwards, for
-a prediction: some MiB in a directory of our own in the root of the file system, removed again;
-`--predict never` leaves that out. Exits with 1 if there is no such program. Without root: bytes written, and the state of
-the files' blocks.";
+which is removed at the end. Where the disk is idle, two ways of writing are measured afterwards,
+for a prediction: some MiB in a directory of our own in the root of the file system, removed
+again; `--predict never` leaves that out. Exits with 1 if there is no such program.
+Without root: bytes written, and the state of the files' blocks.";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, group(ArgGroup::new("what").args(["process", "name", "path"]).required(true)))]
+#[command(
+    after_help = EXAMPLES,
+    group(ArgGroup::new("what").args(["process", "name", "path"]).required(true))
+)]
 pub(crate) struct WatchArguments {
     /// A process, with those that it has started
     #[arg(value_name = "PID")]

@@ -225,7 +225,7 @@ fn known(kind: ImageKind, blocks: Cause, is_alone: bool) -> [(f64, f64); 4] {
         // the two of the commit.
         (ImageKind::Ext4, false) => [exactly(1.0), exactly(2.0), exactly(0.0), (2.0, 3.0)],
         // xfs: it may write our part of the log before we ask for it.
-        (_, false) => [exactly(1.0), (0.5, 1.0), exactly(0.0), (1.5, 3.0)],
+        (_, false) => [exactly(1.0), (0.9, 1.0), exactly(0.0), (1.9, 3.0)],
     }
 }
 

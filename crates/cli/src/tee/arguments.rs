@@ -19,13 +19,14 @@ use crate::parse::{duration, size};
 
 const EXAMPLES: &str = "\
 Examples:
-  service 2>&1 | inkstone tee /var/log/service.log --rotate-size 64MiB --keep-files 10 --compress gzip
+  service 2>&1 | inkstone tee /var/log/app.log --rotate-size 64MiB --keep-files 10 --compress gzip
   service | inkstone tee service.log --rotate-every day --keep-days 30 --survive kill
   service | inkstone tee service.log --stamp local --rotate-every day --rotate-time local
-  service | inkstone tee service.log --when-full drop-oldest --notice json    never stops the service
+  service | inkstone tee service.log --when-full drop-oldest --notice json   never stops the service
   service | inkstone tee service.log --pid-file /run/service-log.pid
   kill -HUP $(cat /run/service-log.pid)     opens the file again after logrotate has moved it
-SIGHUP ends every other inkstone command: send it to this one process, never by the program's name.";
+SIGHUP ends every other inkstone command: send it to this one process,
+never by the program's name.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -119,8 +120,9 @@ pub(crate) struct TeeArguments {
     pub(super) pid_file: Option<PathBuf>,
 }
 
-const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the command with it in a clone of the \
-                       repository: `cargo install --locked --path crates/cli --features zstd`";
+const NO_ZSTD: &str = "this build of inkstone has no zstd. Take `--compress gzip`, or build the \
+                       command with it in a clone of the repository: `cargo install --locked \
+                       --path crates/cli --features zstd`";
 
 const TIMES: &[(&str, Zone)] = &[("utc", Zone::Utc), ("local", Zone::Local)];
 const COMPRESSIONS: &[(&str, Option<Compression>)] = &[

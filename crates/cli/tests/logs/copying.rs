@@ -1,5 +1,5 @@
-//! Copies that are told to stop, or find something in the way: nothing of theirs is left, and
-//! nothing of somebody's is written over. Copies that are killed, failures of the disk and power
+//! A copy that is stopped, or that finds something in its way, leaves nothing behind and overwrites
+//! no file. Copies that are killed, failures of the disk and power
 //! cuts at every moment: `crates/log/tests/simulated/copying.rs`.
 
 use std::path::Path;

@@ -473,8 +473,7 @@ impl Watched {
         let before = is_known.then(|| state_of(own)).flatten();
         let index = self.recording.files.len();
         self.by_inode.insert((device, facts.ino()), index);
-        let is_btrfs =
-            place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+        let is_btrfs = self.recording.is_btrfs(place);
         self.recording.files.push(SeenFile {
             device,
             inode: facts.ino(),
@@ -565,8 +564,7 @@ impl Watched {
                 continue;
             }
             self.by_inode.insert((device, facts.ino()), self.recording.files.len());
-            let is_btrfs =
-                place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+            let is_btrfs = self.recording.is_btrfs(place);
             self.recording.files.push(SeenFile {
                 device,
                 inode: facts.ino(),

@@ -37,6 +37,13 @@ pub struct Recording {
     pub has_late_disk: bool,
 }
 
+impl Recording {
+    /// Whether this file system is btrfs.
+    pub fn is_btrfs(&self, place: Option<usize>) -> bool {
+        place.is_some_and(|at| self.places[at].layer.file_system == "btrfs")
+    }
+}
+
 /// A file or a directory that the program had open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenFile {

@@ -399,8 +399,7 @@ impl<'a> Finder<'a> {
         inode: u64,
         place: Option<usize>,
     ) -> usize {
-        let is_btrfs =
-            place.is_some_and(|at| self.recording.places[at].layer.file_system == "btrfs");
+        let is_btrfs = self.recording.is_btrfs(place);
         self.found.files.push(SeenFile {
             is_btrfs,
             device,
