@@ -173,7 +173,9 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
             syncs.unnamed
         ));
     }
-    let is_all = seen.is_traced && syncs.unnamed == 0 && !recording.has_late_disk;
+    let is_all = seen.is_traced
+        && syncs.unnamed == 0
+        && recording.places.iter().all(|place| place.since_ns == 0);
     report.never_synced.retain(|_| is_all);
     report.finding = finding(&report, is_all);
     report
@@ -329,13 +331,17 @@ impl One<'_> {
     }
 
     fn bytes_between(&self) -> Option<u64> {
+        let is_shown = |sync: &&&Sync| {
+            self.recording.calls_ns.iter().any(|span| span.contains(&sync.start_ns))
+        };
+        let syncs = self.of_it.iter().filter(is_shown).count();
         let writes = self.syncs.writes.iter().filter(|write| write.file == self.file);
-        if (writes.clone().count() as u64) < self.tally.syncs {
+        if writes.clone().count() < syncs {
             // Some were made where nobody looked.
             return None;
         }
         let all = writes.map(|write| write.bytes).collect::<Option<Vec<u64>>>()?;
-        (!all.is_empty()).then(|| all.iter().sum::<u64>() / self.tally.syncs.max(1))
+        (!all.is_empty()).then(|| all.iter().sum::<u64>() / syncs.max(1) as u64)
     }
 
     fn bill(&self, place: Option<&recording::Place>) -> Option<SyncBill> {

@@ -18,9 +18,9 @@ use crate::bill::Layer;
 pub struct Recording {
     /// When it began and ended, on `CLOCK_MONOTONIC`.
     pub span_ns: Range<u64>,
-    /// The system calls of the program's threads, by time.
-    pub calls: Vec<TraceEvent>,
-    /// What happened on its disks, by whomever, by time.
+    /// When system calls were looked at.
+    pub calls_ns: Vec<Range<u64>>,
+    /// The system calls, and what happened on the disks, by whomever, by time.
     pub events: Vec<TraceEvent>,
     /// Events that are missing.
     pub lost: u64,
@@ -32,9 +32,6 @@ pub struct Recording {
     pub descriptors: Vec<Descriptor>,
     /// The file systems of those files.
     pub places: Vec<Place>,
-    /// A file on a disk that is not among them was opened after the start: durable writes there
-    /// may have passed unseen.
-    pub has_late_disk: bool,
 }
 
 impl Recording {
@@ -104,6 +101,8 @@ pub struct Place {
     pub device: DeviceNumber,
     /// The disk, and the areas on it.
     pub layer: Layer,
+    /// Since when it is traced: later than the start if its first file was opened later.
+    pub since_ns: u64,
     /// Whether the disk can write past its cache.
     pub has_fua: bool,
     /// Whether the file system has a journal (ext4).

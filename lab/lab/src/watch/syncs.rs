@@ -6,7 +6,7 @@
 //! A file is named by the file system's own event within the call (it has the inode, so a
 //! descriptor that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use inkstone_host::{Call, DeviceNumber, TraceEvent, TraceKind};
@@ -83,6 +83,8 @@ pub struct Sync {
     pub data_only: bool,
     /// Whether it returned an error.
     pub failed: bool,
+    /// Whether the file system told of it, too.
+    pub is_told: bool,
 }
 
 /// A write call, as far as writes were seen.
@@ -141,14 +143,19 @@ struct Open {
     data_only: bool,
     /// The file system synced a file within the call.
     is_synced: bool,
+    /// When it had done so, and whether that failed.
+    synced: Option<(u64, bool)>,
 }
 
-/// A file system's sync outside of any call: by a worker of io_uring, or of the kernel.
+/// A file system's sync outside of any call that was seen: by a worker of io_uring, or of the
+/// kernel, or while calls were not looked at.
 #[derive(Debug, Clone, Copy)]
 struct ByWorker {
     thread: u32,
+    how: Option<How>,
     start_ns: u64,
-    end_ns: Option<u64>,
+    /// With whether it failed.
+    end: Option<(u64, bool)>,
     file: usize,
     data_only: bool,
     is_taken: bool,
@@ -157,14 +164,13 @@ struct ByWorker {
 /// Finds them.
 pub fn syncs_of(recording: &Recording) -> Syncs {
     let mut finder = Finder::of(recording);
-    let mut calls = recording.calls.iter().peekable();
+    let mut ends = recording.calls_ns.iter().map(|span| span.end).peekable();
     for event in &recording.events {
-        while let Some(call) = calls.next_if(|call| call.time_ns <= event.time_ns) {
-            finder.see(call);
+        if ends.next_if(|&end_ns| end_ns <= event.time_ns).is_some() {
+            finder.calls_are_hidden();
         }
         finder.see(event);
     }
-    calls.for_each(|call| finder.see(call));
     finder.finish()
 }
 
@@ -226,7 +232,8 @@ impl<'a> Finder<'a> {
             TraceKind::Fork { parent, child } if self.found.threads.contains_key(&parent) => {
                 self.found.threads.entry(child).or_insert(child);
             }
-            TraceKind::CallEnter { .. } if !self.found.threads.contains_key(&thread) => {}
+            TraceKind::CallEnter { .. } | TraceKind::CallExit { .. }
+                if !self.shows_calls(now_ns) || !self.found.threads.contains_key(&thread) => {}
             TraceKind::CallEnter { call, argument, bytes, position, flags } => {
                 let number = u32::try_from(argument).ok();
                 let write = (bytes, position, flags);
@@ -243,9 +250,11 @@ impl<'a> Finder<'a> {
             TraceKind::XfsSync { device, inode } => {
                 self.file(now_ns, thread, (Some(device), inode), None);
             }
-            TraceKind::FileSyncEnd { .. } => {
-                if let Some(index) = self.running.remove(&thread) {
-                    self.workers[index].end_ns = Some(now_ns);
+            TraceKind::FileSyncEnd { failed } => {
+                if let Some(open) = self.calls.get_mut(&thread) {
+                    open.synced = Some((now_ns, failed));
+                } else if let Some(index) = self.running.remove(&thread) {
+                    self.workers[index].end = Some((now_ns, failed));
                 }
             }
             TraceKind::DirectIo { device, inode, .. } => {
@@ -264,7 +273,7 @@ impl<'a> Finder<'a> {
                     let start_ns = now_ns;
                     let (descriptor, file, bytes) = (None, None, None);
                     let data_only = how == How::RingWrite;
-                    let is_synced = false;
+                    let (is_synced, synced) = (false, None);
                     let open = Open {
                         how,
                         thread,
@@ -274,6 +283,7 @@ impl<'a> Finder<'a> {
                         bytes,
                         data_only,
                         is_synced,
+                        synced,
                     };
                     self.ring.insert(request, open);
                 }
@@ -321,9 +331,41 @@ impl<'a> Finder<'a> {
         let descriptor = descriptor.filter(|_| call != Call::Msync);
         let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
         let data_only = how != How::Fsync && how != How::Syncfs;
-        let is_synced = false;
-        let open = Open { how, thread, start_ns, descriptor, file, bytes, data_only, is_synced };
+        let open = Open {
+            how,
+            thread,
+            start_ns,
+            descriptor,
+            file,
+            bytes,
+            data_only,
+            is_synced: false,
+            synced: None,
+        };
         self.calls.insert(thread, open);
+    }
+
+    fn shows_calls(&self, now_ns: u64) -> bool {
+        self.recording.calls_ns.iter().any(|span| span.contains(&now_ns))
+    }
+
+    /// The ends of calls in progress will not be seen: what the file system tells is left.
+    fn calls_are_hidden(&mut self) {
+        for (thread, open) in std::mem::take(&mut self.calls) {
+            let (Some(file), true) = (open.file, open.is_synced) else { continue };
+            if open.synced.is_none() {
+                self.running.insert(thread, self.workers.len());
+            }
+            self.workers.push(ByWorker {
+                thread,
+                how: Some(open.how),
+                start_ns: open.start_ns,
+                end: open.synced,
+                file,
+                data_only: open.data_only,
+                is_taken: false,
+            });
+        }
     }
 
     fn descriptor(&self, thread: u32, number: Option<u32>, now_ns: u64) -> Option<Descriptor> {
@@ -359,11 +401,15 @@ impl<'a> Finder<'a> {
         // A worker may sync for anybody: only files that were seen open are ours.
         let seen = self.recording.files.len();
         let is_known = |&file: &usize| is_ours || file < seen && self.is_kernels(thread);
-        let Some(file) = known.filter(is_known) else { return };
+        let file = match known.filter(is_known) {
+            Some(file) => file,
+            None if is_ours && !self.shows_calls(now_ns) => self.nameless(device, inode),
+            None => return,
+        };
         self.running.insert(thread, self.workers.len());
-        let (start_ns, end_ns, is_taken) = (now_ns, None, false);
+        let (start_ns, end, is_taken, how) = (now_ns, None, false, None);
         let data_only = data_only.unwrap_or(false);
-        self.workers.push(ByWorker { thread, start_ns, end_ns, file, data_only, is_taken });
+        self.workers.push(ByWorker { thread, how, start_ns, end, file, data_only, is_taken });
     }
 
     fn is_kernels(&self, thread: u32) -> bool {
@@ -378,16 +424,21 @@ impl<'a> Finder<'a> {
         }
         let seen = self.descriptor(open.thread, open.descriptor, open.start_ns);
         let gone = seen.filter(|seen| self.found.files[seen.file].is_gone);
-        let file = gone.map(|seen| seen.file).unwrap_or_else(|| {
-            let path = PathBuf::from(format!("a file without a name here (inode {inode})"));
-            let place = self.recording.places.iter().position(|place| match device {
-                Some(device) => place.device == device,
-                None => place.layer.file_system == "btrfs",
-            });
-            let device = device.unwrap_or(DeviceNumber { major: 0, minor: 0 });
-            self.unseen(&path, device, inode, place)
-        });
+        let file = gone.map(|seen| seen.file);
+        let file = file.unwrap_or_else(|| self.nameless(device, inode));
         *self.found.again.entry(file).or_default() += 1;
+        self.found.by_inode.insert((device, inode), file);
+        file
+    }
+
+    fn nameless(&mut self, device: Option<DeviceNumber>, inode: u64) -> usize {
+        let path = PathBuf::from(format!("a file without a name here (inode {inode})"));
+        let place = self.recording.places.iter().position(|place| match device {
+            Some(device) => place.device == device,
+            None => place.layer.file_system == "btrfs",
+        });
+        let number = device.unwrap_or(DeviceNumber { major: 0, minor: 0 });
+        let file = self.unseen(&path, number, inode, place);
         self.found.by_inode.insert((device, inode), file);
         file
     }
@@ -444,6 +495,7 @@ impl<'a> Finder<'a> {
             start_ns: open.start_ns,
             end_ns,
             failed,
+            is_told: open.is_synced,
         });
     }
 
@@ -474,26 +526,56 @@ impl<'a> Finder<'a> {
                 sync.data_only = one.data_only;
             }
         }
+        let learned = self.learned();
         let mut left: Vec<Sync> = Vec::new();
         for one in self.workers.iter().filter(|one| !one.is_taken) {
-            let is_kernels = self.kernel_workers.contains(&one.thread);
+            let (end_ns, failed) = one.end.unwrap_or_else(|| (self.last_request_ns(one), false));
+            let how = match one.how {
+                Some(how) => how,
+                None if self.is_kernels(one.thread) => How::Aio,
+                None if self.shows_calls(one.start_ns) => How::Other,
+                None => {
+                    learned.get(&(Some(one.file), one.data_only)).copied().unwrap_or_else(|| {
+                        let plain = if one.data_only { How::Fdatasync } else { How::Fsync };
+                        learned.get(&(None, one.data_only)).copied().unwrap_or(plain)
+                    })
+                }
+            };
             left.push(Sync {
-                how: if is_kernels { How::Aio } else { How::Other },
+                how,
                 file: one.file,
                 thread: one.thread,
                 worker: None,
                 data_only: one.data_only,
                 start_ns: one.start_ns,
-                end_ns: one.end_ns.unwrap_or_else(|| self.last_request_ns(one)),
-                failed: false,
+                end_ns,
+                failed,
+                is_told: true,
             });
         }
         self.found.syncs.extend(left);
         let all = self.found.syncs.len();
         self.found.syncs.retain(|sync| sync.file != usize::MAX);
         self.found.unnamed = (all - self.found.syncs.len()) as u64;
+        let (files, places) = (&self.found.files, &self.recording.places);
+        self.found.syncs.retain(|sync| {
+            files[sync.file].place.is_none_or(|at| places[at].since_ns <= sync.start_ns)
+        });
         self.found.syncs.sort_by_key(|sync| sync.start_ns);
         self.found
+    }
+
+    /// By which call each file, and the program, was synced most often while calls were looked at.
+    fn learned(&self) -> HashMap<(Option<usize>, bool), How> {
+        let mut counts: HashMap<(Option<usize>, bool), BTreeMap<How, u64>> = HashMap::new();
+        for sync in self.found.syncs.iter().filter(|sync| sync.worker.is_none()) {
+            for file in [Some(sync.file), None] {
+                let of_it = counts.entry((file, sync.data_only)).or_default();
+                *of_it.entry(sync.how).or_default() += 1;
+            }
+        }
+        let most = |counts: BTreeMap<How, u64>| counts.into_iter().max_by_key(|(_, count)| *count);
+        counts.into_iter().filter_map(|(key, of_it)| Some((key, most(of_it)?.0))).collect()
     }
 
     /// When the flush ended that this thread asked for: file systems other than ext4 do not say

@@ -93,6 +93,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
             one_flush: true,
             ..Layer::default()
         },
+        since_ns: 0,
         has_fua: false,
         has_journal: true,
         copy_on_write: CopyOnWrite::Never,
@@ -104,6 +105,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
     };
     Recording {
         span_ns: 0..1_000_000,
+        calls_ns: std::iter::once(0..u64::MAX).collect(),
         threads: HashMap::from([(THREAD, PROGRAM)]),
         files: vec![SeenFile {
             device: DISK,
@@ -135,7 +137,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
 fn ten(recording: &mut Recording, each: impl Fn(u64, u64) -> Vec<TraceEvent>) {
     for number in 0..10 {
         let at = 1000 * (number + 1);
-        recording.calls.extend(call(at, at + 500, Call::Fdatasync));
+        recording.events.extend(call(at, at + 500, Call::Fdatasync));
         recording.events.extend(each(at, number));
         recording.events.extend(request(at + 420, OTHER, "dd", 500_000 + number * 8, 8, "WS"));
         recording.events.extend(flush(at + 440, OTHER, "dd"));
@@ -256,17 +258,19 @@ fn the_file_is_the_one_that_the_file_system_names_not_the_descriptors() {
     let mut recording = recording(state(0, Vec::new()), state(0, Vec::new()));
     let another = SeenFile { inode: 13, path: "/data/next".into(), ..recording.files[0].clone() };
     recording.files.push(another);
-    recording.calls = call(1000, 1500, Call::Fsync);
+    let with = |event: TraceEvent| {
+        let [enter, exit] = <[TraceEvent; 2]>::try_from(call(1000, 1500, Call::Fsync)).expect("2");
+        vec![enter, event, exit]
+    };
     let sync = |inode| TraceKind::FileSync { device: Some(DISK), inode, data_only: Some(false) };
-    recording.events = vec![event(1100, THREAD, sync(13))];
+    recording.events = with(event(1100, THREAD, sync(13)));
     let found = syncs_of(&recording);
     assert_eq!((found.syncs.len(), found.syncs[0].file), (1, 1));
     // A number that nobody has seen: a file that was gone at once.
-    recording.events = vec![event(1100, THREAD, sync(14))];
+    recording.events = with(event(1100, THREAD, sync(14)));
     let found = syncs_of(&recording);
     assert_eq!((found.syncs[0].file, found.files.len()), (2, 3));
     // Another's thread syncs our file: not ours, and no worker of the kernel.
-    recording.calls.clear();
     recording.events = vec![event(1100, OTHER, sync(12))];
     assert_eq!(syncs_of(&recording).syncs, []);
 }
