@@ -167,6 +167,8 @@ pub(super) const CALL_EVENTS: &[EventSpec] = &[
     }),
     event("syscalls/sys_enter_syncfs", &["fd"], |record| enter(record, Call::Syncfs)),
     event("syscalls/sys_exit_syncfs", &["ret"], |record| exit(record, Call::Syncfs)),
+    event("syscalls/sys_enter_sync", &["__syscall_nr"], |record| enter(record, Call::Sync)),
+    event("syscalls/sys_exit_sync", &["ret"], |record| exit(record, Call::Sync)),
     event("syscalls/sys_enter_msync", &["start", "flags"], |record| {
         Some(TraceKind::CallEnter {
             call: Call::Msync,

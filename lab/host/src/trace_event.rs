@@ -201,6 +201,8 @@ pub enum Call {
     Msync,
     /// `syncfs`.
     Syncfs,
+    /// `sync`, of all file systems.
+    Sync,
     /// `write`, `pwrite64`, `writev`, `pwritev` or `pwritev2`.
     Write,
 }

@@ -437,7 +437,7 @@ impl Watched {
         (seen.path, seen.is_gone) = (path, was_removed);
         self.links.insert((process, number), (link, file));
         let since_ns = if self.trace.is_some() { monotonic_ns() } else { 0 };
-        let (is_direct, is_durable) = (opened.direct, opened.durable);
+        let (is_direct, is_durable, is_full) = (opened.direct, opened.durable, opened.full);
         self.recording.descriptors.push(Descriptor {
             process,
             number,
@@ -445,6 +445,7 @@ impl Watched {
             file,
             is_direct,
             is_durable,
+            is_full,
         });
     }
 
@@ -470,19 +471,12 @@ impl Watched {
         let before = is_known.then(|| state_of(own)).flatten();
         let index = self.recording.files.len();
         self.by_inode.insert((device, facts.ino()), index);
-        let is_btrfs = self.recording.is_btrfs(place);
         self.recording.files.push(SeenFile {
-            device,
-            inode: facts.ino(),
-            is_btrfs,
-            path,
             is_directory: facts.is_dir(),
             is_new: self.trace.is_some(),
-            births: 1,
             is_gone,
-            place,
             before,
-            after: None,
+            ..SeenFile::named(device, facts.ino(), path, place)
         });
         index
     }
@@ -609,20 +603,8 @@ impl Watched {
                 continue;
             }
             self.by_inode.insert((device, facts.ino()), self.recording.files.len());
-            let is_btrfs = self.recording.is_btrfs(place);
-            self.recording.files.push(SeenFile {
-                device,
-                inode: facts.ino(),
-                is_btrfs,
-                path,
-                is_directory: true,
-                is_new: false,
-                births: 1,
-                is_gone: false,
-                place,
-                before: None,
-                after: None,
-            });
+            let named = SeenFile::named(device, facts.ino(), path, place);
+            self.recording.files.push(SeenFile { is_directory: true, ..named });
         }
     }
 

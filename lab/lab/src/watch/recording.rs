@@ -48,8 +48,6 @@ pub struct SeenFile {
     pub device: DeviceNumber,
     /// Its number there.
     pub inode: u64,
-    /// Whether its file system is btrfs, whose events have another device or none.
-    pub is_btrfs: bool,
     /// Its path when it was last seen.
     pub path: PathBuf,
     /// Whether it is a directory.
@@ -66,6 +64,24 @@ pub struct SeenFile {
     pub before: Option<FileState>,
     /// What it was at the end.
     pub after: Option<FileState>,
+}
+
+impl SeenFile {
+    /// A file of which only its name is known.
+    pub fn named(device: DeviceNumber, inode: u64, path: PathBuf, place: Option<usize>) -> Self {
+        Self {
+            device,
+            inode,
+            path,
+            is_directory: false,
+            is_new: false,
+            births: 1,
+            is_gone: false,
+            place,
+            before: None,
+            after: None,
+        }
+    }
 }
 
 /// A file's size and blocks.
@@ -92,6 +108,8 @@ pub struct Descriptor {
     pub is_direct: bool,
     /// Opened with O_DSYNC or O_SYNC.
     pub is_durable: bool,
+    /// Opened with O_SYNC.
+    pub is_full: bool,
 }
 
 /// A file system with its disk.

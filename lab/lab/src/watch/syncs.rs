@@ -7,7 +7,7 @@
 //! descriptor that meanwhile leads elsewhere misleads nobody), else by the call's descriptor.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use inkstone_host::{Call, DeviceNumber, TraceEvent, TraceKind};
 
@@ -31,9 +31,13 @@ pub enum How {
     Msync,
     /// `syncfs`.
     Syncfs,
-    /// A write to a descriptor opened with O_DSYNC or O_SYNC.
+    /// `sync`, of all file systems.
+    SyncAll,
+    /// A write to a descriptor opened with O_DSYNC.
     DsyncWrite,
-    /// A write with RWF_DSYNC or RWF_SYNC.
+    /// A write to a descriptor opened with O_SYNC, or with RWF_SYNC.
+    SyncWrite,
+    /// A write with RWF_DSYNC.
     RwfDsync,
     /// io_uring's fsync.
     RingFsync,
@@ -54,7 +58,9 @@ impl How {
             Self::SyncFileRange => "sync_file_range",
             Self::Msync => "msync",
             Self::Syncfs => "syncfs",
+            Self::SyncAll => "sync",
             Self::DsyncWrite => "O_DSYNC write",
+            Self::SyncWrite => "O_SYNC write",
             Self::RwfDsync => "RWF_DSYNC write",
             Self::RingFsync => "io_uring fsync",
             Self::RingWrite => "io_uring O_DSYNC write",
@@ -121,15 +127,15 @@ impl Syncs {
     /// The file that an event names. btrfs's events have no device that `stat` knows.
     pub(super) fn file_at(&self, device: DeviceNumber, inode: u64) -> Option<usize> {
         let at = |key| self.by_inode.get(&key).copied();
-        let by_inode = at((None, inode)).filter(|&file| self.files[file].is_btrfs);
-        at((Some(device), inode)).or(by_inode)
+        at((Some(device), inode)).or(at((None, inode)))
     }
 }
 
 const RING_FSYNC: u8 = 3;
 const RING_WRITES: [u8; 3] = [2, 5, 23];
 const MS_SYNC: u32 = 4;
-const RWF_DSYNC_OR_SYNC: u32 = 2 | 4;
+const RWF_DSYNC: u32 = 2;
+const RWF_SYNC: u32 = 4;
 
 /// A call or a ring's request that has not ended.
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +200,9 @@ impl<'a> Finder<'a> {
         for (index, file) in recording.files.iter().enumerate() {
             by_inode.insert((Some(file.device), file.inode), index);
             // btrfs's event has no device, and each subvolume has the same inode numbers.
-            if file.is_btrfs && by_inode.insert((None, file.inode), index).is_some() {
+            if recording.is_btrfs(file.place)
+                && by_inode.insert((None, file.inode), index).is_some()
+            {
                 ambiguous.insert(file.inode);
             }
         }
@@ -316,21 +324,24 @@ impl<'a> Finder<'a> {
             Call::Fdatasync => How::Fdatasync,
             Call::SyncFileRange => How::SyncFileRange,
             Call::Syncfs => How::Syncfs,
+            Call::Sync => How::SyncAll,
             Call::Msync if flags & MS_SYNC != 0 => How::Msync,
             Call::Msync => return,
             Call::Write => {
                 let Some(seen) = seen else { return };
                 self.found.writes.push(Write { file: seen.file, bytes, position });
-                match (flags & RWF_DSYNC_OR_SYNC, seen.is_durable) {
-                    (0, false) => return,
-                    (0, true) => How::DsyncWrite,
-                    _ => How::RwfDsync,
+                match (flags & RWF_SYNC != 0, flags & RWF_DSYNC != 0) {
+                    (true, _) => How::SyncWrite,
+                    (_, true) => How::RwfDsync,
+                    _ if seen.is_full => How::SyncWrite,
+                    _ if seen.is_durable => How::DsyncWrite,
+                    _ => return,
                 }
             }
         };
-        let descriptor = descriptor.filter(|_| call != Call::Msync);
+        let descriptor = descriptor.filter(|_| !matches!(call, Call::Msync | Call::Sync));
         let file = seen.filter(|_| call == Call::Write).map(|seen| seen.file);
-        let data_only = how != How::Fsync && how != How::Syncfs;
+        let data_only = !matches!(how, How::Fsync | How::Syncfs | How::SyncAll | How::SyncWrite);
         let open = Open {
             how,
             thread,
@@ -384,7 +395,7 @@ impl<'a> Finder<'a> {
         data_only: Option<bool>,
     ) {
         if let Some(open) = self.calls.get(&thread).copied() {
-            if open.how == How::Syncfs {
+            if matches!(open.how, How::Syncfs | How::SyncAll) {
                 return;
             }
             let is_ambiguous = device.is_none() && self.ambiguous.contains(&inode);
@@ -438,32 +449,27 @@ impl<'a> Finder<'a> {
             None => place.layer.file_system == "btrfs",
         });
         let number = device.unwrap_or(DeviceNumber { major: 0, minor: 0 });
-        let file = self.unseen(&path, number, inode, place);
+        let file = SeenFile::named(number, inode, path, place);
+        let file = self.unseen(SeenFile { is_gone: true, ..file });
         self.found.by_inode.insert((device, inode), file);
         file
     }
 
-    fn unseen(
-        &mut self,
-        path: &Path,
-        device: DeviceNumber,
-        inode: u64,
-        place: Option<usize>,
-    ) -> usize {
-        let is_btrfs = self.recording.is_btrfs(place);
-        self.found.files.push(SeenFile {
-            is_btrfs,
-            device,
-            inode,
-            path: path.to_path_buf(),
-            is_directory: false,
-            is_new: true,
-            births: 1,
-            is_gone: true,
-            place,
-            before: None,
-            after: None,
-        });
+    /// A row of its own for all files of a file system.
+    fn file_system_of(&mut self, file: usize) -> Option<usize> {
+        let at = self.found.files[file].place?;
+        let device = self.recording.places[at].device;
+        if let Some(&known) = self.found.by_inode.get(&(Some(device), 0)) {
+            return Some(known);
+        }
+        let target = self.recording.places[at].target.clone()?;
+        let all = self.unseen(SeenFile::named(device, 0, target, Some(at)));
+        self.found.by_inode.insert((Some(device), 0), all);
+        Some(all)
+    }
+
+    fn unseen(&mut self, file: SeenFile) -> usize {
+        self.found.files.push(SeenFile { is_new: true, ..file });
         self.found.files.len() - 1
     }
 
@@ -476,7 +482,7 @@ impl<'a> Finder<'a> {
                 return;
             }
         }
-        if open.how == How::DsyncWrite
+        if matches!(open.how, How::DsyncWrite | How::SyncWrite)
             && !open.is_synced
             && seen.is_some_and(|s| self.would_sync(s))
         {
@@ -484,7 +490,10 @@ impl<'a> Finder<'a> {
             return;
         }
         // A descriptor of a socket, or a file that no event and no look at /proc has named.
-        let file = open.file.or(seen.map(|seen| seen.file));
+        let file = match open.how {
+            How::Syncfs => seen.and_then(|seen| self.file_system_of(seen.file)),
+            _ => open.file.or(seen.map(|seen| seen.file)),
+        };
         let unknown = usize::MAX;
         self.found.syncs.push(Sync {
             how: open.how,

@@ -13,8 +13,9 @@ use super::cause::{Cause, words};
 use super::collect::{Seen, Target};
 use super::page::page;
 use super::recording::{Descriptor, FileState, Place, Recording, SeenFile};
-use super::report::{SyncBill, WatchReport, WatchedProcess};
+use super::report::{WatchReport, WatchedProcess};
 use super::syncs::{How, syncs_of};
+use super::tally::SyncBill;
 use super::{Predict, WatchOptions, report_of};
 use crate::bill::Layer;
 
@@ -108,17 +109,9 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
         calls_ns: std::iter::once(0..u64::MAX).collect(),
         threads: HashMap::from([(THREAD, PROGRAM)]),
         files: vec![SeenFile {
-            device: DISK,
-            inode: INODE,
-            is_btrfs: false,
-            path: PathBuf::from("/data/wal"),
-            is_directory: false,
-            is_new: false,
-            births: 1,
-            is_gone: false,
-            place: Some(0),
             before,
             after,
+            ..SeenFile::named(DISK, INODE, PathBuf::from("/data/wal"), Some(0))
         }],
         descriptors: vec![Descriptor {
             process: PROGRAM,
@@ -127,6 +120,7 @@ fn recording(before: Option<FileState>, after: Option<FileState>) -> Recording {
             file: 0,
             is_direct: false,
             is_durable: false,
+            is_full: false,
         }],
         places: vec![place],
         ..Recording::default()
@@ -312,10 +306,13 @@ fn bills_read_like_sentences() {
 #[test]
 fn a_setting_is_named_only_where_it_exists_and_is_in_the_docs() {
     let wal = "/var/lib/postgresql/pg_wal/000000010000000000000001";
-    let found = advice("postgres", wal, Cause::Reserved).expect("a setting");
+    let found = advice("postgres", wal, Cause::Reserved, false).expect("a setting");
     assert!(found.setting.contains("wal_init_zero"), "{found:?}");
-    assert_eq!(advice("postgres", wal, Cause::Overwrites), None);
-    assert_eq!(advice("my-own-program", wal, Cause::Reserved), None);
+    assert_eq!(advice("postgres", wal, Cause::Overwrites, false), None);
+    assert_eq!(advice("my-own-program", wal, Cause::Reserved, true), None);
+    let etcd =
+        |is_beside| advice("etcd", "/var/lib/etcd/member/wal/0.wal", Cause::Reserved, is_beside);
+    assert!(etcd(true).is_some() && etcd(false).is_none());
     let page = include_str!("../../../../docs/watch.md");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for setting in SETTINGS {
