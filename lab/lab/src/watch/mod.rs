@@ -170,8 +170,8 @@ pub fn report_of(options: &WatchOptions, seen: &Seen) -> WatchReport {
     report.warnings.extend(place_warnings(recording, &used));
     if syncs.unnamed > 0 {
         report.warnings.push(format!(
-            "{} calls synced what has no row: everything (`sync`), a device, or a file that was open \
-             for reading only",
+            "{} calls synced what has no row: everything (`sync`), a device, or a file that was \
+             open for reading only",
             syncs.unnamed
         ));
     }
@@ -192,7 +192,8 @@ fn finding(report: &WatchReport, is_all: bool) -> String {
             let written: u64 =
                 report.processes.iter().filter_map(|process| process.written_bytes).sum();
             format!(
-                "This program asked for nothing to be durable in {:.0} s, and passed {} to write calls. What it writes is durable when the kernel gets to it: by default within \
+                "This program asked for nothing to be durable in {:.0} s, and passed {} to write \
+                 calls. What it writes is durable when the kernel gets to it: by default within \
                  half a minute.",
                 report.seconds,
                 page::bytes(written as f64)
