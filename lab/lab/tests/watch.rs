@@ -221,8 +221,8 @@ fn known(kind: ImageKind, blocks: Cause, is_alone: bool) -> [(f64, f64); 4] {
             [exactly(1.0), exactly(2.0), exactly(0.0), exactly(2.0)]
         }
         (_, false) if is_alone => [exactly(1.0), exactly(1.0), exactly(0.0), exactly(2.0)],
-        // A neighbour's sync may commit the transaction. Then ours sends a flush of its own, besides
-        // the two of the commit or, if that had ended before, in place of them.
+        // A neighbour's sync may commit the transaction. Then ours sends a flush of its own,
+        // besides the two of the commit or, if that had ended before, in place of them.
         (ImageKind::Ext4, false) => [exactly(1.0), (1.8, 2.0), exactly(0.0), (1.9, 3.0)],
         // xfs: it may write our part of the log before we ask for it.
         (_, false) => [exactly(1.0), (0.9, 1.0), exactly(0.0), (1.9, 3.0)],
