@@ -69,7 +69,7 @@ pub use process::{Helper, Signal, end_with_parent, has_ended, signal_group, sign
 pub use processors::{HalfCpu, OneCpu, steal};
 pub use served_mount::ServedMount;
 pub use terminal::raw_terminal;
-pub use trace::{BlockTrace, CallTrace, Trace};
+pub use trace::{BlockTrace, SyncTrace, Trace};
 pub use trace_event::{Call, Comm, RequestFlags, RequestOp, TraceEvent, TraceKind};
 pub use tracefs::{can_trace, sweep_trace_instances};
 pub use tunnel::Tunnel;
