@@ -56,6 +56,30 @@ pub fn render(result: &LabResult, width: usize) -> String {
     out
 }
 
+/// All that the lab prints of a result: answers, tables, bills, commits request by request.
+pub fn everything(result: &LabResult, width: usize) -> String {
+    let mut out = String::new();
+    if !result.claims.is_empty() {
+        out.push_str(&render_claims(result, width));
+        out.push('\n');
+    }
+    out.push_str(&render(result, width));
+    for table in
+        result.tables.iter().filter(|table| table.ways.iter().any(|way| way.bill.is_some()))
+    {
+        out.push('\n');
+        out.push_str(&render_bill(table, width));
+    }
+    let ways = result.tables.iter().flat_map(|table| &table.ways);
+    for (way, bill) in ways.filter_map(|way| Some((way, way.bill.as_ref()?))) {
+        if !bill.timeline.is_empty() {
+            out.push('\n');
+            out.push_str(&render_timeline(&way.name, bill, width));
+        }
+    }
+    out
+}
+
 /// The sentence, why, and what to do.
 fn finding(finding: Option<&Finding>, width: usize, out: &mut String) {
     let Some(finding) = finding else { return };

@@ -4,18 +4,6 @@ use super::grid::columns;
 use super::*;
 use crate::result::{figure, *};
 
-/// Every rendering of a result.
-fn everything(result: &LabResult, width: usize) -> String {
-    let mut out = render(result, width);
-    for table in &result.tables {
-        out.push_str(&render_bill(table, width));
-        for (way, bill) in table.ways.iter().filter_map(|way| Some((way, way.bill.as_ref()?))) {
-            out.push_str(&render_timeline(&way.name, bill, width));
-        }
-    }
-    out
-}
-
 fn assert_fits(result: &LabResult, what: &str) {
     for width in [10, 40, 47, 60, 80, 100, 120, 200, 400] {
         for line in everything(result, width).lines() {
