@@ -12,7 +12,7 @@ use clap::Args;
 use inkstone_lab::command::{Context, LabError};
 use inkstone_lab::export::to_csv;
 use inkstone_lab::progress::Progress;
-use inkstone_lab::result::{Disk, LabResult};
+use inkstone_lab::result::{Bill, Disk, LabResult, Way};
 use inkstone_lab::table::{self, render_bench, render_claims};
 use inkstone_lab::warnings::DISK_FULL_WARNING;
 
@@ -175,7 +175,8 @@ pub(crate) fn timelines(result: &LabResult) -> String {
     let ways = result.tables.iter().flat_map(|table| &table.ways);
     let bills = ways.filter_map(|way| Some((way, way.bill.as_ref()?)));
     let shown = bills.filter(|(_, bill)| !bill.timeline.is_empty());
-    shown.map(|(way, bill)| table::render_timeline(&way.name, bill, width)).collect()
+    let one = |(way, bill): (&Way, &Bill)| table::render_timeline(&way.name, bill, width) + "\n";
+    shown.map(one).collect()
 }
 
 /// The terminal's columns.

@@ -174,7 +174,7 @@ impl Usage {
 }
 
 /// Of the calling thread.
-pub fn thread_usage() -> Usage {
+fn thread_usage() -> Usage {
     usage_of(libc::RUSAGE_THREAD)
 }
 

@@ -52,7 +52,7 @@ pub use child::{
 };
 pub use counters::{
     BlockStat, Usage, block_stat, drop_cached_pages, monotonic_ns, own_threads, process_cpu_ns,
-    process_usage, thread_faults, thread_usage,
+    process_usage, thread_faults,
 };
 pub use engine::LabEngine;
 pub use extents::{Coverage, Extent, ExtentMap, ExtentState};

@@ -4,11 +4,11 @@
 //! *Owns*: the ring, and which entries of a slot are in flight. *May not touch*: requests;
 //! [`super::queue`] keeps them and their buffers for as long as the kernel has an entry of theirs.
 //!
-//! An engine may be opened by one thread and used by another, hence not `SINGLE_ISSUER` (which binds
-//! the ring to the task that submits first), nor `DEFER_TASKRUN`, which needs it. The thread that
-//! submits also waits: if it ended before, the kernel could not continue with its entries.
-//! `COOP_TASKRUN` only avoids the interrupt that makes a task in user space run its completions at
-//! once; ours runs them when it enters the kernel to wait.
+//! One thread may open an engine and another use it, so not `SINGLE_ISSUER` (which binds the ring
+//! to the task that submits first), nor `DEFER_TASKRUN`, which needs it. The thread that submits
+//! also waits: if it has ended, the kernel cannot continue with its entries. `COOP_TASKRUN` only
+//! avoids the interrupt that makes a task in user space run its completions at once; ours runs them
+//! when it enters the kernel to wait.
 
 use std::io;
 use std::os::fd::AsRawFd;

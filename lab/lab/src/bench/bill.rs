@@ -81,9 +81,12 @@ impl LogBill {
     /// The whole as a sentence.
     pub fn words(&self) -> String {
         let said = |all: &BTreeMap<Kind, Tally>| {
-            let one = |(kind, tally): (&Kind, &Tally)| {
-                let size = bytes(tally.bytes as f64);
-                format!("{} x {} ({size}B)", tally.requests, kind.words())
+            let one = |(kind, tally): (&Kind, &Tally)| match tally.bytes {
+                0 => format!("{} x {}", tally.requests, kind.words()),
+                total => {
+                    let size = bytes(total as f64);
+                    format!("{} x {} ({size}B)", tally.requests, kind.words())
+                }
             };
             let all: Vec<String> = all.iter().map(one).collect();
             if all.is_empty() { "nothing".into() } else { all.join(", ") }

@@ -31,7 +31,7 @@ pub fn render_claims(found: &LabResult, width: usize) -> String {
 
 fn one(out: &mut String, answer: &Answer, width: usize) {
     let verdict = format!("{:13}", answer.verdict.words());
-    let seen = answer.found.as_ref().map_or_else(String::new, |found| figure(found));
+    let seen = answer.found.as_ref().map_or_else(String::new, figure);
     paragraph(out, width, &verdict, &format!("{} {seen}", answer.id));
     let indent = " ".repeat(verdict.len());
     let mut say = |text: &str| paragraph(out, width, &indent, text);

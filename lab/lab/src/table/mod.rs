@@ -56,7 +56,7 @@ pub fn render(result: &LabResult, width: usize) -> String {
     out
 }
 
-/// All that the lab prints of a result: answers, tables, bills, commits request by request.
+/// All that the lab prints of a result, without commits request by request: answers, tables, bills.
 pub fn everything(result: &LabResult, width: usize) -> String {
     let mut out = String::new();
     if !result.claims.is_empty() {
@@ -69,13 +69,6 @@ pub fn everything(result: &LabResult, width: usize) -> String {
     {
         out.push('\n');
         out.push_str(&render_bill(table, width));
-    }
-    let ways = result.tables.iter().flat_map(|table| &table.ways);
-    for (way, bill) in ways.filter_map(|way| Some((way, way.bill.as_ref()?))) {
-        if !bill.timeline.is_empty() {
-            out.push('\n');
-            out.push_str(&render_timeline(&way.name, bill, width));
-        }
     }
     out
 }

@@ -4,9 +4,17 @@ use super::grid::columns;
 use super::*;
 use crate::result::{figure, *};
 
+/// Every rendering of a result.
+fn all(result: &LabResult, width: usize) -> String {
+    let ways = result.tables.iter().flat_map(|table| &table.ways);
+    let bills = ways.filter_map(|way| Some((way, way.bill.as_ref()?)));
+    let timelines = bills.map(|(way, bill)| render_timeline(&way.name, bill, width));
+    timelines.fold(everything(result, width), |out, timeline| out + &timeline)
+}
+
 fn assert_fits(result: &LabResult, what: &str) {
     for width in [10, 40, 47, 60, 80, 100, 120, 200, 400] {
-        for line in everything(result, width).lines() {
+        for line in all(result, width).lines() {
             assert!(columns(line) <= width.max(40), "{what} at {width}: {line:?}");
             assert_eq!(line.trim_end(), line, "{what}: blanks at the end");
         }
@@ -97,7 +105,7 @@ fn ugly_input_stays_in_its_columns() {
     }
     ugly.warnings.push(Warning { name: String::new(), text: "y".repeat(500), cure: " ".into() });
     assert_fits(&ugly, "ugly");
-    let text = everything(&ugly, 100);
+    let text = all(&ugly, 100);
     assert!(!text.contains('\x1b') && !text.contains("NaN") && !text.contains("inf"), "{text}");
 }
 

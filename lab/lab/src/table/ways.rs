@@ -105,7 +105,8 @@ fn values(table: &Table, grid: &mut Grid) {
 
 /// Columns of the times of single operations.
 pub(super) fn latencies(ways: &[Way], unit: TimeUnit, ranks: [u32; 4], grid: &mut Grid) {
-    let picks: [(&str, fn(&Histogram) -> u64); 4] = [
+    type Pick = (&'static str, fn(&Histogram) -> u64);
+    let picks: [Pick; 4] = [
         ("p50", |latency| latency.p50_ns),
         ("p99", |latency| latency.p99_ns),
         ("p99.9", |latency| latency.p999_ns),
