@@ -62,8 +62,10 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
             lines.push(std::mem::take(&mut line));
         }
-        while columns(word) > width {
-            let piece = beginning(word, width);
+        // Without the width of the whole: a word may be long.
+        while let piece = beginning(word, width)
+            && piece.len() < word.len()
+        {
             lines.push(piece.to_owned());
             word = &word[piece.len()..];
         }
