@@ -2,24 +2,32 @@
 //!
 //! *Owns*: the copy. *May not touch*: the directory that is copied.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says what is broken in the directory `from`, and where a copy of it is: in `parent`, called
-/// `name`, or `name` with a number. Copies of earlier runs stay as they are.
-pub fn kept(from: &Path, parent: &Path, name: &str, what: &str) -> String {
-    let names = (2..).map(|number| format!("{name}-{number}"));
-    let mut places = std::iter::once(name.to_owned()).chain(names).map(|name| parent.join(name));
-    let Some(to) = places.find(|place| !place.exists()) else { return what.into() };
+/// Copies the directory `from` to a new one in `parent` and returns its path: `name`, or `name`
+/// with a number, since copies of earlier runs stay as they are.
+pub fn keep(from: &Path, parent: &Path, name: &str) -> Result<PathBuf, String> {
+    let mut to = parent.join(name);
+    for number in 2.. {
+        if !to.exists() {
+            break;
+        }
+        to = parent.join(format!("{name}-{number}"));
+    }
     // `cp` also keeps links to nowhere, sockets, and pipes that nobody writes to.
-    match Command::new("cp").arg("-a").arg(from).arg(&to).output() {
-        Ok(copied) if copied.status.success() => {
-            format!("{what}; a copy of the directory is in {}", to.display())
-        }
-        Ok(copied) => {
-            let why = String::from_utf8_lossy(&copied.stderr);
-            format!("{what}; the directory could not be copied: {}", why.trim())
-        }
-        Err(error) => format!("{what}; the directory could not be copied: cp: {error}"),
+    let copied = Command::new("cp").arg("-a").arg(from).arg(&to).output();
+    let copied = copied.map_err(|error| format!("cp: {error}"))?;
+    if copied.status.success() {
+        return Ok(to);
+    }
+    Err(String::from_utf8_lossy(&copied.stderr).trim().to_owned())
+}
+
+/// Says what is broken in the directory `from`, and where a copy of it is.
+pub fn kept(from: &Path, parent: &Path, name: &str, what: &str) -> String {
+    match keep(from, parent, name) {
+        Ok(kept) => format!("{what}; a copy of the directory is in {}", kept.display()),
+        Err(error) => format!("{what}; the directory could not be copied: {error}"),
     }
 }

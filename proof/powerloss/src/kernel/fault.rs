@@ -19,12 +19,8 @@ pub enum Access {
 pub enum Effect {
     /// `EIO`, and nothing was done.
     Error,
-    /// `ENOSPC`, and nothing was done.
-    NoSpace,
     /// Done, but only after this time.
     Slow(Duration),
-    /// The disk reports success, but does nothing.
-    Lost,
 }
 
 #[derive(Debug, Clone)]
