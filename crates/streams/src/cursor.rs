@@ -119,7 +119,9 @@ impl StreamCursor {
                 }
                 Some(Missing::NotAppended) => {
                     let sleeper = Arc::new(Sleeper::default());
-                    if shared.is_missing(self.stream, self.next, &sleeper.waker())? {
+                    if let Some(_follower) =
+                        shared.follow(self.stream, self.next, sleeper.waker())?
+                    {
                         // Now and then it asks whether the log has ended.
                         sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
                     }
@@ -149,14 +151,18 @@ impl StreamCursor {
             match self.missing(shared)? {
                 Some(Missing::NotDurable(lsn)) => shared.log.durable_at(lsn).await?,
                 Some(Missing::NotAppended) => {
-                    let mut was_asked = false;
+                    let mut follower = None;
                     poll_fn(|context| {
-                        if std::mem::replace(&mut was_asked, true) {
+                        if follower.take().is_some() {
                             return Poll::Ready(Ok(()));
                         }
-                        match shared.is_missing(self.stream, self.next, context.waker()) {
-                            Ok(true) => Poll::Pending,
-                            Ok(false) => Poll::Ready(Ok(())),
+                        let waker = context.waker().clone();
+                        match shared.follow(self.stream, self.next, waker) {
+                            Ok(Some(found)) => {
+                                follower = Some(found);
+                                Poll::Pending
+                            }
+                            Ok(None) => Poll::Ready(Ok(())),
                             Err(error) => Poll::Ready(Err(error)),
                         }
                     })

@@ -28,7 +28,7 @@ const MOVE_BYTES: usize = 32 << 10;
 /// The thread of the mover.
 pub(crate) fn run(shared: &Shared) {
     loop {
-        let mut order = shared.order();
+        let mut order = shared.order_here();
         loop {
             if order.is_closing {
                 return;
@@ -44,7 +44,7 @@ pub(crate) fn run(shared: &Shared) {
         drop(order);
         if move_some(shared).is_err() {
             // The log has ended, or has no room: who appends next will see it.
-            let order = shared.order();
+            let order = shared.order_here();
             if order.is_closing || shared.reader.end_of_log().is_some() {
                 return;
             }
@@ -57,7 +57,7 @@ pub(crate) fn run(shared: &Shared) {
 /// False if there is nothing to do.
 pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
     let work = {
-        let mut order = shared.order();
+        let mut order = shared.order()?;
         let order = &mut *order;
         order.keeper.settle(&mut order.state, shared.log.durable());
         order.work(&shared.options)
@@ -69,7 +69,7 @@ pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
             // before the records go.
             shared.log.sync()?;
             shared.log.truncate_before(front)?;
-            shared.order().state.sections.forget_before(front);
+            shared.order_here().state.sections.forget_before(front);
         }
         Some(Work::Empty(section)) => empty(shared, section)?,
     }
@@ -79,7 +79,7 @@ pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
 /// Moves all that lives in a section.
 fn empty(shared: &Shared, section: u32) -> Result<()> {
     let (first, pages) = {
-        let order = shared.order();
+        let order = shared.order_here();
         let Some(found) = order.state.sections.get(section) else { return Ok(()) };
         let Directory::Written { pages, .. } = &found.directory else { return Ok(()) };
         (found.first, pages.iter().map(|page| page.lsn).collect::<Vec<_>>())
@@ -90,7 +90,7 @@ fn empty(shared: &Shared, section: u32) -> Result<()> {
         while !places.is_empty() {
             let rest = move_records(shared, section, &places)?;
             places.drain(..places.len() - rest);
-            if shared.order().is_closing {
+            if shared.order_here().is_closing {
                 return Ok(());
             }
         }
@@ -102,7 +102,7 @@ fn empty(shared: &Shared, section: u32) -> Result<()> {
 fn living(shared: &Shared, section: u32, first: Lsn, page: &Page) -> Vec<(Lsn, u64, u64)> {
     let mut places = Vec::new();
     for (stream, number, offsets) in page.rows() {
-        let order = shared.order();
+        let order = shared.order_here();
         let Ok(found) = order.state.stream(stream) else { continue };
         for (number, offset) in (number..).zip(offsets) {
             let lives = (found.first..found.next).contains(&number)
@@ -174,7 +174,7 @@ fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8
         other => other?,
     };
     appended.append.wait()?;
-    let mut order = shared.order();
+    let mut order = shared.order_here();
     order.moving = Moving::default();
     Ok(())
 }

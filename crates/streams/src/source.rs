@@ -53,7 +53,7 @@ impl Source {
 
     pub(crate) fn with<T>(&self, ask: impl FnOnce(&State) -> T) -> Result<T> {
         match self {
-            Self::Writer(shared) => Ok(ask(&shared.order().state)),
+            Self::Writer(shared) => Ok(ask(&shared.order()?.state)),
             Self::Mirror(mirror) => mirror.with(ask),
         }
     }

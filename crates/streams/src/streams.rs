@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use inkstone::{AnyDirectory, Append, Log, Lsn, Reader};
+use inkstone::{AnyDirectory, Append, Log, Lsn, OsDirectory, Reader};
 
 use crate::batch::Batch;
 use crate::error::Result;
@@ -54,7 +54,8 @@ impl Streams {
         let path = path.as_ref();
         ask(Reader::open(path, &options.log), path)?;
         let log = Log::open(path, options.log.clone())?;
-        Self::opened(log, path, options)
+        let directory = OsDirectory::open(path).map_err(inkstone::Error::from)?;
+        Self::opened(log, AnyDirectory::new(directory), options)
     }
 
     /// Opens the streams in any directory ([`AnyDirectory`]), for example a simulated one.
@@ -67,22 +68,21 @@ impl Streams {
     pub fn open_in(directory: impl Into<AnyDirectory>, options: Options) -> Result<Self> {
         options.check()?;
         let directory = directory.into();
-        let path = directory.path().to_path_buf();
-        ask(Reader::open_in(directory.clone(), options.log.clone()), &path)?;
-        let log = Log::open_in(directory, options.log.clone())?;
-        Self::opened(log, &path, options)
+        ask(Reader::open_in(directory.clone(), options.log.clone()), directory.path())?;
+        let log = Log::open_in(directory.clone(), options.log.clone())?;
+        Self::opened(log, directory, options)
     }
 
-    fn opened(log: Log, path: &Path, options: Options) -> Result<Self> {
+    fn opened(log: Log, directory: AnyDirectory, options: Options) -> Result<Self> {
         let (first, last) = (log.first(), log.last());
         let is_new = last < first;
         let (state, table_begin) = if is_new {
             (State::unknown(), Lsn::ZERO)
         } else {
-            let made = Of(path).replay(&log.reader(), first, last)?;
+            let made = Of(directory.path()).replay(&log.reader(), first, last)?;
             (made.state, made.table_begin)
         };
-        let shared = Arc::new(Shared::new(log, path.to_path_buf(), options, state, table_begin));
+        let shared = Arc::new(Shared::new(log, directory, options, state, table_begin));
         let streams = Self { shared, mover: Mutex::default() };
         if is_new {
             streams.begin()?;
@@ -92,7 +92,9 @@ impl Streams {
             let mover = Builder::new()
                 .name("inkstone-mover".into())
                 .spawn(move || mover::run(&shared))
-                .map_err(|error| inkstone::IoError::new("start the mover of", path, error))
+                .map_err(|error| {
+                    inkstone::IoError::new("start the mover of", &streams.shared.path, error)
+                })
                 .map_err(inkstone::Error::Io)?;
             *lock(&streams.mover) = Some(mover);
         }
@@ -247,7 +249,7 @@ impl Streams {
     /// # Errors
     /// [`crate::Error::NoStream`].
     pub fn bounds(&self, stream: u64) -> Result<Bounds> {
-        self.shared.order().state.bounds(stream)
+        self.shared.order()?.state.bounds(stream)
     }
 
     /// A reader of the durable records of all streams.
@@ -267,9 +269,9 @@ impl Streams {
         Ok(())
     }
 
-    /// How large the streams are, and what was moved.
+    /// How large the streams are, and what was moved. All zeros in a forked child.
     pub fn stats(&self) -> Stats {
-        let order = self.shared.order();
+        let Ok(order) = self.shared.order() else { return Stats::default() };
         let sections = &order.state.sections;
         Stats {
             streams: order.state.count() as u64,
@@ -323,8 +325,13 @@ impl Streams {
     }
 
     fn end_mover(&self) {
+        if self.shared.is_forked() {
+            // The thread is the parent's.
+            std::mem::forget(lock(&self.mover).take());
+            return;
+        }
         let followers = {
-            let mut order = self.shared.order();
+            let mut order = self.shared.order_here();
             order.is_closing = true;
             self.shared.bell.notify_all();
             std::mem::take(&mut order.followers)

@@ -12,7 +12,7 @@ use std::io::IoSlice;
 use std::path::PathBuf;
 use std::task::Waker;
 
-use inkstone::{Append, Log, Lsn, Reader};
+use inkstone::{AnyDirectory, Append, Log, Lsn, Reader};
 
 use crate::due::{Work, due};
 use crate::error::{Error, Result};
@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) reader: Reader,
     pub(crate) path: PathBuf,
+    directory: AnyDirectory,
     pub(crate) options: Options,
     pub(crate) cache: Mutex<Cache>,
     order: Mutex<Order>,
@@ -78,7 +79,7 @@ pub(crate) struct Appended<'log, T> {
 impl Shared {
     pub(crate) fn new(
         log: Log,
-        path: PathBuf,
+        directory: AnyDirectory,
         options: Options,
         state: State,
         table_begin: Lsn,
@@ -98,11 +99,26 @@ impl Shared {
         };
         let cache = Mutex::new(Cache::new(options.cache_bytes));
         let (reader, order) = (log.reader(), Mutex::new(order));
-        Self { log, reader, path, options, cache, order, bell: Condvar::new() }
+        let path = directory.path().to_path_buf();
+        Self { log, reader, path, directory, options, cache, order, bell: Condvar::new() }
     }
 
-    pub(crate) fn order(&self) -> MutexGuard<'_, Order> {
+    /// The lock of the writer, for a call of the user: not in a forked child, where another thread
+    /// of the parent may have had it.
+    pub(crate) fn order(&self) -> Result<MutexGuard<'_, Order>> {
+        if self.is_forked() {
+            return Err(inkstone::Error::Forked { path: self.path.clone() }.into());
+        }
+        Ok(self.order_here())
+    }
+
+    /// The same where it is known that this is the process that opened the streams.
+    pub(crate) fn order_here(&self) -> MutexGuard<'_, Order> {
         lock(&self.order)
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.directory.is_forked()
     }
 
     /// Appends a record of the changes that `encode` puts out, if the log has room for it now;
@@ -114,7 +130,7 @@ impl Shared {
         encode: impl FnOnce(&State, &mut Vec<u8>) -> Result<T>,
         then: impl FnOnce(&mut Order, Lsn, &mut T),
     ) -> Result<Appended<'_, T>> {
-        let mut guard = self.order();
+        let mut guard = self.order()?;
         let order = &mut *guard;
         let result = self.append_in_order(order, waker, encode);
         let (append, bytes, mut what, woken) = match result {
@@ -207,11 +223,15 @@ impl Shared {
         let _ = order.keeper.step(&mut order.state, &mut out);
     }
 
-    /// Whether a record is not appended yet; the waker is woken when it may be, or when the stream
-    /// is no more.
-    pub(crate) fn is_missing(&self, stream: u64, number: u64, waker: &Waker) -> Result<bool> {
-        let waker = waker.clone();
-        let mut order = self.order();
+    /// Who waits for a record that is not appended yet: the waker is woken when it may be, or when
+    /// the stream is no more. `None` if the record is there.
+    pub(crate) fn follow(
+        &self,
+        stream: u64,
+        number: u64,
+        waker: Waker,
+    ) -> Result<Option<Follower<'_>>> {
+        let mut order = self.order()?;
         if order.is_closing {
             return Err(inkstone::Error::Closed.into());
         }
@@ -219,15 +239,15 @@ impl Shared {
             return Err(error.into());
         }
         if number < order.state.bounds(stream)?.next {
-            return Ok(false);
+            return Ok(None);
         }
-        order.followers.entry(stream).or_default().push(waker);
-        Ok(true)
+        order.followers.entry(stream).or_default().push(waker.clone());
+        Ok(Some(Follower { shared: self, stream, waker }))
     }
 
     /// Where a record is read, as far as memory knows.
     pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
-        let order = self.order();
+        let order = self.order()?;
         Ok(match order.state.locate(stream, number)? {
             Located::Record(lsn) => Located::Record(order.moving.source(stream, number, lsn)),
             page @ Located::Page { .. } => page,
@@ -256,6 +276,28 @@ impl Order {
             }
         }
         woken
+    }
+}
+
+/// Who waits for the next record of a stream; nothing of it is left when it is dropped.
+pub(crate) struct Follower<'a> {
+    shared: &'a Shared,
+    stream: u64,
+    waker: Waker,
+}
+
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        let Ok(mut order) = self.shared.order() else { return };
+        let Some(wakers) = order.followers.get_mut(&self.stream) else { return };
+        let place = wakers.iter().position(|waker| waker.will_wake(&self.waker));
+        let gone = place.map(|place| wakers.swap_remove(place));
+        if wakers.is_empty() {
+            order.followers.remove(&self.stream);
+        }
+        drop(order);
+        // Dropping a waker is the user's code.
+        drop(gone);
     }
 }
 

@@ -285,3 +285,36 @@ fn tasks_append_and_follow_and_callbacks_may_use_the_streams() {
     follower.join().unwrap();
     streams.close().unwrap();
 }
+
+/// The child is forked while another thread of the parent has the writer's lock, or may have it.
+#[test]
+fn a_forked_child_gets_an_error_and_never_waits_for_a_lock_of_its_parent() {
+    let directory = directory();
+    let streams = Arc::new(Streams::open(directory.path(), options()).unwrap());
+    streams.create(1, 1).unwrap().wait().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (streams, is_over) = (Arc::clone(&streams), Arc::clone(&is_over));
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(streams.append(1, &[1; 500]).unwrap());
+            }
+        })
+    };
+    for _ in 0..30 {
+        let answer = inkstone_host::in_forked_child(|| {
+            let forked = |error: Error| matches!(error, Error::Log(inkstone::Error::Forked { .. }));
+            let appended = streams.append(1, b"of a child").is_err_and(forked);
+            let read = streams.reader().get(1, 1).is_err_and(forked);
+            let closed = streams.close().is_err();
+            u8::from(appended) + 2 * u8::from(read) + 4 * u8::from(closed)
+        });
+        assert_eq!(answer.unwrap(), 7);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    let next = streams.bounds(1).unwrap().next;
+    streams.close().unwrap();
+    let again = Streams::open(directory.path(), options()).unwrap();
+    assert_eq!(again.bounds(1).unwrap().next, next);
+}

@@ -240,7 +240,7 @@ impl History<'_> {
 #[test]
 fn every_crash_leaves_what_the_contract_allows() {
     let wanted =
-        std::env::var("INKSTONE_STREAMS_STATES").map_or(6_000, |states| states.parse().unwrap());
+        std::env::var("INKSTONE_STREAMS_STATES").map_or(3_000, |states| states.parse().unwrap());
     let mut tally = Tally::default();
     let mut seed = std::env::var("INKSTONE_SEED").map_or(0, |seed| seed.parse().unwrap());
     let begin = seed;
