@@ -7,7 +7,7 @@
 //! mappings, C streams, io_uring, Linux AIO. A program that embeds the log compiles none of this.
 //!
 //! *Owns*: everything that a lab makes on a machine and must not leave behind. [`LoopDevice`],
-//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`CallTrace`] and [`Helper`] remove what they made when
+//! [`Mount`], [`WorkDir`], [`BlockTrace`], [`SyncTrace`] and [`Helper`] remove what they made when
 //! they are dropped. What a killed process left is found again by name and lock: [`sweep`],
 //! [`sweep_trace_instances`]. *May not touch*: anything that other programs made, and the log: it
 //! knows files, devices and sectors.
