@@ -409,3 +409,23 @@ fn tiny_records_of_many_streams_do_not_outrun_their_directories() {
     let stats = streams.stats();
     assert!(stats.log_bytes < 4_000_000, "{stats:?}");
 }
+
+#[test]
+fn a_callback_may_drop_the_streams_while_records_are_moved() {
+    for round in 0..8 {
+        let directory = directory();
+        let options = Options::new().log(inkstone::Options::small()).section_bytes(16 << 10);
+        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
+        streams.create(1, 1).unwrap().wait().unwrap();
+        streams.create(2, 1).unwrap().wait().unwrap();
+        (0..10).for_each(|_| drop(streams.append(1, &[1; 100]).unwrap()));
+        churn(&streams, 200_000 + round * 1000);
+        let last = streams.append(2, &[1; 900]).unwrap().into_owned();
+        let (told, tells) = std::sync::mpsc::channel();
+        last.on_durable(move |_| {
+            drop(streams);
+            told.send(()).unwrap();
+        });
+        tells.recv_timeout(Duration::from_secs(60)).expect("the callback ends");
+    }
+}
