@@ -37,6 +37,7 @@ pub struct StreamCursor {
     /// In the log, behind the record that was read last.
     log: Option<Cursor>,
     waiter: Option<Cursor>,
+    sleeper: Arc<Sleeper>,
 }
 
 /// Why there is no next record yet.
@@ -55,7 +56,8 @@ fn is_thin(groups: &[&[(u64, Lsn)]]) -> bool {
 
 impl StreamCursor {
     pub(crate) fn new(source: Source, stream: u64, next: u64) -> Self {
-        Self { source, stream, next, ahead: VecDeque::new(), log: None, waiter: None }
+        let sleeper = Arc::new(Sleeper::default());
+        Self { source, stream, next, ahead: VecDeque::new(), log: None, waiter: None, sleeper }
     }
 
     /// The number of the record that comes next.
@@ -118,12 +120,11 @@ impl StreamCursor {
                     Ok(())
                 }
                 Some(Missing::NotAppended) => {
-                    let sleeper = Arc::new(Sleeper::default());
                     if let Some(_follower) =
-                        shared.follow(self.stream, self.next, sleeper.waker())?
+                        shared.follow(self.stream, self.next, self.sleeper.waker())?
                     {
                         // Now and then it asks whether the log has ended.
-                        sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
+                        self.sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
                     }
                     Ok(())
                 }

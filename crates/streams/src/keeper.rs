@@ -5,20 +5,24 @@
 //! mean (`state.rs`).
 //!
 //! Each `step_bytes` of the log bring one page of a directory, an eighth as large, if one is due,
-//! and one piece of the table, a sixteenth as large. So there is no pause and no burst, a table
-//! costs a sixteenth of what is written meanwhile, and an opening reads at most two rounds of it.
+//! and one piece of the table, a sixteenth as large; who is behind with directories writes up to
+//! eight pages. So there is no pause and no burst, a table costs a sixteenth of what is written
+//! meanwhile, and an opening reads at most two rounds of it.
 
 use std::collections::VecDeque;
 
 use inkstone::Lsn;
 
+use crate::options::Options;
 use crate::page::PageMaker;
 use crate::record::{Change, Sealed};
 use crate::section::{Directory, PageAt};
 use crate::state::{State, Stream};
 
 /// Runs of a stream in one change of a table.
-const RUNS_MAX: usize = 200;
+const RUNS_MAX: usize = 100;
+/// Pages of directories in one step, when many are due.
+const PAGES_MAX: u32 = 8;
 
 /// Where records of the housekeeping go.
 pub(crate) trait Out {
@@ -39,6 +43,10 @@ pub(crate) trait Out {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     step_bytes: u64,
+    /// A page of a directory has about so many bytes.
+    page_bytes: usize,
+    /// A piece of the table ends with the stream that makes it so large.
+    piece_bytes: usize,
     since_step: u64,
     /// The table that is complete.
     table_begin: Lsn,
@@ -76,7 +84,8 @@ struct Sealer {
 
 impl Keeper {
     /// Goes on where an opening has ended that began at a table.
-    pub(crate) fn new(state: &State, table_begin: Lsn, step_bytes: u64) -> Self {
+    pub(crate) fn new(state: &State, table_begin: Lsn, options: &Options) -> Self {
+        let (step_bytes, limit_bytes) = (options.step_bytes(), options.log.largest_record_bytes());
         let sections = state.sections.iter_from(0);
         let unwritten = sections
             .filter(|section| !section.directory.is_written())
@@ -84,6 +93,8 @@ impl Keeper {
             .next();
         Self {
             step_bytes,
+            page_bytes: (step_bytes as usize / 8).min(limit_bytes / 4),
+            piece_bytes: (step_bytes as usize / 16).min(limit_bytes / 8),
             since_step: 0,
             table_begin,
             table: None,
@@ -108,10 +119,12 @@ impl Keeper {
         self.table_begin = lsn;
     }
 
-    /// So many bytes were appended: whether a step is due.
-    pub(crate) fn is_due(&mut self, bytes: u64) -> bool {
+    /// So many bytes were appended: how many steps are due. A large record brings many.
+    pub(crate) fn steps_due(&mut self, bytes: u64) -> u64 {
         self.since_step += bytes;
-        self.since_step >= self.step_bytes
+        let steps = self.since_step / self.step_bytes;
+        self.since_step %= self.step_bytes;
+        steps
     }
 
     /// One step. If the log takes no record now, the step is made later.
@@ -119,9 +132,12 @@ impl Keeper {
     /// # Errors
     /// Those of the log.
     pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        self.since_step = 0;
         self.settle(state, out.durable());
-        self.seal(state, out)?;
+        // Many small records have a large directory: who is behind writes more pages at once.
+        let active = state.sections.active().map_or(0, |active| active.number);
+        for _ in 0..active.saturating_sub(self.unwritten).clamp(1, PAGES_MAX) {
+            self.seal(state, out)?;
+        }
         self.write_table(state, out)
     }
 
@@ -152,7 +168,7 @@ impl Keeper {
             number: 0,
             pages: Vec::new(),
         });
-        let (page, at, number) = sealer.page(state, section.number, self.step_bytes as usize / 8);
+        let (page, at, number) = sealer.page(state, section.number, self.page_bytes);
         if let Some((stream, first)) = page.first {
             let mut changes = Vec::with_capacity(page.bytes().len() + 16);
             Change::Page { section: section.number, bytes: page.bytes() }.put(&mut changes);
@@ -200,14 +216,13 @@ impl Keeper {
 
     /// Writes the next piece of the table; begins it, or ends it.
     fn write_table(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
-        let piece_bytes = self.step_bytes as usize / 16;
-        let mut changes = Vec::with_capacity(piece_bytes + 1024);
+        let mut changes = Vec::with_capacity(self.piece_bytes + 1024);
         let mut at = self.table.unwrap_or_else(|| {
             Change::TableBegin.put(&mut changes);
             TableAt { begin: out.next(), next: TableNext::Sections(0) }
         });
         let mut is_complete = false;
-        while changes.len() < piece_bytes {
+        while changes.len() < self.piece_bytes {
             match at.next {
                 TableNext::Sections(from) => {
                     let mut sections = state.sections.iter_from(from);

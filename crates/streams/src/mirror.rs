@@ -38,31 +38,38 @@ impl Image {
         Ok(Self { made, cursor: log.from(last.next().unwrap_or(last)) })
     }
 
+    /// An image of the log as it is now, also while the writer gives its front back.
+    fn begin(log: &Reader, of: Of<'_>) -> Result<Self> {
+        loop {
+            match Self::new(log, of) {
+                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Takes what has become durable.
     fn catch_up(&mut self, log: &Reader, of: Of<'_>) -> Result<()> {
+        // What lived before this record was moved by records that the loop below takes. A front
+        // that another reader of this mirror sees meanwhile may be ahead of them.
+        let first = log.first();
         loop {
             match self.cursor.next() {
                 Ok(Some(record)) => of.take(&mut self.made, record.lsn, record.bytes)?,
                 Ok(None) => break,
                 // The writer was faster: begin again.
-                Err(inkstone::Error::TruncatedBefore { .. }) => *self = Self::new(log, of)?,
+                Err(inkstone::Error::TruncatedBefore { .. }) => *self = Self::begin(log, of)?,
                 Err(error) => return Err(error.into()),
             }
         }
-        self.made.state.sections.forget_before(log.first());
+        self.made.state.sections.forget_before(first);
         Ok(())
     }
 }
 
 impl Mirror {
     pub(crate) fn new(log: Reader, path: PathBuf, cache_bytes: usize) -> Result<Self> {
-        let image = loop {
-            match Image::new(&log, Of(&path)) {
-                // The writer gave the front back meanwhile.
-                Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
-                other => break other?,
-            }
-        };
+        let image = Image::begin(&log, Of(&path))?;
         let cache = Mutex::new(Cache::new(cache_bytes));
         Ok(Self { log, path, cache, image: Mutex::new(image) })
     }

@@ -20,7 +20,7 @@ use crate::section::Directory;
 use crate::source::read_page;
 use crate::state::{State, cost};
 use crate::sync::wait;
-use crate::writer::{Moving, Order, Shared, find_record};
+use crate::writer::{Order, Shared, find_record};
 
 /// What is moved by one record, about: what waits for the same flush waits for it too.
 const MOVE_BYTES: usize = 32 << 10;
@@ -71,7 +71,11 @@ pub(crate) fn move_some(shared: &Shared) -> Result<bool> {
             shared.log.truncate_before(front)?;
             shared.order_here().state.sections.forget_before(front);
         }
-        Some(Work::Empty(section)) => empty(shared, section)?,
+        Some(Work::Empty(section)) => match empty(shared, section) {
+            // Another thread emptied it meanwhile, and gave it back.
+            Err(Error::Log(inkstone::Error::TruncatedBefore { .. })) => {}
+            other => other?,
+        },
     }
     Ok(true)
 }
@@ -167,14 +171,14 @@ fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8
     let then = |order: &mut Order, to: Lsn, (from, bytes): &mut (HashMap<_, _>, u64)| {
         order.moved_records += from.len() as u64;
         order.moved_bytes += *bytes;
-        order.moving = Moving { to, from: std::mem::take(from) };
+        order.moving.to.insert(to, std::mem::take(from));
     };
     let appended = match shared.append(encode, then) {
         Err(Error::Empty) => return Ok(()),
         other => other?,
     };
+    let to = appended.append.lsn();
     appended.append.wait()?;
-    let mut order = shared.order_here();
-    order.moving = Moving::default();
+    shared.order_here().moving.to.remove(&to);
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Options {
     }
 
     /// By how much the log may be larger than the records that live, before those in its oldest
-    /// section are moved to its end: 2 by default, beside two sections.
+    /// section are moved to its end: 2 by default, beside one section.
     pub fn size_multiple(self, multiple: u32) -> Self {
         Self { size_multiple: multiple, ..self }
     }

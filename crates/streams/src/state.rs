@@ -64,8 +64,8 @@ impl Live for Sections {
 enum Table {
     /// No table has begun.
     NotBegun,
-    /// A table has begun; so many runs of this stream must still come.
-    Begun(Option<(u64, u64)>),
+    /// A table has begun.
+    Begun,
     /// All streams are known.
     Known,
 }
@@ -78,6 +78,9 @@ pub(crate) struct State {
     ids: BTreeSet<u64>,
     pub(crate) sections: Sections,
     table: Table,
+    /// A stream of a table, and how many runs of it must still come: it is known when all are
+    /// there, since the log may refuse the rest, or end before it.
+    partial: Option<(u64, Stream, u64)>,
 }
 
 /// Why a change cannot be.
@@ -91,6 +94,7 @@ impl State {
             ids: BTreeSet::new(),
             sections: Sections::default(),
             table: Table::NotBegun,
+            partial: None,
         }
     }
 
@@ -238,7 +242,7 @@ impl State {
                 found.runs.truncate_before(found.next, found.next, &mut self.sections);
             }
             Change::Page { .. } => {}
-            Change::Sealed(sealed) => self.sections.is_written(sealed),
+            Change::Sealed(sealed) => self.sections.is_written(sealed)?,
             Change::TableBegin
             | Change::TableStream { .. }
             | Change::TableRuns { .. }
@@ -254,38 +258,50 @@ impl State {
             return Ok(());
         }
         match change {
-            Change::TableBegin => self.table = Table::Begun(None),
+            Change::TableBegin => {
+                self.table = Table::Begun;
+                self.partial = None;
+            }
             Change::TableStream { stream, first, next, note, missing, runs } => {
-                let is_begun =
-                    matches!(self.table, Table::Begun(Some((begun, _))) if begun == *stream);
-                if !self.has(*stream) || is_begun {
-                    let mut found = Stream { first: *first, next: *next, ..Stream::default() };
-                    found.note = (*note).into();
-                    found.runs.extend(runs);
-                    self.check_runs(*stream, &found)?;
-                    self.ids.insert(*stream);
-                    self.streams.insert(*stream, found);
-                    if self.table != Table::NotBegun {
-                        let missing = Some((*stream, *missing)).filter(|(_, runs)| *runs > 0);
-                        self.table = Table::Begun(missing);
-                    }
-                }
+                let mut found = Stream { first: *first, next: *next, ..Stream::default() };
+                found.note = (*note).into();
+                found.runs.extend(runs);
+                self.partial = None;
+                self.take_stream(*stream, found, *missing)?;
             }
             Change::TableRuns { stream, runs } => {
-                if let Table::Begun(Some((begun, missing))) = self.table
+                if let Some((begun, mut found, missing)) = self.partial.take()
                     && begun == *stream
-                    && let Some(found) = self.streams.get_mut(stream)
                 {
                     found.runs.extend(runs);
-                    let missing = missing.saturating_sub(runs.len() as u64);
-                    self.table = Table::Begun((missing > 0).then_some((*stream, missing)));
-                    self.check_runs(*stream, &self.streams[stream])?;
+                    self.take_stream(begun, found, missing.saturating_sub(runs.len() as u64))?;
                 }
             }
-            Change::TableSection(sealed) => self.sections.is_written(sealed),
+            Change::TableSection(sealed) => self.sections.is_written(sealed)?,
             Change::TableEnd if self.table != Table::NotBegun => self.table = Table::Known,
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A stream of a table, of which so many runs must still come. One that is known stays as it
+    /// is.
+    fn take_stream(
+        &mut self,
+        id: u64,
+        found: Stream,
+        missing: u64,
+    ) -> std::result::Result<(), Broken> {
+        if self.has(id) {
+            return Ok(());
+        }
+        if missing > 0 {
+            self.partial = Some((id, found, missing));
+            return Ok(());
+        }
+        self.check_runs(id, &found)?;
+        self.ids.insert(id);
+        self.streams.insert(id, found);
         Ok(())
     }
 
@@ -426,15 +442,19 @@ impl Sections {
     }
 
     /// The directory of a section is in the log, as an opening sees it.
-    fn is_written(&mut self, sealed: &Sealed) {
+    fn is_written(&mut self, sealed: &Sealed) -> std::result::Result<(), Broken> {
+        if self.active().is_none_or(|active| sealed.number >= active.number) {
+            return Err(format!("section {} has a directory before its end", sealed.number));
+        }
         let section =
             self.list.entry(sealed.number).or_insert(Section::new(sealed.number, sealed.first));
         if section.directory.is_written() {
-            return;
+            return Ok(());
         }
         section.first = sealed.first;
         section.bytes = sealed.bytes;
         section.directory = Directory::Written { end: sealed.end, pages: sealed.pages.clone() };
+        Ok(())
     }
 
     /// Forgets the sections that end at or before this record.
@@ -540,5 +560,51 @@ impl<'a> Ahead<'a> {
         };
         self.set(stream, bounds);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::Run;
+
+    fn runs(numbers: std::ops::Range<u64>) -> Vec<Run> {
+        numbers.map(|first| Run { first, section: first as u32, bytes: 30 }).collect()
+    }
+
+    fn piece(missing: u64) -> Change<'static> {
+        let runs = runs(1..6 - missing);
+        Change::TableStream { stream: 1, first: 1, next: 6, note: b"", missing, runs }
+    }
+
+    /// A stream whose last runs the log refused, or that lies before the table: its next piece
+    /// counts, and a change in between is passed over.
+    #[test]
+    fn a_stream_of_a_table_is_known_when_all_its_runs_have_come() {
+        let rest = || Change::TableRuns { stream: 1, runs: runs(4..6) };
+        let moved = || Change::Moved { stream: 1, number: 5, source: 5, bytes: b"" };
+        let whole = [Change::TableBegin, piece(2), rest(), Change::TableEnd];
+        let refused = [Change::TableBegin, piece(2), moved(), piece(2), rest(), Change::TableEnd];
+        let before = [piece(2), Change::TableBegin, piece(2), rest(), Change::TableEnd];
+        let cut = [Change::TableBegin, piece(2), Change::TableBegin, piece(0), Change::TableEnd];
+        for changes in [&whole[..], &refused, &before, &cut] {
+            let mut state = State::unknown();
+            state.enter(9, Lsn::new(9), 1).unwrap();
+            for change in changes {
+                state.apply(change, Lsn::new(9)).unwrap();
+            }
+            assert_eq!(state.stream(1).unwrap().runs.as_slice(), runs(1..6), "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_section_that_is_written_has_no_directory() {
+        let (first, end) = (Lsn::new(1 << 40), Lsn::new(1 << 41));
+        let sealed = |number| Sealed { number, first, end, bytes: 1, pages: vec![] };
+        for change in [Change::Sealed(sealed(9)), Change::TableSection(sealed(u32::MAX))] {
+            let mut state = State::unknown();
+            state.enter(9, Lsn::new(9), 1).unwrap();
+            state.apply(&change, Lsn::new(9)).unwrap_err();
+        }
     }
 }

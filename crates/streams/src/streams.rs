@@ -21,7 +21,7 @@ use crate::record::Change;
 use crate::replay::Of;
 use crate::source::Source;
 use crate::state::State;
-use crate::sync::{Builder, JoinHandle, Mutex, lock};
+use crate::sync::{Builder, JoinHandle, Mutex, current, lock};
 use crate::words::{Bounds, Stats};
 use crate::writer::{Appended, Shared};
 
@@ -337,7 +337,9 @@ impl Streams {
             std::mem::take(&mut order.followers)
         };
         followers.into_values().flatten().for_each(std::task::Waker::wake);
-        if let Some(mover) = lock(&self.mover).take() {
+        // A callback that the mover's wait called may drop the streams: the mover ends after it.
+        let mover = lock(&self.mover).take();
+        if let Some(mover) = mover.filter(|mover| mover.thread().id() != current().id()) {
             let _ = mover.join();
         }
     }

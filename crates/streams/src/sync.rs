@@ -7,12 +7,12 @@
 #[cfg(inkstone_explore)]
 pub(crate) use shuttle::{
     sync::{Condvar, Mutex, MutexGuard},
-    thread::{Builder, JoinHandle},
+    thread::{Builder, JoinHandle, current},
 };
 #[cfg(not(inkstone_explore))]
 pub(crate) use std::{
     sync::{Condvar, Mutex, MutexGuard},
-    thread::{Builder, JoinHandle},
+    thread::{Builder, JoinHandle, current},
 };
 
 use std::sync::{Arc, PoisonError};
@@ -53,10 +53,11 @@ impl Sleeper {
 
     /// Sleeps until then, at most so long.
     pub(crate) fn sleep_for(&self, timeout: Duration) {
-        let is_woken = lock(&self.is_woken);
+        let mut is_woken = lock(&self.is_woken);
         if !*is_woken {
-            drop(wait_for(&self.bell, is_woken, timeout));
+            is_woken = wait_for(&self.bell, is_woken, timeout);
         }
+        *is_woken = false;
     }
 }
 

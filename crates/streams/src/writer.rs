@@ -55,17 +55,15 @@ pub(crate) struct Order {
 /// are read where they were.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
-    pub(crate) to: Lsn,
-    pub(crate) from: HashMap<(u64, u64), Lsn>,
+    /// By the record to which they were moved: several threads may move at once.
+    pub(crate) to: HashMap<Lsn, HashMap<(u64, u64), Lsn>>,
 }
 
 impl Moving {
     /// Where to read a record that lies at `at`.
     pub(crate) fn source(&self, stream: u64, number: u64, at: Lsn) -> Lsn {
-        match at == self.to {
-            true => self.from.get(&(stream, number)).copied().unwrap_or(at),
-            false => at,
-        }
+        let moved = self.to.get(&at).and_then(|from| from.get(&(stream, number)));
+        moved.copied().unwrap_or(at)
     }
 }
 
@@ -84,7 +82,7 @@ impl Shared {
         state: State,
         table_begin: Lsn,
     ) -> Self {
-        let keeper = Keeper::new(&state, table_begin, options.step_bytes());
+        let keeper = Keeper::new(&state, table_begin, &options);
         let order = Order {
             state,
             keeper,
@@ -147,8 +145,10 @@ impl Shared {
             }
         };
         then(order, append.lsn(), &mut what);
-        if order.keeper.is_due(bytes + FRAME_BYTES) {
-            self.keep_house(order);
+        for _ in 0..order.keeper.steps_due(bytes + FRAME_BYTES) {
+            if self.keep_house(order).is_err() {
+                break;
+            }
         }
         if order.work(&self.options).is_some() {
             self.bell.notify_one();
@@ -192,6 +192,8 @@ impl Shared {
         body.clear();
         let appended = encode(&order.state, &mut body).and_then(|what| {
             let replay_from = order.keeper.replay_from(&order.state);
+            let is_move = body.first() == Some(&crate::record::MOVED);
+            let reserve_bytes = if is_move { 0 } else { RESERVE_BYTES as u64 };
             let mut out = LogOut {
                 shared: self,
                 waker,
@@ -199,6 +201,7 @@ impl Shared {
                 head: &mut order.head,
                 append: None,
                 bytes: 0,
+                reserve_bytes,
             };
             let lsn = out.write(&mut order.state, &body, replay_from)?;
             let (append, bytes) = (out.append.take(), out.bytes);
@@ -211,7 +214,7 @@ impl Shared {
 
     /// A step of the housekeeping. If the log has no room for its record now, it is made later; an
     /// error of the log comes to the next caller.
-    fn keep_house(&self, order: &mut Order) {
+    fn keep_house(&self, order: &mut Order) -> inkstone::Result<()> {
         let mut out = LogOut {
             shared: self,
             waker: None,
@@ -219,8 +222,9 @@ impl Shared {
             head: &mut order.head,
             append: None,
             bytes: 0,
+            reserve_bytes: 0,
         };
-        let _ = order.keeper.step(&mut order.state, &mut out);
+        order.keeper.step(&mut order.state, &mut out)
     }
 
     /// Who waits for a record that is not appended yet: the waker is woken when it may be, or when
@@ -310,6 +314,8 @@ struct LogOut<'a, 'log> {
     /// The last record that was written.
     append: Option<Append<'log>>,
     bytes: u64,
+    /// What must be left of the largest record: a record of the caller leaves it for its move.
+    reserve_bytes: u64,
 }
 
 impl Out for LogOut<'_, '_> {
@@ -331,11 +337,9 @@ impl Out for LogOut<'_, '_> {
         put_head(self.head, Head { section, replay_from }, lsn);
         let bytes = (self.head.len() + changes.len()) as u64;
         let limit_bytes = self.shared.options.log.largest_record_bytes() as u64;
-        if bytes + RESERVE_BYTES as u64 > limit_bytes {
-            return Err(inkstone::Error::TooLarge {
-                bytes: bytes + RESERVE_BYTES as u64,
-                limit_bytes,
-            });
+        let bytes_needed = bytes + self.reserve_bytes;
+        if bytes_needed > limit_bytes {
+            return Err(inkstone::Error::TooLarge { bytes: bytes_needed, limit_bytes });
         }
         let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
         let append = match self.waker {

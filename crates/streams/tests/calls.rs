@@ -318,3 +318,147 @@ fn a_forked_child_gets_an_error_and_never_waits_for_a_lock_of_its_parent() {
     let again = Streams::open(directory.path(), options()).unwrap();
     assert_eq!(again.bounds(1).unwrap().next, next);
 }
+
+/// Streams whose records no thread moves.
+fn still(log: inkstone::Options) -> Options {
+    Options::new().log(log).section_bytes(16 << 10).own_mover(false)
+}
+
+/// Appends so many bytes to stream 2 and truncates them, so that the log goes on.
+fn churn(streams: &Streams, bytes: usize) {
+    let record = [7; 1000];
+    for _ in 0..bytes / record.len() {
+        let next = streams.bounds(2).unwrap().next;
+        let mut batch = Batch::new();
+        let batch = batch.append(2, &record).truncate_before(2, next + 1);
+        streams.apply(batch).unwrap().wait().unwrap();
+    }
+}
+
+#[test]
+fn the_largest_record_that_is_taken_can_be_moved() {
+    let directory = directory();
+    let streams = Streams::open(directory.path(), still(inkstone::Options::small())).unwrap();
+    streams.create(1, 1 << 40).unwrap().wait().unwrap();
+    streams.create(2, 1).unwrap().wait().unwrap();
+    churn(&streams, 64 << 10);
+    let largest = (0..32 << 10).rev().find_map(|size| {
+        let record = vec![9; size];
+        let written = streams.append(1, &record).ok()?;
+        written.wait().unwrap();
+        Some(record)
+    });
+    for _ in 0..20 {
+        churn(&streams, 16 << 10);
+        while streams.move_some().unwrap() {}
+    }
+    assert!(streams.stats().moved_records > 0, "{:?}", streams.stats());
+    assert_eq!(Some(streams.reader().get(1, 1 << 40).unwrap()), largest);
+}
+
+#[test]
+fn the_housekeeping_fits_the_smallest_records_that_are_allowed() {
+    let directory = directory();
+    let log = inkstone::Options::small().record_bytes_max(8 << 10);
+    let options = Options::new().log(log).section_bytes(4 << 20).own_mover(false);
+    let streams = Streams::open(directory.path(), options).unwrap();
+    streams.create(2, 1).unwrap().wait().unwrap();
+    for stream in 100..110 {
+        let mut batch = Batch::new();
+        streams
+            .apply(batch.create(stream, 1).note(stream, &[1; NOTE_BYTES_MAX]))
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    // Every record lives, one stream after the other: the directory is large.
+    let mut batch = Batch::new();
+    for stream in 1000..1400 {
+        batch.create(stream, 1);
+    }
+    streams.apply(&batch).unwrap().wait().unwrap();
+    let mut batch = Batch::new();
+    for stream in 1000..1400 {
+        batch.append(stream, b"");
+    }
+    (0..200).for_each(|_| drop(streams.apply(&batch).unwrap()));
+    let first = streams.log().first();
+    let mut batch = Batch::new();
+    let record = [7; 7000];
+    for number in 2..3000 {
+        let written = streams.apply(batch.append(2, &record).truncate_before(2, number)).unwrap();
+        if number % 16 == 0 {
+            written.wait().unwrap();
+        }
+        batch = Batch::new();
+    }
+    streams.sync().unwrap();
+    while streams.move_some().unwrap() {}
+    assert!(streams.log().first() > first, "{:?}", streams.stats());
+}
+
+#[test]
+fn a_follower_that_asks_often_is_remembered_once() {
+    struct Nobody;
+    impl std::task::Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let directory = directory();
+    let streams = Streams::open(directory.path(), options()).unwrap();
+    streams.create(1, 1).unwrap().wait().unwrap();
+    let mut cursor = streams.reader().read(1, 1);
+    let nobody = Arc::new(Nobody);
+    let waker = Arc::clone(&nobody).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    for _ in 0..100 {
+        // The futures are dropped, as those of a `select!`.
+        let mut future = std::pin::pin!(cursor.next_async());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(Arc::strong_count(&nobody) <= 4, "{}", Arc::strong_count(&nobody));
+}
+
+#[test]
+fn tiny_records_of_many_streams_do_not_outrun_their_directories() {
+    let directory = directory();
+    let options = Options::new().section_bytes(64 << 10).own_mover(false);
+    let streams = Streams::open(directory.path(), options).unwrap();
+    let ids = || (0..4000_u64).map(|stream| stream * 1000);
+    let mut batch = Batch::new();
+    for stream in ids() {
+        batch.create(stream, 1);
+    }
+    streams.apply(&batch).unwrap().wait().unwrap();
+    for number in 1..150 {
+        for part in 0..4 {
+            let mut batch = Batch::new();
+            for stream in ids().skip(part).step_by(4) {
+                batch.append(stream, b"tiny").truncate_before(stream, number);
+            }
+            streams.apply(&batch).unwrap().wait().unwrap();
+            while streams.move_some().unwrap() {}
+        }
+    }
+    let stats = streams.stats();
+    assert!(stats.log_bytes < 4_000_000, "{stats:?}");
+}
+
+#[test]
+fn a_callback_may_drop_the_streams_while_records_are_moved() {
+    for round in 0..8 {
+        let directory = directory();
+        let options = Options::new().log(inkstone::Options::small()).section_bytes(16 << 10);
+        let streams = Arc::new(Streams::open(directory.path(), options).unwrap());
+        streams.create(1, 1).unwrap().wait().unwrap();
+        streams.create(2, 1).unwrap().wait().unwrap();
+        (0..10).for_each(|_| drop(streams.append(1, &[1; 100]).unwrap()));
+        churn(&streams, 200_000 + round * 1000);
+        let last = streams.append(2, &[1; 900]).unwrap().into_owned();
+        let (told, tells) = std::sync::mpsc::channel();
+        last.on_durable(move |_| {
+            drop(streams);
+            told.send(()).unwrap();
+        });
+        tells.recv_timeout(Duration::from_secs(60)).expect("the callback ends");
+    }
+}
