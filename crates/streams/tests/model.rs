@@ -12,7 +12,7 @@ mod model;
 use std::sync::Arc;
 
 use inkstone_sim::{AfterEffect, DiskOptions, FaultRates, PowerCut, SimDisk};
-use inkstone_streams::{Options, Streams, StreamsReader};
+use inkstone_streams::{Error, Options, Streams, StreamsReader};
 use model::{Draw, Made, Model, make};
 
 fn options(pad: bool) -> Options {
@@ -160,8 +160,15 @@ impl History<'_> {
 
     /// Makes all durable and compares; then, as often, lets the mover work.
     fn look_or_move(&mut self, subject: &mut Subject) -> Result<bool, String> {
-        subject.streams.sync().map_err(|error| error.to_string())?;
-        subject.acknowledge();
+        match subject.streams.sync() {
+            Ok(()) => subject.acknowledge(),
+            // A change that nobody waited for has failed since.
+            Err(Error::Log(inkstone::Error::Poisoned { .. })) if self.fails => {
+                self.tally.failed += 1;
+                return Ok(false);
+            }
+            Err(error) => return Err(error.to_string()),
+        }
         let last = subject.past.last().unwrap();
         let shown = Model::of(&subject.streams.reader())?;
         if let Some(difference) = last.difference(&shown) {
