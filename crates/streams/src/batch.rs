@@ -4,7 +4,7 @@
 //! (`state.rs`), the log.
 
 use crate::error::{Error, Result};
-use crate::record::Change;
+use crate::record::{Change, RESERVE_BYTES};
 use crate::state::{Ahead, State};
 
 /// Changes of any number of streams, which become one record of the log: after a crash all of them
@@ -97,8 +97,14 @@ impl<'a> Batch<'a> {
         self.steps.is_empty()
     }
 
-    /// Encodes the changes, checked against what is there; returns the numbers of its records.
-    pub(crate) fn encode(&self, state: &State, out: &mut Vec<u8>) -> Result<Vec<u64>> {
+    /// Encodes the changes, checked against what is there; returns the numbers of its records. The
+    /// largest record of the log must have room for a record's move, too.
+    pub(crate) fn encode(
+        &self,
+        state: &State,
+        record_bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<u64>> {
         if self.steps.is_empty() {
             return Err(Error::Empty);
         }
@@ -127,6 +133,10 @@ impl<'a> Batch<'a> {
                 }
             };
             change.put(out);
+            let bytes = (out.len() + RESERVE_BYTES) as u64;
+            if bytes > record_bytes_max as u64 {
+                return Err(Error::TooLarge { bytes, limit_bytes: record_bytes_max as u64 });
+            }
         }
         Ok(numbers)
     }

@@ -37,7 +37,6 @@ pub struct StreamCursor {
     /// In the log, behind the record that was read last.
     log: Option<Cursor>,
     waiter: Option<Cursor>,
-    sleeper: Arc<Sleeper>,
 }
 
 /// Why there is no next record yet.
@@ -56,8 +55,7 @@ fn is_thin(groups: &[&[(u64, Lsn)]]) -> bool {
 
 impl StreamCursor {
     pub(crate) fn new(source: Source, stream: u64, next: u64) -> Self {
-        let sleeper = Arc::new(Sleeper::default());
-        Self { source, stream, next, ahead: VecDeque::new(), log: None, waiter: None, sleeper }
+        Self { source, stream, next, ahead: VecDeque::new(), log: None, waiter: None }
     }
 
     /// The number of the record that comes next.
@@ -120,11 +118,12 @@ impl StreamCursor {
                     Ok(())
                 }
                 Some(Missing::NotAppended) => {
+                    let sleeper = Arc::new(Sleeper::default());
                     if let Some(_follower) =
-                        shared.follow(self.stream, self.next, self.sleeper.waker())?
+                        shared.follow(self.stream, self.next, sleeper.waker())?
                     {
                         // Now and then it asks whether the log has ended.
-                        self.sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
+                        sleeper.sleep_for(timeout.min(Duration::from_secs(1)));
                     }
                     Ok(())
                 }
@@ -212,7 +211,7 @@ impl StreamCursor {
     /// Where the next records are.
     fn plan(&mut self) -> Result<Vec<(u64, Lsn)>> {
         let mut places = Vec::new();
-        let mut number = self.next;
+        let (mut number, mut tries) = (self.next, 0);
         while places.len() < AHEAD_MAX {
             match self.source.locate(self.stream, number) {
                 Ok(Located::Record(lsn)) => {
@@ -222,7 +221,14 @@ impl StreamCursor {
                 Ok(Located::Page { page, section, section_first, run_end }) => {
                     let lsn = page
                         .ok_or_else(|| self.source.not_there(section_first, self.stream, number))?;
-                    let Some(page) = self.source.page(lsn, section)? else { continue };
+                    let Some(page) = self.source.page(lsn, section)? else {
+                        // The section was given back meanwhile.
+                        tries += 1;
+                        if tries == TRIES {
+                            return Err(self.source.not_there(lsn, self.stream, number));
+                        }
+                        continue;
+                    };
                     let before = number;
                     while number < run_end
                         && places.len() < AHEAD_MAX
@@ -268,16 +274,22 @@ impl StreamCursor {
     /// of its own.
     fn read_thin(&mut self, groups: &[&[(u64, Lsn)]]) -> Result<()> {
         let (source, stream) = (&self.source, self.stream);
-        let read = |groups: &[&[(u64, Lsn)]]| -> Result<Vec<Record>> {
-            let mut records = Vec::new();
+        // The records, and whether these are all: large ones are read later.
+        let read = |groups: &[&[(u64, Lsn)]]| -> Result<(Vec<Record>, bool)> {
+            let (mut records, mut bytes) = (Vec::new(), 0);
             for group in groups {
+                if bytes >= AHEAD_BYTES_MAX / THREADS_MAX {
+                    return Ok((records, false));
+                }
                 let record = source.log().get(group[0].1)?;
-                records.extend(source.extract(stream, group, &record)?);
+                let found = source.extract(stream, group, &record)?;
+                bytes += found.iter().map(|record| record.bytes.len()).sum::<usize>();
+                records.extend(found);
             }
-            Ok(records)
+            Ok((records, true))
         };
         let part = groups.len().div_ceil(THREADS_MAX);
-        let parts: Vec<Result<Vec<Record>>> = std::thread::scope(|scope| {
+        let parts: Vec<Result<(Vec<Record>, bool)>> = std::thread::scope(|scope| {
             // What no thread can be started for is read by this one.
             let started: Vec<_> = groups
                 .chunks(part)
@@ -295,7 +307,11 @@ impl StreamCursor {
                 .collect()
         });
         for part in parts {
-            self.ahead.extend(part?);
+            let (records, are_all) = part?;
+            self.ahead.extend(records);
+            if !are_all {
+                break;
+            }
         }
         Ok(())
     }

@@ -5,9 +5,9 @@
 //! mean (`state.rs`).
 //!
 //! Each `step_bytes` of the log bring one page of a directory, an eighth as large, if one is due,
-//! and one piece of the table, a sixteenth as large; who is behind with directories writes up to
-//! eight pages. So there is no pause and no burst, a table costs a sixteenth of what is written
-//! meanwhile, and an opening reads at most two rounds of it.
+//! and one piece of the table, a sixteenth as large. While more than one directory is due, a step
+//! has up to eight pages. So there is no pause and no burst, a table costs a sixteenth of what is
+//! written meanwhile, and an opening reads at most two rounds of it.
 
 use std::collections::VecDeque;
 
@@ -133,7 +133,7 @@ impl Keeper {
     /// Those of the log.
     pub(crate) fn step(&mut self, state: &mut State, out: &mut impl Out) -> inkstone::Result<()> {
         self.settle(state, out.durable());
-        // Many small records have a large directory: who is behind writes more pages at once.
+        // Many small records have a large directory: while several are due, a step has more pages.
         let active = state.sections.active().map_or(0, |active| active.number);
         for _ in 0..active.saturating_sub(self.unwritten).clamp(1, PAGES_MAX) {
             self.seal(state, out)?;

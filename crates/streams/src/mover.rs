@@ -107,11 +107,10 @@ fn living(shared: &Shared, section: u32, first: Lsn, page: &Page) -> Vec<(Lsn, u
     let mut places = Vec::new();
     for (stream, number, offsets) in page.rows() {
         let order = shared.order_here();
-        let Ok(found) = order.state.stream(stream) else { continue };
         for (number, offset) in (number..).zip(offsets) {
-            let lives = (found.first..found.next).contains(&number)
-                && found.runs.find(number, found.next).is_some_and(|(is, _)| is == section);
-            if lives && let Some(lsn) = first.plus(u64::from(*offset)) {
+            if order.state.lives_in(section, stream, number)
+                && let Some(lsn) = first.plus(u64::from(*offset))
+            {
                 places.push((lsn, stream, number));
             }
         }
@@ -156,11 +155,8 @@ fn append_moved(shared: &Shared, section: u32, records: &[(Lsn, u64, u64, Vec<u8
         let mut from = HashMap::new();
         let mut moved_bytes = 0;
         for (lsn, stream, number, bytes) in records {
-            let Ok(found) = state.stream(*stream) else { continue };
-            let lives = (found.first..found.next).contains(number)
-                && found.runs.find(*number, found.next).is_some_and(|(is, _)| is == section);
-            if lives {
-                let (stream, number) = (*stream, *number);
+            let (stream, number) = (*stream, *number);
+            if state.lives_in(section, stream, number) {
                 Change::Moved { stream, number, source: section, bytes }.put(out);
                 from.insert((stream, number), *lsn);
                 moved_bytes += u64::from(cost(bytes));

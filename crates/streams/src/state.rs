@@ -252,7 +252,7 @@ impl State {
         Ok(())
     }
 
-    /// A piece of a table. Who knows all streams has no need of it.
+    /// Takes a piece of a table, unless all streams are known.
     fn take_table(&mut self, change: &Change<'_>) -> std::result::Result<(), Broken> {
         if self.is_known() {
             return Ok(());
@@ -342,6 +342,14 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Whether a record lives, and in this section.
+    pub(crate) fn lives_in(&self, section: u32, stream: u64, number: u64) -> bool {
+        self.stream(stream).is_ok_and(|found| {
+            (found.first..found.next).contains(&number)
+                && found.runs.find(number, found.next).is_some_and(|(is, _)| is == section)
+        })
     }
 
     /// Where a record that exists is.

@@ -221,8 +221,12 @@ impl Streams {
     /// # Durability
     /// None on return: wait for the handle. After a crash all changes are there, or none.
     pub fn apply(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
-        let encode = |state: &State, out: &mut Vec<u8>| batch.encode(state, out);
-        self.shared.append(encode, |_, _, _| {}).map(Written::new)
+        self.shared.append(self.encoder(batch), |_, _, _| {}).map(Written::new)
+    }
+
+    fn encoder(&self, batch: &Batch<'_>) -> impl Fn(&State, &mut Vec<u8>) -> Result<Vec<u64>> {
+        let record_bytes_max = self.shared.options.log.largest_record_bytes();
+        move |state, out| batch.encode(state, record_bytes_max, out)
     }
 
     /// As [`Streams::apply`], but waits as a future where that would block. Works in any runtime or
@@ -235,7 +239,7 @@ impl Streams {
     /// None when it is ready: await the handle that it returns.
     pub async fn apply_async(&self, batch: &Batch<'_>) -> Result<Written<'_>> {
         poll_fn(|context| {
-            let encode = |state: &State, out: &mut Vec<u8>| batch.encode(state, out);
+            let encode = self.encoder(batch);
             match self.shared.try_append(Some(context.waker()), encode, |_, _, _| {}) {
                 Err(crate::Error::Log(inkstone::Error::Busy)) => Poll::Pending,
                 other => Poll::Ready(other.map(Written::new)),

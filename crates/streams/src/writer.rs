@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::keeper::{Keeper, Out};
 use crate::options::Options;
 use crate::page::Cache;
-use crate::record::{Change, HEAD_BYTES_MAX, Head, RESERVE_BYTES, decode, put_head};
+use crate::record::{Change, HEAD_BYTES_MAX, Head, decode, put_head};
 use crate::state::{FRAME_BYTES, Located, State};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
@@ -141,7 +141,7 @@ impl Shared {
                 };
                 drop(guard);
                 woken.into_values().flatten().for_each(Waker::wake);
-                return Err(too_large(error));
+                return Err(error);
             }
         };
         then(order, append.lsn(), &mut what);
@@ -192,8 +192,6 @@ impl Shared {
         body.clear();
         let appended = encode(&order.state, &mut body).and_then(|what| {
             let replay_from = order.keeper.replay_from(&order.state);
-            let is_move = body.first() == Some(&crate::record::MOVED);
-            let reserve_bytes = if is_move { 0 } else { RESERVE_BYTES as u64 };
             let mut out = LogOut {
                 shared: self,
                 waker,
@@ -201,7 +199,6 @@ impl Shared {
                 head: &mut order.head,
                 append: None,
                 bytes: 0,
-                reserve_bytes,
             };
             let lsn = out.write(&mut order.state, &body, replay_from)?;
             let (append, bytes) = (out.append.take(), out.bytes);
@@ -222,7 +219,6 @@ impl Shared {
             head: &mut order.head,
             append: None,
             bytes: 0,
-            reserve_bytes: 0,
         };
         order.keeper.step(&mut order.state, &mut out)
     }
@@ -265,7 +261,7 @@ impl Order {
         due(&self.state, self.keeper.replay_from(&self.state), options)
     }
 
-    /// Makes the changes of a record that was appended; returns who waits for its streams.
+    /// Makes the changes of a record that was appended; returns the wakers of its followers.
     fn make(&mut self, changes: &[u8], lsn: Lsn) -> Vec<Waker> {
         let mut woken = Vec::new();
         for change in crate::record::changes(changes) {
@@ -314,8 +310,6 @@ struct LogOut<'a, 'log> {
     /// The last record that was written.
     append: Option<Append<'log>>,
     bytes: u64,
-    /// What must be left of the largest record: a record of the caller leaves it for its move.
-    reserve_bytes: u64,
 }
 
 impl Out for LogOut<'_, '_> {
@@ -336,11 +330,6 @@ impl Out for LogOut<'_, '_> {
         self.head.clear();
         put_head(self.head, Head { section, replay_from }, lsn);
         let bytes = (self.head.len() + changes.len()) as u64;
-        let limit_bytes = self.shared.options.log.largest_record_bytes() as u64;
-        let bytes_needed = bytes + self.reserve_bytes;
-        if bytes_needed > limit_bytes {
-            return Err(inkstone::Error::TooLarge { bytes: bytes_needed, limit_bytes });
-        }
         let parts = [IoSlice::new(self.head), IoSlice::new(changes)];
         let append = match self.waker {
             Some(waker) => self.shared.log.try_append_parts_or_wake(&parts, waker)?,
@@ -382,14 +371,4 @@ pub(crate) fn find_record(
         }
     }
     Ok(found)
-}
-
-/// The size limit of a batch, as the caller sees it.
-fn too_large(error: Error) -> Error {
-    match error {
-        Error::Log(inkstone::Error::TooLarge { bytes, limit_bytes }) => {
-            Error::TooLarge { bytes, limit_bytes }
-        }
-        other => other,
-    }
 }

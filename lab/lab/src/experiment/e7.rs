@@ -100,7 +100,8 @@ fn pool(plan: Plan, seconds: f64) -> Trial {
         }
         let frame = Frame::of(
             "pool",
-            "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte checked",
+            "4 KiB writes in sequence, each with its fsync, then as many random reads, every byte \
+             checked",
             Unit::OperationsPerS,
             plan.threads.first().map(|&count| pool_name(count)).unwrap_or_default(),
         );
