@@ -9,7 +9,7 @@
 //! is not known yet is passed over, since a piece with that stream must still come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use inkstone::Lsn;
 
@@ -373,7 +373,7 @@ impl State {
             None => Located::Page {
                 page: section.directory.page_of(stream, number),
                 section: section.number,
-                section_first: section.first,
+                lsns: section.first..section.end().unwrap_or(section.first),
                 run_end,
             },
         })
@@ -381,12 +381,12 @@ impl State {
 }
 
 /// Where a record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Located {
     /// In this record of the log.
     Record(Lsn),
     /// A page says where; `None` is a contradiction.
-    Page { page: Option<Lsn>, section: u32, section_first: Lsn, run_end: u64 },
+    Page { page: Option<Lsn>, section: u32, lsns: Range<Lsn>, run_end: u64 },
 }
 
 fn unknown(is_known: bool, stream: u64) -> std::result::Result<(), Broken> {

@@ -289,6 +289,11 @@ impl Streams {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The log below, for its own numbers. Nobody else may append to it or truncate it.
     #[doc(hidden)]
     pub fn log(&self) -> &Log {

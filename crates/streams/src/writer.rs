@@ -249,7 +249,11 @@ impl Shared {
     pub(crate) fn locate(&self, stream: u64, number: u64) -> Result<Located> {
         let order = self.order()?;
         Ok(match order.state.locate(stream, number)? {
-            Located::Record(lsn) => Located::Record(order.moving.source(stream, number, lsn)),
+            // Asked of the log: another thread may have given the old place back since.
+            Located::Record(lsn) if lsn > self.log.durable() => {
+                Located::Record(order.moving.source(stream, number, lsn))
+            }
+            Located::Record(lsn) => Located::Record(lsn),
             page @ Located::Page { .. } => page,
         })
     }
