@@ -76,6 +76,11 @@ fn what_is_no_log_with_streams_is_refused_and_left_as_it_is() {
     assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
     let log = inkstone::Log::open(directory.path(), inkstone::Options::small()).unwrap();
     assert_eq!(log.last(), last);
+    // It looks like a head without changes; and like one whose change is cut short.
+    for record in [&[0xa1, 0, 0][..], &[0xa1, 0, 0, 1]] {
+        log.truncate_before(log.append_durable(record).unwrap()).unwrap();
+        assert!(!has_streams(&log.reader()));
+    }
     // A newer program's first byte.
     log.append_durable(&[0xa2, 0, 0]).unwrap();
     log.close().unwrap();
