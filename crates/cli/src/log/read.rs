@@ -106,12 +106,10 @@ fn cat_stream(
     let reader = open(directory)?;
     let bounds = reader.bounds(stream).map_err(|error| said_of_streams(error, directory))?;
     let from = arguments.from.unwrap_or(bounds.first);
-    let end = arguments.to.map_or(u64::MAX, |to| to.saturating_add(1));
-    anyhow::ensure!(
-        from < end,
-        "--to {} is before the first record of the stream, {from}",
-        end - 1
-    );
+    let to = arguments.to.unwrap_or(u64::MAX);
+    anyhow::ensure!(from <= to, "--to {to} is before the first record of the stream, {from}");
+    // No record has the largest number.
+    let end = to.saturating_add(1);
     // As in a log: it ends where the stream ended at the start.
     let end = if arguments.follow { end } else { end.min(bounds.next) };
     let mut out = Stdout::with_capacity(BUFFER_BYTES);

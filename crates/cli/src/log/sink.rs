@@ -6,7 +6,7 @@ use inkstone::{Log, Options};
 use inkstone_streams::{NOTE_BYTES_MAX, Streams};
 
 use super::kind::LogKind;
-use super::{AppendArguments, said, said_of_streams};
+use super::{AppendArguments, said, said_of_streams, streams};
 
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 /// What a record of a stream has less than the largest one of the log (docs/streams.md).
@@ -37,36 +37,16 @@ impl Sink {
         if let Some(access) = arguments.access {
             options = options.access(access);
         }
-        let directory = &arguments.directory;
-        let Some(stream) = arguments.stream else {
-            let cannot = match LogKind::of(directory) {
-                LogKind::Streams => "append to one of its streams (--stream ID)",
-                _ => "the program that it belongs to appends to it",
-            };
-            LogKind::of(directory).must_be_plain(directory, cannot)?;
-            return Ok(Self {
-                to: To::Log(Log::open(directory, options).map_err(said)?),
-                record_max,
-            });
+        let to = match arguments.stream {
+            None => To::Log(open_log(arguments, options)?),
+            Some(stream) => To::Stream {
+                streams: open_streams(arguments, stream, options)?,
+                stream,
+                directory: arguments.directory.clone(),
+            },
         };
-        let options = inkstone_streams::Options::new()
-            .log(options.create(arguments.create.is_some()))
-            .section_bytes(arguments.segment_size.min(1 << 31));
-        let said = |error| said_of_streams(error, directory);
-        if let Some(note) = arguments.note.as_deref().filter(|note| note.len() > NOTE_BYTES_MAX) {
-            let bytes = note.len();
-            return Err(said(inkstone_streams::Error::NoteTooLarge { stream, bytes }));
-        }
-        let streams = Streams::open(directory, options).map_err(said)?;
-        if let Some(first) = arguments.create {
-            match streams.create(stream, first) {
-                Ok(created) => created.wait().map_err(said)?,
-                Err(inkstone_streams::Error::Exists { .. }) => {}
-                Err(error) => return Err(said(error)),
-            }
-        }
-        let to = To::Stream { streams, stream, directory: directory.clone() };
-        Ok(Self { to, record_max: record_max.saturating_sub(STREAM_BYTES) })
+        let less = if arguments.stream.is_some() { STREAM_BYTES } else { 0 };
+        Ok(Self { to, record_max: record_max.saturating_sub(less) })
     }
 
     pub(super) fn record_bytes_max(&self) -> usize {
@@ -127,4 +107,44 @@ impl Sink {
             }
         }
     }
+}
+
+fn open_log(arguments: &AppendArguments, options: Options) -> anyhow::Result<Log> {
+    let kind = LogKind::of(&arguments.directory);
+    let cannot = match kind {
+        LogKind::Streams => "append to one of its streams (--stream ID)",
+        _ => "the program that it belongs to appends to it",
+    };
+    kind.must_be_plain(&arguments.directory, cannot)?;
+    Log::open(&arguments.directory, options).map_err(said)
+}
+
+/// Opens the streams of a log, and creates this one if that was asked for.
+fn open_streams(
+    arguments: &AppendArguments,
+    stream: u64,
+    options: Options,
+) -> anyhow::Result<Streams> {
+    let directory = &arguments.directory;
+    let said = |error| said_of_streams(error, directory);
+    if let Some(note) = arguments.note.as_deref().filter(|note| note.len() > NOTE_BYTES_MAX) {
+        let bytes = note.len();
+        return Err(said(inkstone_streams::Error::NoteTooLarge { stream, bytes }));
+    }
+    if arguments.create.is_none() {
+        // Before an opening for writing, which makes an empty log one with streams.
+        streams::open(directory)?.bounds(stream).map_err(said)?;
+    }
+    let options = inkstone_streams::Options::new()
+        .log(options.create(arguments.create.is_some()))
+        .section_bytes(arguments.segment_size.min(1 << 31));
+    let streams = Streams::open(directory, options).map_err(said)?;
+    if let Some(first) = arguments.create {
+        match streams.create(stream, first) {
+            Ok(created) => created.wait().map_err(said)?,
+            Err(inkstone_streams::Error::Exists { .. }) => {}
+            Err(error) => return Err(said(error)),
+        }
+    }
+    Ok(streams)
 }

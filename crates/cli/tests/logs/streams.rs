@@ -125,7 +125,13 @@ fn bad_use_of_streams_says_what_to_do_and_changes_nothing() {
     let large = run_with(at, "append queues --stream 7 --record-max 9000", &large);
     assert!(said(&large).contains("raise --record-max"), "{}", said(&large));
     assert_eq!(good(at, "cat queues --stream 7", b""), lines(1..=10, ""));
-    assert_eq!(good(at, "cat queues --stream 7 --from 11", b""), b"");
+    for from in ["11", "18446744073709551615"] {
+        assert_eq!(good(at, format!("cat queues --stream 7 --from {from}"), b""), b"");
+    }
+    // A log without records stays one that takes any.
+    good(at, "append empty -q", b"");
+    refused(at, "append empty --stream 7", 1, "there is no stream 7 in empty");
+    assert_eq!(good(at, "append empty", b"of somebody\n"), b"1\n");
 
     // The other commands say what it is; they show the records of the log.
     assert!(
