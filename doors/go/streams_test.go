@@ -191,6 +191,39 @@ func TestStreamsAreFollowedByManyWhileOthersWriteThem(t *testing.T) {
 	group.Wait()
 }
 
+// What was durable before the end is shown, whenever that comes.
+func TestACloseBetweenAppendsIsToldBehindTheLastRecord(t *testing.T) {
+	for round := range 8 {
+		streams := smallStreams(t, filepath.Join(t.TempDir(), "queues"))
+		must[[]uint64](t)(streams.ApplyDurable(background, new(Batch).Create(0, 0).Create(1, 0)))
+		own, err := streams.Reader()
+		own = streamsReader(t, own, err)
+		var group sync.WaitGroup
+		for i := range 8 {
+			stream := uint64(i % 2)
+			group.Go(func() {
+				for err := error(nil); err == nil; _, err = streams.AppendDurable(background, stream, []byte("x")) {
+				}
+			})
+			group.Go(func() {
+				shown := uint64(0)
+				for _, err := range own.Follow(background, stream, 0) {
+					if err == nil {
+						shown++
+						continue
+					}
+					if _, next, _ := own.Bounds(stream); !errors.Is(err, ErrClosed) || shown != next {
+						t.Errorf("%v after %d records of %d", err, shown, next)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Duration(round) * time.Millisecond)
+		well(t, streams.Close())
+		group.Wait()
+	}
+}
+
 func TestAFollowerOfAStreamEndsWithItsContextTheStreamOrTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queues")
 	streams := smallStreams(t, path)
