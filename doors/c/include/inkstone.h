@@ -132,9 +132,9 @@ enum
     // A call that must not wait would have had to. Try again later.
     INKSTONE_BUSY = 11,
     // inkstone_truncate_before has truncated the record. inkstone_error_lsn is the first that is
-    // left.
+    // left; of a stream it is inkstone_error_number.
     INKSTONE_TRUNCATED_BEFORE = 12,
-    // There is no durable record with this LSN yet.
+    // There is no durable record with this LSN yet, or with this number in its stream.
     INKSTONE_NOT_YET = 13,
     // inkstone_truncate_after has truncated records before this reader's position.
     // inkstone_error_lsn is where it goes on.
@@ -146,7 +146,7 @@ enum
     // This process was forked after the log was opened. The log belongs to the parent process;
     // nothing was done.
     INKSTONE_FORKED = 17,
-    // There are no LSNs or segment numbers left.
+    // There are no LSNs or segment numbers left, or no numbers of a stream.
     INKSTONE_USED_UP = 18,
     // A bug of the library: code in it panicked, and the panic ended at this call. Close the log
     // and open it again.

@@ -11,7 +11,7 @@ use inkstone::{Options, Reader};
 /// Whose records a log has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogKind {
-    /// A program's own, as far as can be seen.
+    /// A program's own, as far as can be seen: it may be one that cannot be read.
     Plain,
     Raft,
     Streams,
@@ -31,31 +31,32 @@ impl LogKind {
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// `None` for a plain one.
+    pub(super) fn name(self) -> Option<&'static str> {
         match self {
-            Self::Plain => "log",
-            Self::Raft => "raft log",
-            Self::Streams => "log with streams",
+            Self::Plain => None,
+            Self::Raft => Some("raft log"),
+            Self::Streams => Some("log with streams"),
         }
     }
 
     /// What it is, and the command that shows more of it; `None` for a plain one.
     pub(super) fn hint(self, directory: &Path) -> Option<String> {
-        let path = directory.display();
-        match self {
-            Self::Plain => None,
-            Self::Raft => Some(format!("a raft log: `inkstone raft {path}` shows it")),
-            Self::Streams => {
-                Some(format!("a log with streams: `inkstone streams {path}` lists them"))
-            }
-        }
+        let command = match self {
+            Self::Plain => return None,
+            Self::Raft => "raft",
+            Self::Streams => "streams",
+        };
+        let (name, path) = (self.name()?, directory.display());
+        Some(format!("a {name}: `inkstone {command} {path}` shows what it holds"))
     }
 
     /// # Errors
     /// It is not a plain log: `cannot` says what would break it, and what to do.
     pub(super) fn must_be_plain(self, directory: &Path, cannot: &str) -> anyhow::Result<()> {
-        let path = directory.display();
-        anyhow::ensure!(self == Self::Plain, "{path} is a {}: {cannot}", self.name());
-        Ok(())
+        match self.name() {
+            Some(name) => anyhow::bail!("{} is a {name}: {cannot}", directory.display()),
+            None => Ok(()),
+        }
     }
 }
