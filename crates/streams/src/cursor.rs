@@ -102,10 +102,11 @@ impl StreamCursor {
             }
             let left = until
                 .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            // Without time, too: it tells that no more will come.
+            self.wait(left.min(Duration::from_secs(3600)))?;
             if left.is_zero() {
                 return Ok(None);
             }
-            self.wait(left.min(Duration::from_secs(3600)))?;
         }
     }
 

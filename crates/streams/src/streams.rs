@@ -409,6 +409,12 @@ impl<'log> Written<'log> {
         self.append.on_durable(|outcome| callback(outcome.map(|_| ()).map_err(crate::Error::from)));
     }
 
+    /// The handle of the log's record, for a door to another language.
+    #[doc(hidden)]
+    pub fn into_append(self) -> Append<'log> {
+        self.append
+    }
+
     /// A handle that does not borrow the streams.
     pub fn into_owned(self) -> Written<'static> {
         Written { append: self.append.into_owned(), numbers: self.numbers }

@@ -232,14 +232,15 @@ impl Shared {
         waker: Waker,
     ) -> Result<Option<Follower<'_>>> {
         let mut order = self.order()?;
+        // First: what was appended before the end is shown.
+        if number < order.state.bounds(stream)?.next {
+            return Ok(None);
+        }
         if order.is_closing {
             return Err(inkstone::Error::Closed.into());
         }
         if let Some(error) = self.reader.end_of_log() {
             return Err(error.into());
-        }
-        if number < order.state.bounds(stream)?.next {
-            return Ok(None);
         }
         order.followers.entry(stream).or_default().push(waker.clone());
         Ok(Some(Follower { shared: self, stream, waker }))
