@@ -21,8 +21,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How long calls may take that are under way when the node stops.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Answers, for the groups of a node, what comes until `stop` is ready; then it takes no more, and gives the calls that are
-/// under way a second.
+/// Answers, for the groups of a node, what comes until `stop` is ready; then it takes no more, and
+/// gives the calls that are under way a second.
 pub async fn serve(groups: &Arc<[Node]>, listener: TcpListener, stop: impl Future<Output = ()>) {
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
