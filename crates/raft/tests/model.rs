@@ -16,7 +16,7 @@ fn look_at(home: &Home, usual: u64) -> Tally {
     let wanted =
         std::env::var("INKSTONE_RAFT_STATES").map_or(usual, |states| states.parse().unwrap());
     let mut tally = Tally::default();
-    let mut seed = 0;
+    let mut seed = std::env::var("INKSTONE_SEED").map_or(0, |seed| seed.parse().unwrap());
     while tally.states < wanted {
         let effort = Effort { calls: 60, samples: 2, deep: 12 };
         if let Err(why) = explore(seed, home, effort, &mut tally) {
@@ -27,7 +27,7 @@ fn look_at(home: &Home, usual: u64) -> Tally {
             println!("{tally:?}");
         }
     }
-    println!("{seed} histories, {tally:?}");
+    println!("up to seed {seed}, {tally:?}");
     let Tally { deeper, refused, rolls, failed, .. } = tally;
     assert!(deeper > wanted / 100 && refused > 10 && rolls > 10 && failed > 2, "{tally:?}");
     tally

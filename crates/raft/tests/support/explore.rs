@@ -97,7 +97,8 @@ impl Call {
         let mut after = now.clone();
         match self {
             Self::Of(raft, op) => after[*raft] = now[*raft].after(op),
-            Self::Again(_) => {}
+            // Whoever lets go of a group writes what is committed.
+            Self::Again(raft) => after[*raft] = now[*raft].closed(),
             Self::Remove(raft) => after[*raft] = Model::new(),
         }
         after
