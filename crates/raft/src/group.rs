@@ -45,8 +45,8 @@ pub(crate) struct Shared {
 struct OpenGroups {
     groups: HashMap<u64, Weak<Group>>,
     removing: HashSet<u64>,
-    /// How many states have ended: what was read from the log before may be old then.
-    ended: u64,
+    /// How often a group was opened or removed: what was read from the log before may be old then.
+    changes: u64,
 }
 
 /// A group that is open.
@@ -83,24 +83,24 @@ impl Shared {
     /// A group's state: the one that is open, or what the log holds.
     pub(crate) fn group(self: &Arc<Self>, id: u64) -> Result<Arc<Group>> {
         loop {
-            let ended = match self.find(id, None)? {
+            let changes = match self.find(id, None)? {
                 Ok(group) => return Ok(group),
-                Err(ended) => ended,
+                Err(changes) => changes,
             };
             // Without the lock: it reads, and creates.
             let opened = Group::open(self, id);
-            let found = self.find(id, opened.as_ref().ok().map(|group| (group, ended)))?;
+            let found = self.find(id, opened.as_ref().ok().map(|group| (group, changes)))?;
             match (found, opened) {
                 (Ok(group), _) => return Ok(group),
-                (Err(now), Err(error)) if now == ended => return Err(error),
+                (Err(now), Err(error)) if now == changes => return Err(error),
                 // It may have been opened, changed and ended meanwhile.
                 _ => {}
             }
         }
     }
 
-    /// The group that is open, or from now on this one, if no state has ended since it was read.
-    /// Otherwise how many have.
+    /// The group that is open, or from now on this one, if no group was opened or removed since it
+    /// was read. Otherwise how often that was.
     fn find(
         &self,
         id: u64,
@@ -113,11 +113,12 @@ impl Shared {
         let found = open.groups.get(&id).and_then(Weak::upgrade);
         Ok(match (found, opened) {
             (Some(group), _) => Ok(group),
-            (None, Some((opened, ended))) if ended == open.ended => {
+            (None, Some((opened, changes))) if changes == open.changes => {
+                open.changes += 1;
                 open.groups.insert(id, Arc::downgrade(opened));
                 Ok(Arc::clone(opened))
             }
-            _ => Err(open.ended),
+            _ => Err(open.changes),
         })
     }
 
@@ -136,7 +137,7 @@ impl Shared {
         let removed = self.remove_alone(id);
         let mut open = lock(&self.open);
         open.removing.remove(&id);
-        open.ended += 1;
+        open.changes += 1;
         removed
     }
 
@@ -315,7 +316,6 @@ impl Group {
         if open.groups.get(&self.id).is_some_and(is_this) {
             open.groups.remove(&self.id);
         }
-        open.ended += 1;
     }
 }
 
